@@ -1,0 +1,123 @@
+"""Global settings, and the one place that reads the environment.
+
+Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
+TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import ArgumentError, unknown_choice
+
+_FLOATX = ("bfloat16", "float16", "float32", "float64")
+_DATA_FORMATS = ("channels_first", "channels_last")
+
+
+def environment(name: str, default: str | None = None) -> str | None:
+    """The environment variable TOOLKIT_<name>, or `default`."""
+    return os.environ.get(f"TOOLKIT_{name}", default)
+
+
+_backend_listeners: list[Callable[[], None]] = []
+
+_settings: dict[str, Any] = {
+    "floatx": "float32",
+    "epsilon": 1e-7,
+    "image_data_format": "channels_last",
+    "backend": environment("BACKEND", "numpy"),
+}
+
+
+def home() -> Path:
+    """The folder for downloads and caches; it is created by whoever writes there."""
+    chosen = environment("HOME") or os.environ.get("KERAS_HOME")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".toolkit"
+
+
+def floatx() -> str:
+    """The default floating dtype, "float32" unless set.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.floatx()
+        'float32'
+    """
+    return _settings["floatx"]  # type: ignore[no-any-return]
+
+
+def set_floatx(value: str) -> None:
+    """Set the default floating dtype: bfloat16, float16, float32 or float64."""
+    if value not in _FLOATX:
+        raise unknown_choice("set_floatx", value, _FLOATX)
+    _settings["floatx"] = value
+
+
+def epsilon() -> float:
+    """The small number that keeps logarithms and quotients finite, 1e-7 unless set."""
+    return _settings["epsilon"]  # type: ignore[no-any-return]
+
+
+def set_epsilon(value: float) -> None:
+    """Set the small number that keeps logarithms and quotients finite."""
+    if not value > 0:
+        raise ArgumentError(f"set_epsilon: expected a value > 0; received {value!r}")
+    _settings["epsilon"] = float(value)
+
+
+def image_data_format() -> str:
+    """The default layout of images: "channels_last" unless set."""
+    return _settings["image_data_format"]  # type: ignore[no-any-return]
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Set the default layout of images: "channels_last" or "channels_first"."""
+    _settings["image_data_format"] = standardize_data_format(data_format)
+
+
+def standardize_data_format(data_format: str | None) -> str:
+    """`data_format` in lower case, checked; None is the global default."""
+    if data_format is None:
+        return image_data_format()
+    chosen = str(data_format).lower()
+    if chosen not in _DATA_FORMATS:
+        raise unknown_choice("data_format", data_format, _DATA_FORMATS)
+    return chosen
+
+
+def backend() -> str:
+    """The name of the backend that computes, "numpy" unless TOOLKIT_BACKEND is set."""
+    return _settings["backend"]  # type: ignore[no-any-return]
+
+
+def set_backend(name: str) -> None:
+    """Choose the backend by name: "numpy", "reference", or a registered one."""
+    from toolkit.backends.base import get_backend
+
+    get_backend(name)  # an unknown name fails here, before anything changes
+    _settings["backend"] = name
+    for callback in _backend_listeners:
+        callback()
+
+
+def on_backend_change(callback: Callable[[], None]) -> None:
+    """Have `callback` called whenever the backend changes."""
+    _backend_listeners.append(callback)
+
+
+def show() -> None:
+    """Print the CPU, BLAS, number of threads and the backends that are known."""
+    from toolkit.backends.base import describe_backends
+
+    for name, facts in describe_backends().items():
+        active = " (active)" if name == backend() else ""
+        print(f"backend {name}{active}")
+        for key, value in facts.items():
+            print(f"  {key}: {value}")
+
+
+if environment("FLOATX"):
+    set_floatx(environment("FLOATX") or "")

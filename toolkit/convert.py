@@ -1,0 +1,131 @@
+"""Turning what users pass into tensors, and promoting operands to one dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, dtypes, tree
+from toolkit.errors import DTypeError
+from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
+from toolkit.tensor import Tensor, backend, bind
+
+_SCALARS = (bool, int, float)
+
+
+def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Any:
+    return bind(cast_p, g, dtype=x.dtype)
+
+
+cast_p: Primitive = primitive(
+    "cast",
+    Kind.ELEMENTWISE,
+    spec=lambda x, dtype: Spec(x.shape, dtype),
+    vjp=_cast_vjp,
+    scalar=lambda s, x, dtype: s.cast(x, dtype),
+)
+
+
+def convert(x: Any, dtype: str | None = None) -> Tensor:
+    """`x` as a Tensor, cast to `dtype` if that is given.
+
+    Python floats become floatx and integers int32; arrays keep their dtype and are
+    copied, because a Tensor never changes.
+    """
+    if type(x) is not Tensor:
+        x = _to_tensor(x, dtype)
+    if dtype is None or x.dtype == dtype:
+        return x  # type: ignore[no-any-return]
+    return bind(cast_p, x, dtype=dtype)  # type: ignore[no-any-return]
+
+
+def _to_tensor(x: Any, dtype: str | None) -> Tensor:
+    value = getattr(x, "value", None)
+    if type(value) is Tensor:  # a Variable
+        return value
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, _SCALARS):
+        return Tensor(_scalar(x, dtype))
+    if isinstance(x, (list, tuple)):
+        return _from_list(x, dtype)
+    if hasattr(x, "detach"):  # a torch tensor
+        x = x.detach().cpu()
+    return Tensor(backend().asarray(_checked(np.array(x)), None))
+
+
+def _scalar(x: Any, dtype: str | None) -> Any:
+    if dtype is None:
+        dtype = dtypes.result_type(type(x))
+        if dtype == "int32" and not -(2**31) <= x < 2**31:
+            dtype = "int64"
+    elif dtypes.is_integer(dtype) and isinstance(x, float):
+        x = int(x) if np.isfinite(x) else 0
+    return backend().asarray(x, dtype)
+
+
+def _checked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if array.dtype.kind not in "biufV":
+        raise DTypeError(
+            "convert_to_tensor: expected numbers; "
+            f"received data of dtype {array.dtype} (shape {array.shape})"
+        )
+    return array
+
+
+def _from_list(values: Any, dtype: str | None) -> Tensor:
+    leaves = tree.flatten(values)
+    if any(type(leaf) is Tensor or hasattr(leaf, "_tensor") for leaf in leaves):
+        return _stack([convert(value) for value in values], dtype)
+    try:
+        array = _checked(np.array(values))
+    except ValueError as error:
+        raise DTypeError(f"convert_to_tensor: {error}") from None
+    if all(isinstance(leaf, _SCALARS) for leaf in leaves):
+        kinds = {type(leaf) for leaf in leaves} or {float}
+        found = dtypes.result_type(*kinds)
+        if found == "int32" and array.dtype != np.int32 and not _fits_int32(array):
+            found = "int64"
+        array = array.astype(dtypes.numpy_dtype(dtype or found))
+    return Tensor(backend().asarray(array, None))
+
+
+def _fits_int32(array: np.ndarray[Any, Any]) -> bool:
+    return bool(array.size == 0 or (abs(array.max()) < 2**31 > abs(array.min())))
+
+
+def _stack(tensors: list[Tensor], dtype: str | None) -> Tensor:
+    common = dtype or dtypes.result_type(*(t.dtype for t in tensors))
+    rows = [
+        bind(PRIMITIVES["reshape"], convert(t, common), shape=(1, *t.shape))
+        for t in tensors
+    ]
+    return bind(PRIMITIVES["concatenate"], *rows, axis=0)  # type: ignore[no-any-return]
+
+
+def operands(*xs: Any) -> tuple[list[Tensor], str]:
+    """Operands as tensors of their common dtype, and that dtype."""
+    first = xs[0]
+    if type(first) is Tensor:
+        dtype = first.dtype
+        if all(type(x) is Tensor and x.dtype == dtype for x in xs):
+            return list(xs), dtype
+    dtype = dtypes.result_type(*(weak_type(x) for x in xs))
+    return [convert(x, dtype) for x in xs], dtype
+
+
+def weak_type(x: Any) -> Any:
+    """The type that promotion sees: a dtype name, or a weak Python type."""
+    if isinstance(x, _SCALARS):
+        return type(x)
+    dtype = getattr(x, "dtype", None)
+    return dtypes.standardize(dtype) if dtype is not None else convert(x).dtype
+
+
+def floating(*xs: Any) -> list[Tensor]:
+    """Operands as tensors of their common floating dtype."""
+    tensors, dtype = operands(*xs)
+    if dtypes.is_float(dtype):
+        return tensors
+    return [convert(x, config.floatx()) for x in tensors]

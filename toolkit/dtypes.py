@@ -1,0 +1,145 @@
+"""Dtype names, their NumPy counterparts, and Keras 3's promotion rules.
+
+Everywhere above the backends a dtype is its name, a plain string such as "float32".
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from toolkit import config
+from toolkit.errors import DTypeError
+
+INTEGERS = (
+    *("int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64"),
+)
+FLOATS = ("bfloat16", "float16", "float32", "float64")
+DTYPES = ("bool", *INTEGERS, *FLOATS)
+
+# Each type points to the ones just above it; "int" and "float" are the weak types of
+# Python scalars. The least upper bound of two types is their promotion (JAX's lattice).
+_ABOVE = {
+    "bool": ("int",),
+    "int": ("uint8", "int8"),
+    "uint8": ("int16", "uint16"),
+    "uint16": ("int32", "uint32"),
+    "uint32": ("int64", "uint64"),
+    "uint64": ("float",),
+    "int8": ("int16",),
+    "int16": ("int32",),
+    "int32": ("int64",),
+    "int64": ("float",),
+    "float": ("bfloat16", "float16"),
+    "bfloat16": ("float32",),
+    "float16": ("float32",),
+    "float32": ("float64",),
+    "float64": (),
+}
+_PYTHON_SCALARS = {bool: "bool", int: "int", float: "float"}
+
+_numpy_dtypes: dict[str, np.dtype[Any]] = {
+    name: np.dtype(name) for name in DTYPES if name != "bfloat16"
+}
+_names: dict[Any, str] = {dtype: name for name, dtype in _numpy_dtypes.items()}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a name; bfloat16 comes from ml_dtypes, on first use."""
+    if name == "bfloat16" and name not in _numpy_dtypes:
+        import ml_dtypes
+
+        _numpy_dtypes[name] = np.dtype(ml_dtypes.bfloat16)
+        _names[_numpy_dtypes[name]] = name
+    return _numpy_dtypes[name]
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """The name of a NumPy dtype that tensors can have."""
+    try:
+        return _names[dtype]
+    except KeyError:
+        if dtype.name == "bfloat16":
+            numpy_dtype("bfloat16")
+            return "bfloat16"
+        raise DTypeError(
+            f"tensor: expected a dtype among {', '.join(DTYPES)}; received {dtype}"
+        ) from None
+
+
+def standardize(dtype: Any) -> str:
+    """The name of any spelling of a dtype: None (floatx), str, type, NumPy dtype."""
+    if dtype is None:
+        return config.floatx()
+    if isinstance(dtype, str) and dtype in _ABOVE:
+        return {"int": "int32", "float": config.floatx()}.get(dtype, dtype)
+    if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
+        return {bool: "bool", int: "int32", float: config.floatx()}[dtype]
+    # Other frameworks' dtypes print their name last: torch.float32, <dtype: 'int8'>.
+    text = getattr(dtype, "name", None) or str(dtype).split(".")[-1]
+    if text in DTYPES:
+        return str(text)
+    try:
+        return name_of(np.dtype(dtype))
+    except TypeError:
+        raise DTypeError(
+            f"dtype: expected one of {', '.join(DTYPES)}; received {dtype!r}"
+        ) from None
+
+
+def itemsize(name: str) -> int:
+    """Bytes of one element."""
+    return 2 if name == "bfloat16" else _numpy_dtypes[name].itemsize
+
+
+def is_float(name: str) -> bool:
+    return name in FLOATS
+
+
+def is_integer(name: str) -> bool:
+    return name in INTEGERS
+
+
+def _all_above(name: str) -> set[str]:
+    above = {name}
+    for upper in _ABOVE[name]:
+        above |= _all_above(upper)
+    return above
+
+
+@lru_cache(maxsize=4096)
+def _least_upper_bound(names: frozenset[str]) -> str:
+    common = set.intersection(*(_all_above(name) for name in names))
+    return next(name for name in common if common <= _all_above(name))
+
+
+def result_type(*types: Any) -> str:
+    """The dtype that operands of these types promote to, as in Keras 3.
+
+    Args:
+        types: dtype names, None (floatx), or the Python types `bool`, `int` and
+            `float`, which are weak: they never widen a tensor's dtype.
+
+    Returns:
+        The name of the common dtype: `result_type("int32", float)` is floatx.
+    """
+    if not types:
+        return config.floatx()
+    names = frozenset(_PYTHON_SCALARS.get(t) or standardize_weak(t) for t in types)
+    bound = _least_upper_bound(names)
+    if bound == "int":
+        return "int64" if config.floatx() == "float64" else "int32"
+    return config.floatx() if bound == "float" else bound
+
+
+def standardize_weak(dtype: Any) -> str:
+    """Like `standardize`, but "int" and "float" stay the weak types."""
+    return dtype if dtype in ("int", "float") else standardize(dtype)
+
+
+def float_type(*types: Any) -> str:
+    """The floating dtype of a function such as `exp` for operands of these types."""
+    return result_type(*types, float)

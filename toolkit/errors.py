@@ -1,0 +1,67 @@
+"""The tree of errors that toolkit raises for a user's mistake.
+
+    ToolkitError
+    ├── ShapeError (ValueError)         shapes or ranks that do not fit
+    ├── DTypeError (TypeError)          a dtype that an operation cannot take
+    ├── ArgumentError (ValueError)      an unknown or contradictory argument
+    ├── DeviceError (RuntimeError)      a device that is not there
+    ├── TraceError (RuntimeError)       something a traced function may not do
+    ├── GradientError (RuntimeError)    a gradient that cannot be taken
+    ├── NotBuiltError (ValueError)      weights asked for before they exist
+    ├── NotCompiledError (ValueError)   `fit` and friends before `compile`
+    ├── ModelFileError (ValueError)     a file that is damaged or does not fit
+    └── DatasetError (RuntimeError)     data that cannot be fetched or read
+
+Each is also the built-in error that a Keras user would catch. Every message names
+the operation or layer, what was expected, and what was received.
+"""
+
+
+class ToolkitError(Exception):
+    """Base of every error that toolkit raises on purpose."""
+
+
+class ShapeError(ToolkitError, ValueError):
+    """Shapes or ranks do not fit."""
+
+
+class DTypeError(ToolkitError, TypeError):
+    """A dtype that an operation cannot take."""
+
+
+class ArgumentError(ToolkitError, ValueError):
+    """An argument is unknown, out of range or contradicts another."""
+
+
+class DeviceError(ToolkitError, RuntimeError):
+    """A device is unknown or cannot be used."""
+
+
+class TraceError(ToolkitError, RuntimeError):
+    """A traced function did something that a graph cannot hold."""
+
+
+class GradientError(ToolkitError, RuntimeError):
+    """A gradient was asked for that cannot be taken."""
+
+
+class NotBuiltError(ToolkitError, ValueError):
+    """Weights were asked for before they exist."""
+
+
+class NotCompiledError(ToolkitError, ValueError):
+    """A model was trained or evaluated before `compile`."""
+
+
+class ModelFileError(ToolkitError, ValueError):
+    """A file is damaged, foreign or does not fit the model."""
+
+
+class DatasetError(ToolkitError, RuntimeError):
+    """Data could not be fetched, verified or read."""
+
+
+def unknown_choice(what: str, value: object, choices: object) -> ArgumentError:
+    """The error for a string that is none of the valid ones."""
+    valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))  # type: ignore[call-overload]
+    return ArgumentError(f"{what}: expected one of {valid}; received {value!r}")

@@ -1,0 +1,277 @@
+"""The one intermediate representation: Spec, Primitive, Node, Graph.
+
+The same `Node` is the tape's entry, the graph's node and the functional model's
+node. A `Graph` is a pure value: a pass takes one and returns a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from typing import Any, Protocol
+
+from toolkit import dtypes
+
+
+class Spec:
+    """The shape and dtype of a tensor. Immutable and hashable."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: Iterable[int], dtype: str) -> None:
+        self.shape: tuple[int, ...] = tuple(shape)
+        self.dtype = dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * dtypes.itemsize(self.dtype)
+
+    def with_shape(self, shape: Iterable[int]) -> Spec:
+        """The same dtype with another shape."""
+        return Spec(shape, self.dtype)
+
+    def with_dtype(self, dtype: str) -> Spec:
+        """The same shape with another dtype."""
+        return Spec(self.shape, dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Spec)
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class Kind(Enum):
+    """What a pass may assume about a primitive."""
+
+    ELEMENTWISE = "elementwise"  # broadcasts; out[i] depends on inputs[i] only
+    REDUCE = "reduce"
+    VIEW = "view"  # the output shares its input's buffer
+    MOVE = "move"  # copies elements without arithmetic
+    INDEX = "index"
+    CONTRACT = "contract"  # matmul, convolution
+    POOL = "pool"
+    SORT = "sort"
+    RANDOM = "random"
+    CONTROL = "control"  # holds sub-graphs
+    COMPOSITE = "composite"  # has a body in other primitives
+
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Primitive:
+    """One record per operation: all that any part of toolkit knows about it.
+
+    spec: (*input specs, **attrs) -> Spec, or a tuple of them.
+    vjp: (g, y, *inputs, **attrs) -> gradient (one input) or a tuple of them; or a tuple
+        of such functions, one per input (None: no gradient flows to that input); or
+        None: not differentiable. With several outputs, g and y are tuples.
+    scalar: for elementwise primitives, the function of one element, written in the
+        vocabulary that each code generator implements.
+    body: for composites, the function of tensors that defines it.
+    """
+
+    name: str
+    kind: Kind
+    spec: Rule
+    vjp: Rule | tuple[Rule | None, ...] | None = None
+    scalar: Rule | None = None
+    body: Rule | None = None
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def primitive(name: str, kind: Kind, spec: Rule, **rules: Any) -> Primitive:
+    """Declare a primitive and enter it into the registry."""
+    if name in PRIMITIVES:
+        raise ValueError(f"primitive {name!r} is declared twice")
+    PRIMITIVES[name] = record = Primitive(name, kind, spec, **rules)
+    return record
+
+
+class Value(Protocol):
+    """What flows along the edges of a graph: anything that has a `spec`."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def constant(self) -> Any:
+        """The array of a value known at compile time, else None."""
+
+
+class Node:
+    """One application of an operation: op(*inputs, **attrs) -> outputs."""
+
+    __slots__ = ("attrs", "inputs", "op", "outputs")
+
+    def __init__(
+        self,
+        op: Any,
+        inputs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        outputs: Sequence[Any],
+    ) -> None:
+        self.op = op
+        self.inputs = tuple(inputs)
+        self.attrs = attrs
+        self.outputs = tuple(outputs)
+
+    def with_inputs(self, inputs: Sequence[Any]) -> Node:
+        """The same application to other inputs, defining the same outputs."""
+        return Node(self.op, inputs, self.attrs, self.outputs)
+
+    @property
+    def subgraphs(self) -> list[Graph]:
+        """The graphs that a control primitive holds among its attributes."""
+        return [value for value in self.attrs.values() if isinstance(value, Graph)]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A pure function in static single assignment form.
+
+    Every value is defined once: as one of `inputs`, by a node, or as a constant that
+    carries its data with it. `names` maps the id of a value to a name to print.
+    """
+
+    inputs: tuple[Any, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Any, ...]
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    def replace(
+        self,
+        nodes: Iterable[Node] | None = None,
+        outputs: Iterable[Any] | None = None,
+    ) -> Graph:
+        """The same graph with other nodes or outputs."""
+        return Graph(
+            self.inputs,
+            self.nodes if nodes is None else tuple(nodes),
+            self.outputs if outputs is None else tuple(outputs),
+            self.names,
+        )
+
+    def producers(self) -> dict[int, Node]:
+        """The node that defines each value, by the value's id."""
+        return {id(out): node for node in self.nodes for out in node.outputs}
+
+    def last_uses(self) -> dict[int, int]:
+        """The index of the last node that reads each value; outputs live to the end."""
+        last = {id(v): i for i, node in enumerate(self.nodes) for v in node.inputs}
+        last.update((id(v), len(self.nodes)) for v in self.outputs)
+        return last
+
+    def walk(self) -> Iterator[Node]:
+        """Every node, those of sub-graphs included."""
+        for node in self.nodes:
+            yield node
+            for graph in node.subgraphs:
+                yield from graph.walk()
+
+    def slice(self, feeds: Sequence[Any], fetches: Sequence[Any]) -> Graph:
+        """The part that computes `fetches` when `feeds` are given.
+
+        Any value may be fed or fetched. Inputs of this graph that are still needed
+        come after the feeds.
+        """
+        fed = {id(value) for value in feeds}
+        producers = self.producers()
+        needed: set[int] = set()
+        stack = [value for value in fetches if id(value) not in fed]
+        while stack:
+            value = stack.pop()
+            if id(value) in needed:
+                continue
+            needed.add(id(value))
+            node = producers.get(id(value))
+            if node is not None:
+                stack += [v for v in node.inputs if id(v) not in fed]
+        inputs = [*feeds, *(v for v in self.inputs if id(v) in needed)]
+        nodes = [n for n in self.nodes if any(id(v) in needed for v in n.outputs)]
+        return Graph(tuple(inputs), tuple(nodes), tuple(fetches), self.names)
+
+    def verify(self) -> None:
+        """Check the invariants: defined before use, defined once, specs as the rules say.
+
+        Raises:
+            AssertionError: naming the node that breaks one.
+        """
+        defined = {id(value) for value in self.inputs}
+        for node in self.nodes:
+            for value in node.inputs:
+                known = id(value) in defined or value.constant is not None
+                assert known, f"{node.op}: reads a value that nothing defines"
+            assert len(node.inputs) == 0 or node.op is not None
+            expected = node.op.spec(*(v.spec for v in node.inputs), **node.attrs)
+            specs = expected if isinstance(expected, tuple) else (expected,)
+            found = tuple(value.spec for value in node.outputs)
+            assert specs == found, f"{node.op}: expected {specs}, found {found}"
+            for value in node.outputs:
+                assert id(value) not in defined, f"{node.op}: defines a value again"
+                defined.add(id(value))
+        for value in self.outputs:
+            known = id(value) in defined or value.constant is not None
+            assert known, "an output is never defined"
+
+    def __str__(self) -> str:
+        return format_graph(self)
+
+
+def format_graph(graph: Graph) -> str:
+    """The graph as text, one line per node: `%3: float32[2, 5] = matmul(x, w)`."""
+    names = dict(graph.names)
+
+    def name(value: Any) -> str:
+        if id(value) in names:
+            return names[id(value)]
+        if value.constant is not None and value.spec.size == 1:
+            return str(value.constant.reshape(())[()])
+        kind = "const " if value.constant is not None else "?"
+        return f"{kind}{value.spec}"
+
+    for i, value in enumerate(graph.inputs):
+        names.setdefault(id(value), f"%in{i}")
+    signature = ", ".join(f"{name(v)}: {v.spec}" for v in graph.inputs)
+    lines = [f"graph({signature})"]
+    count = 0
+    for node in graph.nodes:
+        for value in node.outputs:
+            names[id(value)] = f"%{count}"
+            count += 1
+        targets = ", ".join(f"{name(v)}: {v.spec}" for v in node.outputs)
+        attrs = "".join(f", {k}={_brief(v)}" for k, v in node.attrs.items())
+        inputs = ", ".join(name(v) for v in node.inputs)
+        lines.append(f"  {targets} = {node.op.name}({inputs}{attrs})")
+    lines.append(f"  return {', '.join(name(v) for v in graph.outputs)}")
+    return "\n".join(lines)
+
+
+def _brief(attribute: Any) -> str:
+    if isinstance(attribute, Graph):
+        return f"<graph of {len(attribute.nodes)} nodes>"
+    return str(attribute)

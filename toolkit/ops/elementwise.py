@@ -1,0 +1,508 @@
+"""Elementwise primitives, one row each, and the public functions over them.
+
+A row holds the scalar rule, from which every backend's code is generated, and the
+gradient. Rules use `g` for the incoming gradient, `y` for the result, `x` and so on
+for the inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit import config, dtypes
+from toolkit.convert import cast_p, convert, floating, operands
+from toolkit.errors import DTypeError, ShapeError
+from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that `shapes` broadcast to; a ShapeError naming `op` if they do not."""
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
+    result = []
+    for extents in zip(*padded, strict=True):
+        distinct = {n for n in extents if n != 1}
+        if len(distinct) > 1:
+            text = " and ".join(str(tuple(shape)) for shape in shapes)
+            raise ShapeError(f"{op}: shapes {text} cannot be broadcast together")
+        result.append(distinct.pop() if distinct else 1)
+    return tuple(result)
+
+
+def elementwise(
+    name: str,
+    scalar: Rule,
+    vjp: Any = None,
+    result: str | None = None,
+) -> Primitive:
+    """Declare an elementwise primitive.
+
+    Args:
+        name: the primitive's name, also of its scalar operation.
+        scalar: one element, in the scalar vocabulary.
+        vjp: as for every primitive.
+        result: the dtype of the output, if not that of the last input.
+    """
+
+    def spec(*inputs: Spec) -> Spec:
+        if len(inputs) == 1:
+            return inputs[0] if result is None else inputs[0].with_dtype(result)
+        shape = broadcast_shapes(name, *(x.shape for x in inputs))
+        return Spec(shape, result or inputs[-1].dtype)
+
+    return primitive(name, Kind.ELEMENTWISE, spec, vjp=vjp, scalar=scalar)
+
+
+# --- one input, floating --------------------------------------------------------------
+
+exp_p = elementwise("exp", lambda s, x: s.exp(x), lambda g, y, x: g * y)
+expm1_p = elementwise("expm1", lambda s, x: s.expm1(x), lambda g, y, x: g * (y + 1))
+log_p = elementwise("log", lambda s, x: s.log(x), lambda g, y, x: g / x)
+log1p_p = elementwise("log1p", lambda s, x: s.log1p(x), lambda g, y, x: g / (x + 1))
+sqrt_p = elementwise("sqrt", lambda s, x: s.sqrt(x), lambda g, y, x: 0.5 * g / y)
+rsqrt_p = elementwise(
+    "rsqrt",
+    lambda s, x: s.divide(s.const(1.0, x), s.sqrt(x)),
+    lambda g, y, x: -0.5 * g * y / x,
+)
+sin_p = elementwise("sin", lambda s, x: s.sin(x), lambda g, y, x: g * cos(x))
+cos_p = elementwise("cos", lambda s, x: s.cos(x), lambda g, y, x: -g * sin(x))
+tan_p = elementwise("tan", lambda s, x: s.tan(x), lambda g, y, x: g * (1 + y * y))
+arcsin_p = elementwise(
+    "arcsin", lambda s, x: s.arcsin(x), lambda g, y, x: g * rsqrt(1 - x * x)
+)
+arccos_p = elementwise(
+    "arccos", lambda s, x: s.arccos(x), lambda g, y, x: -g * rsqrt(1 - x * x)
+)
+arctan_p = elementwise(
+    "arctan", lambda s, x: s.arctan(x), lambda g, y, x: g / (1 + x * x)
+)
+sinh_p = elementwise("sinh", lambda s, x: s.sinh(x), lambda g, y, x: g * cosh(x))
+cosh_p = elementwise("cosh", lambda s, x: s.cosh(x), lambda g, y, x: g * sinh(x))
+tanh_p = elementwise("tanh", lambda s, x: s.tanh(x), lambda g, y, x: g * (1 - y * y))
+arcsinh_p = elementwise(
+    "arcsinh", lambda s, x: s.arcsinh(x), lambda g, y, x: g * rsqrt(x * x + 1)
+)
+arccosh_p = elementwise(
+    "arccosh",
+    lambda s, x: s.arccosh(x),
+    lambda g, y, x: g * rsqrt(x - 1) * rsqrt(x + 1),
+)
+arctanh_p = elementwise(
+    "arctanh", lambda s, x: s.arctanh(x), lambda g, y, x: g / (1 - x * x)
+)
+erf_p = elementwise(
+    "erf",
+    lambda s, x: s.erf(x),
+    lambda g, y, x: g * (2 / math.sqrt(math.pi)) * exp(-x * x),
+)
+erfinv_p = elementwise(
+    "erfinv",
+    lambda s, x: s.erfinv(x),
+    lambda g, y, x: g * (math.sqrt(math.pi) / 2) * exp(y * y),
+)
+sigmoid_p = elementwise(
+    "sigmoid",
+    # exp(-|x|) cannot overflow: sigmoid is 1 / (1 + e) right of zero, e / (1 + e) left.
+    lambda s, x: s.divide(
+        s.select(
+            s.less(x, s.const(0.0, x)), s.exp(s.negative(s.abs(x))), s.const(1.0, x)
+        ),
+        s.add(s.const(1.0, x), s.exp(s.negative(s.abs(x)))),
+    ),
+    lambda g, y, x: g * y * (1 - y),
+)
+
+# --- one input, any number ------------------------------------------------------------
+
+negative_p = elementwise("negative", lambda s, x: s.negative(x), lambda g, y, x: -g)
+abs_p = elementwise("abs", lambda s, x: s.abs(x), lambda g, y, x: g * sign(x))
+sign_p = elementwise("sign", lambda s, x: s.sign(x))
+floor_p = elementwise("floor", lambda s, x: s.floor(x))
+ceil_p = elementwise("ceil", lambda s, x: s.ceil(x))
+round_p = elementwise("round", lambda s, x: s.round(x))
+trunc_p = elementwise("trunc", lambda s, x: s.trunc(x))
+stop_gradient_p = elementwise("stop_gradient", lambda s, x: x)
+isnan_p = elementwise("isnan", lambda s, x: s.isnan(x), result="bool")
+isinf_p = elementwise("isinf", lambda s, x: s.isinf(x), result="bool")
+isfinite_p = elementwise("isfinite", lambda s, x: s.isfinite(x), result="bool")
+logical_not_p = elementwise(
+    "logical_not", lambda s, x: s.logical_not(x), result="bool"
+)
+bitwise_not_p = elementwise("bitwise_not", lambda s, x: s.bitwise_not(x))
+
+
+# --- two inputs -----------------------------------------------------------------------
+
+
+def _share_of_ties(g: Tensor, y: Tensor, x: Tensor, other: Tensor) -> Tensor:
+    """The gradient of the winner; where both win, half each."""
+    return where(equal(x, y), where(equal(other, y), 0.5 * g, g), zero_like(g))
+
+
+def zero_like(g: Tensor) -> Tensor:
+    """A zero that broadcasts against `g`."""
+    return convert(0, g.dtype)
+
+
+def _power_vjp_base(g: Tensor, y: Tensor, x: Tensor, p: Tensor) -> Tensor:
+    # x ** (p - 1) is infinite at x = 0 for p < 1, but the derivative of x ** 0 is 0.
+    return where(equal(p, 0), zero_like(g), g * p * power(x, p - 1))
+
+
+def _power_vjp_exponent(g: Tensor, y: Tensor, x: Tensor, p: Tensor) -> Tensor:
+    # y * log(x), with the limit 0 at x = 0, and no NaN from the branch not taken.
+    positive = greater(x, 0)
+    return where(positive, g * y * log(where(positive, x, x * 0 + 1)), zero_like(g))
+
+
+add_p = elementwise(
+    "add", lambda s, a, b: s.add(a, b), (lambda g, y, a, b: g, lambda g, y, a, b: g)
+)
+subtract_p = elementwise(
+    "subtract",
+    lambda s, a, b: s.subtract(a, b),
+    (lambda g, y, a, b: g, lambda g, y, a, b: -g),
+)
+multiply_p = elementwise(
+    "multiply",
+    lambda s, a, b: s.multiply(a, b),
+    (lambda g, y, a, b: g * b, lambda g, y, a, b: g * a),
+)
+divide_p = elementwise(
+    "divide",
+    lambda s, a, b: s.divide(a, b),
+    (lambda g, y, a, b: g / b, lambda g, y, a, b: -g * y / b),
+)
+floor_divide_p = elementwise("floor_divide", lambda s, a, b: s.floor_divide(a, b))
+remainder_p = elementwise(
+    "remainder",
+    lambda s, a, b: s.remainder(a, b),
+    (lambda g, y, a, b: g, lambda g, y, a, b: -g * floor(a / b)),
+)
+power_p = elementwise(
+    "power", lambda s, a, b: s.power(a, b), (_power_vjp_base, _power_vjp_exponent)
+)
+maximum_p = elementwise(
+    "maximum",
+    lambda s, a, b: s.maximum(a, b),
+    (
+        lambda g, y, a, b: _share_of_ties(g, y, a, b),
+        lambda g, y, a, b: _share_of_ties(g, y, b, a),
+    ),
+)
+minimum_p = elementwise(
+    "minimum",
+    lambda s, a, b: s.minimum(a, b),
+    (
+        lambda g, y, a, b: _share_of_ties(g, y, a, b),
+        lambda g, y, a, b: _share_of_ties(g, y, b, a),
+    ),
+)
+arctan2_p = elementwise(
+    "arctan2",
+    lambda s, a, b: s.arctan2(a, b),
+    (
+        lambda g, y, a, b: g * b / (a * a + b * b),
+        lambda g, y, a, b: -g * a / (a * a + b * b),
+    ),
+)
+equal_p = elementwise("equal", lambda s, a, b: s.equal(a, b), result="bool")
+not_equal_p = elementwise("not_equal", lambda s, a, b: s.not_equal(a, b), result="bool")
+less_p = elementwise("less", lambda s, a, b: s.less(a, b), result="bool")
+less_equal_p = elementwise(
+    "less_equal", lambda s, a, b: s.less_equal(a, b), result="bool"
+)
+logical_and_p = elementwise(
+    "logical_and", lambda s, a, b: s.logical_and(a, b), result="bool"
+)
+logical_or_p = elementwise(
+    "logical_or", lambda s, a, b: s.logical_or(a, b), result="bool"
+)
+logical_xor_p = elementwise(
+    "logical_xor", lambda s, a, b: s.logical_xor(a, b), result="bool"
+)
+bitwise_and_p = elementwise("bitwise_and", lambda s, a, b: s.bitwise_and(a, b))
+bitwise_or_p = elementwise("bitwise_or", lambda s, a, b: s.bitwise_or(a, b))
+bitwise_xor_p = elementwise("bitwise_xor", lambda s, a, b: s.bitwise_xor(a, b))
+left_shift_p = elementwise("left_shift", lambda s, a, b: s.left_shift(a, b))
+right_shift_p = elementwise("right_shift", lambda s, a, b: s.right_shift(a, b))
+
+where_p = elementwise(
+    "where",
+    lambda s, c, a, b: s.select(c, a, b),
+    (
+        None,
+        lambda g, y, c, a, b: where(c, g, zero_like(g)),
+        lambda g, y, c, a, b: where(c, zero_like(g), g),
+    ),
+)
+
+
+# --- public functions -----------------------------------------------------------------
+
+
+def _floating(record: Primitive, doc: str) -> Any:
+    """The public function of a primitive that computes in floating point."""
+
+    def function(x: Any) -> Tensor:
+        return bind(record, *floating(x))  # type: ignore[no-any-return]
+
+    return _published(function, record.name, doc)
+
+
+def _numeric(record: Primitive, doc: str) -> Any:
+    """The public function of a primitive of one input of any dtype."""
+
+    def function(x: Any) -> Tensor:
+        return bind(record, convert(x))  # type: ignore[no-any-return]
+
+    return _published(function, record.name, doc)
+
+
+def _binary(record: Primitive, doc: str) -> Any:
+    """The public function of a primitive whose two inputs are promoted."""
+
+    def function(x1: Any, x2: Any) -> Tensor:
+        (x1, x2), _ = operands(x1, x2)
+        return bind(record, x1, x2)  # type: ignore[no-any-return]
+
+    return _published(function, record.name, doc)
+
+
+def _published(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return operation(function)
+
+
+exp = _floating(exp_p, "Exponential, elementwise.")
+expm1 = _floating(expm1_p, "exp(x) - 1, elementwise, exact near 0.")
+log = _floating(log_p, "Natural logarithm, elementwise.")
+log1p = _floating(log1p_p, "log(1 + x), elementwise, exact near 0.")
+sqrt = _floating(sqrt_p, "Square root, elementwise.")
+rsqrt = _floating(rsqrt_p, "1 / sqrt(x), elementwise.")
+sin = _floating(sin_p, "Sine of x in radians, elementwise.")
+cos = _floating(cos_p, "Cosine of x in radians, elementwise.")
+tan = _floating(tan_p, "Tangent of x in radians, elementwise.")
+arcsin = _floating(arcsin_p, "Inverse sine, in radians, elementwise.")
+arccos = _floating(arccos_p, "Inverse cosine, in radians, elementwise.")
+arctan = _floating(arctan_p, "Inverse tangent, in radians, elementwise.")
+sinh = _floating(sinh_p, "Hyperbolic sine, elementwise.")
+cosh = _floating(cosh_p, "Hyperbolic cosine, elementwise.")
+tanh = _floating(tanh_p, "Hyperbolic tangent, elementwise.")
+arcsinh = _floating(arcsinh_p, "Inverse hyperbolic sine, elementwise.")
+arccosh = _floating(arccosh_p, "Inverse hyperbolic cosine, elementwise.")
+arctanh = _floating(arctanh_p, "Inverse hyperbolic tangent, elementwise.")
+erf = _floating(erf_p, "Error function, elementwise.")
+erfinv = _floating(erfinv_p, "Inverse of the error function on (-1, 1), elementwise.")
+sigmoid = _floating(sigmoid_p, "1 / (1 + exp(-x)), elementwise.")
+floor = _floating(floor_p, "The largest integer <= x, elementwise.")
+ceil = _floating(ceil_p, "The smallest integer >= x, elementwise.")
+
+sign = _numeric(sign_p, "-1, 0 or 1 by the sign of x, elementwise.")
+isnan = _numeric(isnan_p, "Whether x is NaN, elementwise.")
+isinf = _numeric(isinf_p, "Whether x is infinite, elementwise.")
+isfinite = _numeric(isfinite_p, "Whether x is neither infinite nor NaN, elementwise.")
+bitwise_not = _numeric(bitwise_not_p, "Bits of x inverted, elementwise.")
+bitwise_invert = bitwise_not
+
+add = _binary(add_p, "x1 + x2, elementwise.")
+subtract = _binary(subtract_p, "x1 - x2, elementwise.")
+multiply = _binary(multiply_p, "x1 * x2, elementwise.")
+power = _binary(power_p, "x1 ** x2, elementwise.")
+maximum = _binary(maximum_p, "The larger of x1 and x2, elementwise; NaN if either is.")
+minimum = _binary(minimum_p, "The smaller of x1 and x2, elementwise; NaN if either is.")
+equal = _binary(equal_p, "x1 == x2, elementwise.")
+not_equal = _binary(not_equal_p, "x1 != x2, elementwise.")
+less = _binary(less_p, "x1 < x2, elementwise.")
+less_equal = _binary(less_equal_p, "x1 <= x2, elementwise.")
+bitwise_and = _binary(bitwise_and_p, "Bitwise and, elementwise.")
+bitwise_or = _binary(bitwise_or_p, "Bitwise or, elementwise.")
+bitwise_xor = _binary(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
+left_shift = _binary(left_shift_p, "Bits of x1 shifted left by x2, elementwise.")
+right_shift = _binary(right_shift_p, "Bits of x1 shifted right by x2, elementwise.")
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift
+
+
+@operation
+def greater(x1: Any, x2: Any) -> Tensor:
+    """x1 > x2, elementwise."""
+    (x1, x2), _ = operands(x1, x2)
+    return bind(less_p, x2, x1)  # type: ignore[no-any-return]
+
+
+@operation
+def greater_equal(x1: Any, x2: Any) -> Tensor:
+    """x1 >= x2, elementwise."""
+    (x1, x2), _ = operands(x1, x2)
+    return bind(less_equal_p, x2, x1)  # type: ignore[no-any-return]
+
+
+@operation
+def divide(x1: Any, x2: Any) -> Tensor:
+    """x1 / x2, elementwise, in floating point."""
+    return bind(divide_p, *floating(x1, x2))  # type: ignore[no-any-return]
+
+
+true_divide = divide
+
+
+@operation
+def arctan2(x1: Any, x2: Any) -> Tensor:
+    """The angle of the point (x2, x1) in radians, elementwise."""
+    return bind(arctan2_p, *floating(x1, x2))  # type: ignore[no-any-return]
+
+
+def _not_bool(dtype: str) -> str:
+    return "int32" if dtype == "bool" else dtype
+
+
+@operation
+def floor_divide(x1: Any, x2: Any) -> Tensor:
+    """floor(x1 / x2), elementwise."""
+    tensors, dtype = operands(x1, x2)
+    return bind(floor_divide_p, *(convert(x, _not_bool(dtype)) for x in tensors))  # type: ignore[no-any-return]
+
+
+@operation
+def mod(x1: Any, x2: Any) -> Tensor:
+    """The remainder of x1 / x2, elementwise, with the sign of x2."""
+    tensors, dtype = operands(x1, x2)
+    return bind(remainder_p, *(convert(x, _not_bool(dtype)) for x in tensors))  # type: ignore[no-any-return]
+
+
+remainder = mod
+
+
+@operation
+def negative(x: Any) -> Tensor:
+    """-x, elementwise."""
+    x = convert(x)
+    if x.dtype == "bool":
+        raise DTypeError("negative: expected numbers; received bool")
+    return bind(negative_p, x)  # type: ignore[no-any-return]
+
+
+@operation
+def absolute(x: Any) -> Tensor:
+    """The absolute value, elementwise."""
+    x = convert(x)
+    return x if x.dtype == "bool" else bind(abs_p, x)
+
+
+abs = absolute
+
+
+@operation
+def round(x: Any, decimals: int = 0) -> Tensor:
+    """x rounded to `decimals` decimals, halves to even."""
+    x = convert(x)
+    if dtypes.is_integer(x.dtype) and decimals >= 0:
+        return x
+    if decimals == 0:
+        return bind(round_p, convert(x, dtypes.float_type(x.dtype)))  # type: ignore[no-any-return]
+    scale = 10.0**decimals
+    rounded = bind(round_p, convert(x, dtypes.float_type(x.dtype)) * scale) / scale
+    return convert(rounded, x.dtype)
+
+
+@operation
+def trunc(x: Any) -> Tensor:
+    """x without its fraction, elementwise."""
+    x = convert(x)
+    return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
+
+
+def _logical(record: Primitive, doc: str) -> Any:
+    def function(x1: Any, x2: Any) -> Tensor:
+        return bind(record, convert(x1, "bool"), convert(x2, "bool"))  # type: ignore[no-any-return]
+
+    return _published(function, record.name, doc)
+
+
+logical_and = _logical(logical_and_p, "Whether both are true, elementwise.")
+logical_or = _logical(logical_or_p, "Whether either is true, elementwise.")
+logical_xor = _logical(logical_xor_p, "Whether just one is true, elementwise.")
+
+
+@operation
+def logical_not(x: Any) -> Tensor:
+    """Whether x is false, elementwise."""
+    return bind(logical_not_p, convert(x, "bool"))  # type: ignore[no-any-return]
+
+
+def _where(condition: Any, x1: Any, x2: Any) -> Tensor:
+    (x1, x2), _ = operands(x1, x2)
+    return bind(where_p, convert(condition, "bool"), x1, x2)  # type: ignore[no-any-return]
+
+
+@operation
+def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
+    """x1 where the condition is true, x2 elsewhere; they broadcast.
+
+    With the condition alone: the indices where it is true, as `nonzero`.
+    """
+    if x1 is None and x2 is None:
+        from toolkit.ops.index import nonzero
+
+        return nonzero(condition)
+    if x1 is None or x2 is None:
+        raise ShapeError("where: expected both x1 and x2, or neither")
+    return _where(condition, x1, x2)
+
+
+@operation
+def cast(x: Any, dtype: Any) -> Tensor:
+    """x in another dtype; floats lose their fraction when they become integers."""
+    return convert(x, dtypes.standardize(dtype))
+
+
+@operation
+def stop_gradient(variable: Any) -> Tensor:
+    """The same value, through which no gradient flows."""
+    return bind(stop_gradient_p, convert(variable))  # type: ignore[no-any-return]
+
+
+@operation
+def square(x: Any) -> Tensor:
+    """x * x, elementwise."""
+    x = convert(x)
+    x = convert(x, "int32") if x.dtype == "bool" else x
+    return x * x  # type: ignore[no-any-return, operator]
+
+
+@operation
+def reciprocal(x: Any) -> Tensor:
+    """1 / x, elementwise."""
+    return divide(1.0, x)  # type: ignore[no-any-return]
+
+
+@operation
+def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
+    """x limited to [x_min, x_max]; either may be None."""
+    x = convert(x)
+    dtype = _not_bool(x.dtype)
+    x = convert(x, dtype)
+    if x_min is not None:
+        x = maximum(x, convert(x_min, dtype))
+    return x if x_max is None else minimum(x, convert(x_max, dtype))
+
+
+def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Tensor:
+    """x as a Tensor.
+
+    Args:
+        x: a number, an array, a Variable, or nested lists of them.
+        dtype: by default Python floats become floatx and integers int32, and arrays
+            keep theirs.
+        sparse: must not be True; there are no sparse tensors.
+        ragged: must not be True.
+    """
+    if sparse or ragged:
+        raise DTypeError("convert_to_tensor: sparse and ragged tensors do not exist")
+    return convert(x, None if dtype is None else dtypes.standardize(dtype))

@@ -1,0 +1,284 @@
+"""KerasTensor and Operation: calls on symbols, recorded to be replayed.
+
+An Operation called with a KerasTensor records the whole call as one Node of a
+functional model. Output shapes come from running the call at two large sizes for
+the unknown extents; what differs between them is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError, ToolkitError, TraceError
+from toolkit.ir import Node, Spec
+from toolkit.naming import auto_name
+from toolkit.tensor import Tensor
+from toolkit.trace import Trace
+from toolkit.variable import Variable
+
+# Two sizes for unknown extents: large, and with many divisors, so that a reshape or
+# a split of an unknown extent still works.
+PROBES = (20_160, 30_240)
+
+
+class KerasHistory(NamedTuple):
+    """Where a KerasTensor comes from."""
+
+    operation: Any
+    node_index: int
+    tensor_index: int
+
+
+class KerasTensor:
+    """A symbol: the shape and dtype of a tensor that a model will be given.
+
+    Args:
+        shape: extents; None where unknown.
+        dtype: the dtype's name.
+        sparse: only False; toolkit has no sparse tensors.
+        ragged: only False.
+        record_history: whether a functional model may be built from it.
+        name: made up if not given.
+    """
+
+    __array_priority__ = 2000
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any = "float32",
+        sparse: bool = False,
+        ragged: bool = False,
+        record_history: bool = True,
+        name: str | None = None,
+    ) -> None:
+        if sparse or ragged:
+            raise ArgumentError("KerasTensor: sparse and ragged tensors do not exist")
+        self.shape: tuple[int | None, ...] = standardize_shape(shape)
+        self.dtype = dtypes.standardize(dtype)
+        self.sparse = self.ragged = False
+        self.record_history = record_history
+        self.name = name or auto_name("keras_tensor")
+        self._keras_history: KerasHistory | None = None
+        self._keras_mask: Any = None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int | None:
+        return None if None in self.shape else int(np.prod(self.shape))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        if not self.shape or self.shape[0] is None:
+            raise TypeError(f"len() of a symbol of shape {self.shape}")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        raise TypeError("a KerasTensor cannot be iterated over; index or split it")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a KerasTensor has no value; use ops.where or ops.cond")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise TraceError(
+            f"a KerasTensor of shape {self.shape} has no value; NumPy functions cannot "
+            "take it, functions of toolkit.ops can"
+        )
+
+    __float__ = __int__ = __index__ = __array__
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+def standardize_shape(shape: Any) -> tuple[int | None, ...]:
+    """A shape as a tuple of ints and Nones, checked."""
+    try:
+        extents = tuple(None if n is None else int(n) for n in shape)
+    except TypeError:
+        raise ShapeError(f"shape: expected a sequence; received {shape!r}") from None
+    if any(n is not None and n < 0 for n in extents):
+        raise ShapeError(f"shape: extents must be >= 0; received {shape!r}")
+    return extents
+
+
+def is_symbolic(x: Any) -> bool:
+    return isinstance(x, KerasTensor)
+
+
+def any_symbolic(*structures: Any) -> bool:
+    """Whether a KerasTensor is anywhere inside."""
+    return any(is_symbolic(leaf) for leaf in tree.flatten(structures))
+
+
+class Operation:
+    """A callable that, given symbols, records its call instead of running it.
+
+    Subclasses define `call`. Layers and models are Operations; so is each public
+    function of `toolkit.ops` once it meets a symbol.
+    """
+
+    name: str
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ArgumentError(
+                f"{type(self).__name__}: name must be a string without '/'; "
+                f"received {name!r}"
+            )
+        self.name = name or auto_name(type(self).__name__)
+        self._inbound_nodes: list[Node] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any_symbolic(args, kwargs):
+            return self.symbolic_call(*args, **kwargs)
+        return self.call(*args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs from tensors."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `call`")
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbols that a call with these symbols would return."""
+        return infer(self.call, args, kwargs)
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Record the call as one node and return its symbolic outputs."""
+        outputs = self.compute_output_spec(*args, **kwargs)
+        record(self, args, kwargs, outputs)
+        return outputs
+
+    @property
+    def input(self) -> Any:
+        """The symbol(s) of the only recorded call's input."""
+        args, kwargs = self._only_node("input").attrs["arguments"]
+        tensors = [a for a in args if any_symbolic(a)]
+        tensors += [v for v in kwargs.values() if any_symbolic(v)]
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    @property
+    def output(self) -> Any:
+        """The symbol(s) that the only recorded call returned."""
+        return self._only_node("output").attrs["outputs"]
+
+    def _only_node(self, what: str) -> Node:
+        if len(self._inbound_nodes) != 1:
+            raise ArgumentError(
+                f"{self.name}.{what}: expected exactly one symbolic call; "
+                f"it has {len(self._inbound_nodes)}"
+            )
+        return self._inbound_nodes[0]
+
+
+class FunctionOperation(Operation):
+    """A public op as an Operation: one node of a functional model."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        super().__init__(name or auto_name(function.__name__))
+        self.function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:
+    """Append the call `operation(*args, **kwargs) -> outputs` to its nodes."""
+    inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
+    symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
+    attrs = {"arguments": (args, kwargs), "outputs": outputs}
+    node = Node(operation, inputs, attrs, symbols)
+    operation._inbound_nodes.append(node)
+    index = len(operation._inbound_nodes) - 1
+    for i, symbol in enumerate(symbols):
+        symbol._keras_history = KerasHistory(operation, index, i)
+    return node
+
+
+def infer(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The symbols that `function` would return for arguments that hold symbols."""
+    unknown = any(
+        None in leaf.shape for leaf in tree.flatten((args, kwargs)) if is_symbolic(leaf)
+    )
+    runs = [_probe(function, args, kwargs, p) for p in PROBES[: 2 if unknown else 1]]
+    first, last = runs[0], runs[-1]
+    if tree.signature(first) != tree.signature(last):
+        raise ShapeError(
+            f"{function}: the structure of the outputs depends on an unknown extent"
+        )
+    leaves = map(_merge, tree.flatten(first), tree.flatten(last))
+    return tree.pack_sequence_as(first, leaves)
+
+
+def _probe(function: Callable[..., Any], args: Any, kwargs: Any, extent: int) -> Any:
+    with Trace("shape inference") as trace:
+
+        def stand_in(leaf: Any) -> Any:
+            if not is_symbolic(leaf):
+                return leaf
+            shape = [extent if n is None else n for n in leaf.shape]
+            tensor = trace.placeholder(Spec(shape, leaf.dtype))
+            if leaf._keras_mask is not None:
+                tensor._keras_mask = stand_in(leaf._keras_mask)
+            return tensor
+
+        args, kwargs = tree.map_structure(stand_in, (args, kwargs))
+        try:
+            return function(*args, **kwargs)
+        except ToolkitError as error:
+            if extent in PROBES and any(str(p) in str(error) for p in PROBES):
+                message = str(error)
+                for probe in PROBES:
+                    message = message.replace(str(probe), "None")
+                raise type(error)(message) from error
+            raise
+
+
+def _merge(a: Any, b: Any) -> Any:
+    """One symbol from the outputs of the two probes."""
+    if not isinstance(a, (Tensor, Variable)):
+        return a
+    if a.ndim != b.ndim:
+        raise ShapeError("the rank of an output depends on an unknown extent")
+    shape = [m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)]
+    symbol = KerasTensor(shape, a.dtype)
+    masks = getattr(a, "_keras_mask", None), getattr(b, "_keras_mask", None)
+    if masks[0] is not None:
+        symbol._keras_mask = _merge(*masks)
+    return symbol
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Types whose presence needs no search for symbols; it keeps eager calls fast.
+_PLAIN = {Tensor, Variable, bool, int, float, str, type(None), np.ndarray}
+
+
+def operation(function: F) -> F:
+    """Make a function of tensors accept symbols: it then records itself as one node."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        plain = _PLAIN.issuperset(map(type, args))
+        if kwargs and plain:
+            plain = _PLAIN.issuperset(map(type, kwargs.values()))
+        if not plain and any_symbolic(args, kwargs):
+            return FunctionOperation(wrapper).symbolic_call(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def tensors_of(structure: Any) -> list[Tensor]:
+    """The leaves of a structure as tensors."""
+    return [convert(leaf) for leaf in tree.flatten(structure)]

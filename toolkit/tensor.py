@@ -1,0 +1,280 @@
+"""Tensor, and `bind`: the only place where a primitive is applied.
+
+A Tensor is a Spec with data (eager) or without (inside a trace). `bind` runs the
+kernel or appends a Node to the trace, and tells the tapes either way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toolkit import config, dtypes
+from toolkit.backends.base import Backend, get_backend
+from toolkit.errors import DeviceError, DTypeError, ToolkitError, TraceError
+from toolkit.ir import Primitive, Spec
+
+if TYPE_CHECKING:
+    from toolkit.trace import Overlay, Trace
+
+Array = Any
+
+
+class _State(threading.local):
+    """What is going on in this thread."""
+
+    trace: Trace | None = None  # the graph under construction
+    overlay: Overlay | None = None  # where Variables are read and written
+    tapes: tuple[Any, ...] = ()  # the tapes that record
+    autocast: str | None = None  # the dtype that float Variables are read in
+    device: str = "cpu:0"
+
+
+state = _State()
+
+
+class Tensor:
+    """An immutable array of numbers, or its mere shape and dtype inside a trace.
+
+    Operators, indexing and comparisons work as in NumPy; `toolkit.ops` holds the
+    functions. Make one with `toolkit.ops.convert_to_tensor`.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> float((x @ x)[1, 0])
+        15.0
+    """
+
+    __slots__ = ("__weakref__", "_array", "_keras_mask", "_spec", "_trace")
+    # NumPy's operators give way to ours, while np.exp(tensor) still converts.
+    __array_priority__ = 1000
+
+    def __init__(
+        self, array: Array, spec: Spec | None = None, trace: Trace | None = None
+    ) -> None:
+        self._array = array
+        self._spec = spec
+        self._trace = trace
+
+    @property
+    def spec(self) -> Spec:
+        if self._spec is None:
+            array = self._array
+            self._spec = Spec(array.shape, dtypes.name_of(array.dtype))
+        return self._spec
+
+    @property
+    def constant(self) -> Array | None:
+        """The data if there is any, else None (inside a trace)."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.spec.ndim
+
+    @property
+    def size(self) -> int:
+        return self.spec.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.spec.nbytes
+
+    @property
+    def device(self) -> str:
+        """Where the data is: "cpu:0"."""
+        return "cpu:0"
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The data as a NumPy array, without a copy where that is possible.
+
+        Raises:
+            TraceError: inside a trace, where there is no data yet.
+        """
+        if self._array is None:
+            raise TraceError(
+                f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
+                "inside a traced function; return it from the function, or use ops "
+                "such as `where` and `cond` instead of Python's own control flow"
+            )
+        return backend().to_numpy(self._array)
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        if copy:
+            return np.array(self.numpy(), dtype=dtype)
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        return self.numpy().__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> Any:
+        return self.numpy().__dlpack_device__()
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """The elements as nested Python lists."""
+        return self.numpy().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __index__(self) -> int:
+        return self.numpy().__index__()
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        return format(self.item(), spec)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> Any:
+        return Tensor, (np.array(self.numpy()),)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self
+
+    def __repr__(self) -> str:
+        head = f"shape={self.shape}, dtype={self.dtype}"
+        if self._array is None:
+            return f"<Tensor {head}, traced>"
+        return f"<Tensor {head}, value=\n{self.numpy()}>"
+
+    def __str__(self) -> str:
+        return repr(self) if self._array is None else str(self.numpy())
+
+
+_eager_kernels: dict[str, Any] = {}
+
+
+def backend() -> Backend:
+    """The backend that computes."""
+    return get_backend(config.backend())
+
+
+config.on_backend_change(_eager_kernels.clear)
+
+
+def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
+    """Apply `primitive`: run it now, or append it to the trace; tell the tapes.
+
+    Args:
+        primitive: what to apply.
+        inputs: tensors whose dtypes are already promoted.
+        attrs: everything that is not data; hashable.
+
+    Returns:
+        A Tensor, or a tuple of them if the primitive has several outputs.
+    """
+    if state.trace is None:
+        outputs = run(primitive, inputs, attrs)
+    else:
+        outputs = state.trace.emit(primitive, inputs, attrs)
+    for tape in state.tapes:
+        tape.record(primitive, inputs, attrs, outputs)
+    return outputs
+
+
+def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
+    """Run a primitive's kernel, or its body where the backend has none."""
+    kernel = _eager_kernels.get(primitive.name)
+    if kernel is None:
+        kernel = backend().eager(primitive.name)
+        if kernel is None:
+            with no_tapes():
+                return primitive.body(*inputs, **attrs)  # type: ignore[misc]
+        _eager_kernels[primitive.name] = kernel
+    try:
+        result = kernel(*[x._array for x in inputs], **attrs)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _explain(primitive, inputs, attrs, error) from error
+    if type(result) is tuple:
+        return tuple([Tensor(array) for array in result])
+    if type(result) is not np.ndarray:  # ufuncs return 0-d results as scalars
+        result = backend().asarray(result)
+    return Tensor(result)
+
+
+def _explain(
+    primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any, error: Exception
+) -> Exception:
+    """The shape rule's words for what a kernel could not do, if it has any."""
+    leaked = next((x for x in inputs if x._array is None), None)
+    if leaked is not None:
+        return TraceError(
+            f"{primitive.name}: a tensor of shape {leaked.shape} and dtype "
+            f"{leaked.dtype} belongs to a trace that has ended; return it from the "
+            "traced function, or assign it to a Variable"
+        )
+    try:
+        primitive.spec(*(x.spec for x in inputs), **attrs)
+    except ToolkitError as explained:
+        return explained
+    specs = ", ".join(repr(x.spec) for x in inputs)
+    return DTypeError(f"{primitive.name}: received ({specs}): {error}")
+
+
+@contextmanager
+def no_tapes() -> Iterator[None]:
+    """Let no tape record inside."""
+    outer, state.tapes = state.tapes, ()
+    try:
+        yield
+    finally:
+        state.tapes = outer
+
+
+@contextmanager
+def device(name: str) -> Iterator[None]:
+    """Place what is computed inside on the device `name`, such as "cpu:0".
+
+    Raises:
+        DeviceError: if there is no such device.
+    """
+    wanted = name.lower()
+    wanted = wanted if ":" in wanted else f"{wanted}:0"
+    if wanted not in backend().devices():
+        raise DeviceError(
+            f"device: expected one of {', '.join(backend().devices())}; "
+            f"received {name!r}"
+        )
+    outer, state.device = state.device, wanted
+    try:
+        yield
+    finally:
+        state.device = outer

@@ -1,0 +1,214 @@
+"""Traces: graphs under construction, and the overlays that Variables live in.
+
+Inside a trace every `bind` appends a node. Variable reads and writes go through the
+trace, so that a trace that fails leaves no Variable changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from toolkit.errors import TraceError
+from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
+from toolkit.tensor import Tensor, bind, state
+
+if TYPE_CHECKING:
+    from toolkit.variable import Variable
+
+
+class Overlay:
+    """Reads and writes of Variables that stay inside a scope."""
+
+    def __init__(self) -> None:
+        self.parent: Overlay | None = None
+        self.writes: dict[Variable, Tensor] = {}
+
+    def read(self, variable: Variable) -> Tensor:
+        """The value of `variable` as seen from inside this scope."""
+        if variable in self.writes:
+            return self.writes[variable]
+        if self.parent is not None:
+            return self.parent.read(variable)
+        return variable._eager_value()
+
+    def write(self, variable: Variable, tensor: Tensor) -> None:
+        """Give `variable` a value that holds inside this scope only."""
+        self.writes[variable] = tensor
+
+    def check_creation(self) -> None:
+        """Raise if no Variable may be created here."""
+        if self.parent is not None:
+            self.parent.check_creation()
+
+
+class Trace(Overlay):
+    """A graph under construction; use it as a context manager.
+
+    Args:
+        name: what is traced, for messages.
+        creates_variables: whether Variables may be created inside.
+    """
+
+    def __init__(self, name: str = "function", creates_variables: bool = True) -> None:
+        super().__init__()
+        self.name = name
+        self.creates_variables = creates_variables
+        self.closed = False
+        self.nodes: list[Node] = []
+        self.inputs: list[Tensor] = []
+        # What comes from outside: id -> (outer Tensor or Variable, its stand-in here).
+        self.captures: dict[int, tuple[Tensor | Variable, Tensor]] = {}
+
+    def __enter__(self) -> Trace:
+        self._outer = (state.trace, state.overlay, state.tapes)
+        self.parent = state.overlay
+        state.trace, state.overlay, state.tapes = self, self, ()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        state.trace, state.overlay, state.tapes = self._outer
+        self.closed = True
+
+    def placeholder(self, spec: Spec) -> Tensor:
+        """A new input of the graph."""
+        tensor = Tensor(None, spec, self)
+        self.inputs.append(tensor)
+        return tensor
+
+    def emit(
+        self, op: Primitive, inputs: Iterable[Tensor], attrs: Mapping[str, Any]
+    ) -> Any:
+        """Append a node; its shape rule gives the outputs."""
+        inputs = [self.localize(x) for x in inputs]
+        specs = op.spec(*[x.spec for x in inputs], **attrs)
+        several = type(specs) is tuple
+        outputs = [Tensor(None, s, self) for s in (specs if several else (specs,))]
+        self.nodes.append(Node(op, inputs, attrs, outputs))
+        return tuple(outputs) if several else outputs[0]
+
+    def localize(self, x: Tensor) -> Tensor:
+        """`x` as a value of this graph: itself, or a stand-in for an outer value."""
+        if x._trace is self or x._array is not None:
+            return x
+        if x._trace is None or x._trace.closed:
+            raise TraceError(
+                f"{self.name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs "
+                "to a trace that has ended; return it from the traced function, or "
+                "assign it to a Variable"
+            )
+        return self._capture(x, x.spec)
+
+    def _capture(self, source: Tensor | Variable, spec: Spec) -> Tensor:
+        if id(source) not in self.captures:
+            self.captures[id(source)] = (source, Tensor(None, spec, self))
+        return self.captures[id(source)][1]
+
+    def read(self, variable: Variable) -> Tensor:
+        if variable in self.writes:
+            return self.writes[variable]
+        return self._capture(variable, Spec(variable.shape, variable.dtype))
+
+    def write(self, variable: Variable, tensor: Tensor) -> None:
+        self.writes[variable] = self.localize(tensor)
+
+    def check_creation(self) -> None:
+        if not self.creates_variables:
+            raise TraceError(
+                f"{self.name}: a Variable was created when the function was traced "
+                "again; create Variables on the first call only, or outside"
+            )
+        super().check_creation()
+
+    def finish(self, outputs: Iterable[Tensor]) -> Graph:
+        """The graph: inputs are the placeholders, then what was captured."""
+        inputs = [*self.inputs, *(local for _, local in self.captures.values())]
+        localized = [self.localize(x) for x in outputs]
+        return Graph(tuple(inputs), tuple(self.nodes), tuple(localized))
+
+
+@contextmanager
+def no_trace() -> Iterator[None]:
+    """Suspend the trace and its overlay: compute inside for real."""
+    outer = (state.trace, state.overlay, state.tapes)
+    state.trace, state.overlay, state.tapes = None, None, ()
+    try:
+        yield
+    finally:
+        state.trace, state.overlay, state.tapes = outer
+
+
+class StatelessScope(Overlay):
+    """A scope whose Variable writes stay inside it.
+
+    Args:
+        state_mapping: pairs of (Variable, value) that hold inside; None for none.
+
+    Example:
+        >>> import toolkit
+        >>> v = toolkit.Variable(1.0)
+        >>> with toolkit.StatelessScope() as scope:
+        ...     v.assign(2.0)
+        ...     inside = float(v.value)
+        >>> inside, float(v.value), float(scope.get_current_value(v))
+        (2.0, 1.0, 2.0)
+    """
+
+    def __init__(self, state_mapping: Iterable[tuple[Any, Any]] | None = None) -> None:
+        super().__init__()
+        for variable, value in state_mapping or ():
+            self.writes[variable] = variable.convert(value)
+
+    def __enter__(self) -> StatelessScope:
+        self.parent = state.overlay
+        state.overlay = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        state.overlay = self.parent
+
+    def get_current_value(self, variable: Variable) -> Tensor | None:
+        """The value given to `variable` inside, or None."""
+        return self.writes.get(variable)
+
+
+def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
+    """Apply the nodes of `graph` to other inputs, through `bind`."""
+    values = {
+        id(old): new for old, new in zip(graph.inputs, inputs, strict=True)
+    }
+    for node in graph.nodes:
+        arguments = [values.get(id(x), x) for x in node.inputs]
+        outputs = bind(node.op, *arguments, **node.attrs)
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        values.update(zip(map(id, node.outputs), several, strict=True))
+    return [values.get(id(x), x) for x in graph.outputs]
+
+
+@lru_cache(maxsize=1024)
+def _body_graph(op: Primitive, specs: tuple[Spec, ...], attrs: Any) -> Graph:
+    with Trace(op.name) as trace:
+        inputs = [trace.placeholder(spec) for spec in specs]
+        outputs = op.body(*inputs, **dict(attrs))  # type: ignore[misc]
+    return trace.finish(outputs if isinstance(outputs, tuple) else (outputs,))
+
+
+def body_graph(op: Primitive, specs: Iterable[Spec], attrs: Mapping[str, Any]) -> Graph:
+    """The body of a composite as a graph, traced once per signature."""
+    return _body_graph(op, tuple(specs), tuple(attrs.items()))
+
+
+def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
+    """Declare a composite primitive: `body` defines it, a backend's kernel is a bonus.
+
+    Without a `vjp` the tape differentiates the body.
+    """
+
+    def spec(*specs: Spec, **attrs: Any) -> Any:
+        found = tuple(v.spec for v in body_graph(record, specs, attrs).outputs)
+        return found if len(found) > 1 else found[0]
+
+    record = primitive(name, Kind.COMPOSITE, spec, vjp=vjp, body=body)
+    return record

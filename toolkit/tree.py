@@ -1,0 +1,156 @@
+"""Nested structures of lists, tuples, named tuples and dicts.
+
+Anything else is a leaf; None is a leaf too. Dicts are walked in sorted order of
+their keys, so that two dicts of equal keys have the same structure.
+
+Example:
+    >>> from toolkit import tree
+    >>> tree.map_structure(lambda x: 2 * x, {"b": 1, "a": (2, 3)})
+    {'b': 2, 'a': (4, 6)}
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from toolkit.errors import ArgumentError
+
+_SEQUENCES = (list, tuple, deque)
+_MAPPINGS = (dict, OrderedDict, defaultdict)
+
+
+class Leaf:
+    """The structure of a single leaf. There is one instance, `LEAF`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+LEAF = Leaf()
+
+
+def is_nested(structure: Any) -> bool:
+    """Whether `structure` is a container rather than a leaf."""
+    return isinstance(structure, (*_SEQUENCES, *_MAPPINGS))
+
+
+def _children(structure: Any) -> Iterable[Any]:
+    if isinstance(structure, dict):
+        return [structure[key] for key in _sorted_keys(structure)]
+    return structure  # type: ignore[no-any-return]
+
+
+def _sorted_keys(mapping: dict[Any, Any]) -> list[Any]:
+    try:
+        return sorted(mapping)
+    except TypeError:
+        return sorted(mapping, key=lambda key: (type(key).__name__, repr(key)))
+
+
+def _rebuild(structure: Any, children: list[Any]) -> Any:
+    """A container like `structure` with other children."""
+    if isinstance(structure, dict):
+        by_key = dict(zip(_sorted_keys(structure), children, strict=True))
+        ordered = [(key, by_key[key]) for key in structure]
+        if isinstance(structure, defaultdict):
+            return type(structure)(structure.default_factory, ordered)
+        return type(structure)(ordered)
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return type(structure)(*children)
+    if type(structure) in _SEQUENCES:
+        return type(structure)(children)
+    return list(children) if isinstance(structure, list) else tuple(children)
+
+
+def _leaves(structure: Any) -> Iterator[Any]:
+    if is_nested(structure):
+        for child in _children(structure):
+            yield from _leaves(child)
+    else:
+        yield structure
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves of `structure`, in order."""
+    return list(_leaves(structure))
+
+
+def structure_of(structure: Any) -> Any:
+    """`structure` with every leaf replaced by `LEAF`."""
+    return map_structure(lambda _: LEAF, structure)
+
+
+def signature(structure: Any) -> Any:
+    """A hashable description of the containers of `structure`."""
+    if not is_nested(structure):
+        return LEAF
+    children = tuple(signature(child) for child in _children(structure))
+    if isinstance(structure, dict):
+        return type(structure), tuple(_sorted_keys(structure)), children
+    return type(structure), children
+
+
+def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
+    """Build a structure like `structure` from the leaves in `flat_sequence`."""
+    leaves = iter(flat_sequence)
+    missing = object()
+
+    def build(node: Any) -> Any:
+        if is_nested(node):
+            return _rebuild(node, [build(child) for child in _children(node)])
+        leaf = next(leaves, missing)
+        if leaf is missing:
+            raise ArgumentError(
+                "pack_sequence_as: the structure has more leaves than the sequence"
+            )
+        return leaf
+
+    packed = build(structure)
+    if next(leaves, missing) is not missing:
+        raise ArgumentError(
+            "pack_sequence_as: the sequence has more leaves than the structure"
+        )
+    return packed
+
+
+def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
+    """Apply `function` to the corresponding leaves of structures of equal form."""
+    first, *others = structures
+    for other in others:
+        assert_same_structure(first, other)
+    columns = zip(*(flatten(structure) for structure in structures), strict=True)
+    return pack_sequence_as(first, [function(*leaves) for leaves in columns])
+
+
+def map_structure_up_to(
+    shallow: Any, function: Callable[..., Any], *structures: Any
+) -> Any:
+    """Like `map_structure`, but walk only as deep as `shallow` goes."""
+    columns = zip(*(flatten_up_to(shallow, s) for s in structures), strict=True)
+    return pack_sequence_as(shallow, [function(*parts) for parts in columns])
+
+
+def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
+    """The parts of `structure` that stand where `shallow` has its leaves."""
+    if not is_nested(shallow):
+        return [structure]
+    if not is_nested(structure) or len(shallow) != len(structure):
+        raise ArgumentError(
+            f"flatten_up_to: expected a structure like {shallow!r}; "
+            f"received {structure!r}"
+        )
+    pairs = zip(_children(shallow), _children(structure), strict=True)
+    return [part for low, high in pairs for part in flatten_up_to(low, high)]
+
+
+def assert_same_structure(a: Any, b: Any) -> None:
+    """Raise ArgumentError unless `a` and `b` have the same containers and keys."""
+    if signature(a) != signature(b):
+        raise ArgumentError(
+            "the structures differ: expected "
+            f"{structure_of(a)!r}; received {structure_of(b)!r}"
+        )

@@ -1,0 +1,227 @@
+"""Variable: a mutable cell that holds one tensor."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, dtypes
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.naming import auto_name, current_path
+from toolkit.tensor import Tensor, backend, state
+from toolkit.trace import no_trace
+
+_AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
+_SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
+
+
+class Variable:
+    """A mutable cell that holds one tensor of fixed shape and dtype.
+
+    Args:
+        initializer: the first value, or a function `(shape, dtype=...)` returning it.
+        shape: needed if `initializer` is a function.
+        dtype: by default that of the value, or floatx for a function.
+        trainable: whether tapes watch it and optimizers may change it.
+        autocast: whether layers of lower precision read it in their compute dtype.
+        aggregation: how replicas of it would be combined.
+        synchronization: when replicas of it would be synchronized.
+        name: part of its path; made up if not given.
+
+    Example:
+        >>> import toolkit
+        >>> v = toolkit.Variable([1.0, 2.0], name="v")
+        >>> v.assign_add([1.0, 1.0]).numpy().tolist()
+        [2.0, 3.0]
+    """
+
+    __array_priority__ = 1000
+
+    def __init__(
+        self,
+        initializer: Any,
+        shape: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        aggregation: str | None = "none",
+        synchronization: str | None = "auto",
+        name: str | None = None,
+    ) -> None:
+        if aggregation not in _AGGREGATIONS:
+            raise unknown_choice("aggregation", aggregation, _AGGREGATIONS)
+        if synchronization not in _SYNCHRONIZATIONS:
+            raise unknown_choice("synchronization", synchronization, _SYNCHRONIZATIONS)
+        if name is not None and "/" in name:
+            raise ArgumentError(f"Variable: name may not hold '/'; received {name!r}")
+        if state.overlay is not None:
+            state.overlay.check_creation()
+        self.name = name or auto_name(type(self).__name__)
+        self.path = current_path(self.name)
+        self.trainable = bool(trainable)
+        self.autocast = bool(autocast)
+        self.aggregation = aggregation
+        self.synchronization = synchronization
+        self.regularizer: Callable[..., Any] | None = None
+        self.constraint: Callable[..., Any] | None = None
+        self.overwrite_with_gradient = False
+        self.lock = threading.RLock()
+        with no_trace():
+            self._tensor = _initial_value(initializer, shape, dtype)
+        # Whether someone else may hold the buffer: then it is never written again.
+        self._shared = True
+        self._spare: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._tensor.shape
+
+    @property
+    def dtype(self) -> str:
+        dtype = self._tensor.dtype
+        if self.autocast and state.autocast and dtypes.is_float(dtype):
+            return state.autocast
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._tensor.ndim
+
+    @property
+    def size(self) -> int:
+        return self._tensor.size
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor that it holds now, in the compute dtype of the layer that asks."""
+        tensor = self.read()
+        if self.autocast and state.autocast and dtypes.is_float(tensor.dtype):
+            return convert(tensor, state.autocast)
+        return tensor
+
+    def read(self) -> Tensor:
+        """The tensor that it holds now, in its own dtype; tapes are told."""
+        overlay = state.overlay
+        tensor = self._eager_value() if overlay is None else overlay.read(self)
+        for tape in state.tapes:
+            tape.watch_variable(self, tensor)
+        return tensor
+
+    def _eager_value(self) -> Tensor:
+        self._shared = True
+        return self._tensor
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The value as a NumPy array; later assignments do not change it."""
+        return self.value.numpy()
+
+    def convert(self, value: Any) -> Tensor:
+        """`value` as a tensor that fits this variable, or an error that says why not."""
+        tensor = convert(value, self._tensor.dtype)
+        if tensor.shape != self.shape:
+            raise ShapeError(
+                f"variable {self.path!r}: expected a value of shape {self.shape}; "
+                f"received shape {tensor.shape}"
+            )
+        return tensor
+
+    def assign(self, value: Any) -> Tensor:
+        """Replace the value; returns the new one."""
+        tensor = self.convert(value)
+        if state.overlay is not None:
+            state.overlay.write(self, tensor)
+        else:
+            with self.lock:
+                self._shared = True
+                self._tensor = tensor
+        return tensor
+
+    def assign_add(self, value: Any) -> Tensor:
+        """Add to the value; returns the new one."""
+        return self.assign(self.read() + convert(value, self._tensor.dtype))
+
+    def assign_sub(self, value: Any) -> Tensor:
+        """Subtract from the value; returns the new one."""
+        return self.assign(self.read() - convert(value, self._tensor.dtype))
+
+    def spare_buffer(self) -> Any:
+        """A buffer of the value's size that a program may write the next value to."""
+        if self._spare is None:
+            self._spare = backend().empty(self.shape, self._tensor.dtype)
+        return self._spare
+
+    def commit(self, array: Any) -> None:
+        """Take the buffer that a program has filled as the value.
+
+        The old buffer becomes the spare one, unless someone may still hold it.
+        """
+        if self._tensor._array is array:
+            return
+        self._spare = None if self._shared else self._tensor._array
+        self._shared = False
+        self._tensor = Tensor(array, self._tensor.spec)
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        return self.value.__array__(dtype, copy)
+
+    def __len__(self) -> int:
+        return len(self._tensor)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __index__(self) -> int:
+        return self.value.__index__()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        copy = type(self).__new__(type(self))
+        memo[id(self)] = copy
+        copy.__dict__.update(self.__dict__)
+        copy.lock = threading.RLock()
+        copy._shared = self._shared = True
+        copy._spare = None
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "lock": None, "_spare": None}
+
+    def __setstate__(self, members: dict[str, Any]) -> None:
+        self.__dict__.update(members, lock=threading.RLock())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
+            f"value=\n{self._tensor}>"
+        )
+
+
+def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
+    if not callable(initializer):
+        if shape is not None:
+            value = convert(initializer, dtype and dtypes.standardize(dtype))
+            if value.shape != tuple(shape):
+                raise ShapeError(
+                    f"Variable: expected a value of shape {tuple(shape)}; "
+                    f"received shape {value.shape}"
+                )
+            return value
+        return convert(initializer, dtype and dtypes.standardize(dtype))
+    if shape is None:
+        raise ArgumentError("Variable: `shape` is needed with an initializer function")
+    name = dtypes.standardize(dtype) if dtype else config.floatx()
+    return convert(initializer(tuple(shape), dtype=name), name)
