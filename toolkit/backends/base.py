@@ -1,0 +1,218 @@
+"""The interface of a backend: a table of kernels, and memory.
+
+A kernel is called as `kernel(*arrays, out=None, **attrs)`: dtypes are already promoted
+and axes normalised, inputs are never modified, and the result goes into `out` (an array
+of the right shape and dtype, or a tuple of them) when it is given. A bare ufunc is a
+kernel. Elementwise kernels take any `out`, even one of their inputs; the others need a
+C-contiguous `out` that overlaps no input. A 0-d result may be a NumPy scalar.
+
+A kernel that needs scratch memory is decorated with `workspace` and takes `work=`, a
+64-byte aligned uint8 array of the declared size; without it, it allocates its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import platform
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import unknown_choice
+
+Array = Any
+Kernel = Callable[..., Any]
+Factory = Callable[[], "Backend"]
+KernelT = TypeVar("KernelT", bound=Kernel)
+
+ALIGNMENT = 64
+ENTRY_POINT_GROUP = "toolkit.backends"
+
+# Kernels that never raise a floating-point flag, so that eager calls may skip the
+# guard: they move, compare or select elements, or work on bits.
+_QUIET = frozenset(
+    "negative abs sign floor ceil round trunc logical_not bitwise_not isnan isinf "
+    "isfinite stop_gradient equal not_equal less less_equal logical_and logical_or "
+    "logical_xor bitwise_and bitwise_or bitwise_xor where any all argmax argmin "
+    "reshape transpose broadcast_to slice concatenate pad gather take_along_axis "
+    "dynamic_slice dynamic_update_slice max_pool_gather searchsorted "
+    "random_uniform".split()
+)
+
+
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to a multiple of the alignment of arenas and scratch."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def workspace(rule: Callable[..., int]) -> Callable[[KernelT], KernelT]:
+    """Declare the scratch memory of a kernel.
+
+    Args:
+        rule: `rule(*specs, **attrs)`, the bytes that one call needs in `work`.
+    """
+
+    def declare(kernel: KernelT) -> KernelT:
+        kernel.workspace = rule  # type: ignore[attr-defined]
+        return kernel
+
+    return declare
+
+
+def workspace_bytes(kernel: Kernel, specs: Iterable[Any], attrs: dict[str, Any]) -> int:
+    """The size of the `work` array of one call; 0 if the kernel takes none."""
+    rule = getattr(kernel, "workspace", None)
+    return 0 if rule is None else int(rule(*specs, **attrs))
+
+
+class Backend:
+    """Kernels by the name of their primitive, and memory in the host's RAM.
+
+    A subclass sets `name` and fills `kernels`; every method has a default for arrays
+    that are NumPy's.
+    """
+
+    name = "backend"
+
+    def __init__(self, kernels: dict[str, Kernel]) -> None:
+        self.kernels = kernels
+        self._eager: dict[str, Kernel] = {}
+
+    def supports(self, name: str) -> bool:
+        """Whether there is a kernel for the primitive of this name."""
+        return name in self.kernels
+
+    def eager(self, name: str) -> Kernel:
+        """The kernel of a primitive, silent about overflow, NaN and the like."""
+        try:
+            return self._eager[name]
+        except KeyError:
+            kernel = self.kernels[name]
+            if name not in _QUIET:
+                kernel = self.quiet(kernel)
+            self._eager[name] = kernel
+            return kernel
+
+    def quiet(self, kernel: Kernel) -> Kernel:
+        """`kernel` without warnings; a backend that never warns returns it as it is."""
+        # Used as a decorator, errstate costs half as much as in a with statement.
+        return np.errstate(all="ignore")(kernel)
+
+    def errstate(self) -> contextlib.AbstractContextManager[Any]:
+        """The context in which a whole program runs its kernels."""
+        return np.errstate(all="ignore")
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """An array of the dtype's name whose content is undefined."""
+        return np.empty(shape, dtypes.numpy_dtype(dtype))
+
+    def asarray(self, value: Any, dtype: str | None = None) -> Array:
+        """`value` as an array, copied only if it must be; None keeps its dtype."""
+        return np.asarray(value, None if dtype is None else dtypes.numpy_dtype(dtype))
+
+    def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
+        """The content as a NumPy array, without a copy where the memory is shared."""
+        return np.asarray(array)
+
+    def arena(self, nbytes: int) -> Array:
+        """A 64-byte aligned 1-D uint8 array."""
+        block = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -block.ctypes.data % ALIGNMENT
+        return block[start : start + nbytes]
+
+    def view(
+        self, arena: Array, offset: int, shape: tuple[int, ...], dtype: str
+    ) -> Array:
+        """An array on the bytes of `arena` that start at `offset`."""
+        return np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
+
+    def devices(self) -> tuple[str, ...]:
+        """The names of the devices that this backend computes on."""
+        return ("cpu:0",)
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for `toolkit.config.show()`."""
+        return {"cpu": cpu_model(), "cores": available_cores()}
+
+
+def cpu_model() -> str:
+    """The processor's name, as the operating system gives it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def available_cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# A factory is a function without arguments, or where to import one from, written as an
+# entry point is.
+_factories: dict[str, Factory | str] = {
+    "numpy": "toolkit.backends.numpy:create",
+    "reference": "toolkit.backends.reference:create",
+}
+_backends: dict[str, Backend] = {}
+
+
+def register_backend(name: str, factory: Factory | str) -> None:
+    """Make a backend known under `name`; a later registration replaces an earlier one.
+
+    Args:
+        name: what users pass to `toolkit.config.set_backend`.
+        factory: a function that returns the `Backend`, or "module:function"; it is
+            called once, when the backend is first asked for.
+    """
+    _factories[name] = factory
+    _backends.pop(name, None)
+
+
+def get_backend(name: str) -> Backend:
+    """The backend of that name, created on first use.
+
+    Raises:
+        ArgumentError: no backend of that name is registered or installed.
+    """
+    if name not in _backends:
+        if name not in _factories:
+            _find_installed()
+        if name not in _factories:
+            raise unknown_choice("backend", name, _factories)
+        _backends[name] = _load(_factories[name])()
+    return _backends[name]
+
+
+def describe_backends() -> dict[str, dict[str, Any]]:
+    """What `describe` says for each registered backend, or why it cannot be used."""
+    facts: dict[str, dict[str, Any]] = {}
+    for name in _factories:
+        try:
+            facts[name] = get_backend(name).describe()
+        except (ImportError, OSError, RuntimeError) as error:
+            facts[name] = {"unavailable": str(error)}
+    return facts
+
+
+def _find_installed() -> None:
+    """Register the backends of installed distributions."""
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        _factories.setdefault(point.name, point.value)
+
+
+def _load(factory: Factory | str) -> Factory:
+    if not isinstance(factory, str):
+        return factory
+    module, _, attribute = factory.partition(":")
+    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
