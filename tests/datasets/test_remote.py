@@ -1,0 +1,233 @@
+"""The data sets that download, read here from small files in the same formats."""
+
+import gzip
+import hashlib
+import io
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+
+from toolkit import config
+from toolkit.datasets import cifar, cifar10, cifar100, fashion_mnist, mnist
+from toolkit.datasets.base import RemoteFile
+from toolkit.errors import ArgumentError, DatasetError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "datasets"
+
+
+@pytest.fixture
+def publish(tmp_path):
+    """Make a file that can be fetched, with the hash of its content."""
+
+    def publish(name, content):
+        (tmp_path / name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        return RemoteFile((tmp_path / name).as_uri(), digest)
+
+    return publish
+
+
+def images(n, *shape):
+    return np.random.default_rng(n).integers(0, 256, (n, *shape), np.uint8)
+
+
+def labels(n, classes=10):
+    return np.random.default_rng(n).integers(0, classes, n, np.uint8)
+
+
+def assert_split(split, expected):
+    for pair, expected_pair in zip(split, expected, strict=True):
+        for array, expected_array in zip(pair, expected_pair, strict=True):
+            assert array.dtype == np.uint8
+            assert array.flags.writeable
+            np.testing.assert_array_equal(array, expected_array)
+
+
+# --- MNIST and Fashion-MNIST --------------------------------------------------------
+
+
+def test_mnist(publish, monkeypatch, cache):
+    expected = (images(6, 28, 28), labels(6)), (images(2, 28, 28), labels(2))
+    (x_train, y_train), (x_test, y_test) = expected
+    stream = io.BytesIO()
+    np.savez(stream, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    monkeypatch.setattr(mnist, "FILE", publish("mnist.npz", stream.getvalue()))
+    assert_split(mnist.load_data(), expected)
+    assert_split(mnist.load_data(path="other.npz"), expected)
+    assert (cache / "mnist.npz").is_file() and (cache / "other.npz").is_file()
+
+
+def idx(array):
+    header = bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">u4").tobytes()
+    return gzip.compress(header + array.tobytes())
+
+
+def test_fashion_mnist(publish, monkeypatch, cache):
+    expected = (images(6, 28, 28), labels(6)), (images(2, 28, 28), labels(2))
+    (x_train, y_train), (x_test, y_test) = expected
+    files = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+    published = {name: publish(name, idx(array)) for name, array in files.items()}
+    monkeypatch.setattr(fashion_mnist, "FILES", published)
+    assert_split(fashion_mnist.load_data(), expected)
+    assert (cache.parent / "datasets" / "fashion-mnist" / "x_train").is_file()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0\x08", b"\0\0\x08\x01\0\0\0\x05abc", b"\1\2\3\4" * 9]
+)
+def test_damaged_idx_file(tmp_path, content):
+    (tmp_path / "x.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(DatasetError, match="not a whole idx file"):
+        fashion_mnist.read_idx(str(tmp_path / "x.gz"))
+
+
+# --- CIFAR --------------------------------------------------------------------------
+
+
+def batch(n, **entries):
+    """A batch like the real ones: bytes for strings, as Python 2 wrote them."""
+    entries = {name.encode(): value for name, value in entries.items()}
+    data = images(n, 3, 32, 32)
+    content = {b"data": data.reshape(n, 3072), b"batch_label": b"a batch", **entries}
+    return data, pickle.dumps(content, protocol=3)
+
+
+def archive_of(members):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+@pytest.fixture(params=["channels_last", "channels_first"])
+def data_format(request):
+    before = config.image_data_format()
+    config.set_image_data_format(request.param)
+    yield request.param
+    config.set_image_data_format(before)
+
+
+def in_format(x, data_format):
+    return x.transpose(0, 2, 3, 1) if data_format == "channels_last" else x
+
+
+def test_cifar10(publish, monkeypatch, data_format):
+    sizes = {f"data_batch_{i}": i for i in range(1, 6)} | {"test_batch": 7}
+    data, members = {}, {}
+    for name, n in sizes.items():
+        data[name], content = batch(n, labels=labels(n).tolist())
+        members[f"cifar-10-batches-py/{name}"] = content
+    monkeypatch.setattr(cifar10, "FILE", publish("c.tar.gz", archive_of(members)))
+    train = [name for name in sizes if name != "test_batch"]
+    x_train = np.concatenate([data[name] for name in train])
+    y_train = np.concatenate([labels(sizes[name]) for name in train])
+    expected = (
+        (in_format(x_train, data_format), y_train[:, None]),
+        (in_format(data["test_batch"], data_format), labels(7)[:, None]),
+    )
+    assert_split(cifar10.load_data(), expected)
+
+
+@pytest.mark.parametrize("label_mode", ["fine", "coarse"])
+def test_cifar100(publish, monkeypatch, data_format, label_mode):
+    data, members = {}, {}
+    for name, n in {"train": 5, "test": 3}.items():
+        data[name], content = batch(
+            n,
+            fine_labels=labels(n, 100).tolist(),
+            coarse_labels=labels(n, 20).tolist(),
+        )
+        members[f"cifar-100-python/{name}"] = content
+    monkeypatch.setattr(cifar100, "FILE", publish("c.tar.gz", archive_of(members)))
+    classes = {"fine": 100, "coarse": 20}[label_mode]
+    expected = (
+        (in_format(data["train"], data_format), labels(5, classes)[:, None]),
+        (in_format(data["test"], data_format), labels(3, classes)[:, None]),
+    )
+    assert_split(cifar100.load_data(label_mode), expected)
+
+
+def test_cifar100_label_mode():
+    with pytest.raises(ArgumentError, match="'coarse', 'fine'; received 'medium'"):
+        cifar100.load_data("medium")
+
+
+class Attack:
+    """Pickles as a call of `function`."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_batch_file_cannot_run_code(tmp_path):
+    victim = tmp_path / "victim"
+    for attack in (
+        Attack(eval, f"open({str(victim)!r}, 'w')"),
+        Attack(open, str(victim), "w"),
+        Attack(np.memmap, str(victim), "u1", "w+", 0, (8,)),
+        Attack(np.load, str(victim)),
+        Attack(__import__, "antigravity"),
+    ):
+        path = tmp_path / "batch"
+        path.write_bytes(pickle.dumps({b"data": attack, b"labels": []}))
+        with pytest.raises(DatasetError, match="UnpicklingError: it names"):
+            cifar.load_batch(str(path))
+        assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not a pickle",
+        pickle.dumps([1, 2]),
+        pickle.dumps({b"labels": [1]}),
+        pickle.dumps({b"data": b"no array", b"labels": [1]}),
+        pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [1]}, protocol=3),
+        pickle.dumps({b"data": images(2, 3072), b"labels": [1]}, protocol=3),
+        pickle.dumps({b"data": images(1, 3072), b"labels": [300]}, protocol=3),
+        batch(2, labels=[1, 2])[1][:-3000],
+    ],
+)
+def test_damaged_batch_file(tmp_path, content):
+    (tmp_path / "batch").write_bytes(content)
+    with pytest.raises(DatasetError, match="is not a batch file"):
+        cifar.load_batch(str(tmp_path / "batch"))
+
+
+def test_missing_batch_file(tmp_path):
+    with pytest.raises(DatasetError, match="holds no file"):
+        cifar.load_batch(str(tmp_path / "batch"))
+
+
+# --- all of them --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [mnist, cifar10, cifar100, fashion_mnist])
+def test_files_are_named_with_a_sha256(module):
+    files = module.FILES.values() if hasattr(module, "FILES") else [module.FILE]
+    for file in files:
+        assert file.url.startswith("https://")
+        assert len(bytes.fromhex(file.sha256)) == 32
+
+
+def test_offline_error_names_url_and_place(publish, monkeypatch, tmp_path, cache):
+    file = publish("mnist.npz", b"gone soon")
+    (tmp_path / "mnist.npz").unlink()
+    monkeypatch.setattr(mnist, "FILE", file)
+    with pytest.raises(DatasetError) as caught:
+        mnist.load_data()
+    assert file.url in str(caught.value)
+    assert str(cache / "mnist.npz") in str(caught.value)

@@ -1,0 +1,329 @@
+"""Downloads: what is kept, what is refused, and what happens when many ask at once."""
+
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from toolkit.errors import ArgumentError, DatasetError
+from toolkit.utils import get_file
+
+CONTENT = b"some bytes worth keeping\n" * 40_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `pages` on 127.0.0.1 and counts the requests."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.pages = {"/data.bin": CONTENT}
+        self.requests = 0
+        self.cut_short = False
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.server_address[1]}{path}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.requests += 1
+        page = self.server.pages.get(self.path)
+        if page is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page[:1000] if self.server.cut_short else page)
+
+    def log_message(self, *arguments):
+        """Keep the test's output quiet."""
+
+
+@pytest.fixture
+def server():
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "datasets"
+
+
+def visible(folder):
+    """The names in a folder, lock files left out; nothing else may stay hidden."""
+    names = sorted(path.name for path in folder.iterdir())
+    return [name for name in names if not name.endswith(".lock")]
+
+
+def tar_of(members, mode="w:gz"):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode) as archive:
+        for name, content in members.items():
+            if isinstance(content, tarfile.TarInfo):
+                archive.addfile(content)
+                continue
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def zip_of(members):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def link(name, target, kind):
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    info.linkname = target
+    return info
+
+
+# --- downloading --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file_hash", [SHA256, SHA256.upper(), MD5, None])
+def test_downloads_once(server, cache, file_hash):
+    for _ in range(2):
+        path = get_file(origin=server.url("/data.bin"), file_hash=file_hash)
+    assert path == str(cache / "data.bin")
+    assert (cache / "data.bin").read_bytes() == CONTENT
+    assert server.requests == 1
+    assert visible(cache) == ["data.bin"]
+
+
+def test_name_folders_and_old_hash_argument(server, tmp_path):
+    path = get_file(
+        "mine.bin",
+        server.url("/data.bin"),
+        md5_hash=MD5,
+        cache_subdir="sub/folder",
+        cache_dir=tmp_path,
+    )
+    assert path == str(tmp_path / "sub" / "folder" / "mine.bin")
+
+
+def test_absolute_cache_subdir_stands_alone(server, cache, tmp_path):
+    path = get_file(origin=server.url("/data.bin"), cache_subdir=str(tmp_path / "x"))
+    assert path == str(tmp_path / "x" / "data.bin")
+    assert not cache.exists()
+
+
+def test_file_urls(cache, tmp_path):
+    (tmp_path / "a.bin").write_bytes(CONTENT)
+    path = get_file(origin=(tmp_path / "a.bin").as_uri(), file_hash=SHA256)
+    assert path == str(cache / "a.bin")
+
+
+def test_force_download_fetches_again(server, cache):
+    get_file(origin=server.url("/data.bin"))
+    server.pages["/data.bin"] = b"new"
+    get_file(origin=server.url("/data.bin"))
+    assert (cache / "data.bin").read_bytes() == CONTENT
+    get_file(origin=server.url("/data.bin"), force_download=True)
+    assert (cache / "data.bin").read_bytes() == b"new"
+
+
+def test_damaged_file_in_the_cache_is_fetched_again(server, cache):
+    cache.mkdir(parents=True)
+    (cache / "data.bin").write_bytes(b"half of it")
+    get_file(origin=server.url("/data.bin"), file_hash=SHA256)
+    assert (cache / "data.bin").read_bytes() == CONTENT
+
+
+def test_file_put_by_hand_needs_no_network(cache):
+    cache.mkdir(parents=True)
+    (cache / "data.bin").write_bytes(CONTENT)
+    path = get_file(origin="http://127.0.0.1:9/data.bin", file_hash=SHA256)
+    assert path == str(cache / "data.bin")
+
+
+def test_wrong_hash_keeps_nothing(server, cache):
+    with pytest.raises(DatasetError, match=f"expected {'0' * 64}; received {SHA256}"):
+        get_file(origin=server.url("/data.bin"), file_hash="0" * 64)
+    assert visible(cache) == []
+
+
+def test_wrong_hash_keeps_the_old_file(server, cache):
+    cache.mkdir(parents=True)
+    (cache / "data.bin").write_bytes(b"old")
+    with pytest.raises(DatasetError):
+        get_file(
+            origin=server.url("/data.bin"), file_hash="0" * 64, force_download=True
+        )
+    assert (cache / "data.bin").read_bytes() == b"old"
+
+
+def test_connection_that_ends_early_keeps_nothing(server, cache):
+    server.cut_short = True
+    with pytest.raises(DatasetError, match=f"1000 of {len(CONTENT)} bytes"):
+        get_file(origin=server.url("/data.bin"))
+    assert visible(cache) == []
+
+
+@pytest.mark.parametrize("path", ["/absent.bin", None])
+def test_offline_message_says_where_to_put_the_file(server, cache, path):
+    origin = server.url(path) if path else "http://127.0.0.1:9/absent.bin"
+    with pytest.raises(DatasetError) as caught:
+        get_file(origin=origin, file_hash=SHA256)
+    for part in (origin, str(cache / "absent.bin"), SHA256):
+        assert part in str(caught.value)
+    assert visible(cache) == []
+
+
+def test_unwritable_cache_names_the_variable(server, tmp_path):
+    (tmp_path / "home").write_text("a file where a folder should be")
+    with pytest.raises(DatasetError, match="TOOLKIT_HOME"):
+        get_file(origin=server.url("/data.bin"), cache_dir=tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"origin": None}, "origin must be a URL"),
+        ({"origin": "ftp://127.0.0.1/a"}, "https"),
+        ({"origin": "/etc/passwd"}, "https"),
+        ({"origin": "https://127.0.0.1/"}, "plain file name"),
+        ({"fname": "../a"}, "plain file name"),
+        ({"fname": "a/b"}, "plain file name"),
+        ({"fname": ".."}, "plain file name"),
+        ({"file_hash": "abc"}, "64 hexadecimal digits"),
+        ({"file_hash": MD5, "hash_algorithm": "sha256"}, "64 hexadecimal digits"),
+        ({"file_hash": SHA256, "md5_hash": MD5}, "not both"),
+        ({"hash_algorithm": "crc"}, "'auto', 'md5', 'sha256'; received 'crc'"),
+        ({"extract": True, "archive_format": "rar"}, "received 'rar'"),
+        ({"extract": True, "archive_format": None}, "needs an archive_format"),
+    ],
+)
+def test_bad_arguments(cache, arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        get_file(**{"origin": "https://127.0.0.1/a.bin"} | arguments)
+    assert not cache.exists()
+
+
+def test_many_processes_download_once(server, cache):
+    code = (
+        "import sys; from toolkit.utils import get_file;"
+        "path = get_file(origin=sys.argv[1], file_hash=sys.argv[2], extract=True);"
+        "print(open(path + '/a.txt').read())"
+    )
+    server.pages["/many.tar.gz"] = archive = tar_of({"a.txt": CONTENT[:50]})
+    digest = hashlib.sha256(archive).hexdigest()
+    command = [sys.executable, "-c", code, server.url("/many.tar.gz"), digest]
+    workers = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(6)
+    ]
+    outputs = [worker.communicate(timeout=60) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0] * 6, outputs
+    assert len({output for output, _ in outputs}) == 1
+    assert server.requests == 1
+
+
+# --- archives -----------------------------------------------------------------------
+
+MEMBERS = {"folder/a.txt": b"alpha", "b.txt": b"beta"}
+
+
+@pytest.mark.parametrize(
+    "archive, archive_format",
+    [
+        (tar_of(MEMBERS), "auto"),
+        (tar_of(MEMBERS, "w:bz2"), "tar"),
+        (tar_of(MEMBERS, "w"), ["zip", "tar"]),
+        (zip_of(MEMBERS), "auto"),
+        (zip_of(MEMBERS), ("zip",)),
+    ],
+)
+def test_extracts(server, cache, archive, archive_format):
+    server.pages["/archive"] = archive
+    arguments = {"extract": True, "archive_format": archive_format}
+    for _ in range(2):
+        folder = get_file("things", server.url("/archive"), **arguments)
+    assert folder == str(cache / "things")
+    assert (cache / "things" / "folder" / "a.txt").read_bytes() == b"alpha"
+    assert (cache / "things" / "b.txt").read_bytes() == b"beta"
+    assert visible(cache) == ["things", "things_archive"]
+    assert server.requests == 1
+
+
+def test_names_of_archive_and_folder(server, cache):
+    server.pages["/flowers.tgz"] = tar_of(MEMBERS)
+    url = server.url("/flowers.tgz")
+    assert get_file(origin=url, untar=True) == str(cache / "flowers.tgz")
+    assert (cache / "flowers.tgz_archive").is_file()
+    named = get_file("my.tar.gz", url, extract=True)
+    assert named == str(cache / "my_extracted")
+    assert (cache / "my.tar.gz").is_file()
+
+
+def test_new_archive_replaces_the_folder(server, cache):
+    server.pages["/archive"] = tar_of({"old.txt": b""})
+    get_file("things", server.url("/archive"), extract=True)
+    server.pages["/archive"] = tar_of({"new.txt": b""})
+    get_file("things", server.url("/archive"), extract=True, force_download=True)
+    assert visible(cache / "things") == ["new.txt"]
+
+
+ESCAPES = {
+    "parent": tar_of({"good.txt": b"", "../evil.txt": b""}),
+    "absolute": tar_of({"/tmp/evil.txt": b""}),
+    "inner parent": tar_of({"a/../../evil.txt": b""}),
+    "symbolic link": tar_of({"l": link("l", "/etc", tarfile.SYMTYPE)}),
+    "link and file": tar_of(
+        {"l": link("l", "..", tarfile.SYMTYPE), "l/evil.txt": b"out"}
+    ),
+    "hard link": tar_of({"l": link("l", "../../secret", tarfile.LNKTYPE)}),
+    "device": tar_of({"d": link("d", "", tarfile.CHRTYPE)}),
+    "pipe": tar_of({"p": link("p", "", tarfile.FIFOTYPE)}),
+    "zip parent": zip_of({"good.txt": b"", "../evil.txt": b""}),
+    "zip absolute": zip_of({"/tmp/evil.txt": b""}),
+    "zip backslash": zip_of({"..\\evil.txt": b""}),
+}
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_archive_that_leaves_its_folder_is_refused_whole(server, cache, name):
+    server.pages["/archive"] = ESCAPES[name]
+    with pytest.raises(DatasetError, match="nothing of .* was unpacked: its member"):
+        get_file("things", server.url("/archive"), extract=True)
+    assert visible(cache) == ["things_archive"]
+    assert not list(cache.parent.rglob("*evil*"))
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        b"",
+        CONTENT,
+        tar_of({"a": CONTENT})[:900],
+        tar_of({"a": CONTENT}, "w")[:9000],
+        zip_of({})[:9],
+    ],
+)
+def test_damaged_archive(server, cache, archive):
+    server.pages["/archive"] = archive
+    with pytest.raises(DatasetError, match="cannot unpack"):
+        get_file("things", server.url("/archive"), extract=True)
+    assert visible(cache) == ["things_archive"]

@@ -1,0 +1,73 @@
+"""Fashion-MNIST: 28x28 grey images of ten kinds of clothing."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+
+import numpy as np
+
+from toolkit.datasets.base import KERAS_FILES, Array, RemoteFile, Split
+from toolkit.errors import DatasetError
+
+FILES = {
+    "x_train": RemoteFile(
+        f"{KERAS_FILES}/train-images-idx3-ubyte.gz",
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    ),
+    "y_train": RemoteFile(
+        f"{KERAS_FILES}/train-labels-idx1-ubyte.gz",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    ),
+    "x_test": RemoteFile(
+        f"{KERAS_FILES}/t10k-images-idx3-ubyte.gz",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    ),
+    "y_test": RemoteFile(
+        f"{KERAS_FILES}/t10k-labels-idx1-ubyte.gz",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    ),
+}
+_FOLDER = os.path.join("datasets", "fashion-mnist")
+_UNSIGNED_BYTES = bytes((0, 0, 8))  # how an idx file of bytes starts
+
+
+def load_data() -> Split:
+    """Load 60,000 training and 10,000 test images of clothing.
+
+    The labels mean: 0 T-shirt/top, 1 trouser, 2 pullover, 3 dress, 4 coat, 5 sandal,
+    6 shirt, 7 sneaker, 8 bag, 9 ankle boot. The files (30 MB) are downloaded once and
+    checked before use.
+
+    Returns:
+        `(x_train, y_train), (x_test, y_test)`: images uint8 from 0 to 255:
+        (n, 28, 28), labels uint8 from 0 to 9: (n,).
+
+    Raises:
+        DatasetError: a file cannot be fetched; says where to put it by hand.
+
+    Reference:
+        Zalando SE, https://github.com/zalandoresearch/fashion-mnist, MIT licence.
+    """
+    arrays = {
+        name: read_idx(file.fetch(cache_subdir=_FOLDER)) for name, file in FILES.items()
+    }
+    return (
+        (arrays["x_train"], arrays["y_train"]),
+        (arrays["x_test"], arrays["y_test"]),
+    )
+
+
+def read_idx(path: str) -> Array:
+    """The array of bytes in a gzipped idx file: a magic number, the shape, the data."""
+    with gzip.open(path, "rb") as file:
+        content = file.read()
+    magic = content[:4]
+    ndim = magic[3] if len(magic) == 4 and magic[:3] == _UNSIGNED_BYTES else 0
+    start = 4 + 4 * ndim
+    shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if ndim else ()
+    if not ndim or len(content) != start + math.prod(shape):
+        raise DatasetError(f"fashion_mnist: {path} is not a whole idx file of bytes")
+    # A copy, for what is read from bytes cannot be written to.
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()

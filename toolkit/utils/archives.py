@@ -1,0 +1,96 @@
+"""Unpacking of tar and zip archives that nobody has to trust."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import DatasetError
+
+FORMATS = ("tar", "zip")
+_DAMAGED = (
+    EOFError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def extract_archive(archive: Path, folder: Path, formats: Sequence[str]) -> None:
+    """Unpack `archive` to `folder`, which then holds all of it or does not exist.
+
+    Only files and folders are unpacked: an archive with links, devices or paths that
+    leave it is refused as a whole.
+    """
+    staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        _extract_into(archive, staging, formats)
+        staging.chmod(0o755)  # mkdtemp makes a folder that only its owner can read
+        os.replace(staging, folder)
+    except DatasetError:
+        raise
+    except _DAMAGED as error:
+        raise DatasetError(f"get_file: cannot unpack {archive}: {error}") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _extract_into(archive: Path, folder: Path, formats: Sequence[str]) -> None:
+    """Unpack by the first of `formats` that the file has."""
+    if "tar" in formats and tarfile.is_tarfile(archive):
+        _extract_tar(archive, folder)
+    elif "zip" in formats and zipfile.is_zipfile(archive):
+        _extract_zip(archive, folder)
+    else:
+        raise DatasetError(
+            f"get_file: cannot unpack {archive}: expected a whole archive of format "
+            f"{' or '.join(formats)}"
+        )
+
+
+def _extract_tar(path: Path, folder: Path) -> None:
+    """Unpack a tar archive that holds nothing but files and folders."""
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if not (member.isfile() or member.isdir()):
+                raise _unsafe_member(path, member.name, "is neither file nor folder")
+            _check_inside(path, folder, member.name)
+        # Python 3.11.0 to 3.11.3 lack the filter; the checks above do without it.
+        options: dict[str, Any] = {}
+        if hasattr(tarfile, "data_filter"):
+            options["filter"] = "data"
+        archive.extractall(folder, **options)
+
+
+def _extract_zip(path: Path, folder: Path) -> None:
+    """Unpack a zip archive; a link in it would come out as a plain file."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            _check_inside(path, folder, name)
+        archive.extractall(folder)
+
+
+def _check_inside(archive: Path, folder: Path, name: str) -> None:
+    """Refuse a member whose path leaves the folder that it is unpacked to."""
+    root = Path(os.path.realpath(folder))
+    inside = Path(os.path.realpath(root / name))
+    parts = name.replace("\\", "/").split("/")
+    if ".." in parts or not inside.is_relative_to(root):
+        raise _unsafe_member(archive, name, "has a path that leaves the archive")
+
+
+def _unsafe_member(archive: Path, name: str, reason: str) -> DatasetError:
+    """The error for an archive that must not be unpacked."""
+    return DatasetError(
+        f"get_file: nothing of {archive} was unpacked: its member {name!r} {reason}"
+    )

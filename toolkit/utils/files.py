@@ -1,0 +1,262 @@
+"""Files from the network: downloaded once, checked before use, moved in one step."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+from toolkit import config
+from toolkit.errors import ArgumentError, DatasetError, unknown_choice
+from toolkit.utils.archives import FORMATS, extract_archive
+
+_CHUNK = 1 << 18  # bytes
+_TIMEOUT = 30.0  # seconds without a byte
+_HASH_LENGTHS = {"md5": 32, "sha256": 64}
+_SCHEMES = ("file", "http", "https")
+
+
+def get_file(
+    fname: str | os.PathLike[str] | None = None,
+    origin: str | None = None,
+    untar: bool = False,
+    md5_hash: str | None = None,
+    file_hash: str | None = None,
+    cache_subdir: str = "datasets",
+    hash_algorithm: str = "auto",
+    extract: bool = False,
+    archive_format: str | Iterable[str] | None = "auto",
+    cache_dir: str | os.PathLike[str] | None = None,
+    force_download: bool = False,
+) -> str:
+    """Download a file unless the cache has it, and return its path.
+
+    The file is checked against `file_hash` before it is moved into the cache in one
+    step, so a file in the cache is whole, and processes that ask for the same file at
+    the same time download it once.
+
+    Args:
+        fname: The file's name in the cache; None takes the last part of `origin`.
+            With `extract`, a name without an extension is that of the folder.
+        origin: The URL: https, http or file.
+        untar: Old spelling of `extract=True, archive_format="tar"`.
+        md5_hash: Old spelling of `file_hash` with an MD5.
+        file_hash: The expected hash, in hexadecimal digits.
+        cache_subdir: Folder inside the cache; an absolute path stands alone.
+        hash_algorithm: "sha256", "md5", or "auto", which goes by the hash's length.
+        extract: Unpack the archive and return the folder. Only files and folders
+            are unpacked; an archive with links or paths that leave it is refused.
+        archive_format: "tar", "zip", a list of them, or "auto" for both.
+        cache_dir: The cache; None is `toolkit.config.home()`.
+        force_download: Download even if the cache has the file.
+
+    Returns:
+        The path of the file, or with `extract` of the folder.
+
+    Raises:
+        DatasetError: the file cannot be fetched, has another hash, or is an archive
+            that cannot be unpacked; the message says where to put it by hand.
+    """
+    if not isinstance(origin, str) or urlsplit(origin).scheme not in _SCHEMES:
+        raise ArgumentError(
+            f"get_file: origin must be a URL that starts with one of "
+            f"{', '.join(_SCHEMES)}; received {origin!r}"
+        )
+    check = _expected_hash(file_hash, md5_hash, hash_algorithm)
+    formats = _archive_formats(archive_format, untar) if extract or untar else ()
+    folder = Path(cache_dir or config.home()).expanduser() / cache_subdir
+    target, unpacked = _cache_paths(folder, fname, origin, bool(formats))
+    wanted = unpacked or target
+    if force_download or not (_is_valid(target, check) and wanted.exists()):
+        _fill_cache(target, unpacked, origin, check, formats, force_download)
+    return str(wanted)
+
+
+def _expected_hash(
+    file_hash: str | None, md5_hash: str | None, algorithm: str
+) -> tuple[str, str] | None:
+    """(algorithm, hash) to check against, or None."""
+    if algorithm not in ("auto", *_HASH_LENGTHS):
+        raise unknown_choice(
+            "get_file: hash_algorithm", algorithm, ("auto", *_HASH_LENGTHS)
+        )
+    if md5_hash is not None:
+        if file_hash is not None:
+            raise ArgumentError("get_file: give file_hash or md5_hash, not both")
+        file_hash, algorithm = md5_hash, "md5"
+    if file_hash is None:
+        return None
+    for name, length in _HASH_LENGTHS.items():
+        if algorithm in ("auto", name) and len(file_hash) == length:
+            return name, file_hash.lower()
+    raise ArgumentError(
+        "get_file: file_hash must be 64 hexadecimal digits (sha256) or 32 (md5); "
+        f"received {file_hash!r} with hash_algorithm={algorithm!r}"
+    )
+
+
+def _archive_formats(
+    archive_format: str | Iterable[str] | None, untar: bool
+) -> tuple[str, ...]:
+    """The archive formats to try, in order."""
+    if untar:
+        return ("tar",)
+    if archive_format == "auto":
+        return FORMATS
+    if isinstance(archive_format, str):
+        archive_format = (archive_format,)
+    formats = tuple(archive_format or ())
+    if not formats:
+        raise ArgumentError(
+            f"get_file: extract=True needs an archive_format; "
+            f"received {archive_format!r}"
+        )
+    for name in formats:
+        if name not in FORMATS:
+            raise unknown_choice("get_file: archive_format", name, ("auto", *FORMATS))
+    return formats
+
+
+def _cache_paths(
+    folder: Path, fname: str | os.PathLike[str] | None, origin: str, extract: bool
+) -> tuple[Path, Path | None]:
+    """Where the download goes and, for an archive, the folder it is unpacked to."""
+    name = os.fspath(fname) if fname else Path(urlsplit(origin).path).name
+    if not name or name in (".", "..") or Path(name).name != name or "\\" in name:
+        raise ArgumentError(
+            f"get_file: fname must be a plain file name; received {name!r} for "
+            f"origin {origin!r}"
+        )
+    if not extract:
+        return folder / name, None
+    if fname and "." in name:
+        return folder / name, folder / f"{name.partition('.')[0]}_extracted"
+    return folder / f"{name}_archive", folder / name
+
+
+def _fill_cache(
+    target: Path,
+    unpacked: Path | None,
+    origin: str,
+    check: tuple[str, str] | None,
+    formats: tuple[str, ...],
+    force_download: bool,
+) -> None:
+    """Bring `target` and `unpacked` into the cache, whatever other processes do."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(f".{target.name}.lock")):
+            # Another process may have brought the file while this one waited.
+            if force_download or not _is_valid(target, check):
+                if unpacked is not None and unpacked.exists():
+                    shutil.rmtree(unpacked)
+                _download(origin, target, check)
+            if unpacked is not None and not unpacked.exists():
+                extract_archive(target, unpacked, formats)
+    except OSError as error:
+        raise DatasetError(
+            f"get_file: cannot write to the cache: {error}; set TOOLKIT_HOME to a "
+            "folder that can be written"
+        ) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`; the system frees it when its owner dies."""
+    with open(path, "a+b") as handle:
+        if sys.platform == "win32":
+            import msvcrt
+
+            handle.seek(0)
+            msvcrt.locking(handle.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _is_valid(path: Path, check: tuple[str, str] | None) -> bool:
+    """Whether `path` is a file and, where a hash is known, has it."""
+    if not path.is_file():
+        return False
+    return check is None or hash_file(path, check[0]) == check[1]
+
+
+def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
+    """The "sha256" or "md5" of a file, in hexadecimal digits."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _download(origin: str, target: Path, check: tuple[str, str] | None) -> None:
+    """Fetch `origin` into a file beside `target`, check it, then move it there."""
+    print(f"Downloading {origin}", file=sys.stderr)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = Path(name)
+    try:
+        with open(handle, "wb") as file:
+            _copy_from_url(origin, file, target, check)
+            file.flush()
+            os.fsync(file.fileno())
+        if check is not None:
+            received = hash_file(temporary, check[0])
+            if received != check[1]:
+                raise DatasetError(
+                    f"get_file: {origin} has not the {check[0]} that was expected: "
+                    f"expected {check[1]}; received {received}"
+                )
+        temporary.chmod(0o644)  # mkstemp makes a file that only its owner can read
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _copy_from_url(
+    origin: str, file: IO[bytes], target: Path, check: tuple[str, str] | None
+) -> None:
+    """Write what `origin` sends to `file`, with a progress bar on a terminal."""
+    from tqdm import tqdm
+
+    received = 0
+    try:
+        with urlopen(origin, timeout=_TIMEOUT) as response:
+            length = response.headers.get("Content-Length")
+            total = int(length) if length else None
+            with tqdm(total=total, unit="B", unit_scale=True, disable=None) as bar:
+                while chunk := response.read(_CHUNK):
+                    file.write(chunk)
+                    received += len(chunk)
+                    bar.update(len(chunk))
+    except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
+        raise _fetch_error(origin, target, check, error) from error
+    if total is not None and received != total:
+        reason = f"the connection closed after {received} of {total} bytes"
+        raise _fetch_error(origin, target, check, reason)
+
+
+def _fetch_error(
+    origin: str, target: Path, check: tuple[str, str] | None, reason: object
+) -> DatasetError:
+    """The error for a download that failed: what to fetch, and where to put it."""
+    expected = f" ({check[0]} {check[1]})" if check else ""
+    found = " (the file that is there now has another hash)" if target.exists() else ""
+    return DatasetError(
+        f"get_file: could not download {origin}: {reason}. On a machine without a "
+        f"network, fetch that file{expected} elsewhere and put it at {target}{found}"
+    )

@@ -1,0 +1,79 @@
+"""Small NumPy helpers for labels and arrays, as in `keras.utils`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from toolkit.errors import ArgumentError, DTypeError
+
+
+def to_categorical(x: ArrayLike, num_classes: int | None = None) -> NDArray[np.float64]:
+    """One row per label, 1 at the label's place and 0 elsewhere.
+
+    Args:
+        x: Whole numbers from 0 to num_classes - 1: (...) or (..., 1).
+        num_classes: Length of a row; None takes the largest label plus 1.
+
+    Returns:
+        float64: (..., num_classes), without the last axis of a (..., 1) input.
+
+    Raises:
+        ArgumentError: a label is not a whole number in range.
+
+    Example:
+        >>> from toolkit.utils import to_categorical
+        >>> to_categorical([0, 2], num_classes=3)
+        array([[1., 0., 0.],
+               [0., 0., 1.]])
+    """
+    labels = _whole_numbers(np.asarray(x))
+    if labels.ndim > 1 and labels.shape[-1] == 1:
+        labels = labels[..., 0]
+    if num_classes is None:
+        if labels.size == 0:
+            raise ArgumentError(
+                "to_categorical: num_classes is needed where x has no labels"
+            )
+        num_classes = int(labels.max()) + 1
+    if labels.size and not (0 <= labels.min() and labels.max() < num_classes):
+        raise ArgumentError(
+            f"to_categorical: expected labels from 0 to {num_classes - 1}; received "
+            f"labels from {labels.min()} to {labels.max()}"
+        )
+    return np.eye(num_classes)[labels]
+
+
+def _whole_numbers(x: NDArray[Any]) -> NDArray[np.int64]:
+    """`x` as int64, if that loses nothing."""
+    if x.dtype.kind not in "biuf":
+        raise DTypeError(f"to_categorical: expected numbers; received dtype {x.dtype}")
+    if x.dtype.kind == "f" and not np.array_equal(x, np.trunc(x)):
+        raise ArgumentError(
+            "to_categorical: expected whole numbers; received fractions"
+        )
+    return x.astype(np.int64)
+
+
+def normalize(x: ArrayLike, axis: int = -1, order: float = 2) -> NDArray[Any]:
+    """`x` divided by its norm along `axis`; where the norm is 0, left as it is.
+
+    Args:
+        x: Numbers: (...).
+        axis: The axis along which the norm is taken.
+        order: The norm's order, as in `numpy.linalg.norm`: 2 is the Euclidean one.
+
+    Returns:
+        An array of x's shape.
+
+    Example:
+        >>> from toolkit.utils import normalize
+        >>> normalize([[3.0, 4.0], [0.0, 0.0]])
+        array([[0.6, 0.8],
+               [0. , 0. ]])
+    """
+    array = np.atleast_1d(np.asarray(x))
+    norm = np.linalg.norm(array, order, axis, keepdims=True)
+    return np.asarray(array / np.where(norm == 0, 1, norm))
