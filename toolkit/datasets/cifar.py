@@ -28,10 +28,10 @@ class _Record:
 
 
 _NAMES = {
-    ("numpy", "dtype"),
-    ("numpy", "ndarray"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
+    "numpy.dtype",
+    "numpy.ndarray",
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray._reconstruct",
 }
 
 
@@ -39,7 +39,7 @@ class _DataUnpickler(pickle.Unpickler):
     """Reads dicts, lists, strings and numbers; an array becomes a `_Record`."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _NAMES:
+        if f"{module}.{name}" in _NAMES:
             return _Record
         raise pickle.UnpicklingError(f"it names {module}.{name}")
 

@@ -1,0 +1,43 @@
+"""How long `import toolkit` takes beside `import numpy`, each in fresh processes.
+
+    python benchmarks/import_time.py --runs 21
+
+Budgets on one machine: toolkit 0.20 s where numpy takes up to 0.10 s. The runs take
+turns, so that a busy moment of the machine falls on both.
+"""
+
+import argparse
+import subprocess
+import sys
+from statistics import median
+
+CODE = (
+    "import time; start = time.perf_counter(); import {module};"
+    "print(time.perf_counter() - start)"
+)
+
+
+def import_seconds(module: str) -> float:
+    """Seconds that one fresh process takes to import `module`."""
+    command = [sys.executable, "-c", CODE.format(module=module)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def main() -> None:
+    """Measure both in turn and print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=21)
+    runs = parser.parse_args().runs
+    times: dict[str, list[float]] = {"numpy": [], "toolkit": []}
+    for module in times:
+        import_seconds(module)  # the first import compiles to bytecode
+    for _ in range(runs):
+        for module, seconds in times.items():
+            seconds.append(import_seconds(module))
+    for module, seconds in times.items():
+        print(f"import {module:8} median {median(seconds):.3f} s of {runs} runs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,256 @@
+"""The architecture, checked on the sources: levels, late imports, names and sizes."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "toolkit"
+
+LEVELS = (
+    ("errors", "dtypes", "tree", "config", "naming"),
+    ("ir", "data"),
+    ("backends",),
+    ("tensor", "trace", "convert", "variable", "symbolic", "compiler"),
+    ("ops",),
+    ("serialization", "tape", "function", "inspection", "control", "random"),
+    (
+        "activations",
+        "initializers",
+        "regularizers",
+        "constraints",
+        "losses",
+        "metrics",
+    ),
+    ("layers", "optimizers"),
+    ("models",),
+    ("datasets", "utils", "compat", "cli"),
+    ("__init__", "__main__"),
+)
+LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
+
+UPWARD = {
+    # A setting that names a backend or describes it asks the registry, when it is used.
+    ("config", "backends"),
+}
+
+OPTIONAL = {
+    *("cloudpickle", "cudnn", "cupy", "cupyx", "h5py", "llvmlite", "matplotlib"),
+    *("mkl", "ml_dtypes", "mpi4py", "onnx", "sklearn", "tqdm"),
+}
+NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
+MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "config.py")
+MAX_FILE = 450  # lines
+MAX_FUNCTION = 60  # lines without the docstring
+
+
+@cache
+def sources():
+    """Path inside the package -> syntax tree, for every module."""
+    return {
+        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def part_of(name):
+    """The file or folder at the package's top that a path or module belongs to."""
+    return re.split(r"[/.]", name)[0]
+
+
+def is_type_checking(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def imports(tree, late=False):
+    """(module, line, whether inside a function) of what runs; types do not count."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, late
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            if node.module == "toolkit":
+                for alias in node.names:
+                    yield f"toolkit.{alias.name}", node.lineno, late
+            else:
+                yield node.module, node.lineno, late
+        elif is_type_checking(node):
+            yield from imports(ast.Module(node.orelse, []), late)
+        else:
+            inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            yield from imports(node, late or inner)
+
+
+def internal_imports():
+    """(path, line, part that imports, part that is imported) between two parts."""
+    for path, tree in sources().items():
+        importer = part_of(path)
+        for module, line, _ in imports(tree):
+            if module.startswith("toolkit."):
+                imported = part_of(module.removeprefix("toolkit."))
+                # What is no part is a name that the package itself exports.
+                imported = imported if imported in LEVEL_OF else "__init__"
+                if imported != importer:
+                    yield path, line, importer, imported
+
+
+def docstrings(tree):
+    """The nodes that are docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                yield first.value
+
+
+def named_backends(tree):
+    """(line, name) of each backend that the code, not its prose, names."""
+    prose = {id(node) for node in docstrings(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in prose:
+            if node.value in NAMES_OF_BACKENDS:
+                yield node.lineno, node.value
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            if name == "cupy":
+                yield node.lineno, name
+    for module, line, _ in imports(tree):
+        if part_of(module) in ("cupy", "cupyx"):
+            yield line, module
+
+
+def find_cycle(edges):
+    """A list of names that import each other in a ring, or None."""
+    state = {}
+
+    def visit(name, trail):
+        if state.get(name) == "done":
+            return None
+        if name in trail:
+            return [*trail[trail.index(name) :], name]
+        for following in sorted(edges.get(name, ())):
+            if cycle := visit(following, [*trail, name]):
+                return cycle
+        state[name] = "done"
+        return None
+
+    for name in sorted(edges):
+        if cycle := visit(name, []):
+            return cycle
+    return None
+
+
+def test_every_part_has_a_level():
+    assert {part_of(path) for path in sources()} <= set(LEVEL_OF), (
+        "a new part needs a place in LEVELS"
+    )
+
+
+def test_imports_go_down():
+    wrong = [
+        f"toolkit/{path}:{line} {importer} imports {imported}, which is above it"
+        for path, line, importer, imported in internal_imports()
+        if LEVEL_OF[importer] < LEVEL_OF[imported]
+        and (importer, imported) not in UPWARD
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_cycle_within_a_level():
+    edges = {}
+    for _, _, importer, imported in internal_imports():
+        if LEVEL_OF[importer] == LEVEL_OF[imported]:
+            edges.setdefault(importer, set()).add(imported)
+    assert find_cycle(edges) is None
+
+
+def test_optional_packages_are_imported_late():
+    wrong = [
+        f"toolkit/{path}:{line} imports {module} at the top"
+        for path, tree in sources().items()
+        for module, line, late in imports(tree)
+        if part_of(module) in OPTIONAL and not late
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_backend_is_named_above_the_backends():
+    wrong = [
+        f"toolkit/{path}:{line} names {name}"
+        for path, tree in sources().items()
+        if not path.startswith(MAY_NAME_BACKENDS)
+        for line, name in named_backends(tree)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_files_are_short():
+    lengths = {
+        path: len((PACKAGE / path).read_text("utf-8").splitlines())
+        for path in sources()
+    }
+    assert {p: n for p, n in lengths.items() if n > MAX_FILE} == {}
+
+
+def test_functions_are_short():
+    lengths = {}
+    for path, tree in sources().items():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                if body:
+                    length = node.end_lineno - body[0].lineno + 1
+                    lengths[f"{path}:{node.lineno} {node.name}"] = length
+    assert {name: n for name, n in lengths.items() if n > MAX_FUNCTION} == {}
+
+
+# --- the checks themselves ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("import a.b", [("a.b", 1, False)]),
+        (
+            "from toolkit import x, y",
+            [("toolkit.x", 1, False), ("toolkit.y", 1, False)],
+        ),
+        ("def f():\n    from h5py import File", [("h5py", 2, True)]),
+        ("class A:\n    import b", [("b", 2, False)]),
+        ("try:\n    import b\nexcept E:\n    pass", [("b", 2, False)]),
+        ("if TYPE_CHECKING:\n    import a\nelse:\n    import b", [("b", 4, False)]),
+    ],
+)
+def test_imports_are_found(source, expected):
+    assert list(imports(ast.parse(source))) == expected
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("'numpy is fine in prose'", []),
+        ("x = 'numpy'", [(1, "numpy")]),
+        ("import numpy as np", []),
+        ("if backend == 'cupy': pass", [(1, "cupy")]),
+        ("def f():\n    import cupy.cuda", [(2, "cupy.cuda")]),
+        ("x = backends.cupy.name", [(1, "cupy")]),
+    ],
+)
+def test_names_of_backends_are_found(source, expected):
+    assert list(named_backends(ast.parse(source))) == expected
+
+
+@pytest.mark.parametrize(
+    "edges, expected",
+    [
+        ({"a": {"b"}, "b": {"c"}}, None),
+        ({"a": {"b", "c"}, "b": {"c"}}, None),
+        ({"a": {"b"}, "b": {"c"}, "c": {"b"}}, ["b", "c", "b"]),
+    ],
+)
+def test_cycles_are_found(edges, expected):
+    assert find_cycle(edges) == expected

@@ -1,0 +1,171 @@
+"""What the repository promises about itself: links, archives, commands, examples."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LINKS = ("backends", "layers", "optimizers", "data")
+TEST_FILE = '''"""One test."""
+
+
+def test_one() -> None:
+    """Nothing to check."""
+'''
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "backends").is_symlink(), reason="the links are in checkouts only"
+)
+
+
+def run(*command, cwd=ROOT):
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def linked_project(tmp_path):
+    """A project with our settings whose links lead to a file that every tool minds."""
+    (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    for link in LINKS:
+        folder = tmp_path / "toolkit" / link
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text('"""A part."""\n')
+        (folder / "test_part.py").write_text(TEST_FILE)
+        (tmp_path / link).symlink_to(f"toolkit/{link}")
+    (tmp_path / "toolkit" / "__init__.py").write_text('"""All parts."""\n')
+    (tmp_path / "tests").mkdir()
+    return tmp_path
+
+
+# --- the links at the root ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_link_is_relative(name):
+    assert os.readlink(ROOT / name) == f"toolkit/{name}"
+
+
+def test_nothing_is_imported_through_a_link():
+    pattern = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(LINKS)})\b", re.MULTILINE)
+    folders = ("toolkit", "tests", "examples", "benchmarks")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert [p for p in files if pattern.search(p.read_text("utf-8"))] == []
+
+
+def test_linter_and_formatter_leave_the_links_out(linked_project):
+    pytest.importorskip("ruff")
+    found = run("ruff", "check", "--show-files", cwd=linked_project).splitlines()
+    python = {str(path) for path in linked_project.rglob("toolkit/**/*.py")}
+    assert set(found) - {str(linked_project / "pyproject.toml")} == python
+    formatted = run("ruff", "format", "--check", cwd=linked_project)
+    assert formatted.startswith(f"{len(python)} files already formatted")
+
+
+def test_type_checker_leaves_the_links_out(linked_project):
+    pytest.importorskip("mypy")
+    # Each part is found once: through a link it would have a second name, an error.
+    output = run("mypy", "--cache-dir", os.devnull, cwd=linked_project)
+    assert f"{1 + 2 * len(LINKS)} source files" in output
+
+
+def test_test_collection_leaves_the_links_out(linked_project):
+    output = run("pytest", "--collect-only", "-q", cwd=linked_project)
+    collected = [line for line in output.splitlines() if "::" in line]
+    assert len(collected) == len(LINKS)
+    assert all(line.startswith("toolkit/") for line in collected)
+
+
+# --- source archive and wheel -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory):
+    """The names inside (sdist, wheel), built from the checkout."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("dist")
+    run("hatchling", "build", "-d", str(folder))
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        return names, set(wheel.namelist())
+
+
+@pytest.mark.slow
+def test_sdist_holds_the_sources_without_the_links(archives):
+    sdist, _ = archives
+    assert not [name for name in sdist if name.split("/")[0] in LINKS]
+    for name in ("pyproject.toml", "LICENSE", "README.md", "toolkit/__init__.py"):
+        assert name in sdist
+
+
+@pytest.mark.slow
+def test_wheel_holds_package_and_examples_and_nothing_else(archives):
+    _, wheel = archives
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "toolkit").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    } | {f"toolkit/examples/{p.name}" for p in (ROOT / "examples").glob("*.py")}
+    assert {name for name in wheel if ".dist-info/" not in name} == expected
+    assert "toolkit/py.typed" in wheel
+    assert "toolkit/datasets/digits.npz" in wheel
+    assert any(name.endswith("licenses/LICENSE") for name in wheel)
+
+
+# --- README and project file --------------------------------------------------------
+
+
+def shell_blocks(text):
+    return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_readme_starts_with_two_commands():
+    commands = shell_blocks((ROOT / "README.md").read_text("utf-8"))[0].splitlines()
+    assert len(commands) == 2
+    set_up, test = commands
+    assert "venv" in set_up and set_up.endswith("examples/digits_cnn.py")
+    assert "pytest" in test
+
+
+def test_readme_code_runs(tmp_path):
+    text = (ROOT / "README.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    (tmp_path / "readme.py").write_text("\n".join(blocks), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(tmp_path / "readme.py")],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_dependencies_are_ranges():
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    every = [*project["dependencies"], *(d for extra in extras.values() for d in extra)]
+    assert all(">=" in dependency and "==" not in dependency for dependency in every)
+
+
+def test_scripts_can_be_run():
+    for name in (".ci/run", ".ci/full", "scripts/check", "scripts/test"):
+        assert os.access(ROOT / name, os.X_OK), name
