@@ -15,7 +15,7 @@ class _Scopes(threading.local):
     names: tuple[str, ...] = ()
 
 
-_scopes = _Scopes()
+scopes = _Scopes()
 
 
 def to_snake_case(name: str) -> str:
@@ -41,25 +41,25 @@ def reset_names() -> None:
 @contextmanager
 def name_scope(name: str) -> Iterator[None]:
     """Put `name` in front of the paths of all that is created inside."""
-    outer = _scopes.names
-    _scopes.names = (*outer, name)
+    outer = scopes.names
+    scopes.names = (*outer, name)
     try:
         yield
     finally:
-        _scopes.names = outer
+        scopes.names = outer
 
 
 @contextmanager
 def root_scope(names: tuple[str, ...] = ()) -> Iterator[None]:
     """Replace the whole scope, to build a layer under its own path."""
-    outer = _scopes.names
-    _scopes.names = names
+    outer = scopes.names
+    scopes.names = names
     try:
         yield
     finally:
-        _scopes.names = outer
+        scopes.names = outer
 
 
 def current_path(name: str = "") -> str:
     """`name` under the scopes that are open: `model/dense/kernel`."""
-    return "/".join((*_scopes.names, name) if name else _scopes.names)
+    return "/".join((*scopes.names, name) if name else scopes.names)
