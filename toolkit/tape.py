@@ -85,9 +85,7 @@ class GradientTape:
 
     def watch_variable(self, variable: Variable, tensor: Tensor) -> None:
         """Told by a Variable that it was read as `tensor`."""
-        known = id(variable) in self._variables
-        wanted = self.watch_accessed_variables and variable.trainable
-        if not known and not wanted or not dtypes.is_float(tensor.dtype):
+        if not self.wants(variable):
             return
         self._variables[id(variable)] = variable
         if id(tensor) not in self._watched:
@@ -100,6 +98,12 @@ class GradientTape:
     def watches(self, inputs: Any) -> bool:
         """Whether any of `inputs` is watched, or computed from what is."""
         return any(id(x) in self._watched for x in inputs)
+
+    def wants(self, variable: Variable) -> bool:
+        """Whether a read of `variable` would be watched."""
+        known = id(variable) in self._variables
+        wanted = self.watch_accessed_variables and variable.trainable
+        return (known or wanted) and dtypes.is_float(variable.dtype)
 
     def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
         """Told by `bind` of an application."""

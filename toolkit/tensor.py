@@ -214,11 +214,10 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Run a primitive's kernel, or its body where the backend has none."""
     kernel = _eager_kernels.get(primitive.name)
     if kernel is None:
-        kernel = backend().eager(primitive.name)
-        if kernel is None:
+        if primitive.body is not None and not backend().supports(primitive.name):
             with no_tapes():
-                return primitive.body(*inputs, **attrs)  # type: ignore[misc]
-        _eager_kernels[primitive.name] = kernel
+                return primitive.body(*inputs, **attrs)
+        kernel = _eager_kernels[primitive.name] = backend().eager(primitive.name)
     try:
         result = kernel(*[x._array for x in inputs], **attrs)
     except (TypeError, ValueError, AttributeError) as error:

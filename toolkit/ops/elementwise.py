@@ -313,7 +313,6 @@ bitwise_invert = bitwise_not
 add = _binary(add_p, "x1 + x2, elementwise.")
 subtract = _binary(subtract_p, "x1 - x2, elementwise.")
 multiply = _binary(multiply_p, "x1 * x2, elementwise.")
-power = _binary(power_p, "x1 ** x2, elementwise.")
 maximum = _binary(maximum_p, "The larger of x1 and x2, elementwise; NaN if either is.")
 minimum = _binary(minimum_p, "The smaller of x1 and x2, elementwise; NaN if either is.")
 equal = _binary(equal_p, "x1 == x2, elementwise.")
@@ -327,6 +326,16 @@ left_shift = _binary(left_shift_p, "Bits of x1 shifted left by x2, elementwise."
 right_shift = _binary(right_shift_p, "Bits of x1 shifted right by x2, elementwise.")
 bitwise_left_shift = left_shift
 bitwise_right_shift = right_shift
+
+
+@operation
+def power(x1: Any, x2: Any) -> Tensor:
+    """x1 ** x2, elementwise."""
+    if isinstance(x2, (int, float)) and x2 == 2:
+        (x1, _), _ = operands(x1, x2)
+        return bind(multiply_p, x1, x1)  # type: ignore[no-any-return]
+    (x1, x2), _ = operands(x1, x2)
+    return bind(power_p, x1, x2)  # type: ignore[no-any-return]
 
 
 @operation

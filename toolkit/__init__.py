@@ -1,0 +1,74 @@
+"""toolkit: a Keras-style modeling toolkit on a small, fast core.
+
+Names are imported on first use, so that `import toolkit` itself is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_MODULES = (
+    "activations",
+    "callbacks",
+    "config",
+    "constraints",
+    "datasets",
+    "dtype_policies",
+    "errors",
+    "initializers",
+    "layers",
+    "losses",
+    "metrics",
+    "models",
+    "ops",
+    "optimizers",
+    "random",
+    "regularizers",
+    "serialization",
+    "tree",
+    "utils",
+)
+_NAMES = {
+    "Function": "toolkit.functions",
+    "function": "toolkit.functions",
+    "GradientTape": "toolkit.tape",
+    "Graph": "toolkit.ir",
+    "Initializer": "toolkit.initializers",
+    "Input": "toolkit.layers",
+    "InputSpec": "toolkit.layers",
+    "KerasTensor": "toolkit.symbolic",
+    "Layer": "toolkit.layers",
+    "Loss": "toolkit.losses",
+    "Metric": "toolkit.metrics",
+    "Model": "toolkit.models",
+    "Operation": "toolkit.symbolic",
+    "Optimizer": "toolkit.optimizers",
+    "Regularizer": "toolkit.regularizers",
+    "Sequential": "toolkit.models",
+    "StatelessScope": "toolkit.trace",
+    "Tensor": "toolkit.tensor",
+    "Variable": "toolkit.variable",
+    "device": "toolkit.tensor",
+    "name_scope": "toolkit.naming",
+    "register_backend": "toolkit.backends.base",
+}
+
+__all__ = ["__version__", *_MODULES, *_NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        value = getattr(import_module(_NAMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"toolkit.{name}")
+    else:
+        raise AttributeError(f"module 'toolkit' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

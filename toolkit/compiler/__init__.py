@@ -1,0 +1,1 @@
+"""The compiler: Graph -> passes -> schedule -> memory plan -> Program."""

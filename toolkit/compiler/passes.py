@@ -1,0 +1,296 @@
+"""Graph passes: each takes a Graph and returns a new one that computes the same.
+
+`optimize` runs them in the order of `PASSES`. A pass looks at a node's kind and
+attributes; only `simplify` knows primitives by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.base import Backend
+from toolkit.ir import Graph, Kind, Node
+from toolkit.tensor import Tensor, run
+from toolkit.trace import Trace, body_graph, inline
+
+# A folded constant may be this large, or as large as what it is computed from.
+FOLD_BYTES = 64 * 1024
+# Constants up to this size are compared by value.
+SHARE_BYTES = 256
+
+
+class _Substitution:
+    """Values that stand for others; a value may be replaced more than once."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Any] = {}
+
+    def __call__(self, value: Any) -> Any:
+        while id(value) in self.by_id:
+            value = self.by_id[id(value)]
+        return value
+
+    def replace(self, old: Any, new: Any) -> None:
+        self.by_id[id(old)] = new
+
+    def node(self, node: Node) -> Node:
+        inputs = [self(x) for x in node.inputs]
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        return node if same else node.with_inputs(inputs)
+
+
+def decompose(graph: Graph, backend: Backend) -> Graph:
+    """Expand the composites that the backend has no kernel for."""
+    if not any(_needs_expansion(node, backend) for node in graph.nodes):
+        return graph
+    substitute = _Substitution()
+    nodes: list[Node] = []
+    for node in map(substitute.node, graph.nodes):
+        if not _needs_expansion(node, backend):
+            nodes.append(node)
+            continue
+        body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+        with Trace(node.op.name) as trace:
+            stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
+            outputs = inline(body, stand_ins)
+        expanded = decompose(trace.finish(outputs), backend)
+        for old, new in zip(expanded.inputs, node.inputs, strict=True):
+            substitute.replace(old, new)
+        nodes += [substitute.node(inner) for inner in expanded.nodes]
+        for old, new in zip(node.outputs, expanded.outputs, strict=True):
+            substitute.replace(old, substitute(new))
+    return graph.replace(nodes, map(substitute, graph.outputs))
+
+
+def _needs_expansion(node: Node, backend: Backend) -> bool:
+    return node.op.kind is Kind.COMPOSITE and not backend.supports(node.op.name)
+
+
+def prune(graph: Graph, backend: Backend) -> Graph:
+    """Drop the nodes that no output depends on."""
+    needed = {id(value) for value in graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(id(value) in needed for value in node.outputs):
+            kept.append(node)
+            needed.update(id(value) for value in node.inputs)
+    return graph.replace(reversed(kept))
+
+
+def fold(graph: Graph, backend: Backend) -> Graph:
+    """Compute the nodes whose inputs are all constants."""
+    substitute = _Substitution()
+    nodes = []
+    for node in map(substitute.node, graph.nodes):
+        if not _is_foldable(node):
+            nodes.append(node)
+            continue
+        outputs = run(node.op, node.inputs, node.attrs)
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        for old, new in zip(node.outputs, several, strict=True):
+            substitute.replace(old, new)
+    return graph.replace(nodes, map(substitute, graph.outputs))
+
+
+def _is_foldable(node: Node) -> bool:
+    if node.op.kind is Kind.CONTROL or any(x.constant is None for x in node.inputs):
+        return False
+    if node.op.kind is Kind.VIEW:
+        return True
+    given = sum(x.spec.nbytes for x in node.inputs)
+    return sum(y.spec.nbytes for y in node.outputs) <= max(FOLD_BYTES, given)
+
+
+def share(graph: Graph, backend: Backend) -> Graph:
+    """Compute equal expressions once; equal small constants become one."""
+    substitute = _Substitution()
+    constants: dict[Any, Any] = {}
+    seen: dict[Any, Node] = {}
+    nodes = []
+
+    def unify(value: Any) -> Any:
+        value = substitute(value)
+        array = value.constant
+        if array is None or array.nbytes > SHARE_BYTES:
+            return value
+        key = (array.dtype, array.shape, np.asarray(array).tobytes())
+        return constants.setdefault(key, value)
+
+    for node in graph.nodes:
+        node = node.with_inputs([unify(x) for x in node.inputs])
+        key = (node.op, tuple(map(id, node.inputs)), _key(node.attrs))
+        twin = seen.setdefault(key, node)
+        if twin is node:
+            nodes.append(node)
+            continue
+        for old, new in zip(node.outputs, twin.outputs, strict=True):
+            substitute.replace(old, new)
+    return graph.replace(nodes, map(substitute, graph.outputs))
+
+
+def _key(attrs: Any) -> Any:
+    """Attributes as a key that tells 1 from 1.0 and from True, and 0.0 from -0.0."""
+    return tuple((name, repr(v), id(v) if isinstance(v, Graph) else 0) for name, v in attrs.items())
+
+
+def simplify(graph: Graph, backend: Backend) -> Graph:
+    """Drop what changes nothing (x * 1, a reshape to the same shape), exactly."""
+    substitute = _Substitution()
+    producers: dict[int, Node] = {}
+    nodes = []
+    for node in map(substitute.node, graph.nodes):
+        rule = _RULES.get(node.op.name)
+        node = _read_through_broadcasts(node, producers)
+        found = rule(node, producers) if rule else None
+        if isinstance(found, Node):
+            node = found
+        elif found is not None:
+            substitute.replace(node.outputs[0], found)
+            continue
+        nodes.append(node)
+        producers.update((id(value), node) for value in node.outputs)
+    return graph.replace(nodes, map(substitute, graph.outputs))
+
+
+def _read_through_broadcasts(node: Node, producers: dict[int, Node]) -> Node:
+    """Elementwise kernels broadcast by themselves: let them read the narrow source."""
+    if node.op.kind is not Kind.ELEMENTWISE or len(node.inputs) < 2:
+        return node
+    inputs = list(node.inputs)
+    for i, value in enumerate(node.inputs):
+        source = producers.get(id(value))
+        if source is None or source.op.name != "broadcast_to":
+            continue
+        trial = [*inputs[:i], source.inputs[0], *inputs[i + 1 :]]
+        shapes = np.broadcast_shapes(*(x.spec.shape for x in trial))
+        if shapes == node.outputs[0].spec.shape:
+            inputs = trial
+    return node.with_inputs(inputs)
+
+
+def _is_scalar(value: Any, number: float) -> bool:
+    array = value.constant
+    return array is not None and array.size == 1 and bool((array == number).all())
+
+
+def _neutral_right(number: float) -> Callable[..., Any]:
+    """x op number is x: for x - 0, x / 1 (x + 0 is not: -0.0 + 0.0 is 0.0)."""
+
+    def rule(node: Node, producers: Any) -> Any:
+        x, other = node.inputs
+        same = x.spec == node.outputs[0].spec
+        return x if same and _is_scalar(other, number) else None
+
+    return rule
+
+
+def _multiply_rule(node: Node, producers: Any) -> Any:
+    for x, other in (node.inputs, node.inputs[::-1]):
+        if x.spec == node.outputs[0].spec and _is_scalar(other, 1):
+            return x
+    return None
+
+
+def _same_spec(node: Node, producers: Any) -> Any:
+    x = node.inputs[0]
+    return x if x.spec == node.outputs[0].spec else None
+
+
+def _reshape_rule(node: Node, producers: dict[int, Node]) -> Any:
+    x = node.inputs[0]
+    source = producers.get(id(x))
+    if source is not None and source.op.name == "reshape":
+        x = source.inputs[0]
+    if x.spec == node.outputs[0].spec:
+        return x
+    return None if x is node.inputs[0] else node.with_inputs([x])
+
+
+def _transpose_rule(node: Node, producers: dict[int, Node]) -> Any:
+    x, axes = node.inputs[0], node.attrs["axes"]
+    source = producers.get(id(x))
+    if source is not None and source.op.name == "transpose":
+        inner = source.attrs["axes"]
+        x, axes = source.inputs[0], tuple(inner[a] for a in axes)
+    if axes == tuple(range(len(axes))):
+        return x
+    if x is node.inputs[0]:
+        return None
+    return Node(node.op, [x], {"axes": axes}, node.outputs)
+
+
+def _negative_rule(node: Node, producers: dict[int, Node]) -> Any:
+    source = producers.get(id(node.inputs[0]))
+    if source is not None and source.op.name == "negative":
+        return source.inputs[0]
+    return None
+
+
+def _slice_rule(node: Node, producers: dict[int, Node]) -> Any:
+    same = node.inputs[0].spec == node.outputs[0].spec
+    forward = all(step > 0 for step in node.attrs["step"])
+    return node.inputs[0] if same and forward else None
+
+
+def _where_rule(node: Node, producers: dict[int, Node]) -> Any:
+    condition, a, b = node.inputs
+    for number, x in ((1, a), (0, b)):
+        if _is_scalar(condition, number) and x.spec == node.outputs[0].spec:
+            return x
+    return None
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "multiply": _multiply_rule,
+    "divide": _neutral_right(1),
+    "subtract": _neutral_right(0),
+    "reshape": _reshape_rule,
+    "transpose": _transpose_rule,
+    "broadcast_to": _same_spec,
+    "cast": _same_spec,
+    "stop_gradient": _same_spec,
+    "slice": _slice_rule,
+    "negative": _negative_rule,
+    "where": _where_rule,
+}
+
+PASSES: tuple[Callable[[Graph, Backend], Graph], ...] = (
+    decompose,
+    prune,
+    simplify,
+    fold,
+    share,
+    simplify,
+    prune,
+)
+
+
+def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:
+    """The graph as traced, then after each pass."""
+    yield "trace", graph
+    for step in PASSES:
+        graph = step(graph, backend)
+        yield step.__name__, graph
+
+
+def optimize(graph: Graph, backend: Backend) -> Graph:
+    """Run all passes, on sub-graphs first."""
+    graph = graph.replace(
+        _with_optimized_subgraphs(node, backend) for node in graph.nodes
+    )
+    for _, graph in stages(graph, backend):
+        pass
+    return graph
+
+
+def _with_optimized_subgraphs(node: Node, backend: Backend) -> Node:
+    if not node.subgraphs:
+        return node
+    attrs = {
+        name: optimize(value, backend) if isinstance(value, Graph) else value
+        for name, value in node.attrs.items()
+    }
+    return Node(node.op, node.inputs, attrs, node.outputs)

@@ -1,0 +1,56 @@
+"""The order in which nodes run: that of the trace, but what frees memory goes first."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from toolkit.ir import Graph, Kind, Node
+
+
+def schedule(graph: Graph) -> Graph:
+    """Move nodes that free at least as much as they take up to where they are ready.
+
+    An optimizer's update, say, runs as soon as its gradient is there, which then need
+    not live until the end of the step. Everything else keeps the order of the trace.
+    """
+    position = {id(node): i for i, node in enumerate(graph.nodes)}
+    producers = graph.producers()
+    readers: defaultdict[int, list[Node]] = defaultdict(list)
+    waiting: Counter[int] = Counter()
+    uses: Counter[int] = Counter(id(value) for value in graph.outputs)
+    for node in graph.nodes:
+        for source in {id(producers[id(x)]) for x in node.inputs if id(x) in producers}:
+            readers[source].append(node)
+            waiting[id(node)] += 1
+        uses.update({id(x) for x in node.inputs})
+
+    done: set[int] = set()
+    order: list[Node] = []
+
+    def frees_memory(node: Node) -> bool:
+        if node.op.kind in (Kind.VIEW, Kind.CONTROL):
+            return False
+        freed = sum(
+            x.spec.nbytes
+            for x in {id(x): x for x in node.inputs}.values()
+            if uses[id(x)] == 1 and id(x) in producers
+        )
+        return 0 < sum(y.spec.nbytes for y in node.outputs) <= freed
+
+    def emit(node: Node) -> None:
+        ready = [node]
+        while ready:
+            current = ready.pop()
+            done.add(id(current))
+            order.append(current)
+            for value in {id(x) for x in current.inputs}:
+                uses[value] -= 1
+            for reader in sorted(readers[id(current)], key=lambda n: -position[id(n)]):
+                waiting[id(reader)] -= 1
+                if waiting[id(reader)] == 0 and frees_memory(reader):
+                    ready.append(reader)
+
+    for node in graph.nodes:
+        if id(node) not in done:
+            emit(node)
+    return graph.replace(order)

@@ -1,0 +1,448 @@
+"""Control flow: cond, switch, while_loop, fori_loop, scan, map, vectorized_map.
+
+Eagerly these are Python's own control flow. Inside a trace each becomes one node that
+holds sub-graphs. Variables that a body writes are carried along and assigned after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import dtypes, ops, tree
+from toolkit.control_gradients import gradient_graph, linearize
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, GradientError, ShapeError
+from toolkit.ir import Graph, Kind, Spec, primitive
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind, state
+from toolkit.trace import Trace
+from toolkit.variable import Variable
+
+# --- primitives -----------------------------------------------------------------------
+
+
+def _cond_vjp(g: Any, y: Any, predicate: Tensor, *inputs: Tensor, **graphs: Graph) -> Any:
+    """The gradient of the branch that was taken, by another cond."""
+    gs = _as_tuple(g)
+    wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
+    backward = {name: gradient_graph(graph, wanted) for name, graph in graphs.items()}
+    found = iter(_as_tuple(bind(cond_p, predicate, *inputs, *gs, **backward)))
+    return [None, *(next(found) if want else None for want in wanted)]
+
+
+def _while_vjp(g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Any:
+    raise GradientError(
+        "while_loop: the gradient of a traced loop needs maximum_iterations, so that "
+        "the memory for its steps is bounded"
+    )
+
+
+def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> Any:
+    finals = [v.spec for v in body.outputs[:carry]]
+    stacked = [Spec((length, *v.spec.shape), v.spec.dtype) for v in body.outputs[carry:]]
+    return tuple(finals + stacked)
+
+
+def _scan_vjp(g: Any, y: Any, *inputs: Tensor, backward: Any, **attrs: Any) -> Any:
+    if backward is None:
+        raise GradientError("scan: it was recorded without what its gradient needs")
+    return backward.apply(_as_tuple(g), _as_tuple(y), inputs, _bind_scan)
+
+
+cond_p = primitive(
+    "cond",
+    Kind.CONTROL,
+    lambda predicate, *xs, true, false: tuple(v.spec for v in true.outputs),
+    vjp=_cond_vjp,
+)
+while_p = primitive(
+    "while_loop",
+    Kind.CONTROL,
+    lambda *xs, body, **attrs: tuple(v.spec for v in body.outputs),
+    vjp=_while_vjp,
+)
+scan_p = primitive("scan", Kind.CONTROL, _scan_spec, vjp=_scan_vjp)
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _bind_scan(
+    body: Graph, inputs: Sequence[Tensor], carry: int, xs: int, length: int, reverse: bool
+) -> tuple[Tensor, ...]:
+    """Apply a scan; if a tape will want its gradient, have it keep what that needs."""
+    kept = 0
+    backward = None
+    if any(tape.watches(inputs) for tape in state.tapes):
+        wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
+        kept = len(body.outputs)
+        body, backward = linearize(body, wanted, carry, xs, length, reverse)
+    attrs = {"carry": carry, "xs": xs, "length": length, "reverse": reverse}
+    outputs = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
+    return outputs[:kept] if kept else outputs  # type: ignore[no-any-return]
+
+
+# --- tracing bodies -------------------------------------------------------------------
+
+
+@dataclass
+class Body:
+    """A traced body: its trace, what it returned, and the leaves of that as tensors."""
+
+    trace: Trace
+    structure: Any
+    outputs: list[Tensor]
+
+    def local(self, source: Tensor | Variable) -> Tensor:
+        """The stand-in of an outer value inside the body."""
+        if id(source) not in self.trace.captures:
+            spec = source.spec if isinstance(source, Tensor) else _spec(source)
+            self.trace._capture(source, spec)
+        return self.trace.captures[id(source)][1]
+
+    def graph(
+        self, inputs: Sequence[Tensor], sources: Sequence[Any], outputs: Sequence[Tensor]
+    ) -> Graph:
+        """The body as a graph of `inputs`, then of the outer values `sources`."""
+        stand_ins = [self.local(source) for source in sources]
+        return Graph((*inputs, *stand_ins), tuple(self.trace.nodes), tuple(outputs))
+
+
+def _spec(variable: Variable) -> Spec:
+    return Spec(variable._tensor.shape, variable._tensor.dtype)
+
+
+def _trace(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
+    """Trace `function` on stand-ins for the tensors in `args`."""
+    with Trace(name) as trace:
+        stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
+        structure = function(*stand_ins)
+        outputs = [trace.localize(convert(x)) for x in tree.flatten(structure)]
+    return Body(trace, tree.structure_of(structure), outputs), stand_ins
+
+
+def _written(bodies: Sequence[Body]) -> list[Variable]:
+    return list(dict.fromkeys(v for body in bodies for v in body.trace.writes))
+
+
+def _sources(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
+    """The outer values that the bodies read, each once, without those in `but`."""
+    left_out = {id(source) for source in but}
+    found = {
+        id(source): source
+        for body in bodies
+        for source, _ in body.trace.captures.values()
+        if id(source) not in left_out
+    }
+    return list(found.values())
+
+
+def _outer(sources: Sequence[Any]) -> list[Tensor]:
+    """The values of what a body captured, as seen from outside."""
+    return [x.read() if isinstance(x, Variable) else x for x in sources]
+
+
+def _assign(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def _finals(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
+    """What each Variable holds when the body ends."""
+    return [
+        body.trace.writes[v] if v in body.trace.writes else body.local(v)
+        for v in variables
+    ]
+
+
+# --- public functions -----------------------------------------------------------------
+
+
+@operation
+def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    """`true_fn()` where the boolean `pred` holds, else `false_fn()`.
+
+    Args:
+        pred: a boolean scalar.
+        true_fn, false_fn: functions without arguments that return structures of
+            tensors of the same shapes and dtypes.
+
+    Example:
+        >>> import toolkit
+        >>> float(toolkit.ops.cond(True, lambda: 1.0, lambda: 2.0))
+        1.0
+    """
+    if isinstance(pred, bool):
+        return true_fn() if pred else false_fn()
+    predicate = convert(pred, "bool")
+    if predicate.size != 1:
+        raise ShapeError(f"cond: expected a scalar pred; received {predicate.shape}")
+    if predicate.constant is not None:
+        return true_fn() if predicate else false_fn()
+    yes, _ = _trace("cond", true_fn)
+    no, _ = _trace("cond", false_fn)
+    specs = [[x.spec for x in body.outputs] for body in (yes, no)]
+    if tree.signature(yes.structure) != tree.signature(no.structure) or (
+        specs[0] != specs[1]
+    ):
+        raise ShapeError(
+            f"cond: both branches must return the same structure, shapes and dtypes; "
+            f"received {specs[0]} and {specs[1]}"
+        )
+    written = _written([yes, no])
+    finals = [_finals(body, written) for body in (yes, no)]
+    sources = _sources([yes, no])
+    graphs = [
+        body.graph([], sources, [*body.outputs, *final])
+        for body, final in zip((yes, no), finals, strict=True)
+    ]
+    if not graphs[0].outputs:
+        return yes.structure
+    predicate = ops.reshape(predicate, ())
+    found = bind(cond_p, predicate, *_outer(sources), true=graphs[0], false=graphs[1])
+    count = len(yes.outputs)
+    _assign(written, found[count:])
+    return tree.pack_sequence_as(yes.structure, found[:count])
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; the index is clamped to the valid range."""
+    index = ops.clip(convert(index, "int32"), 0, len(branches) - 1)
+
+    def choose(low: int) -> Any:
+        if low == len(branches) - 1:
+            return branches[low](*operands)
+        here = ops.equal(index, low)
+        return cond(here, lambda: branches[low](*operands), lambda: choose(low + 1))
+
+    return choose(0)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    maximum_iterations: int | None = None,
+) -> Any:
+    """Apply `body` to `loop_vars` as long as `cond` of them holds.
+
+    Args:
+        cond: takes the loop variables, returns a boolean scalar.
+        body: takes the loop variables, returns new ones of the same shapes and dtypes.
+        loop_vars: a tuple or list of (structures of) tensors, or a single tensor.
+        maximum_iterations: a bound on the number of steps; the gradient of a traced
+            loop needs it.
+
+    Example:
+        >>> import toolkit
+        >>> int(toolkit.ops.while_loop(lambda i: i < 10, lambda i: (i + 3,), (0,))[0])
+        12
+    """
+    single = not isinstance(loop_vars, (tuple, list))
+    values = tree.map_structure(convert, (loop_vars,) if single else tuple(loop_vars))
+
+    def step(*args: Any) -> Any:
+        found = body(*args)
+        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+    if state.trace is None:
+        count = 0
+        while (maximum_iterations is None or count < maximum_iterations) and cond(*values):
+            values = _checked_step(step, values)
+            count += 1
+    elif maximum_iterations is not None and state.tapes:
+        values = _bounded_while(cond, step, values, maximum_iterations)
+    else:
+        values = _traced_while(cond, step, values, maximum_iterations)
+    if single:
+        return values[0]
+    return list(values) if isinstance(loop_vars, list) else values
+
+
+def _checked_step(step: Callable[..., Any], values: Any) -> Any:
+    found = tree.map_structure(convert, step(*values))
+    _check_carry("while_loop", tree.flatten(values), tree.flatten(found))
+    return found
+
+
+def _check_carry(op: str, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+    old, new = ([x.spec for x in xs] for xs in (before, after))
+    if old != new:
+        raise ShapeError(
+            f"{op}: the body must keep the shapes and dtypes of what it carries: "
+            f"expected {old}; received {new}"
+        )
+
+
+def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
+    """As a scan, whose gradient is known: each step runs only while the loop does."""
+
+    def scan_step(carry: Any, _: Any) -> Any:
+        running = cond_fn(*carry)
+        return cond(running, lambda: tuple(step(*carry)), lambda: tuple(carry)), None
+
+    return scan(scan_step, values, length=limit)[0]
+
+
+def _traced_while(cond_fn: Any, step: Any, values: Any, limit: int | None) -> Any:
+    condition, condition_vars = _trace("while_loop", cond_fn, *values)
+    body, body_vars = _trace("while_loop", step, *values)
+    initial = tree.flatten(values)
+    _check_carry("while_loop", initial, body.outputs)
+    if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
+        raise ShapeError("while_loop: expected `cond` to return one boolean scalar")
+    written = _written([body])
+    sources = _sources([condition, body], but=written)
+    finals = _finals(body, written)
+    graphs = [
+        part.graph([*tree.flatten(inputs), *(part.local(v) for v in written)], sources, outputs)
+        for part, inputs, outputs in (
+            (condition, condition_vars, condition.outputs),
+            (body, body_vars, [*body.outputs, *finals]),
+        )
+    ]
+    found = bind(
+        while_p,
+        *initial,
+        *_outer(written),
+        *_outer(sources),
+        condition=graphs[0],
+        body=graphs[1],
+        carry=len(initial) + len(written),
+        maximum_iterations=limit,
+    )
+    _assign(written, found[len(initial) :])
+    return tree.pack_sequence_as(values, found[: len(initial)])
+
+
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any
+) -> Any:
+    """Apply `body_fun(i, value)` for i from `lower` up to, not including, `upper`."""
+    if isinstance(lower, int) and isinstance(upper, int):
+        counter = ops.arange(lower, max(lower, upper), dtype="int32")
+        step = lambda value, i: (body_fun(i, value), None)  # noqa: E731
+        return scan(step, init_val, counter)[0]
+    start = convert(lower, "int32")
+    return while_loop(
+        lambda i, value: i < upper,
+        lambda i, value: (i + 1, body_fun(i, value)),
+        (start, init_val),
+    )[1]
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Carry a value through `f` along the leading axis of `xs`.
+
+    Args:
+        f: takes (carry, x), returns (new carry, y); the carry keeps its shapes.
+        init: the first carry.
+        xs: a structure of tensors of shape (length, ...), or None.
+        length: the number of steps; needed if `xs` is None.
+        reverse: whether to go from the last step to the first; ys keep their places.
+        unroll: True repeats the body in the graph instead of looping; an integer says
+            how many steps may be repeated, and as many as `length` means True.
+
+    Returns:
+        (the last carry, the ys stacked along a new leading axis).
+
+    Example:
+        >>> import toolkit
+        >>> total, sums = toolkit.ops.scan(
+        ...     lambda s, x: (s + x, s + x), 0.0, toolkit.ops.ones((3,))
+        ... )
+        >>> sums.tolist()
+        [1.0, 2.0, 3.0]
+    """
+    if not callable(f):
+        raise ArgumentError(f"scan: expected a function; received {f!r}")
+    init = tree.map_structure(convert, init)
+    xs = xs if xs is None else tree.map_structure(convert, xs)
+    leaves = [] if xs is None else tree.flatten(xs)
+    lengths = {x.shape[0] if x.ndim else None for x in leaves}
+    lengths |= set() if length is None else {int(length)}
+    if len(lengths) != 1 or None in lengths:
+        raise ArgumentError(
+            "scan: expected `length`, or xs of one leading extent; received "
+            f"length={length} and shapes {[x.shape for x in leaves]}"
+        )
+    (steps,) = lengths
+    if state.trace is None or unroll is True or 1 < unroll >= steps:
+        return _unrolled_scan(f, init, xs, steps, reverse)
+    return _traced_scan(f, init, xs, steps, reverse)
+
+
+def _unrolled_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> Any:
+    ys: list[Any] = []
+    for t in reversed(range(length)) if reverse else range(length):
+        x = None if xs is None else tree.map_structure(lambda leaf, t=t: leaf[t], xs)
+        before = tree.flatten(carry)
+        carry, y = f(carry, x)
+        carry = tree.map_structure(convert, carry)
+        _check_carry("scan", before, tree.flatten(carry))
+        ys.append(y)
+    if not ys:
+        return _traced_scan(f, carry, xs, 0, reverse)
+    ys = ys[::-1] if reverse else ys
+    if all(leaf is None for leaf in tree.flatten(ys[0])):
+        return carry, ys[0]
+    return carry, tree.map_structure(lambda *steps: ops.stack(list(steps)), *ys)
+
+
+def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+    def step(carry: Any, x: Any) -> Any:
+        new_carry, y = f(carry, None if xs is None else x)
+        has_ys[0] = y is not None
+        return (new_carry, y) if has_ys[0] else (new_carry, ())
+
+    has_ys = [True]
+    first = [] if xs is None else tree.map_structure(_element, xs)
+    body, (carry_in, x_in) = _trace("scan", step, init, first)
+    carry = tree.flatten(init)
+    n = len(carry)
+    _check_carry("scan", carry, body.outputs[:n])
+    written = _written([body])
+    finals = _finals(body, written)
+    sources = _sources([body], but=written)
+    graph = body.graph(
+        [*tree.flatten(carry_in), *(body.local(v) for v in written), *tree.flatten(x_in)],
+        sources,
+        [*body.outputs[:n], *finals, *body.outputs[n:]],
+    )
+    x_leaves = [] if xs is None else tree.flatten(xs)
+    inputs = [*carry, *_outer(written), *x_leaves, *_outer(sources)]
+    carried = n + len(written)
+    found = _bind_scan(graph, inputs, carried, len(x_leaves), length, reverse)
+    _assign(written, found[n:carried])
+    new_carry, y_structure = body.structure
+    final = tree.pack_sequence_as(new_carry, found[:n])
+    ys = tree.pack_sequence_as(y_structure, found[carried:]) if has_ys[0] else None
+    return final, ys
+
+
+def _element(x: Tensor) -> Tensor:
+    """A stand-in for one step's slice, for its spec only."""
+    return Tensor(None, Spec(x.shape[1:], x.dtype))
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """Apply `f` to each slice along the leading axis of `xs`, and stack the results."""
+    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
+
+
+def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
+    """Apply `function` to each element of a batch; the results are stacked.
+
+    The elements are computed one after the other, as by `map`.
+    """
+    return map(function, elements)

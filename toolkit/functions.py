@@ -1,0 +1,343 @@
+"""`function`: a Python function traced into graphs, one per input signature."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.compiler.execute import Program
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.inspection import Inspection
+from toolkit.ir import Graph, Kind, Primitive, Spec
+from toolkit.symbolic import any_symbolic
+from toolkit.tape import GradientTape
+from toolkit.tensor import Tensor, backend, state
+from toolkit.trace import Trace, inline
+from toolkit.variable import Variable
+
+# Programs kept per function; the least recently used one goes first.
+PROGRAMS = 64
+# Signatures that differ in more than their leading extent before a warning.
+RETRACES = 5
+
+
+def function(
+    func: Callable[..., Any] | None = None,
+    *,
+    input_signature: Sequence[Any] | None = None,
+    reduce_retracing: bool = False,
+    jit_compile: bool | str = "auto",
+) -> Any:
+    """Trace a function of tensors into graphs that are optimized, planned and compiled.
+
+    The Python code runs once per signature: shapes and dtypes of tensors, values of
+    everything else. Later calls run the compiled program. Variables are read and
+    assigned inside; they may be created on the first call only.
+
+    Args:
+        func: the function; without it, a decorator is returned.
+        input_signature: a nest of specs (anything with `shape` and `dtype`, None for
+            unknown extents) that the arguments must fit, in their order.
+        reduce_retracing: whether Python numbers become 0-d tensors, so that a new
+            value needs no new trace.
+        jit_compile: "auto" and True compile; False runs NumPy kernels only.
+
+    Example:
+        >>> import toolkit
+        >>> @toolkit.function
+        ... def affine(x, y):
+        ...     return 2.0 * x + y
+        >>> float(affine(toolkit.ops.ones(()), toolkit.ops.ones(())))
+        3.0
+    """
+    options = {
+        "input_signature": input_signature,
+        "reduce_retracing": reduce_retracing,
+        "jit_compile": jit_compile,
+    }
+    if func is None:
+        return lambda f: Function(f, **options)
+    return Function(func, **options)
+
+
+class Function:
+    """A Python function with its traces; see `function`."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        input_signature: Sequence[Any] | None = None,
+        reduce_retracing: bool = False,
+        jit_compile: bool | str = "auto",
+    ) -> None:
+        if jit_compile not in ("auto", True, False):
+            raise unknown_choice("jit_compile", jit_compile, ("auto", True, False))
+        self.python_function = func
+        self.input_signature = input_signature
+        self.reduce_retracing = reduce_retracing
+        self.jit_compile = jit_compile
+        self.trace_count = 0
+        self._concrete: OrderedDict[Any, Concrete] = OrderedDict()
+        self._retraces: set[Any] = set()
+        self._bound: weakref.WeakKeyDictionary[Any, Function] = (
+            weakref.WeakKeyDictionary()
+        )
+        update_wrapper(self, func, updated=())
+
+    @property
+    def name(self) -> str:
+        return getattr(self.python_function, "__name__", "function")
+
+    def __get__(self, instance: Any, owner: Any = None) -> Function:
+        """As a method: each instance has its own traces."""
+        if instance is None:
+            return self
+        if instance not in self._bound:
+            self._bound[instance] = Function(
+                self.python_function.__get__(instance, owner),
+                self.input_signature,
+                self.reduce_retracing,
+                self.jit_compile,
+            )
+        return self._bound[instance]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if state.trace is not None or any_symbolic(args, kwargs):
+            return self.python_function(*args, **kwargs)
+        leaves = tree.flatten((args, kwargs))
+        tensors, key = self._signature(args, kwargs, leaves)
+        concrete = self._concrete.get(key)
+        if concrete is None:
+            concrete = self._trace(key, args, kwargs, leaves)
+        else:
+            self._concrete.move_to_end(key)
+        return concrete(tensors)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Concrete:
+        """The traced graph and its program for arguments like these."""
+        leaves = tree.flatten((args, kwargs))
+        _, key = self._signature(args, kwargs, leaves)
+        return self._concrete.get(key) or self._trace(key, args, kwargs, leaves)
+
+    def inspect(self, *args: Any, **kwargs: Any) -> Inspection:
+        """What the compiler made of the function for arguments like these."""
+        return Inspection(self.name, self.get_concrete_function(*args, **kwargs).program)
+
+    def _signature(
+        self, args: Any, kwargs: Any, leaves: list[Any]
+    ) -> tuple[list[Tensor], Any]:
+        """The tensors among the arguments, and the key of their trace."""
+        tensors, parts = [], []
+        for leaf in leaves:
+            if self._is_dynamic(leaf):
+                tensor = leaf if type(leaf) is Tensor else convert(leaf)
+                tensors.append(tensor)
+                parts.append(tensor.spec)
+            else:
+                parts.append(_static_key(leaf))
+        if self.input_signature is not None:
+            self._check_signature(args, kwargs)
+        return tensors, (tree.signature((args, kwargs)), tuple(parts))
+
+    def _is_dynamic(self, leaf: Any) -> bool:
+        if isinstance(leaf, (Tensor, np.ndarray, np.generic)):
+            return True
+        return self.reduce_retracing and type(leaf) in (int, float)
+
+    def _check_signature(self, args: Any, kwargs: Any) -> None:
+        wanted = tree.flatten(self.input_signature)
+        given = [convert(leaf) for leaf in tree.flatten((args, kwargs))]
+        fits = len(wanted) == len(given) and all(
+            _fits(x.spec, spec) for x, spec in zip(given, wanted, strict=True)
+        )
+        if not fits:
+            expected = ", ".join(f"{s.dtype}{list(s.shape)}" for s in wanted)
+            received = ", ".join(repr(x.spec) for x in given)
+            raise ShapeError(
+                f"{self.name}: expected arguments ({expected}), as in its "
+                f"input_signature; received ({received})"
+            )
+
+    def _trace(
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
+    ) -> Concrete:
+        """Run the Python code on placeholders and compile what it did."""
+        self._watch_retraces(key)
+        with Trace(self.name, creates_variables=self.trace_count == 0) as trace:
+            stand_ins = [
+                trace.placeholder(convert(leaf).spec) if self._is_dynamic(leaf) else leaf
+                for leaf in leaves
+            ]
+            local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
+            outputs = self.python_function(*local_args, **local_kwargs)
+            # Variables that are returned are read inside the trace.
+            outputs = tree.map_structure(_read, outputs)
+        concrete = Concrete(self.name, trace, outputs)
+        self.trace_count += 1
+        self._concrete[key] = concrete
+        # Leaves compared by identity must outlive their key.
+        concrete.kept = leaves
+        if len(self._concrete) > PROGRAMS:
+            self._concrete.popitem(last=False)
+        return concrete
+
+    def _watch_retraces(self, key: Any) -> None:
+        """Warn once when traces pile up, naming what changed last."""
+        structure, parts = key
+        general = structure, tuple(map(_without_leading, parts))
+        if len(self._retraces) == RETRACES and general not in self._retraces:
+            last = next(reversed(self._concrete), (structure, ()))[1]
+            changes = [
+                f"argument {i} from {old!r} to {new!r}"
+                for i, (old, new) in enumerate(zip(last, parts, strict=False))
+                if old != new
+            ]
+            warnings.warn(
+                f"{self.name} is traced for the {RETRACES + 1}th time, for arguments "
+                "that differ in more than their leading extent: "
+                f"{'; '.join(changes) or 'their structure changed'}. Pass tensors "
+                "instead of Python numbers, or pad to fewer shapes.",
+                stacklevel=4,
+            )
+        self._retraces.add(general)
+
+
+def _read(leaf: Any) -> Any:
+    return leaf.read() if isinstance(leaf, Variable) else leaf
+
+
+def _static_key(leaf: Any) -> Any:
+    """Python values are compared by value, everything else by identity."""
+    if leaf is None or isinstance(leaf, (bool, int, float, str, bytes)):
+        return type(leaf), repr(leaf)
+    return type(leaf), id(leaf)
+
+
+def _without_leading(part: Any) -> Any:
+    return Spec((-1, *part.shape[1:]), part.dtype) if isinstance(part, Spec) else part
+
+
+def _fits(found: Spec, wanted: Any) -> bool:
+    if found.ndim != len(wanted.shape) or found.dtype != dtypes.standardize(wanted.dtype):
+        return False
+    extents = zip(found.shape, wanted.shape, strict=True)
+    return all(n is None or m == n for m, n in extents)
+
+
+class Concrete:
+    """One trace of a function: its graph, its program and the Variables it touches.
+
+    Variables enter as inputs and leave as outputs. They change last, all together, so
+    that a call that fails or is interrupted changes none.
+    """
+
+    def __init__(self, name: str, trace: Trace, outputs: Any) -> None:
+        self.name = name
+        self.kept: Any = None
+        leaves = tree.flatten(outputs)
+        self.is_tensor = [isinstance(leaf, Tensor) for leaf in leaves]
+        self.static = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self.structure = tree.structure_of(outputs)
+        self.fetched = len(tensors)
+        self.written: list[Variable] = list(trace.writes)
+        self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
+        self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
+        self.locks = [v.lock for v in sorted({*self.variables, *self.written}, key=id)]
+        self.program = Program(self.graph, backend())
+        self._gradient: Function | None = None
+
+    def __call__(self, tensors: list[Tensor]) -> Any:
+        if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
+            results = self._call_observed(tensors)
+        elif self.written:
+            results = self._call_writing(tensors)
+        else:
+            for variable in self.variables:
+                variable._shared = True
+            arrays = [v._tensor._array for v in self.variables]
+            inputs = [*(x._array for x in tensors), *arrays]
+            results = [Tensor(array) for array in self.program(inputs)]
+        return self._pack(results)
+
+    def _call_writing(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Run into the Variables' spare buffers, then swap them in."""
+        for lock in self.locks:
+            lock.acquire()
+        try:
+            arrays = [v._tensor._array for v in self.variables]
+            spares = [v.spare_buffer() for v in self.written]
+            inputs = [*(x._array for x in tensors), *arrays]
+            outs = [*[None] * self.fetched, *spares]
+            found = self.program(inputs, outs)
+            _commit(self.written, found[self.fetched :])
+            return [Tensor(array) for array in found[: self.fetched]]
+        finally:
+            for lock in self.locks:
+                lock.release()
+
+    def _is_watched(self, tensors: list[Tensor]) -> bool:
+        return any(
+            tape.watches(tensors)
+            or any(tape.wants(variable) for variable in self.variables)
+            for tape in state.tapes
+        )
+
+    def _call_observed(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Run with tapes told of the whole call as one node, and overlays honoured."""
+        inputs = (*tensors, *(v.read() for v in self.variables))
+        found = self.program([x._array for x in inputs])
+        results = [Tensor(array) for array in found]
+        record = Primitive(self.name, Kind.CONTROL, _no_spec, vjp=self._vjp)
+        for tape in state.tapes:
+            tape.record(record, inputs, {}, tuple(results))
+        for variable, value in zip(self.written, results[self.fetched :], strict=True):
+            variable.assign(value)
+        return results[: self.fetched]
+
+    def _vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Any]:
+        """Run the graph again under a tape, in a function of its own."""
+        if self._gradient is None:
+            self._gradient = Function(self._differentiate)
+        gs = list(g) if isinstance(g, tuple) else [g]
+        return list(self._gradient(list(inputs), gs))
+
+    def _differentiate(self, inputs: list[Tensor], gs: list[Any]) -> list[Any]:
+        with GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([x for x in inputs if dtypes.is_float(x.dtype)])
+            outputs = inline(self.graph, inputs)
+        return tape.gradient(outputs, inputs, gs)  # type: ignore[no-any-return]
+
+    def _pack(self, results: list[Tensor]) -> Any:
+        if self.structure is tree.LEAF and self.fetched:
+            return results[0]
+        found = iter(results)
+        leaves = [
+            next(found) if wanted else leaf
+            for wanted, leaf in zip(self.is_tensor, self.static, strict=True)
+        ]
+        return tree.pack_sequence_as(self.structure, leaves)
+
+
+def _commit(variables: list[Variable], arrays: list[Any]) -> None:
+    """Give every Variable its new value; an interrupt finishes the job first."""
+    try:
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.commit(array)
+    except BaseException:
+        # Committing the same buffer twice changes nothing, so start over.
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.commit(array)
+        raise
+
+
+def _no_spec(*specs: Any, **attrs: Any) -> Any:
+    raise ArgumentError("a call of a function is not a primitive of a graph")
