@@ -16,7 +16,15 @@ LEVELS = (
     ("backends",),
     ("tensor", "trace", "convert", "variable", "symbolic", "compiler"),
     ("ops",),
-    ("serialization", "tape", "function", "inspection", "control", "random"),
+    (
+        "serialization",
+        "tape",
+        "functions",
+        "inspection",
+        "control",
+        "control_gradients",
+        "random",
+    ),
     (
         "activations",
         "initializers",
@@ -24,10 +32,11 @@ LEVELS = (
         "constraints",
         "losses",
         "metrics",
+        "dtype_policies",
     ),
     ("layers", "optimizers"),
     ("models",),
-    ("datasets", "utils", "compat", "cli"),
+    ("callbacks", "datasets", "utils", "compat", "cli"),
     ("__init__", "__main__"),
 )
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
