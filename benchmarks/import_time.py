@@ -3,8 +3,8 @@
     python benchmarks/import_time.py --runs 21
 
 Budget: 0.20 s on a machine where numpy takes up to 0.10 s. `import toolkit` alone loads
-names only, so the models, which load nearly all of it, are timed too. The runs take turns,
-so that a busy moment of the machine falls on all.
+names only, so the models, which load nearly all of it, are timed too. The runs take
+turns, so that a busy moment of the machine falls on all.
 """
 
 import argparse
