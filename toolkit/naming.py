@@ -63,3 +63,14 @@ def root_scope(names: tuple[str, ...] = ()) -> Iterator[None]:
 def current_path(name: str = "") -> str:
     """`name` under the scopes that are open: `model/dense/kernel`."""
     return "/".join((*scopes.names, name) if name else scopes.names)
+
+
+@contextmanager
+def keep_counts() -> Iterator[None]:
+    """Forget the automatic names that are given inside: they may be given again."""
+    outer = _counts.copy()
+    try:
+        yield
+    finally:
+        _counts.clear()
+        _counts.update(outer)
