@@ -16,6 +16,7 @@ from toolkit.convert import convert
 from toolkit.errors import ArgumentError, GradientError, ShapeError
 from toolkit.ir import Graph, Kind, Spec, primitive
 from toolkit.symbolic import operation
+from toolkit.tape import filled
 from toolkit.tensor import Tensor, bind, state
 from toolkit.trace import Trace
 from toolkit.variable import Variable
@@ -23,13 +24,14 @@ from toolkit.variable import Variable
 # --- primitives -----------------------------------------------------------------------
 
 
-def _cond_vjp(g: Any, y: Any, predicate: Tensor, *inputs: Tensor, **graphs: Graph) -> Any:
+def _cond_vjp(
+    g: Any, y: Any, predicate: Tensor, *inputs: Tensor, **graphs: Graph
+) -> Any:
     """The gradient of the branch that was taken, by another cond."""
-    gs = _as_tuple(g)
     wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
     backward = {name: gradient_graph(graph, wanted) for name, graph in graphs.items()}
-    found = iter(_as_tuple(bind(cond_p, predicate, *inputs, *gs, **backward)))
-    return [None, *(next(found) if want else None for want in wanted)]
+    gradients = iter(bind(cond_p, predicate, *inputs, *filled(g, y), **backward))
+    return [None, *(next(gradients) if want else None for want in wanted)]
 
 
 def _while_vjp(g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Any:
@@ -41,14 +43,25 @@ def _while_vjp(g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Any:
 
 def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> Any:
     finals = [v.spec for v in body.outputs[:carry]]
-    stacked = [Spec((length, *v.spec.shape), v.spec.dtype) for v in body.outputs[carry:]]
+    stacked = [
+        Spec((length, *v.spec.shape), v.spec.dtype) for v in body.outputs[carry:]
+    ]
     return tuple(finals + stacked)
 
 
-def _scan_vjp(g: Any, y: Any, *inputs: Tensor, backward: Any, **attrs: Any) -> Any:
-    if backward is None:
-        raise GradientError("scan: it was recorded without what its gradient needs")
-    return backward.apply(_as_tuple(g), _as_tuple(y), inputs, _bind_scan)
+def _scan_vjp(
+    g: Any, y: Any, *inputs: Tensor, body: Graph, backward: Any, **attrs: Any
+) -> Any:
+    """The scan that runs backwards over what the forward scan has kept."""
+    read = backward is not None and any(d is not None for d in g[backward.outputs :])
+    if backward is None or read:
+        # A gradient of a gradient: what was kept has a gradient too. Run forward
+        # again, and keep what the larger body needs.
+        wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
+        body, backward = linearize(body, wanted, **attrs)
+        y = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
+    gs = filled(g[: backward.outputs], y[: backward.outputs])
+    return backward.apply(gs, y, inputs, _bind_scan)
 
 
 cond_p = primitive(
@@ -66,21 +79,22 @@ while_p = primitive(
 scan_p = primitive("scan", Kind.CONTROL, _scan_spec, vjp=_scan_vjp)
 
 
-def _as_tuple(x: Any) -> tuple[Any, ...]:
-    return x if isinstance(x, tuple) else (x,)
-
-
 def _bind_scan(
-    body: Graph, inputs: Sequence[Tensor], carry: int, xs: int, length: int, reverse: bool
+    body: Graph,
+    inputs: Sequence[Tensor],
+    carry: int,
+    xs: int,
+    length: int,
+    reverse: bool,
 ) -> tuple[Tensor, ...]:
     """Apply a scan; if a tape will want its gradient, have it keep what that needs."""
     kept = 0
     backward = None
+    attrs = {"carry": carry, "xs": xs, "length": length, "reverse": reverse}
     if any(tape.watches(inputs) for tape in state.tapes):
         wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
         kept = len(body.outputs)
-        body, backward = linearize(body, wanted, carry, xs, length, reverse)
-    attrs = {"carry": carry, "xs": xs, "length": length, "reverse": reverse}
+        body, backward = linearize(body, wanted, **attrs)
     outputs = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
     return outputs[:kept] if kept else outputs  # type: ignore[no-any-return]
 
@@ -104,7 +118,10 @@ class Body:
         return self.trace.captures[id(source)][1]
 
     def graph(
-        self, inputs: Sequence[Tensor], sources: Sequence[Any], outputs: Sequence[Tensor]
+        self,
+        inputs: Sequence[Tensor],
+        sources: Sequence[Any],
+        outputs: Sequence[Tensor],
     ) -> Graph:
         """The body as a graph of `inputs`, then of the outer values `sources`."""
         stand_ins = [self.local(source) for source in sources]
@@ -250,7 +267,9 @@ def while_loop(
 
     if state.trace is None:
         count = 0
-        while (maximum_iterations is None or count < maximum_iterations) and cond(*values):
+        while (maximum_iterations is None or count < maximum_iterations) and cond(
+            *values
+        ):
             values = _checked_step(step, values)
             count += 1
     elif maximum_iterations is not None and state.tapes:
@@ -298,7 +317,9 @@ def _traced_while(cond_fn: Any, step: Any, values: Any, limit: int | None) -> An
     sources = _sources([condition, body], but=written)
     finals = _finals(body, written)
     graphs = [
-        part.graph([*tree.flatten(inputs), *(part.local(v) for v in written)], sources, outputs)
+        part.graph(
+            [*tree.flatten(inputs), *(part.local(v) for v in written)], sources, outputs
+        )
         for part, inputs, outputs in (
             (condition, condition_vars, condition.outputs),
             (body, body_vars, [*body.outputs, *finals]),
@@ -376,7 +397,7 @@ def scan(
             "scan: expected `length`, or xs of one leading extent; received "
             f"length={length} and shapes {[x.shape for x in leaves]}"
         )
-    (steps,) = lengths
+    steps: Any = lengths.pop()
     if state.trace is None or unroll is True or 1 < unroll >= steps:
         return _unrolled_scan(f, init, xs, steps, reverse)
     return _traced_scan(f, init, xs, steps, reverse)
@@ -392,11 +413,24 @@ def _unrolled_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> A
         _check_carry("scan", before, tree.flatten(carry))
         ys.append(y)
     if not ys:
-        return _traced_scan(f, carry, xs, 0, reverse)
+        return carry, _no_steps(f, carry, xs)
     ys = ys[::-1] if reverse else ys
     if all(leaf is None for leaf in tree.flatten(ys[0])):
         return carry, ys[0]
     return carry, tree.map_structure(lambda *steps: ops.stack(list(steps)), *ys)
+
+
+def _no_steps(f: Any, carry: Any, xs: Any) -> Any:
+    """The ys of a scan of length 0: what one step would give, without elements."""
+    first = None if xs is None else tree.map_structure(_element, xs)
+    with Trace("scan") as trace:
+        arguments = tree.map_structure(
+            lambda x: x if x is None else trace.placeholder(x.spec), (carry, first)
+        )
+        ys = f(*arguments)[1]
+    return tree.map_structure(
+        lambda y: y if y is None else ops.zeros((0, *y.shape), y.dtype), ys
+    )
 
 
 def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
@@ -415,7 +449,11 @@ def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
     finals = _finals(body, written)
     sources = _sources([body], but=written)
     graph = body.graph(
-        [*tree.flatten(carry_in), *(body.local(v) for v in written), *tree.flatten(x_in)],
+        [
+            *tree.flatten(carry_in),
+            *(body.local(v) for v in written),
+            *tree.flatten(x_in),
+        ],
         sources,
         [*body.outputs[:n], *finals, *body.outputs[n:]],
     )

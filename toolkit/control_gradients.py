@@ -111,7 +111,9 @@ def _product_over_steps(a: Tensor, b: Tensor) -> Tensor:
 class _Cut:
     """A joint graph of a scan's body, seen from the side of its gradient."""
 
-    def __init__(self, joint: Graph, inputs: Sequence[Any], carry: int, xs: int) -> None:
+    def __init__(
+        self, joint: Graph, inputs: Sequence[Any], carry: int, xs: int
+    ) -> None:
         self.joint = joint
         self.producers = joint.producers()
         self.carry = {id(v) for v in inputs[:carry]}
@@ -167,7 +169,12 @@ class _Cut:
 
 @lru_cache(maxsize=256)
 def linearize(
-    body: Graph, wanted: tuple[bool, ...], carry: int, xs: int, length: int, reverse: bool
+    body: Graph,
+    wanted: tuple[bool, ...],
+    carry: int,
+    xs: int,
+    length: int,
+    reverse: bool,
 ) -> tuple[Graph, Backward]:
     """Split a scan's body and its gradient into a forward and a backward body.
 

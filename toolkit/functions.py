@@ -18,7 +18,7 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.inspection import Inspection
 from toolkit.ir import Graph, Kind, Primitive, Spec
 from toolkit.symbolic import any_symbolic
-from toolkit.tape import GradientTape
+from toolkit.tape import GradientTape, filled
 from toolkit.tensor import Tensor, backend, state
 from toolkit.trace import Trace, inline
 from toolkit.variable import Variable
@@ -27,6 +27,8 @@ from toolkit.variable import Variable
 PROGRAMS = 64
 # Signatures that differ in more than their leading extent before a warning.
 RETRACES = 5
+
+_TENSORS = {Tensor}
 
 
 def function(
@@ -58,7 +60,7 @@ def function(
         >>> float(affine(toolkit.ops.ones(()), toolkit.ops.ones(())))
         3.0
     """
-    options = {
+    options: dict[str, Any] = {
         "input_signature": input_signature,
         "reduce_retracing": reduce_retracing,
         "jit_compile": jit_compile,
@@ -86,6 +88,8 @@ class Function:
         self.jit_compile = jit_compile
         self.trace_count = 0
         self._concrete: OrderedDict[Any, Concrete] = OrderedDict()
+        # A shortcut for calls with nothing but tensors as arguments.
+        self._quick: dict[Any, Concrete] = {}
         self._retraces: set[Any] = set()
         self._bound: weakref.WeakKeyDictionary[Any, Function] = (
             weakref.WeakKeyDictionary()
@@ -110,8 +114,21 @@ class Function:
         return self._bound[instance]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.trace is not None or any_symbolic(args, kwargs):
+        if state.trace is not None:
             return self.python_function(*args, **kwargs)
+        if kwargs or not _TENSORS.issuperset(map(type, args)):
+            if any_symbolic(args, kwargs):
+                return self.python_function(*args, **kwargs)
+            concrete, tensors = self._find(args, kwargs)
+            return concrete(tensors)
+        quick = tuple([(x._array.shape, x._array.dtype) for x in args])
+        found = self._quick.get(quick)
+        if found is None:
+            found = self._quick[quick] = self._find(args, kwargs)[0]
+        return found(args)
+
+    def _find(self, args: Any, kwargs: Any) -> tuple[Concrete, list[Tensor]]:
+        """The trace for these arguments, and the tensors among them."""
         leaves = tree.flatten((args, kwargs))
         tensors, key = self._signature(args, kwargs, leaves)
         concrete = self._concrete.get(key)
@@ -119,17 +136,17 @@ class Function:
             concrete = self._trace(key, args, kwargs, leaves)
         else:
             self._concrete.move_to_end(key)
-        return concrete(tensors)
+        return concrete, tensors
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Concrete:
         """The traced graph and its program for arguments like these."""
-        leaves = tree.flatten((args, kwargs))
-        _, key = self._signature(args, kwargs, leaves)
-        return self._concrete.get(key) or self._trace(key, args, kwargs, leaves)
+        return self._find(args, kwargs)[0]
 
     def inspect(self, *args: Any, **kwargs: Any) -> Inspection:
         """What the compiler made of the function for arguments like these."""
-        return Inspection(self.name, self.get_concrete_function(*args, **kwargs).program)
+        return Inspection(
+            self.name, self.get_concrete_function(*args, **kwargs).program
+        )
 
     def _signature(
         self, args: Any, kwargs: Any, leaves: list[Any]
@@ -166,14 +183,14 @@ class Function:
                 f"input_signature; received ({received})"
             )
 
-    def _trace(
-        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> Concrete:
+    def _trace(self, key: Any, args: Any, kwargs: Any, leaves: list[Any]) -> Concrete:
         """Run the Python code on placeholders and compile what it did."""
         self._watch_retraces(key)
         with Trace(self.name, creates_variables=self.trace_count == 0) as trace:
             stand_ins = [
-                trace.placeholder(convert(leaf).spec) if self._is_dynamic(leaf) else leaf
+                trace.placeholder(convert(leaf).spec)
+                if self._is_dynamic(leaf)
+                else leaf
                 for leaf in leaves
             ]
             local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
@@ -187,6 +204,7 @@ class Function:
         concrete.kept = leaves
         if len(self._concrete) > PROGRAMS:
             self._concrete.popitem(last=False)
+            self._quick.clear()
         return concrete
 
     def _watch_retraces(self, key: Any) -> None:
@@ -226,7 +244,9 @@ def _without_leading(part: Any) -> Any:
 
 
 def _fits(found: Spec, wanted: Any) -> bool:
-    if found.ndim != len(wanted.shape) or found.dtype != dtypes.standardize(wanted.dtype):
+    if found.ndim != len(wanted.shape) or found.dtype != dtypes.standardize(
+        wanted.dtype
+    ):
         return False
     extents = zip(found.shape, wanted.shape, strict=True)
     return all(n is None or m == n for m, n in extents)
@@ -255,7 +275,7 @@ class Concrete:
         self.program = Program(self.graph, backend())
         self._gradient: Function | None = None
 
-    def __call__(self, tensors: list[Tensor]) -> Any:
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
         if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
             results = self._call_observed(tensors)
         elif self.written:
@@ -268,7 +288,7 @@ class Concrete:
             results = [Tensor(array) for array in self.program(inputs)]
         return self._pack(results)
 
-    def _call_writing(self, tensors: list[Tensor]) -> list[Tensor]:
+    def _call_writing(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run into the Variables' spare buffers, then swap them in."""
         for lock in self.locks:
             lock.acquire()
@@ -284,14 +304,14 @@ class Concrete:
             for lock in self.locks:
                 lock.release()
 
-    def _is_watched(self, tensors: list[Tensor]) -> bool:
+    def _is_watched(self, tensors: Sequence[Tensor]) -> bool:
         return any(
             tape.watches(tensors)
             or any(tape.wants(variable) for variable in self.variables)
             for tape in state.tapes
         )
 
-    def _call_observed(self, tensors: list[Tensor]) -> list[Tensor]:
+    def _call_observed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run with tapes told of the whole call as one node, and overlays honoured."""
         inputs = (*tensors, *(v.read() for v in self.variables))
         found = self.program([x._array for x in inputs])
@@ -307,8 +327,7 @@ class Concrete:
         """Run the graph again under a tape, in a function of its own."""
         if self._gradient is None:
             self._gradient = Function(self._differentiate)
-        gs = list(g) if isinstance(g, tuple) else [g]
-        return list(self._gradient(list(inputs), gs))
+        return list(self._gradient(list(inputs), list(filled(g, y))))
 
     def _differentiate(self, inputs: list[Tensor], gs: list[Any]) -> list[Any]:
         with GradientTape(watch_accessed_variables=False) as tape:

@@ -114,6 +114,7 @@ def standardize_shape(shape: Any) -> tuple[int | None, ...]:
 
 
 def is_symbolic(x: Any) -> bool:
+    """Whether x is a KerasTensor."""
     return isinstance(x, KerasTensor)
 
 

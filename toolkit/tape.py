@@ -73,7 +73,8 @@ class GradientTape:
                 raise GradientError(f"watch: expected a tensor; received {leaf!r}")
             elif not dtypes.is_float(leaf.dtype):
                 raise GradientError(
-                    f"watch: only floating tensors have gradients; received {leaf.dtype}"
+                    "watch: only floating tensors have gradients; "
+                    f"received {leaf.dtype}"
                 )
             else:
                 self._watched.add(id(leaf))
@@ -204,7 +205,9 @@ class GradientTape:
             _accumulate(gradients, y, g)
         return gradients
 
-    def _backward(self, gradients: dict[int, Any], sources: list[Any]) -> dict[int, Any]:
+    def _backward(
+        self, gradients: dict[int, Any], sources: list[Any]
+    ) -> dict[int, Any]:
         """Walk the nodes backwards; returns the gradient of each value, by id."""
         keep = set(map(id, self._tensors_of(sources)))
         reached: dict[int, Any] = {}
@@ -277,9 +280,7 @@ class GradientTape:
         columns = [
             None
             if column[0] is None
-            else ops.reshape(
-                ops.stack(column), (*target.shape, *column[0].shape)
-            )
+            else ops.reshape(ops.stack(column), (*target.shape, *column[0].shape))
             for column in zip(*rows, strict=True)
         ]
         return tree.pack_sequence_as(sources, columns)
@@ -288,12 +289,12 @@ class GradientTape:
 def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
     """Apply a node's vjp; None where no gradient flows or none is wanted."""
     op = node.op
-    if len(node.outputs) == 1:
+    if op.kind is Kind.CONTROL:  # it may do less where no gradient comes in
+        g, y = tuple(gs), node.outputs
+    elif len(node.outputs) == 1:
         g, y = gs[0], node.outputs[0]
     else:
-        pairs = zip(gs, node.outputs, strict=True)
-        g = tuple(ops.zeros_like(y) if g is None else g for g, y in pairs)
-        y = node.outputs
+        g, y = filled(gs, node.outputs), node.outputs
     if op.vjp is None:
         found = _body_vjp(node, g, wanted)
     elif isinstance(op.vjp, tuple):
@@ -307,6 +308,12 @@ def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
     if op.kind is Kind.ELEMENTWISE:
         return [_unbroadcast(d, x) for d, x in zip(found, node.inputs, strict=True)]
     return found
+
+
+def filled(gs: Any, outputs: Any) -> tuple[Any, ...]:
+    """Gradients of outputs, zeros where there are none."""
+    pairs = zip(gs, outputs, strict=True)
+    return tuple(ops.zeros_like(y) if g is None else g for g, y in pairs)
 
 
 def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:

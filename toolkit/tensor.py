@@ -158,7 +158,17 @@ class Tensor:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d tensor")
-        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+        return (self[i] for i in range(self.shape[0]))
+
+    if TYPE_CHECKING:  # toolkit.ops installs the operators
+
+        def __add__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __add__
+        __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = __add__
+        __and__ = __or__ = __xor__ = __lt__ = __le__ = __gt__ = __ge__ = __add__
 
     def __hash__(self) -> int:
         return id(self)

@@ -176,9 +176,7 @@ class StatelessScope(Overlay):
 
 def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
     """Apply the nodes of `graph` to other inputs, through `bind`."""
-    values = {
-        id(old): new for old, new in zip(graph.inputs, inputs, strict=True)
-    }
+    values = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
     for node in graph.nodes:
         arguments = [values.get(id(x), x) for x in node.inputs]
         outputs = bind(node.op, *arguments, **node.attrs)

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit import config, dtypes
 from toolkit.convert import convert
-from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.errors import ArgumentError, ShapeError, TraceError, unknown_choice
 from toolkit.naming import auto_name, current_path
 from toolkit.tensor import Tensor, backend, state
 from toolkit.trace import no_trace
@@ -72,6 +72,11 @@ class Variable:
         self.lock = threading.RLock()
         with no_trace():
             self._tensor = _initial_value(initializer, shape, dtype)
+        if self._tensor.constant is None:
+            raise TraceError(
+                f"variable {self.path!r}: its first value must exist outside the "
+                "traced function; pass an initializer function, or an array"
+            )
         # Whether someone else may hold the buffer: then it is never written again.
         self._shared = True
         self._spare: Any = None
@@ -120,7 +125,7 @@ class Variable:
         return self.value.numpy()
 
     def convert(self, value: Any) -> Tensor:
-        """`value` as a tensor that fits this variable, or an error that says why not."""
+        """`value` as a tensor that fits this variable."""
         tensor = convert(value, self._tensor.dtype)
         if tensor.shape != self.shape:
             raise ShapeError(

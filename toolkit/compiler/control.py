@@ -31,7 +31,9 @@ class ControlKernel:
 class Cond(ControlKernel):
     """One of two programs, by a boolean."""
 
-    def __call__(self, predicate: Array, *inputs: Array, out: Any, work: Any = None) -> None:
+    def __call__(
+        self, predicate: Array, *inputs: Array, out: Any, work: Any = None
+    ) -> None:
         branch = "true" if predicate else "false"
         self.programs[branch].run(inputs, out)
 

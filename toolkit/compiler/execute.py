@@ -171,9 +171,7 @@ class Frame:
             for value in node.outputs
             if id(value) not in self.program.plan.views
         }
-        self.specs = [
-            (value.spec.shape, value.spec.dtype) for value in graph.outputs
-        ]
+        self.specs = [(value.spec.shape, value.spec.dtype) for value in graph.outputs]
         self.direct: list[tuple[int, int]] = []  # (output, slot)
         self.copied: list[tuple[int, int]] = []
         for i, value in enumerate(graph.outputs):
@@ -256,7 +254,5 @@ def run_graph(
         One array for each fetch.
     """
     part = graph.slice(list(feeds), fetches)
-    arrays = [
-        backend.asarray(feeds[value], value.spec.dtype) for value in part.inputs
-    ]
+    arrays = [backend.asarray(feeds[value], value.spec.dtype) for value in part.inputs]
     return Program(part, backend)(arrays)

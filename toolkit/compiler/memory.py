@@ -167,8 +167,11 @@ def _donor(
         buffer = plan.buffers.get(id(x))
         if buffer is None or x.spec != spec or buffer.last != index:
             continue
-        readers = {id(y) for y, owner in zip(node.inputs, owners, strict=True)
-                   if plan.buffers.get(owner) is buffer}
+        readers = {
+            id(y)
+            for y, owner in zip(node.inputs, owners, strict=True)
+            if plan.buffers.get(owner) is buffer
+        }
         if readers == {id(x)}:  # no other input looks at the same memory
             return buffer
     return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from toolkit.backends.base import Backend
 from toolkit.ir import Graph, Kind, Node
-from toolkit.tensor import Tensor, run
+from toolkit.tensor import run
 from toolkit.trace import Trace, body_graph, inline
 
 # A folded constant may be this large, or as large as what it is computed from.
@@ -133,7 +133,10 @@ def share(graph: Graph, backend: Backend) -> Graph:
 
 def _key(attrs: Any) -> Any:
     """Attributes as a key that tells 1 from 1.0 and from True, and 0.0 from -0.0."""
-    return tuple((name, repr(v), id(v) if isinstance(v, Graph) else 0) for name, v in attrs.items())
+    return tuple(
+        (name, repr(v), id(v) if isinstance(v, Graph) else 0)
+        for name, v in attrs.items()
+    )
 
 
 def simplify(graph: Graph, backend: Backend) -> Graph:

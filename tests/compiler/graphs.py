@@ -1,0 +1,85 @@
+"""Random graphs for property tests, and how to evaluate a graph node by node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from toolkit import ops
+from toolkit.ir import Graph, Spec
+from toolkit.tensor import Tensor
+from toolkit.trace import Trace, inline
+
+UNARY = [
+    ops.negative,
+    ops.tanh,
+    ops.abs,
+    ops.stop_gradient,
+    lambda x: x * 1.0,
+    lambda x: x - 0.0,
+    lambda x: x / 1.0,
+    lambda x: x * 0.5 + 1.0,
+    lambda x: ops.reshape(x, x.shape[::-1]),
+    lambda x: ops.reshape(ops.reshape(x, (-1,)), x.shape),
+    ops.transpose,
+    lambda x: ops.transpose(ops.transpose(x)),
+    lambda x: ops.flip(x, 0),
+    lambda x: ops.broadcast_to(ops.sum(x, axis=0, keepdims=True), x.shape),
+    lambda x: x - ops.max(x, axis=-1, keepdims=True),
+    lambda x: ops.concatenate([x, x], axis=0),
+    lambda x: ops.split(ops.concatenate([x, x], axis=1), 2, axis=1)[1],
+    lambda x: ops.where(x > 0.0, x, ops.zeros_like(x)),
+    lambda x: x + ops.ones(x.shape) * 3.0,
+]
+BINARY = [ops.add, ops.multiply, ops.subtract, ops.maximum]
+
+
+@st.composite
+def graphs(draw: Any) -> Graph:
+    """A graph of a few inputs, up to a dozen operations, and one to three outputs."""
+    rows, columns = draw(st.integers(0, 4)), draw(st.integers(1, 4))
+    with Trace("random") as trace:
+        values = [
+            trace.placeholder(Spec((rows or 1, columns), "float32"))
+            for _ in range(draw(st.integers(1, 3)))
+        ]
+        for _ in range(draw(st.integers(1, 12))):
+            x = draw(st.sampled_from(values))
+            if draw(st.booleans()):
+                values.append(draw(st.sampled_from(UNARY))(x))
+                continue
+            fitting = [y for y in values if y.shape == x.shape]
+            y = draw(st.sampled_from(fitting))
+            values.append(draw(st.sampled_from(BINARY))(x, y))
+        count = draw(st.integers(1, 3))
+        outputs = [draw(st.sampled_from(values)) for _ in range(count)]
+    return trace.finish(outputs)
+
+
+def arrays_for(graph: Graph, seed: int = 0) -> list[np.ndarray[Any, Any]]:
+    """Inputs for a graph."""
+    generator = np.random.default_rng(seed)
+    return [
+        generator.standard_normal(v.spec.shape).astype(v.spec.dtype)
+        for v in graph.inputs
+    ]
+
+
+def evaluate(graph: Graph, arrays: list[np.ndarray[Any, Any]]) -> list[Any]:
+    """The outputs, computed eagerly."""
+    return [x.numpy() for x in inline(graph, [Tensor(a) for a in arrays])]
+
+
+def trace_of(function: Any, *shapes: tuple[int, ...]) -> Graph:
+    """The graph of a function of float32 tensors."""
+    with Trace("test") as trace:
+        inputs = [trace.placeholder(Spec(shape, "float32")) for shape in shapes]
+        outputs = function(*inputs)
+    return trace.finish(outputs if isinstance(outputs, (tuple, list)) else [outputs])
+
+
+def op_names(graph: Graph) -> list[str]:
+    """The names of the nodes' operations, in order."""
+    return [node.op.name for node in graph.nodes]

@@ -1,0 +1,92 @@
+"""The schedule and the memory plan: order, lifetimes, and how close to the minimum."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+
+from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
+from toolkit import ops
+from toolkit.compiler.execute import Program, run_graph
+from toolkit.compiler.memory import plan_memory
+from toolkit.compiler.schedule import schedule
+from toolkit.tensor import backend
+
+
+@given(graph=graphs())
+@settings(max_examples=100, deadline=None)
+def test_no_two_live_buffers_overlap(graph):
+    plan = plan_memory(schedule(graph), lambda node: 0)
+    for a, b in itertools.combinations(plan.distinct, 2):
+        together = a.first <= b.last and b.first <= a.last
+        overlap = a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+        assert not (together and overlap and a.nbytes and b.nbytes)
+
+
+@given(graph=graphs())
+@settings(max_examples=60, deadline=None)
+def test_a_schedule_is_a_valid_order_of_the_same_nodes(graph):
+    ordered = schedule(graph)
+    ordered.verify()
+    assert {id(n) for n in ordered.nodes} == {id(n) for n in graph.nodes}
+
+
+@given(graph=graphs())
+@settings(max_examples=100, deadline=None)
+def test_a_program_computes_what_the_graph_says(graph):
+    program = Program(graph, backend())
+    for seed in range(2):  # the second run meets what the first left in the arena
+        arrays = arrays_for(graph, seed)
+        before = [array.copy() for array in arrays]
+        results = program(arrays)
+        for expected, actual in zip(evaluate(graph, arrays), results, strict=True):
+            np.testing.assert_array_equal(actual, expected)
+        for array, copy in zip(arrays, before, strict=True):
+            np.testing.assert_array_equal(array, copy)
+
+
+def test_what_frees_memory_runs_as_soon_as_it_can():
+    def function(x, y):
+        a, b = ops.exp(x), ops.exp(y)
+        return ops.sum(a), ops.sum(b)
+
+    names = op_names(schedule(trace_of(function, (1000,), (1000,))))
+    assert names == ["exp", "sum", "exp", "sum"]
+
+
+def test_a_chain_of_elementwise_nodes_needs_one_buffer():
+    graph = trace_of(lambda x: ops.sum(ops.tanh(ops.exp(x * 2.0)) + 1.0), (1024,))
+    plan = Program(graph, backend()).plan
+    assert plan.nbytes <= 4096 + 64
+
+
+def test_a_read_of_the_same_memory_in_another_layout_forbids_overwriting():
+    def function(x):
+        y = x * 2.0
+        return ops.sum((y + ops.transpose(y)) * 1.5)
+
+    graph = trace_of(function, (8, 8))
+    array = np.arange(64, dtype="float32").reshape(8, 8)
+    expected = ((2 * array + 2 * array.T) * 1.5).sum()
+    assert Program(graph, backend())([array])[0] == expected
+
+
+def test_any_value_may_be_fetched_and_fed():
+    graph = trace_of(lambda x, w: ops.exp(ops.tanh(x) * w), (2,), (2,))
+    x, _ = graph.inputs
+    tanh, product, _ = (node.outputs[0] for node in graph.nodes)
+    (fetched,) = run_graph(graph, [tanh], {x: np.zeros(2)}, backend())
+    assert fetched.tolist() == [0.0, 0.0]
+    (fed,) = run_graph(graph, graph.outputs, {product: np.zeros(2)}, backend())
+    assert fed.tolist() == [1.0, 1.0]
+
+
+def test_outputs_own_their_memory():
+    program = Program(trace_of(lambda x: (x + 1.0, x), (3,)), backend())
+    x = np.zeros(3, "float32")
+    first, passed = program([x])
+    program([x + 5])
+    assert first.tolist() == [1.0, 1.0, 1.0]
+    assert not np.shares_memory(passed, x)

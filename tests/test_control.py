@@ -1,0 +1,243 @@
+"""Control flow: eager equals traced, values and gradients, Variables inside bodies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+from toolkit.errors import ArgumentError, GradientError, ShapeError
+
+
+def both(function, *args):
+    """The results eagerly and traced, as nested lists; they must agree."""
+    eager, traced = function(*args), toolkit.function(function)(*args)
+    pairs = zip(toolkit.tree.flatten(eager), toolkit.tree.flatten(traced), strict=True)
+    for a, b in pairs:
+        if a is not None:
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+    return eager
+
+
+def value_and_gradient(function):
+    def wrapped(x):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return y, tape.gradient(y, x)
+
+    return wrapped
+
+
+def number(x: float) -> toolkit.Tensor:
+    return ops.convert_to_tensor(x, "float64")
+
+
+@pytest.mark.parametrize("x", [2.0, -2.0])
+def test_cond(x):
+    function = value_and_gradient(
+        lambda x: ops.cond(x > 0, lambda: x * x, lambda: x * 5.0)
+    )
+    y, g = both(function, number(x))
+    assert (float(y), float(g)) == ((4.0, 4.0) if x > 0 else (-10.0, 5.0))
+
+
+def test_cond_branches_must_agree():
+    traced = toolkit.function(
+        lambda x: ops.cond(x > 0, lambda: x, lambda: ops.stack([x, x]))
+    )
+    with pytest.raises(ShapeError, match="cond: both branches"):
+        traced(number(1.0))
+
+
+def test_cond_assigns_variables():
+    v = toolkit.Variable(1.0)
+
+    @toolkit.function
+    def step(x):
+        ops.cond(x > 0, lambda: v.assign(x), lambda: v.assign(v * 2.0))
+
+    step(ops.convert_to_tensor(5.0))
+    assert float(v) == 5.0
+    step(ops.convert_to_tensor(-1.0))
+    assert float(v) == 10.0
+
+
+@pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
+def test_switch(index):
+    branches = [lambda x: x + 1.0, lambda x: x * 10.0, lambda x: -x]
+    found = both(
+        lambda i, x: ops.switch(i, branches, x),
+        ops.convert_to_tensor(index),
+        number(2.0),
+    )
+    assert float(found) == [3.0, 20.0, -2.0][min(max(index, 0), 2)]
+
+
+def test_while_loop():
+    def collatz(n):
+        return ops.while_loop(
+            lambda n, steps: n > 1,
+            lambda n, steps: (
+                ops.where(n % 2 == 0, n // 2, 3 * n + 1),
+                steps + 1,
+            ),
+            (n, 0),
+        )[1]
+
+    assert int(both(collatz, ops.convert_to_tensor(27))) == 111
+
+
+def test_while_loop_carries_structures_and_stops_at_the_limit():
+    def function(x):
+        return ops.while_loop(
+            lambda state: ops.sum(state["x"]) < 1e6,
+            lambda state: {"x": state["x"] * 2.0},
+            {"x": x},
+            maximum_iterations=3,
+        )
+
+    assert both(function, number([1.0, 2.0]))["x"].tolist() == [8.0, 16.0]
+
+
+def test_while_loop_gradient_needs_a_limit():
+    def grow(x, limit):
+        return ops.while_loop(
+            lambda i, x: i < 3, lambda i, x: (i + 1, x * x), (0, x), limit
+        )[1]
+
+    y, g = both(value_and_gradient(lambda x: grow(x, 10)), number(1.1))
+    np.testing.assert_allclose([float(y), float(g)], [1.1**8, 8 * 1.1**7])
+    unbounded = toolkit.function(value_and_gradient(lambda x: grow(x, None)))
+    with pytest.raises(GradientError, match="maximum_iterations"):
+        unbounded(number(1.1))
+
+
+def test_while_loop_must_keep_shapes():
+    def function(x):
+        return ops.while_loop(lambda x: True, lambda x: ops.stack([x, x]), x)
+
+    for run in (function, toolkit.function(function)):
+        with pytest.raises(ShapeError, match="while_loop: the body must keep"):
+            run(number(1.0))
+
+
+def test_while_loop_assigns_variables():
+    v = toolkit.Variable(0.0)
+
+    def function(n):
+        ops.while_loop(lambda i: i < n, lambda i: (v.assign_add(2.0), i + 1)[1], 0)
+
+    toolkit.function(function)(ops.convert_to_tensor(4))
+    assert float(v) == 8.0
+
+
+def test_fori_loop():
+    total = both(
+        lambda x: ops.fori_loop(2, 5, lambda i, s: s + ops.cast(i, "float64"), x),
+        number(0.0),
+    )
+    assert float(total) == 9.0
+    traced_bound = both(
+        lambda n: ops.fori_loop(0, n, lambda i, s: s + i, ops.convert_to_tensor(0)),
+        ops.convert_to_tensor(5),
+    )
+    assert int(traced_bound) == 10
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_values_and_gradients(reverse):
+    generator = np.random.default_rng(0)
+    xs = generator.standard_normal((5, 2, 3))
+    w = generator.standard_normal((3, 3))
+    b = generator.standard_normal(3)
+
+    def function(w, b, h, xs):
+        def step(h, x):
+            h = ops.tanh(ops.matmul(h, w) + b + x)
+            return h, ops.sum(h * x, axis=-1)
+
+        return ops.scan(step, h, xs, reverse=reverse)
+
+    def loss(*args):
+        final, ys = function(*args)
+        return ops.sum(final * final) + ops.sum(ops.sin(ys))
+
+    def gradients(*args):
+        with toolkit.GradientTape() as tape:
+            tape.watch(args)
+            y = loss(*args)
+        return y, tape.gradient(y, list(args))
+
+    args = [number(a) for a in (w, b, generator.standard_normal((2, 3)), xs)]
+    both(function, *args)
+    both(gradients, *args)
+
+
+def test_scan_second_order():
+    def function(x):
+        def step(c, t):
+            return ops.sin(c * x) + t, c
+
+        final, ys = ops.scan(step, x * 1.0, number([1.0, 2.0, 3.0]))
+        return final + ops.sum(ys)
+
+    first = value_and_gradient(function)
+    second = value_and_gradient(lambda x: first(x)[1])
+    y, g = both(second, number(0.7))
+    eps = 1e-6
+    slopes = [float(first(number(0.7 + d))[1]) for d in (eps, -eps)]
+    np.testing.assert_allclose(float(g), (slopes[0] - slopes[1]) / (2 * eps), rtol=1e-6)
+
+
+def test_scan_without_xs_and_without_ys():
+    def function(x):
+        return ops.scan(lambda c, _: (c * 2.0, None), x, length=4)
+
+    final, ys = both(function, number(1.0))
+    assert (float(final), ys) == (16.0, None)
+    with pytest.raises(ArgumentError, match="scan: expected `length`"):
+        function_without = ops.scan(lambda c, _: (c, None), number(1.0))
+        assert function_without
+
+
+def test_scan_of_length_zero():
+    def function(xs):
+        return ops.scan(lambda c, x: (c + x, c * x), number(1.5), xs)
+
+    final, ys = both(function, ops.zeros((0,), "float64"))
+    assert (float(final), ys.shape) == (1.5, (0,))
+
+
+def test_scan_assigns_variables_step_by_step():
+    v = toolkit.Variable(1.0)
+
+    def function(xs):
+        def step(c, x):
+            v.assign(v * x)
+            return c + v, v * 1.0
+
+        return ops.scan(step, 0.0, xs)
+
+    total, ys = toolkit.function(function)(ops.convert_to_tensor([2.0, 3.0]))
+    assert (float(total), ys.tolist(), float(v)) == (8.0, [2.0, 6.0], 6.0)
+
+
+def test_weights_of_a_scan_are_read_by_variables():
+    w = toolkit.Variable(np.eye(2))
+
+    def loss(x):
+        with toolkit.GradientTape() as tape:
+            y, _ = ops.scan(lambda h, _: (ops.matmul(h, w), None), x, length=3)
+            y = ops.sum(y)
+        return tape.gradient(y, w)
+
+    both(loss, number([[1.0, 2.0]]))
+
+
+def test_map_and_vectorized_map():
+    xs = number([[1.0, 2.0], [3.0, 4.0]])
+    assert both(lambda x: ops.map(lambda row: ops.sum(row), x), xs).tolist() == [3, 7]
+    found = both(lambda x: ops.vectorized_map(lambda row: row * 2.0, x), xs)
+    assert found.tolist() == [[2, 4], [6, 8]]

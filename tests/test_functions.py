@@ -1,0 +1,277 @@
+"""`function`: signatures, Variables, side effects, errors, gradients, threads."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+from toolkit.errors import ShapeError, TraceError
+
+
+def tensor(*values: float) -> toolkit.Tensor:
+    return ops.convert_to_tensor(list(values))
+
+
+def test_python_runs_once_per_signature():
+    calls = []
+
+    @toolkit.function
+    def double(x):
+        calls.append(x.shape)
+        return x * 2.0
+
+    assert double(tensor(1.0)).tolist() == [2.0]
+    assert double(tensor(3.0)).tolist() == [6.0]
+    assert double(tensor(1.0, 2.0)).tolist() == [2.0, 4.0]
+    assert calls == [(1,), (2,)]
+    assert double.trace_count == 2
+
+
+def test_python_values_are_part_of_the_signature():
+    power = toolkit.function(lambda x, n: x**n)
+    assert power(tensor(3.0), 2).tolist() == [9.0]
+    assert power(tensor(3.0), 3).tolist() == [27.0]
+    assert power.trace_count == 2
+
+
+def test_reduce_retracing_makes_numbers_tensors():
+    scale = toolkit.function(lambda x, n: x * n, reduce_retracing=True)
+    assert [scale(tensor(3.0), n).tolist() for n in (2, 3, 4)] == [[6.0], [9.0], [12.0]]
+    assert scale.trace_count == 1
+
+
+def test_structures_of_arguments_and_results():
+    @toolkit.function
+    def swap(pair, *, extra):
+        a, b = pair
+        return {"b": b + extra["k"], "a": a, "static": "text", "none": None}
+
+    found = swap((tensor(1.0), tensor(2.0)), extra={"k": np.float32(1)})
+    assert found["b"].tolist() == [3.0]
+    assert found["a"].tolist() == [1.0]
+    assert (found["static"], found["none"]) == ("text", None)
+
+
+def test_input_signature():
+    spec = toolkit.KerasTensor((None, 2), "float32")
+    total = toolkit.function(lambda x: ops.sum(x), input_signature=[spec])
+    assert float(total(ops.ones((3, 2)))) == 6.0
+    with pytest.raises(ShapeError, match=r"expected.*\[None, 2\].*received.*\[3, 4\]"):
+        total(ops.ones((3, 4)))
+
+
+def test_variables_are_read_and_assigned():
+    v = toolkit.Variable(1.0)
+
+    @toolkit.function
+    def step(x):
+        v.assign_add(x)
+        return v * 10.0
+
+    assert float(step(ops.convert_to_tensor(2.0))) == 30.0
+    assert float(step(ops.convert_to_tensor(2.0))) == 50.0
+    assert float(v) == 5.0
+
+
+def test_values_handed_out_do_not_change_later():
+    v = toolkit.Variable(np.zeros(4, "float32"))
+    step = toolkit.function(lambda: v.assign_add(ops.ones((4,))))
+    seen = []
+    for _ in range(5):
+        step()
+        seen.append((v.numpy(), v.value, ops.reshape(v, (2, 2))))
+    for i, views in enumerate(seen, 1):
+        for view in views:
+            assert np.asarray(view).ravel().tolist() == [i] * 4
+
+
+def test_buffers_are_reused_when_nobody_holds_them():
+    v = toolkit.Variable(np.zeros(4, "float32"))
+    step = toolkit.function(lambda: v.assign_add(ops.ones((4,))))
+    buffers = set()
+    for _ in range(6):
+        step()
+        buffers.add(v._tensor._array.ctypes.data)
+    assert len(buffers) <= 3
+
+
+def test_variables_are_created_on_the_first_call_only():
+    made = []
+
+    @toolkit.function
+    def once(x):
+        if not made:
+            made.append(toolkit.Variable([3.0]))
+        return x * made[0]
+
+    assert once(tensor(2.0)).tolist() == [6.0]
+    assert made[0].numpy().tolist() == [3.0]
+
+    @toolkit.function
+    def always(x):
+        return x * toolkit.Variable(2.0)
+
+    always(tensor(1.0))
+    with pytest.raises(TraceError, match="always: a Variable was created"):
+        always(tensor(1.0, 2.0))
+
+
+def test_a_trace_that_fails_changes_no_variable():
+    v = toolkit.Variable(1.0)
+
+    @toolkit.function
+    def broken(x):
+        v.assign(x)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken(ops.convert_to_tensor(5.0))
+    assert float(v) == 1.0
+    assert float(ops.convert_to_tensor(1.0) + v) == 2.0  # no trace is left open
+
+
+def test_a_step_that_fails_changes_no_variable():
+    v = toolkit.Variable(1.0)
+
+    @toolkit.function
+    def step(table, index):
+        v.assign_add(1.0)
+        return ops.take(table, index)
+
+    table = tensor(1.0, 2.0)
+    assert float(step(table, ops.convert_to_tensor(1))) == 2.0
+    with pytest.raises(IndexError):
+        step(table, ops.convert_to_tensor(7))
+    assert float(v) == 2.0
+
+
+def test_a_tensor_that_leaks_out_of_a_trace_says_so():
+    leaked = []
+
+    @toolkit.function
+    def leak(x):
+        leaked.append(x * 2.0)
+        return x
+
+    leak(tensor(1.0))
+    with pytest.raises(TraceError, match="belongs to a trace that has ended"):
+        leaked[0] + 1.0
+    with pytest.raises(TraceError, match="has no value"):
+        leaked[0].numpy()
+    other = toolkit.function(lambda x: x + leaked[0])
+    with pytest.raises(TraceError, match="trace that has ended"):
+        other(tensor(1.0))
+
+
+def test_python_control_flow_on_values_says_what_to_do():
+    branch = toolkit.function(lambda x: x if x > 0 else -x)
+    with pytest.raises(TraceError, match="cond"):
+        branch(ops.convert_to_tensor(1.0))
+
+
+def test_gradient_through_a_call_and_inside_one():
+    v = toolkit.Variable(3.0)
+    cube = toolkit.function(lambda x: v * x**3)
+    x = ops.convert_to_tensor(2.0)
+    with toolkit.GradientTape() as outer:
+        outer.watch(x)
+        with toolkit.GradientTape() as inner:
+            inner.watch(x)
+            y = cube(x)
+        dx, dv = inner.gradient(y, [x, v])
+    assert (float(dx), float(dv)) == (36.0, 8.0)
+    assert float(outer.gradient(dx, x)) == 36.0
+
+    @toolkit.function
+    def slope(x):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = x**3
+        return tape.gradient(y, x)
+
+    assert float(slope(x)) == 12.0
+
+
+def test_methods_have_traces_of_their_own():
+    class Scaler:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @toolkit.function
+        def scale(self, x):
+            return x * self.factor
+
+    two, three = Scaler(2.0), Scaler(3.0)
+    assert [float(s.scale(tensor(1.0))[0]) for s in (two, three, two)] == [2, 3, 2]
+
+
+def test_nested_functions_become_one_graph():
+    inner = toolkit.function(lambda x: x * 2.0)
+    outer = toolkit.function(lambda x: inner(x) + 1.0)
+    assert outer(tensor(1.0)).tolist() == [3.0]
+    assert inner.trace_count == 0
+
+
+def test_retracing_is_visible_once():
+    identity = toolkit.function(lambda x, n: x * n)
+    with pytest.warns(UserWarning, match=r"<lambda> is traced.*from.*'7'.*to.*'8'"):
+        for n in range(3, 9):
+            identity(tensor(1.0), n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        identity(tensor(1.0), 100)
+        ragged = toolkit.function(lambda x: x * 2.0)
+        for n in range(1, 12):  # only the leading extent differs
+            ragged(ops.ones((n, 3)))
+
+
+def test_constants_of_the_trace_are_captured():
+    weights = tensor(1.0, 2.0)
+    assert toolkit.function(lambda x: x + weights)(tensor(1.0, 1.0)).tolist() == [2, 3]
+
+
+def test_many_threads_call_one_function():
+    v = toolkit.Variable(0.0)
+    heavy = toolkit.function(lambda x: ops.sum(ops.tanh(x) * x))
+    count = toolkit.function(lambda: v.assign_add(1.0))
+    inputs = [ops.full((50,), float(i)) for i in range(4)]
+    expected = [float(heavy(x)) for x in inputs]
+    errors = []
+
+    def work():
+        for _ in range(100):
+            count()
+            for x, wanted in zip(inputs, expected, strict=True):
+                if float(heavy(x)) != wanted:
+                    errors.append(wanted)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert float(v) == 400.0
+
+
+def test_inspect_prints_passes_schedule_and_arena():
+    step = toolkit.function(lambda x: ops.sum(ops.exp(x) + ops.exp(x)))
+    report = step.inspect(ops.ones((100,)))
+    text = str(report)
+    assert all(word in text for word in ("share", "schedule", "arena", "peak"))
+    assert dict(report.passes)["share"].nodes != dict(report.passes)["trace"].nodes
+    assert report.live_bytes <= report.peak_bytes <= 1.1 * report.live_bytes + 64
+
+
+def test_stateless_scope_keeps_writes_inside():
+    v = toolkit.Variable(1.0)
+    step = toolkit.function(lambda: v.assign_add(1.0))
+    with toolkit.StatelessScope([(v, 10.0)]) as scope:
+        assert float(step()) == 11.0
+    assert float(v) == 1.0
+    assert float(scope.get_current_value(v)) == 11.0
