@@ -216,7 +216,7 @@ class Graph:
         return Graph(tuple(inputs), tuple(nodes), tuple(fetches), self.names)
 
     def verify(self) -> None:
-        """Check the invariants: defined before use, defined once, specs as the rules say.
+        """Check that all is defined once, before use, with the specs of the rules.
 
         Raises:
             AssertionError: naming the node that breaks one.

@@ -284,9 +284,8 @@ def optimize(graph: Graph, backend: Backend) -> Graph:
     graph = graph.replace(
         _with_optimized_subgraphs(node, backend) for node in graph.nodes
     )
-    for _, graph in stages(graph, backend):
-        pass
-    return graph
+    *_, (_, result) = stages(graph, backend)
+    return result
 
 
 def _with_optimized_subgraphs(node: Node, backend: Backend) -> Node:
