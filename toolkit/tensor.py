@@ -51,6 +51,7 @@ class Tensor:
     """
 
     __slots__ = ("__weakref__", "_array", "_keras_mask", "_spec", "_trace")
+    _keras_mask: Any
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
 

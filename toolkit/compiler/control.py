@@ -67,7 +67,8 @@ class Scan(_Loop):
     def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
         n, m = self.attrs["carry"], self.attrs["xs"]
         length, run = self.attrs["length"], self.programs["body"].run
-        carry, xs, consts = inputs[:n], inputs[n : n + m], inputs[n + m :]
+        carry: Sequence[Array] = inputs[:n]
+        xs, consts = inputs[n : n + m], inputs[n + m :]
         current, following = self.buffers(work)
         steps = range(length)
         for t in reversed(steps) if self.attrs["reverse"] else steps:

@@ -58,7 +58,7 @@ class Program:
     @property
     def nbytes(self) -> int:
         """Peak bytes of intermediate values, sub-programs included."""
-        inner = sum(
+        inner: int = sum(
             program.nbytes
             for kernel in self.kernels
             for program in getattr(kernel, "programs", {}).values()
@@ -191,7 +191,7 @@ class Frame:
         slots, empty = self.slots, self.backend.empty
         for slot, array in zip(self.inputs, inputs, strict=True):
             slots[slot] = array
-        results = list(outs) if outs is not None else [None] * len(self.specs)
+        results: list[Array] = list(outs) if outs else [None] * len(self.specs)
         for i, (shape, dtype) in enumerate(self.specs):
             if results[i] is None:
                 results[i] = empty(shape, dtype)

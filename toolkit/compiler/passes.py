@@ -100,8 +100,9 @@ def _is_foldable(node: Node) -> bool:
         return False
     if node.op.kind is Kind.VIEW:
         return True
-    given = sum(x.spec.nbytes for x in node.inputs)
-    return sum(y.spec.nbytes for y in node.outputs) <= max(FOLD_BYTES, given)
+    given: int = sum(x.spec.nbytes for x in node.inputs)
+    result: int = sum(y.spec.nbytes for y in node.outputs)
+    return result <= max(FOLD_BYTES, given)
 
 
 def share(graph: Graph, backend: Backend) -> Graph:

@@ -30,12 +30,13 @@ def schedule(graph: Graph) -> Graph:
     def frees_memory(node: Node) -> bool:
         if node.op.kind in (Kind.VIEW, Kind.CONTROL):
             return False
-        freed = sum(
+        freed: int = sum(
             x.spec.nbytes
             for x in {id(x): x for x in node.inputs}.values()
             if uses[id(x)] == 1 and id(x) in producers
         )
-        return 0 < sum(y.spec.nbytes for y in node.outputs) <= freed
+        taken: int = sum(y.spec.nbytes for y in node.outputs)
+        return 0 < taken <= freed
 
     def emit(node: Node) -> None:
         ready = [node]
