@@ -18,6 +18,7 @@ LEVELS = (
     ("ops",),
     (
         "serialization",
+        "recording",
         "tape",
         "functions",
         "inspection",

@@ -1,0 +1,164 @@
+"""Constraints: functions that optimizers apply to a weight after each update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, ops, serialization
+from toolkit.errors import ArgumentError
+from toolkit.recording import Recorded
+from toolkit.tensor import Tensor
+
+
+class Constraint(Recorded):
+    """Base of all constraints: a function from a weight to the allowed one.
+
+    Subclasses define `__call__(w)`. Their config is what the constructor was given.
+
+    Example:
+        >>> from toolkit import constraints, ops
+        >>> class AtMost(constraints.Constraint):
+        ...     def __init__(self, limit):
+        ...         self.limit = limit
+        ...     def __call__(self, w):
+        ...         return ops.minimum(w, self.limit)
+        >>> AtMost(1.0)(ops.convert_to_tensor([0.5, 2.0])).tolist()
+        [0.5, 1.0]
+    """
+
+    def __call__(self, w: Any) -> Tensor:
+        """The weight nearest to w that is allowed, of the same shape."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
+
+
+def _norm(w: Tensor, axis: Any) -> Tensor:
+    return ops.sqrt(ops.sum(ops.square(w), axis=axis, keepdims=True))
+
+
+def _check_bound(constraint: Any, name: str, value: Any) -> None:
+    if not isinstance(value, (int, float)) or value < 0:
+        raise ArgumentError(
+            f"{type(constraint).__name__}: {name} must be a number >= 0; "
+            f"received {value!r}"
+        )
+
+
+class MaxNorm(Constraint):
+    """Shrink slices of a weight whose norm is above a limit.
+
+    w * clip(norm, 0, max_value) / (norm + epsilon), norms along `axis`.
+
+    Args:
+        max_value: the limit.
+        axis: the axis or axes of one slice: 0 for Dense kernels (in, out), (0, 1, 2)
+            for Conv2D kernels (height, width, in, out).
+
+    Reference:
+        [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
+    """
+
+    def __init__(self, max_value: float = 2, axis: Any = 0) -> None:
+        _check_bound(self, "max_value", max_value)
+        self.max_value = max_value
+        self.axis = axis
+
+    def __call__(self, w: Any) -> Tensor:
+        w = ops.convert_to_tensor(w)
+        norm = _norm(w, self.axis)
+        return w * (ops.minimum(norm, self.max_value) / (norm + config.epsilon()))
+
+
+class NonNeg(Constraint):
+    """Set negative elements to 0.
+
+    Example:
+        >>> from toolkit import constraints
+        >>> constraints.NonNeg()([-1.0, 2.0]).tolist()
+        [0.0, 2.0]
+    """
+
+    def __call__(self, w: Any) -> Tensor:
+        return ops.maximum(ops.convert_to_tensor(w), 0)
+
+
+class UnitNorm(Constraint):
+    """Scale slices of a weight to norm 1: w / (norm + epsilon).
+
+    Args:
+        axis: the axis or axes of one slice, as for `MaxNorm`.
+    """
+
+    def __init__(self, axis: Any = 0) -> None:
+        self.axis = axis
+
+    def __call__(self, w: Any) -> Tensor:
+        w = ops.convert_to_tensor(w)
+        return w / (_norm(w, self.axis) + config.epsilon())
+
+
+class MinMaxNorm(Constraint):
+    """Bring the norms of a weight's slices between two limits.
+
+    w * (rate * clip(norm, min_value, max_value) + (1 - rate) * norm) / (norm + epsilon)
+
+    Args:
+        min_value: the lower limit.
+        max_value: the upper limit.
+        rate: how far to go, in (0, 1]; 1 enforces the limits on every step.
+        axis: the axis or axes of one slice, as for `MaxNorm`.
+    """
+
+    def __init__(
+        self,
+        min_value: float = 0.0,
+        max_value: float = 1.0,
+        rate: float = 1.0,
+        axis: Any = 0,
+    ) -> None:
+        _check_bound(self, "min_value", min_value)
+        _check_bound(self, "max_value", max_value)
+        if not 0 < rate <= 1:
+            raise ArgumentError(
+                f"MinMaxNorm: rate must be in (0, 1]; received {rate!r}"
+            )
+        self.min_value = min_value
+        self.max_value = max_value
+        self.rate = rate
+        self.axis = axis
+
+    def __call__(self, w: Any) -> Tensor:
+        w = ops.convert_to_tensor(w)
+        norm = _norm(w, self.axis)
+        inside = ops.clip(norm, self.min_value, self.max_value)
+        wanted = self.rate * inside + (1 - self.rate) * norm
+        return w * (wanted / (norm + config.epsilon()))
+
+
+max_norm, non_neg, unit_norm, min_max_norm = MaxNorm, NonNeg, UnitNorm, MinMaxNorm
+
+_OBJECTS = {
+    **serialization.names_of(Constraint, MaxNorm, NonNeg, UnitNorm, MinMaxNorm),
+    "nonneg": NonNeg,
+    "unitnorm": UnitNorm,
+}
+
+
+def serialize(constraint: Any) -> Any:
+    """The constraint as a dict of plain values."""
+    return serialization.serialize_keras_object(constraint)
+
+
+def deserialize(config: Any, custom_objects: Any = None) -> Any:
+    """The constraint that `serialize` described."""
+    return serialization.get(config, _OBJECTS, "constraint", custom_objects)
+
+
+def get(identifier: Any) -> Any:
+    """The constraint meant by a name ("max_norm"), config, class, function or None.
+
+    Example:
+        >>> from toolkit import constraints
+        >>> constraints.get("max_norm").max_value
+        2
+    """
+    return serialization.get(identifier, _OBJECTS, "constraint")

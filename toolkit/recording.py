@@ -1,0 +1,93 @@
+"""Constructor arguments, recorded: they are the config of an object.
+
+A class derived from `Recorded` needs no `get_config`: its config is what its
+constructor was given, defaults filled in.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import lru_cache
+from typing import Any
+
+from toolkit import tree
+from toolkit.errors import ArgumentError, ToolkitError
+from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+
+
+@lru_cache(maxsize=4096)
+def constructor_signature(cls: type) -> inspect.Signature:
+    """The signature of `cls.__init__`, `self` included."""
+    return inspect.signature(cls.__init__)  # type: ignore[misc]
+
+
+def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None:
+    """The arguments of `cls(*args, **kwargs)` by name, defaults filled in.
+
+    None if they have no names, or if `__init__` will refuse them.
+    """
+    signature = constructor_signature(cls)
+    try:
+        bound = signature.bind(None, *args, **kwargs)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    arguments = dict(bound.arguments)
+    for i, (name, parameter) in enumerate(signature.parameters.items()):
+        if i == 0:
+            del arguments[name]
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            arguments.update(arguments.pop(name))
+        elif parameter.kind is parameter.VAR_POSITIONAL and arguments.pop(name):
+            return None
+        elif parameter.kind is parameter.POSITIONAL_ONLY:
+            return None
+    return {name: _copy_containers(value) for name, value in arguments.items()}
+
+
+def _copy_containers(value: Any) -> Any:
+    """`value` with its lists and dicts copied, so that later changes do not show."""
+    return tree.map_structure(lambda x: x, value) if tree.is_nested(value) else value
+
+
+class Recorded:
+    """Base of objects whose config is what their constructor was given."""
+
+    _arguments: dict[str, Any] | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        instance = super().__new__(cls)
+        instance.__dict__["_arguments"] = record_arguments(cls, args, kwargs)
+        return instance
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal object, as plain values."""
+        return self._recorded_config(type(self).get_config is Recorded.get_config)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The object that `get_config` described."""
+        return cls(**{k: deserialize_keras_object(v) for k, v in config.items()})
+
+    def _recorded_config(self, strict: bool) -> dict[str, Any]:
+        """The recorded arguments, serialized.
+
+        If not `strict`, those that cannot be serialized are left out: then a subclass
+        adds them.
+        """
+        if self._arguments is None and strict:
+            raise ArgumentError(
+                f"{type(self).__name__}.get_config: the arguments of the constructor "
+                "have no names; define `get_config` to say how to make it again"
+            )
+        config = {}
+        for name, value in (self._arguments or {}).items():
+            try:
+                config[name] = serialize_keras_object(value)
+            except (ToolkitError, TypeError) as error:
+                if strict:
+                    raise ArgumentError(
+                        f"{type(self).__name__}.get_config: the argument {name!r} "
+                        f"cannot be serialized; define `get_config` ({error})"
+                    ) from error
+        return config
