@@ -96,11 +96,34 @@ def itemsize(name: str) -> int:
 
 
 def is_float(name: str) -> bool:
+    """Whether the dtype is a floating one."""
     return name in FLOATS
 
 
 def is_integer(name: str) -> bool:
+    """Whether the dtype is one of integers; bool is not."""
     return name in INTEGERS
+
+
+def lowest(name: str) -> float | int | bool:
+    """The least value of a dtype: minus infinity for floats."""
+    if is_float(name):
+        return float("-inf")
+    return name != "bool" and int(np.iinfo(name).min)
+
+
+def highest(name: str) -> float | int | bool:
+    """The greatest value of a dtype: infinity for floats."""
+    if is_float(name):
+        return float("inf")
+    return name == "bool" or int(np.iinfo(name).max)
+
+
+def largest(name: str) -> float:
+    """The greatest finite value of a floating dtype."""
+    if name == "bfloat16":
+        return float.fromhex("0x1.fep127")
+    return float(np.finfo(name).max)
 
 
 def _all_above(name: str) -> set[str]:

@@ -7,9 +7,50 @@ Variable are installed in one loop: `x + y` is `ops.add(x, y)`.
 from importlib import import_module
 from typing import Any
 
+from toolkit.ops.contract import (
+    cross,
+    dot,
+    inner,
+    kron,
+    matmul,
+    outer,
+    tensordot,
+    vdot,
+)
+from toolkit.ops.core import (
+    array,
+    convert_to_numpy,
+    convert_to_tensor,
+    copy,
+    dtype,
+    is_tensor,
+    ndim,
+    shape,
+    size,
+)
+from toolkit.ops.creation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    geomspace,
+    identity,
+    linspace,
+    logspace,
+    ones,
+    ones_like,
+    tri,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
+from toolkit.ops.einsum import (
+    einsum,
+)
 from toolkit.ops.elementwise import (
-    abs,
-    absolute,
     add,
     arccos,
     arccosh,
@@ -25,10 +66,7 @@ from toolkit.ops.elementwise import (
     bitwise_or,
     bitwise_right_shift,
     bitwise_xor,
-    cast,
     ceil,
-    clip,
-    convert_to_tensor,
     cos,
     cosh,
     divide,
@@ -38,7 +76,6 @@ from toolkit.ops.elementwise import (
     exp,
     expm1,
     floor,
-    floor_divide,
     greater,
     greater_equal,
     isfinite,
@@ -49,40 +86,142 @@ from toolkit.ops.elementwise import (
     less_equal,
     log,
     log1p,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
     maximum,
     minimum,
-    mod,
     multiply,
-    negative,
+    nonzero,
     not_equal,
     power,
-    reciprocal,
-    remainder,
     right_shift,
-    round,
     rsqrt,
     sigmoid,
     sign,
     sin,
     sinh,
     sqrt,
-    square,
-    stop_gradient,
     subtract,
     tan,
     tanh,
     true_divide,
-    trunc,
     where,
+)
+from toolkit.ops.encode import (
+    bincount,
+    multi_hot,
+    one_hot,
+    segment_max,
+    segment_min,
+    segment_prod,
+    segment_sum,
+    unravel_index,
+)
+from toolkit.ops.getitem import (
+    get_item,
+)
+from toolkit.ops.index import (
+    scatter,
+    scatter_update,
+    slice,
+    slice_update,
+    take,
+    take_along_axis,
+)
+from toolkit.ops.nan import (
+    nanargmax,
+    nanargmin,
+    nancumprod,
+    nancumsum,
+    nanmax,
+    nanmean,
+    nanmedian,
+    nanmin,
+    nanpercentile,
+    nanprod,
+    nanquantile,
+    nanstd,
+    nansum,
+    nanvar,
+)
+from toolkit.ops.numeric import (
+    abs,
+    absolute,
+    cast,
+    clip,
+    floor_divide,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    mod,
+    negative,
+    reciprocal,
+    remainder,
+    round,
+    saturate_cast,
+    square,
+    stop_gradient,
+    trunc,
+)
+from toolkit.ops.numpy_like import (
+    allclose,
+    angle,
+    cbrt,
+    conj,
+    conjugate,
+    deg2rad,
+    divide_no_nan,
+    exp2,
+    fabs,
+    fmax,
+    fmin,
+    fmod,
+    gcd,
+    heaviside,
+    hypot,
+    i0,
+    imag,
+    isclose,
+    isneginf,
+    isposinf,
+    isreal,
+    lcm,
+    ldexp,
+    log2,
+    log10,
+    logaddexp,
+    logaddexp2,
+    nan_to_num,
+    rad2deg,
+    real,
+    select,
+    signbit,
+    sinc,
+)
+from toolkit.ops.operators import install_operators
+from toolkit.ops.rearrange import (
+    append,
+    array_split,
+    diag,
+    diagflat,
+    diagonal,
+    dsplit,
+    dstack,
+    fliplr,
+    flipud,
+    hsplit,
+    hstack,
+    meshgrid,
+    pad,
+    repeat,
+    roll,
+    rot90,
+    tile,
+    vander,
+    vsplit,
+    vstack,
 )
 from toolkit.ops.reduce import (
     all,
-    amax,
-    amin,
     any,
     argmax,
     argmin,
@@ -99,37 +238,49 @@ from toolkit.ops.reduce import (
     var,
 )
 from toolkit.ops.shape import (
-    arange,
     broadcast_to,
     concatenate,
-    empty,
     expand_dims,
-    eye,
     flip,
-    full,
-    full_like,
-    identity,
-    linspace,
     moveaxis,
-    ones,
-    ones_like,
     ravel,
     reshape,
-    shape,
     split,
     squeeze,
     stack,
     swapaxes,
     transpose,
-    tril,
-    triu,
     unstack,
-    zeros,
-    zeros_like,
 )
-from toolkit.symbolic import KerasTensor
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
+from toolkit.ops.sort import (
+    argpartition,
+    argsort,
+    digitize,
+    in_top_k,
+    isin,
+    searchsorted,
+    sort,
+    top_k,
+    unique,
+)
+from toolkit.ops.statistics import (
+    average,
+    corrcoef,
+    diff,
+    histogram,
+    median,
+    percentile,
+    ptp,
+    quantile,
+    trapezoid,
+)
+from toolkit.ops.windows import (
+    bartlett,
+    blackman,
+    hamming,
+    hanning,
+    kaiser,
+)
 
 # Public functions of higher levels that belong to `keras.ops` too.
 _LATE = {
@@ -150,71 +301,4 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_LATE[name]), name)
 
 
-_OPERATORS: dict[str, Any] = {
-    "add": add,
-    "sub": subtract,
-    "mul": multiply,
-    "truediv": divide,
-    "floordiv": floor_divide,
-    "mod": mod,
-    "pow": power,
-    "and": lambda x, y: _logical_or_bitwise(logical_and, bitwise_and, x, y),
-    "or": lambda x, y: _logical_or_bitwise(logical_or, bitwise_or, x, y),
-    "xor": lambda x, y: _logical_or_bitwise(logical_xor, bitwise_xor, x, y),
-    "lshift": left_shift,
-    "rshift": right_shift,
-}
-_COMPARISONS = {
-    "eq": equal,
-    "ne": not_equal,
-    "lt": less,
-    "le": less_equal,
-    "gt": greater,
-    "ge": greater_equal,
-}
-
-
-def _logical_or_bitwise(logical: Any, bitwise: Any, x: Any, y: Any) -> Any:
-    """`&`, `|` and `^` are logical for booleans and bitwise for integers."""
-    booleans = all_bool(x) and all_bool(y)
-    return (logical if booleans else bitwise)(x, y)
-
-
-def all_bool(x: Any) -> bool:
-    return isinstance(x, bool) or getattr(x, "dtype", None) == "bool"
-
-
-def _invert(x: Any) -> Any:
-    return logical_not(x) if all_bool(x) else bitwise_not(x)
-
-
-def _install_operators() -> None:
-    for cls in (Tensor, KerasTensor, Variable):
-        for name, function in _OPERATORS.items():
-            setattr(cls, f"__{name}__", _method(function))
-            setattr(cls, f"__r{name}__", _reflected(function))
-        for name, function in _COMPARISONS.items():
-            setattr(cls, f"__{name}__", _method(function))
-        cls.__neg__ = _method(negative)  # type: ignore[attr-defined]
-        cls.__abs__ = _method(absolute)  # type: ignore[attr-defined]
-        cls.__invert__ = _method(_invert)  # type: ignore[attr-defined]
-        cls.T = property(transpose)  # type: ignore[attr-defined]
-
-
-def _method(function: Any) -> Any:
-    def method(self: Any, *others: Any) -> Any:
-        if others and isinstance(others[0], (str, type(None))):
-            return NotImplemented  # x == None is False, x + None a TypeError
-        return function(self, *others)
-
-    return method
-
-
-def _reflected(function: Any) -> Any:
-    def method(self: Any, other: Any) -> Any:
-        return NotImplemented if isinstance(other, str) else function(other, self)
-
-    return method
-
-
-_install_operators()
+install_operators()

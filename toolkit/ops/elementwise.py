@@ -10,26 +10,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit import config, dtypes
-from toolkit.convert import cast_p, convert, floating, operands
-from toolkit.errors import DTypeError, ShapeError
+import numpy as np
+
+from toolkit.convert import convert, floating, operands
+from toolkit.errors import ArgumentError
 from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
+from toolkit.ops.checks import broadcast_shapes, known_values
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
-
-
-def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that `shapes` broadcast to; a ShapeError naming `op` if they do not."""
-    ndim = max(map(len, shapes))
-    padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
-    result = []
-    for extents in zip(*padded, strict=True):
-        distinct = {n for n in extents if n != 1}
-        if len(distinct) > 1:
-            text = " and ".join(str(tuple(shape)) for shape in shapes)
-            raise ShapeError(f"{op}: shapes {text} cannot be broadcast together")
-        result.append(distinct.pop() if distinct else 1)
-    return tuple(result)
 
 
 def elementwise(
@@ -129,9 +117,7 @@ stop_gradient_p = elementwise("stop_gradient", lambda s, x: x)
 isnan_p = elementwise("isnan", lambda s, x: s.isnan(x), result="bool")
 isinf_p = elementwise("isinf", lambda s, x: s.isinf(x), result="bool")
 isfinite_p = elementwise("isfinite", lambda s, x: s.isfinite(x), result="bool")
-logical_not_p = elementwise(
-    "logical_not", lambda s, x: s.logical_not(x), result="bool"
-)
+logical_not_p = elementwise("logical_not", lambda s, x: s.logical_not(x), result="bool")
 bitwise_not_p = elementwise("bitwise_not", lambda s, x: s.bitwise_not(x))
 
 
@@ -249,7 +235,7 @@ def _floating(record: Primitive, doc: str) -> Any:
     """The public function of a primitive that computes in floating point."""
 
     def function(x: Any) -> Tensor:
-        return bind(record, *floating(x))  # type: ignore[no-any-return]
+        return bind(record, *floating(x))
 
     return _published(function, record.name, doc)
 
@@ -258,7 +244,7 @@ def _numeric(record: Primitive, doc: str) -> Any:
     """The public function of a primitive of one input of any dtype."""
 
     def function(x: Any) -> Tensor:
-        return bind(record, convert(x))  # type: ignore[no-any-return]
+        return bind(record, convert(x))
 
     return _published(function, record.name, doc)
 
@@ -268,7 +254,17 @@ def _binary(record: Primitive, doc: str) -> Any:
 
     def function(x1: Any, x2: Any) -> Tensor:
         (x1, x2), _ = operands(x1, x2)
-        return bind(record, x1, x2)  # type: ignore[no-any-return]
+        return bind(record, x1, x2)
+
+    return _published(function, record.name, doc)
+
+
+def _bitwise(record: Primitive, doc: str) -> Any:
+    """The public function of a primitive on the bits of two integers."""
+
+    def function(x: Any, y: Any) -> Tensor:
+        (x, y), _ = operands(x, y)
+        return bind(record, x, y)
 
     return _published(function, record.name, doc)
 
@@ -319,11 +315,11 @@ equal = _binary(equal_p, "x1 == x2, elementwise.")
 not_equal = _binary(not_equal_p, "x1 != x2, elementwise.")
 less = _binary(less_p, "x1 < x2, elementwise.")
 less_equal = _binary(less_equal_p, "x1 <= x2, elementwise.")
-bitwise_and = _binary(bitwise_and_p, "Bitwise and, elementwise.")
-bitwise_or = _binary(bitwise_or_p, "Bitwise or, elementwise.")
-bitwise_xor = _binary(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
-left_shift = _binary(left_shift_p, "Bits of x1 shifted left by x2, elementwise.")
-right_shift = _binary(right_shift_p, "Bits of x1 shifted right by x2, elementwise.")
+bitwise_and = _bitwise(bitwise_and_p, "Bitwise and, elementwise.")
+bitwise_or = _bitwise(bitwise_or_p, "Bitwise or, elementwise.")
+bitwise_xor = _bitwise(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
+left_shift = _bitwise(left_shift_p, "Bits of x shifted left by y, elementwise.")
+right_shift = _bitwise(right_shift_p, "Bits of x shifted right by y, elementwise.")
 bitwise_left_shift = left_shift
 bitwise_right_shift = right_shift
 
@@ -333,29 +329,29 @@ def power(x1: Any, x2: Any) -> Tensor:
     """x1 ** x2, elementwise."""
     if isinstance(x2, (int, float)) and x2 == 2:
         (x1, _), _ = operands(x1, x2)
-        return bind(multiply_p, x1, x1)  # type: ignore[no-any-return]
+        return bind(multiply_p, x1, x1)
     (x1, x2), _ = operands(x1, x2)
-    return bind(power_p, x1, x2)  # type: ignore[no-any-return]
+    return bind(power_p, x1, x2)
 
 
 @operation
 def greater(x1: Any, x2: Any) -> Tensor:
     """x1 > x2, elementwise."""
     (x1, x2), _ = operands(x1, x2)
-    return bind(less_p, x2, x1)  # type: ignore[no-any-return]
+    return bind(less_p, x2, x1)
 
 
 @operation
 def greater_equal(x1: Any, x2: Any) -> Tensor:
     """x1 >= x2, elementwise."""
     (x1, x2), _ = operands(x1, x2)
-    return bind(less_equal_p, x2, x1)  # type: ignore[no-any-return]
+    return bind(less_equal_p, x2, x1)
 
 
 @operation
 def divide(x1: Any, x2: Any) -> Tensor:
     """x1 / x2, elementwise, in floating point."""
-    return bind(divide_p, *floating(x1, x2))  # type: ignore[no-any-return]
+    return bind(divide_p, *floating(x1, x2))
 
 
 true_divide = divide
@@ -364,90 +360,7 @@ true_divide = divide
 @operation
 def arctan2(x1: Any, x2: Any) -> Tensor:
     """The angle of the point (x2, x1) in radians, elementwise."""
-    return bind(arctan2_p, *floating(x1, x2))  # type: ignore[no-any-return]
-
-
-def _not_bool(dtype: str) -> str:
-    return "int32" if dtype == "bool" else dtype
-
-
-@operation
-def floor_divide(x1: Any, x2: Any) -> Tensor:
-    """floor(x1 / x2), elementwise."""
-    tensors, dtype = operands(x1, x2)
-    return bind(floor_divide_p, *(convert(x, _not_bool(dtype)) for x in tensors))  # type: ignore[no-any-return]
-
-
-@operation
-def mod(x1: Any, x2: Any) -> Tensor:
-    """The remainder of x1 / x2, elementwise, with the sign of x2."""
-    tensors, dtype = operands(x1, x2)
-    return bind(remainder_p, *(convert(x, _not_bool(dtype)) for x in tensors))  # type: ignore[no-any-return]
-
-
-remainder = mod
-
-
-@operation
-def negative(x: Any) -> Tensor:
-    """-x, elementwise."""
-    x = convert(x)
-    if x.dtype == "bool":
-        raise DTypeError("negative: expected numbers; received bool")
-    return bind(negative_p, x)  # type: ignore[no-any-return]
-
-
-@operation
-def absolute(x: Any) -> Tensor:
-    """The absolute value, elementwise."""
-    x = convert(x)
-    return x if x.dtype == "bool" else bind(abs_p, x)
-
-
-abs = absolute
-
-
-@operation
-def round(x: Any, decimals: int = 0) -> Tensor:
-    """x rounded to `decimals` decimals, halves to even."""
-    x = convert(x)
-    if dtypes.is_integer(x.dtype) and decimals >= 0:
-        return x
-    if decimals == 0:
-        return bind(round_p, convert(x, dtypes.float_type(x.dtype)))  # type: ignore[no-any-return]
-    scale = 10.0**decimals
-    rounded = bind(round_p, convert(x, dtypes.float_type(x.dtype)) * scale) / scale
-    return convert(rounded, x.dtype)
-
-
-@operation
-def trunc(x: Any) -> Tensor:
-    """x without its fraction, elementwise."""
-    x = convert(x)
-    return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
-
-
-def _logical(record: Primitive, doc: str) -> Any:
-    def function(x1: Any, x2: Any) -> Tensor:
-        return bind(record, convert(x1, "bool"), convert(x2, "bool"))  # type: ignore[no-any-return]
-
-    return _published(function, record.name, doc)
-
-
-logical_and = _logical(logical_and_p, "Whether both are true, elementwise.")
-logical_or = _logical(logical_or_p, "Whether either is true, elementwise.")
-logical_xor = _logical(logical_xor_p, "Whether just one is true, elementwise.")
-
-
-@operation
-def logical_not(x: Any) -> Tensor:
-    """Whether x is false, elementwise."""
-    return bind(logical_not_p, convert(x, "bool"))  # type: ignore[no-any-return]
-
-
-def _where(condition: Any, x1: Any, x2: Any) -> Tensor:
-    (x1, x2), _ = operands(x1, x2)
-    return bind(where_p, convert(condition, "bool"), x1, x2)  # type: ignore[no-any-return]
+    return bind(arctan2_p, *floating(x1, x2))
 
 
 @operation
@@ -457,61 +370,19 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     With the condition alone: the indices where it is true, as `nonzero`.
     """
     if x1 is None and x2 is None:
-        from toolkit.ops.index import nonzero
-
         return nonzero(condition)
     if x1 is None or x2 is None:
-        raise ShapeError("where: expected both x1 and x2, or neither")
-    return _where(condition, x1, x2)
+        raise ArgumentError("where: expected both x1 and x2, or neither")
+    (x1, x2), _ = operands(x1, x2)
+    return bind(where_p, convert(condition, "bool"), x1, x2)
 
 
 @operation
-def cast(x: Any, dtype: Any) -> Tensor:
-    """x in another dtype; floats lose their fraction when they become integers."""
-    return convert(x, dtypes.standardize(dtype))
+def nonzero(x: Any) -> tuple[Tensor, ...]:
+    """The indices of the elements that are not zero, one int32 tensor per axis.
 
-
-@operation
-def stop_gradient(variable: Any) -> Tensor:
-    """The same value, through which no gradient flows."""
-    return bind(stop_gradient_p, convert(variable))  # type: ignore[no-any-return]
-
-
-@operation
-def square(x: Any) -> Tensor:
-    """x * x, elementwise."""
-    x = convert(x)
-    x = convert(x, "int32") if x.dtype == "bool" else x
-    return x * x  # type: ignore[no-any-return, operator]
-
-
-@operation
-def reciprocal(x: Any) -> Tensor:
-    """1 / x, elementwise."""
-    return divide(1.0, x)  # type: ignore[no-any-return]
-
-
-@operation
-def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
-    """x limited to [x_min, x_max]; either may be None."""
-    x = convert(x)
-    dtype = _not_bool(x.dtype)
-    x = convert(x, dtype)
-    if x_min is not None:
-        x = maximum(x, convert(x_min, dtype))
-    return x if x_max is None else minimum(x, convert(x_max, dtype))
-
-
-def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Tensor:
-    """x as a Tensor.
-
-    Args:
-        x: a number, an array, a Variable, or nested lists of them.
-        dtype: by default Python floats become floatx and integers int32, and arrays
-            keep theirs.
-        sparse: must not be True; there are no sparse tensors.
-        ragged: must not be True.
+    How many there are depends on the values, so it cannot be traced.
     """
-    if sparse or ragged:
-        raise DTypeError("convert_to_tensor: sparse and ragged tensors do not exist")
-    return convert(x, None if dtype is None else dtypes.standardize(dtype))
+    x = convert(x)
+    values = known_values("nonzero", x, "use where(condition, x1, x2) instead")
+    return tuple(convert(part, "int32") for part in np.nonzero(np.atleast_1d(values)))

@@ -2,67 +2,46 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
-from toolkit import config, dtypes
+from toolkit import dtypes
 from toolkit.convert import convert, floating
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
+from toolkit.ops.creation import eye, tril, triu
 from toolkit.ops.elementwise import (
     equal,
     exp,
     isfinite,
     log,
-    multiply,
+    maximum,
+    minimum,
     sqrt,
-    square,
-    stop_gradient,
     where,
     zero_like,
 )
-from toolkit.ops.shape import broadcast_to, expand_dims, flip, reshape
+from toolkit.ops.numeric import square, stop_gradient
+from toolkit.ops.shape import broadcast_to, expand_dims, moveaxis, reshape
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
 
 Axes = tuple[int, ...]
 
 
-def normalize_axes(op: str, axis: Any, ndim: int) -> Axes:
-    """The axes as sorted, non-negative integers; None means all of them."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    return tuple(sorted({normalize_axis(op, int(a), ndim) for a in axes}))
-
-
-def normalize_axis(op: str, axis: int, ndim: int) -> int:
-    """One axis as a non-negative integer."""
-    if not -ndim <= axis < ndim:
-        raise ArgumentError(
-            f"{op}: expected an axis in [{-ndim}, {ndim}); received {axis}"
-        )
-    return axis % ndim
-
-
-def reduced_shape(shape: Axes, axes: Axes, keepdims: bool) -> Axes:
-    """The shape that is left when `axes` are reduced."""
-    if keepdims:
-        return tuple(1 if i in axes else n for i, n in enumerate(shape))
-    return tuple(n for i, n in enumerate(shape) if i not in axes)
-
-
 def _spread(g: Tensor, x: Tensor, axis: Axes) -> Tensor:
     """The gradient of a reduction, broadcast back over the reduced axes."""
-    return broadcast_to(reshape(g, reduced_shape(x.shape, axis, True)), x.shape)  # type: ignore[no-any-return]
+    return broadcast_to(reshape(g, reduced_shape(x.shape, axis, True)), x.shape)
 
 
-def _extremum_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+def _extremum_vjp(
+    g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool
+) -> Tensor:
     """The gradient goes to the winners; those that tie share it equally."""
     shape = reduced_shape(x.shape, axis, True)
     wins = convert(equal(x, reshape(y, shape)), x.dtype)
     ties = sum(wins, axis=axis, keepdims=True)
-    return wins * (reshape(g, shape) / ties)  # type: ignore[no-any-return]
+    return wins * (reshape(g, shape) / ties)
 
 
 def _prod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
@@ -75,7 +54,7 @@ def _prod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Te
     others = where(
         equal(count, 0), rest / nonzero, where(only_zero, rest, zero_like(rest))
     )
-    return _spread(g, x, axis) * others  # type: ignore[no-any-return]
+    return _spread(g, x, axis) * others
 
 
 def reduction(name: str, vjp: Any = None) -> Primitive:
@@ -83,7 +62,9 @@ def reduction(name: str, vjp: Any = None) -> Primitive:
 
     def spec(x: Spec, axis: Axes, keepdims: bool) -> Spec:
         if name in ("max", "min") and 0 in (x.shape[a] for a in axis):
-            raise ShapeError(f"{name}: no elements along axis {axis} of shape {x.shape}")
+            raise ShapeError(
+                f"{name}: no elements along axis {axis} of shape {x.shape}"
+            )
         return x.with_shape(reduced_shape(x.shape, axis, keepdims))
 
     return primitive(name, Kind.REDUCE, spec, vjp=vjp)
@@ -112,22 +93,14 @@ def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> T
     n = x.shape[axis]
     if n == 0:
         return g
-    from toolkit.ops.shape import moveaxis, tril, triu
-
     xs, gs = moveaxis(x, axis, -1), moveaxis(g, axis, -1)
     # others[..., i, k]: the factors with the i-th replaced by 1.
-    eye = broadcast_to(_identity(n, x.dtype), (*xs.shape, n))
-    others = where(equal(eye, 1), eye, expand_dims(xs, -2))
+    diagonal = broadcast_to(eye(n, dtype=x.dtype), (*xs.shape, n))
+    others = where(equal(diagonal, 1), diagonal, expand_dims(xs, -2))
     products = bind(cumprod_p, others, axis=xs.ndim, reverse=reverse)
     # y_j depends on x_i for j >= i (or j <= i when it runs backwards).
     mask = tril(products) if reverse else triu(products)
-    return moveaxis(sum(mask * expand_dims(gs, -2), axis=-1), -1, axis)  # type: ignore[no-any-return]
-
-
-def _identity(n: int, dtype: str) -> Tensor:
-    from toolkit.ops.shape import eye
-
-    return eye(n, dtype=dtype)  # type: ignore[no-any-return]
+    return moveaxis(sum(mask * expand_dims(gs, -2), axis=-1), -1, axis)
 
 
 cumsum_p = primitive(
@@ -138,7 +111,9 @@ cumsum_p = primitive(
         cumsum_p, g, axis=axis, reverse=not reverse
     ),
 )
-cumprod_p = primitive("cumprod", Kind.REDUCE, lambda x, axis, reverse: x, vjp=_cumprod_vjp)
+cumprod_p = primitive(
+    "cumprod", Kind.REDUCE, lambda x, axis, reverse: x, vjp=_cumprod_vjp
+)
 
 
 def _accumulator(dtype: str) -> str:
@@ -154,7 +129,7 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     x = convert(x)
     x = convert(x, _accumulator(x.dtype))
     axes = normalize_axes("sum", axis, x.ndim)
-    return bind(sum_p, x, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    return bind(sum_p, x, axis=axes, keepdims=bool(keepdims))
 
 
 @operation
@@ -163,32 +138,36 @@ def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) ->
     x = convert(x)
     x = convert(x, dtypes.standardize(dtype) if dtype else _accumulator(x.dtype))
     axes = normalize_axes("prod", axis, x.ndim)
-    return bind(prod_p, x, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    return bind(prod_p, x, axis=axes, keepdims=bool(keepdims))
 
 
-def _extremum(record: Primitive, x: Any, axis: Any, keepdims: bool, initial: Any) -> Tensor:
+def _extremum(
+    record: Primitive, x: Any, axis: Any, keepdims: bool, initial: Any
+) -> Tensor:
     x = convert(x)
     axes = normalize_axes(record.name, axis, x.ndim)
     if initial is not None and 0 in (x.shape[a] for a in axes):
         shape = reduced_shape(x.shape, axes, keepdims)
-        return broadcast_to(convert(initial, x.dtype), shape)  # type: ignore[no-any-return]
+        return broadcast_to(convert(initial, x.dtype), shape)
     y = bind(record, x, axis=axes, keepdims=bool(keepdims))
     if initial is None:
-        return y  # type: ignore[no-any-return]
-    from toolkit.ops.elementwise import maximum, minimum
-
+        return y
     limit = maximum if record is max_p else minimum
-    return limit(y, convert(initial, x.dtype))  # type: ignore[no-any-return]
+    return limit(y, convert(initial, x.dtype))
 
 
 @operation
-def max(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Tensor:
+def max(
+    x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
+) -> Tensor:
     """The largest element over `axis`; `initial` stands for an element more."""
     return _extremum(max_p, x, axis, keepdims, initial)
 
 
 @operation
-def min(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Tensor:
+def min(
+    x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
+) -> Tensor:
     """The smallest element over `axis`; `initial` stands for an element more."""
     return _extremum(min_p, x, axis, keepdims, initial)
 
@@ -201,7 +180,7 @@ def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Whether any element over `axis` is true."""
     x = convert(x, "bool")
     axes = normalize_axes("any", axis, x.ndim)
-    return bind(any_p, x, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    return bind(any_p, x, axis=axes, keepdims=bool(keepdims))
 
 
 @operation
@@ -209,7 +188,7 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Whether all elements over `axis` are true."""
     x = convert(x, "bool")
     axes = normalize_axes("all", axis, x.ndim)
-    return bind(all_p, x, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    return bind(all_p, x, axis=axes, keepdims=bool(keepdims))
 
 
 @operation
@@ -221,7 +200,7 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     for a in axes:
         count *= x.shape[a]
     total = bind(sum_p, x, axis=axes, keepdims=bool(keepdims))
-    return total / count if count else total / 0.0  # type: ignore[no-any-return]
+    return total / count if count else total / 0.0
 
 
 @operation
@@ -229,18 +208,18 @@ def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The variance over `axis`: mean((x - mean(x)) ** 2)."""
     (x,) = floating(x)
     centered = x - mean(x, axis=axis, keepdims=True)
-    return mean(square(centered), axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return mean(square(centered), axis=axis, keepdims=keepdims)
 
 
 @operation
 def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The standard deviation over `axis`: sqrt(var(x))."""
-    return sqrt(var(x, axis=axis, keepdims=keepdims))  # type: ignore[no-any-return]
+    return sqrt(var(x, axis=axis, keepdims=keepdims))
 
 
 @operation
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `axis`, shifted by the maximum so that it cannot overflow."""
+    """log(sum(exp(x))) over `axis`, shifted by the maximum: it cannot overflow."""
     (x,) = floating(x)
     axes = normalize_axes("logsumexp", axis, x.ndim)
     shift = stop_gradient(max(x, axis=axes, keepdims=True))
@@ -249,11 +228,13 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     return y if keepdims else reshape(y, reduced_shape(x.shape, axes, False))
 
 
-def _arg_reduction(record: Primitive, x: Any, axis: int | None, keepdims: bool) -> Tensor:
+def _arg_reduction(
+    record: Primitive, x: Any, axis: int | None, keepdims: bool
+) -> Tensor:
     x = convert(x)
     if axis is not None:
         axis = normalize_axis(record.name, axis, x.ndim)
-        return bind(record, x, axis=axis, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+        return bind(record, x, axis=axis, keepdims=bool(keepdims))
     y = bind(record, reshape(x, (x.size,)), axis=0, keepdims=False)
     return reshape(y, (1,) * x.ndim) if keepdims else y
 
@@ -275,7 +256,9 @@ def _cumulative(record: Primitive, x: Any, axis: int | None, dtype: Any) -> Tens
     x = convert(x, "int32") if x.dtype == "bool" else x
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
-    return bind(record, x, axis=normalize_axis(record.name, axis, x.ndim), reverse=False)  # type: ignore[no-any-return]
+    return bind(
+        record, x, axis=normalize_axis(record.name, axis, x.ndim), reverse=False
+    )
 
 
 @operation
@@ -293,4 +276,4 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
 @operation
 def count_nonzero(x: Any, axis: Any = None) -> Tensor:
     """How many elements over `axis` are not zero, int32."""
-    return sum(convert(convert(x, "bool"), "int32"), axis=axis)  # type: ignore[no-any-return]
+    return sum(convert(convert(x, "bool"), "int32"), axis=axis)

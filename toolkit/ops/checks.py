@@ -1,0 +1,58 @@
+"""What the public functions check first: axes, shapes, and whether values are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.tensor import Tensor
+
+Shape = tuple[int, ...]
+
+
+def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
+    """The shape that `shapes` broadcast to; a ShapeError naming `op` if they do not."""
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
+    result = []
+    for extents in zip(*padded, strict=True):
+        distinct = {n for n in extents if n != 1}
+        if len(distinct) > 1:
+            text = " and ".join(str(tuple(shape)) for shape in shapes)
+            raise ShapeError(f"{op}: shapes {text} cannot be broadcast together")
+        result.append(distinct.pop() if distinct else 1)
+    return tuple(result)
+
+
+def normalize_axis(op: str, axis: int, ndim: int) -> int:
+    """One axis as a non-negative integer."""
+    if not -ndim <= axis < ndim:
+        raise ArgumentError(
+            f"{op}: expected an axis in [{-ndim}, {ndim}); received {axis}"
+        )
+    return int(axis) % ndim
+
+
+def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
+    """The axes as sorted, non-negative integers; None means all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple(sorted({normalize_axis(op, int(a), ndim) for a in axes}))
+
+
+def reduced_shape(shape: Shape, axes: Shape, keepdims: bool) -> Shape:
+    """The shape that is left when `axes` are reduced."""
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def known_values(op: str, x: Tensor, advice: str) -> Any:
+    """The data of `x` as a NumPy array, for results whose shape depends on it."""
+    if x.constant is None:
+        raise TraceError(
+            f"{op}: the shape of the result depends on values, which a tensor inside a "
+            f"traced function does not have; {advice}"
+        )
+    return x.numpy()

@@ -1,0 +1,229 @@
+"""Products of matrices: the primitive `matmul`, and the products made from it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit.convert import convert, operands
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ir import Kind, Spec, primitive
+from toolkit.ops.checks import broadcast_shapes, normalize_axis
+from toolkit.ops.shape import (
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    moveaxis,
+    reshape,
+    slice_axis,
+    sum_to,
+    swapaxes,
+    transpose,
+)
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+def _matmul_spec(a: Spec, b: Spec) -> Spec:
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
+        raise ShapeError(
+            f"matmul: the last axis of shape {a.shape} must have the extent of the "
+            f"last axis but one of shape {b.shape}"
+        )
+    batch = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
+    return a.with_shape((*batch, a.shape[-2], b.shape[-1]))
+
+
+def _matmul_vjp_a(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return sum_to(bind(matmul_p, g, swapaxes(b, -1, -2)), a.shape)
+
+
+def _matmul_vjp_b(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    if b.ndim == 2:  # one product of long matrices instead of a sum of many
+        a = reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
+        g = reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
+    return sum_to(bind(matmul_p, swapaxes(a, -1, -2), g), b.shape)
+
+
+matmul_p = primitive(
+    "matmul", Kind.CONTRACT, _matmul_spec, vjp=(_matmul_vjp_a, _matmul_vjp_b)
+)
+
+
+def _factors(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """Both as tensors of the dtype of their product: int32 for two int8."""
+    (x1, x2), dtype = operands(x1, x2)
+    if dtype == "int8":
+        return convert(x1, "int32"), convert(x2, "int32")
+    return x1, x2
+
+
+def _need_axes(op: str, x1: Tensor, x2: Tensor) -> None:
+    if x1.ndim == 0 or x2.ndim == 0:
+        raise ShapeError(
+            f"{op}: expected tensors with axes; received shapes {x1.shape} and "
+            f"{x2.shape}"
+        )
+
+
+@operation
+def matmul(x1: Any, x2: Any) -> Tensor:
+    """The matrix product over the last two axes; the leading axes broadcast.
+
+    x1: (..., m, k) or (k,), x2: (..., k, n) or (k,) give (..., m, n), without the
+    axes that a vector lacks. Products of int8 are int32.
+    """
+    x1, x2 = _factors(x1, x2)
+    _need_axes("matmul", x1, x2)
+    a = expand_dims(x1, 0) if x1.ndim == 1 else x1
+    b = expand_dims(x2, 1) if x2.ndim == 1 else x2
+    y = bind(matmul_p, a, b)
+    if a is x1 and b is x2:
+        return y
+    lead = a.shape[-2:-1] if a is x1 else ()
+    last = b.shape[-1:] if b is x2 else ()
+    return reshape(y, (*y.shape[:-2], *lead, *last))
+
+
+@operation
+def dot(x1: Any, x2: Any) -> Tensor:
+    """The sum of products over x1's last axis and x2's last but one (or only) axis.
+
+    x1: (..., k), x2: (*b, k, n) give (..., *b, n); a 0-d factor multiplies.
+    """
+    (x1, x2), _ = operands(x1, x2)
+    if x1.ndim == 0 or x2.ndim == 0:
+        return x1 * x2
+    return tensordot(x1, x2, ((-1,), (-2 if x2.ndim > 1 else -1,)))
+
+
+@operation
+def vdot(x1: Any, x2: Any) -> Tensor:
+    """The sum of the products of the elements of both, flattened."""
+    (x1, x2), _ = operands(x1, x2)
+    return matmul(reshape(x1, (x1.size,)), reshape(x2, (x2.size,)))
+
+
+@operation
+def inner(x1: Any, x2: Any) -> Tensor:
+    """The sum of products over the last axes: (..., k) and (*b, k) give (..., *b)."""
+    (x1, x2), _ = operands(x1, x2)
+    if x1.ndim == 0 or x2.ndim == 0:
+        return x1 * x2
+    return tensordot(x1, x2, ((-1,), (-1,)))
+
+
+@operation
+def outer(x1: Any, x2: Any) -> Tensor:
+    """All products of an element of x1 with one of x2, as (x1.size, x2.size)."""
+    (x1, x2), _ = operands(x1, x2)
+    return reshape(x1, (x1.size, 1)) * reshape(x2, (1, x2.size))
+
+
+@operation
+def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Tensor:
+    """The sum of products over some axes of x1 and of x2.
+
+    Args:
+        x1: the first tensor.
+        x2: the second tensor.
+        axes: a number n: the last n axes of x1 with the first n of x2; or a pair:
+            the axes of x1, and those of x2 that go with them.
+
+    Returns:
+        A tensor of the other axes of x1, then those of x2.
+    """
+    (x1, x2), _ = operands(x1, x2)
+    left, right = _paired_axes(x1, x2, axes)
+    rows = [i for i in range(x1.ndim) if i not in left]
+    columns = [i for i in range(x2.ndim) if i not in right]
+    depth = math.prod(x1.shape[i] for i in left)
+    height = math.prod(x1.shape[i] for i in rows)
+    width = math.prod(x2.shape[i] for i in columns)
+    a = reshape(_in_order(x1, rows + left), (height, depth))
+    b = reshape(_in_order(x2, right + columns), (depth, width))
+    shape = [x1.shape[i] for i in rows] + [x2.shape[i] for i in columns]
+    return reshape(bind(matmul_p, a, b), shape)
+
+
+def _in_order(x: Tensor, axes: list[int]) -> Tensor:
+    return x if axes == list(range(x.ndim)) else transpose(x, axes)
+
+
+def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int]]:
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x1.ndim, x2.ndim):
+            raise ArgumentError(
+                f"tensordot: {axes} axes of shapes {x1.shape} and {x2.shape}"
+            )
+        left = list(range(x1.ndim - axes, x1.ndim))
+        right = list(range(axes))
+    else:
+        pair = [a if isinstance(a, (list, tuple)) else (a,) for a in axes]
+        left = [normalize_axis("tensordot", a, x1.ndim) for a in pair[0]]
+        right = [normalize_axis("tensordot", a, x2.ndim) for a in pair[1]]
+    if [x1.shape[i] for i in left] != [x2.shape[i] for i in right]:
+        raise ShapeError(
+            f"tensordot: axes {left} of shape {x1.shape} and axes {right} of shape "
+            f"{x2.shape} must have equal extents"
+        )
+    return left, right
+
+
+@operation
+def kron(x1: Any, x2: Any) -> Tensor:
+    """The Kronecker product: x1 with each element replaced by its product with x2."""
+    (x1, x2), _ = operands(x1, x2)
+    ndim = max(x1.ndim, x2.ndim)
+    a = reshape(x1, (1,) * (ndim - x1.ndim) + x1.shape)
+    b = reshape(x2, (1,) * (ndim - x2.ndim) + x2.shape)
+    wide = reshape(a, [n for extent in a.shape for n in (extent, 1)])
+    tall = reshape(b, [n for extent in b.shape for n in (1, extent)])
+    shape = [m * n for m, n in zip(a.shape, b.shape, strict=True)]
+    return reshape(wide * tall, shape)
+
+
+@operation
+def cross(
+    x1: Any,
+    x2: Any,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Tensor:
+    """The cross product of vectors of 2 or 3 components.
+
+    Args:
+        x1: vectors along `axisa`.
+        x2: vectors along `axisb`; the other axes broadcast.
+        axisa: the axis of x1 that holds the components.
+        axisb: that of x2.
+        axisc: that of the result; two vectors of 2 components give a number instead.
+        axis: stands for all three if given.
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    (x1, x2), _ = operands(x1, x2)
+    a, b = moveaxis(x1, axisa, -1), moveaxis(x2, axisb, -1)
+    if not {a.shape[-1], b.shape[-1]} <= {2, 3}:
+        raise ShapeError(
+            "cross: expected vectors of 2 or 3 components; received "
+            f"{a.shape[-1]} and {b.shape[-1]}"
+        )
+
+    def part(x: Tensor, i: int) -> Any:
+        """The i-th component: 0 for the third of a vector in the plane."""
+        if i >= x.shape[-1]:
+            return convert(0, x.dtype)
+        return reshape(slice_axis(x, x.ndim - 1, i, i + 1), x.shape[:-1])
+
+    def component(i: int) -> Tensor:
+        j, k = (i + 1) % 3, (i + 2) % 3
+        return part(a, j) * part(b, k) - part(a, k) * part(b, j)
+
+    if a.shape[-1] == b.shape[-1] == 2:
+        return component(2)
+    shape = broadcast_shapes("cross", a.shape[:-1], b.shape[:-1])
+    parts = [expand_dims(broadcast_to(component(i), shape), -1) for i in range(3)]
+    return moveaxis(concatenate(parts, -1), -1, axisc)

@@ -1,0 +1,72 @@
+"""Making tensors from other data and back, and facts about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.convert import convert
+from toolkit.errors import DTypeError
+from toolkit.symbolic import KerasTensor, operation
+from toolkit.tensor import Tensor
+
+
+def convert_to_tensor(
+    x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None
+) -> Tensor:
+    """x as a Tensor.
+
+    Args:
+        x: a number, an array, a Variable, or nested lists of them.
+        dtype: by default Python floats become floatx and integers int32, and arrays
+            keep theirs.
+        sparse: must not be True; there are no sparse tensors.
+        ragged: must not be True.
+    """
+    if sparse or ragged:
+        raise DTypeError("convert_to_tensor: sparse and ragged tensors do not exist")
+    return convert(x, None if dtype is None else dtypes.standardize(dtype))
+
+
+def array(x: Any, dtype: Any = None) -> Tensor:
+    """x as a Tensor; like `convert_to_tensor`."""
+    return convert_to_tensor(x, dtype)
+
+
+def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    """x as a NumPy array of its own, which may be written to."""
+    return np.array(convert(x).numpy())
+
+
+@operation
+def copy(x: Any) -> Tensor:
+    """The same values; a Tensor never changes, so it need not be copied."""
+    return convert(x)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether x is a Tensor."""
+    return isinstance(x, Tensor)
+
+
+def shape(x: Any) -> tuple[int | None, ...]:
+    """The shape of x, None where a symbol's extent is unknown."""
+    return x.shape if isinstance(x, KerasTensor) else convert(x).shape
+
+
+def ndim(x: Any) -> int:
+    """The number of axes of x."""
+    return x.ndim if isinstance(x, KerasTensor) else convert(x).ndim
+
+
+def size(x: Any) -> int | None:
+    """The number of elements of x, None where a symbol's is unknown."""
+    return x.size if isinstance(x, KerasTensor) else convert(x).size
+
+
+def dtype(x: Any) -> str:
+    """The name of the dtype of x."""
+    found = getattr(x, "dtype", None)
+    return convert(x).dtype if found is None else dtypes.standardize(found)

@@ -1,0 +1,214 @@
+"""Tensors made from numbers: constants, ranges, grids, windows."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.convert import convert, floating
+from toolkit.errors import ShapeError
+from toolkit.ops.checks import broadcast_shapes
+from toolkit.ops.elementwise import floor, less_equal, power, where, zero_like
+from toolkit.ops.shape import (
+    broadcast_to,
+    broadcast_to_p,
+    concatenate,
+    expand_dims,
+    moveaxis,
+    reshape,
+    slice_axis,
+)
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+def _full(shape: Any, value: Any, dtype: str) -> Tensor:
+    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    return bind(broadcast_to_p, convert(value, dtype), shape=extents)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    """A tensor whose every element is `fill_value`."""
+    value = convert(fill_value, dtype and dtypes.standardize(dtype))
+    return broadcast_to(value, (shape,) if isinstance(shape, int) else shape)
+
+
+def zeros(shape: Any, dtype: Any = None) -> Tensor:
+    """A tensor of zeros, floatx unless `dtype` is given."""
+    return _full(shape, 0, dtypes.standardize(dtype))
+
+
+def ones(shape: Any, dtype: Any = None) -> Tensor:
+    """A tensor of ones, floatx unless `dtype` is given."""
+    return _full(shape, 1, dtypes.standardize(dtype))
+
+
+def empty(shape: Any, dtype: Any = None) -> Tensor:
+    """A tensor whose elements do not matter: zeros."""
+    return zeros(shape, dtype)
+
+
+@operation
+def empty_like(x: Any, dtype: Any = None) -> Tensor:
+    """A tensor in the shape and dtype of x whose elements do not matter: zeros."""
+    return zeros_like(x, dtype)
+
+
+@operation
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+    """`fill_value` everywhere, in the shape and dtype of x."""
+    x = convert(x)
+    value = convert(fill_value, dtypes.standardize(dtype) if dtype else x.dtype)
+    return broadcast_to(value, x.shape)
+
+
+@operation
+def zeros_like(x: Any, dtype: Any = None) -> Tensor:
+    """Zeros in the shape and dtype of x."""
+    return full_like(x, 0, dtype)
+
+
+@operation
+def ones_like(x: Any, dtype: Any = None) -> Tensor:
+    """Ones in the shape and dtype of x."""
+    return full_like(x, 1, dtype)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+    """Evenly spaced numbers from `start` (0 if `stop` is None) up to `stop`."""
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = (_number(v) for v in (start, stop, step))
+    name = dtypes.result_type(*(type(v) for v in (start, stop, step)))
+    name = dtypes.standardize(dtype) if dtype else name
+    return convert(np.arange(start, stop, step), name)
+
+
+def _number(x: Any) -> Any:
+    return x if isinstance(x, (int, float)) else convert(x).item()
+
+
+@operation
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """`num` evenly spaced numbers from `start` to `stop`, along a new `axis`.
+
+    Args:
+        start: the first number, or a tensor of them.
+        stop: the last number; with endpoint=False, the one after the last.
+        num: how many.
+        endpoint: whether `stop` is among them.
+        retstep: whether to return the distance between neighbours too.
+        dtype: of the result; integers are rounded down.
+        axis: where the new axis stands in the result.
+    """
+    low, high = floating(start, stop)
+    shape = broadcast_shapes("linspace", low.shape, high.shape)
+    low, high = broadcast_to(low, shape), broadcast_to(high, shape)
+    step = (high - low) / builtins.max(num - 1 if endpoint else num, 1)
+    counter = reshape(arange(num, dtype=low.dtype), (num,) + (1,) * low.ndim)
+    values = expand_dims(low, 0) + counter * expand_dims(step, 0)
+    if endpoint and num > 1:
+        values = concatenate([slice_axis(values, 0, 0, num - 1), expand_dims(high, 0)])
+    values = _as_dtype(moveaxis(values, 0, axis), dtype)
+    return (values, step) if retstep else values
+
+
+def _as_dtype(x: Tensor, dtype: Any) -> Tensor:
+    if dtype is None:
+        return x
+    name = dtypes.standardize(dtype)
+    return convert(x if dtypes.is_float(name) else floor(x), name)
+
+
+@operation
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Tensor:
+    """`base` to the powers `linspace(start, stop)`; arguments as there."""
+    powers = linspace(start, stop, num, endpoint, axis=axis)
+    return _as_dtype(power(convert(base, powers.dtype), powers), dtype)
+
+
+@operation
+def geomspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Tensor:
+    """`num` numbers from `start` to `stop` whose quotients are equal.
+
+    Arguments as for `linspace`. Both ends have the same sign, and neither is 0.
+    """
+    low, high = floating(start, stop)
+    shares = linspace(zeros_like(low * high), 1.0, num, endpoint, axis=axis)
+    position = axis if axis >= 0 else axis + shares.ndim
+    low, high = (
+        expand_dims(broadcast_to(end, (low * high).shape), position)
+        for end in (low, high)
+    )
+    return _as_dtype(low * power(high / low, shares), dtype)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """An N x M matrix (M = N if None) with ones on its k-th diagonal."""
+    M = N if M is None else M
+    rows = reshape(arange(N, dtype="int32"), (N, 1))
+    columns = reshape(arange(M, dtype="int32"), (1, M))
+    return convert(rows + k == columns, dtypes.standardize(dtype))
+
+
+def identity(n: int, dtype: Any = None) -> Tensor:
+    """The n x n identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def _is_lower(n: int, m: int, k: int) -> Tensor:
+    """Whether an element of an n x m matrix is on or below the k-th diagonal."""
+    rows = reshape(arange(n, dtype="int32"), (n, 1))
+    return less_equal(reshape(arange(m, dtype="int32"), (1, m)), rows + k)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """An N x M matrix (M = N if None) of ones on and below its k-th diagonal."""
+    return convert(_is_lower(N, N if M is None else M, k), dtypes.standardize(dtype))
+
+
+def _matrices(op: str, x: Any) -> Tensor:
+    x = convert(x)
+    if x.ndim < 2:
+        raise ShapeError(f"{op}: expected at least 2 axes; received shape {x.shape}")
+    return x
+
+
+@operation
+def tril(x: Any, k: int = 0) -> Tensor:
+    """The lower triangles of the last two axes, zeros above the k-th diagonal."""
+    x = _matrices("tril", x)
+    return where(_is_lower(*x.shape[-2:], k), x, zero_like(x))
+
+
+@operation
+def triu(x: Any, k: int = 0) -> Tensor:
+    """The upper triangles of the last two axes, zeros below the k-th diagonal."""
+    x = _matrices("triu", x)
+    return where(_is_lower(*x.shape[-2:], k - 1), zero_like(x), x)

@@ -1,0 +1,199 @@
+"""einsum: sums of products over named axes, as a chain of matrix products."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.convert import convert, operands
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.contract import matmul_p
+from toolkit.ops.rearrange import diagonal
+from toolkit.ops.reduce import sum_p
+from toolkit.ops.shape import broadcast_to, expand_dims, reshape, transpose
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+Labels = list[str]
+Term = tuple[Tensor, Labels]  # a tensor, and a label for each of its axes
+
+
+@operation
+def einsum(subscripts: str, *operands: Any) -> Tensor:
+    """The sum of products of the operands over the axes named in `subscripts`.
+
+    Args:
+        subscripts: one letter per axis, commas between operands, "->" before the axes
+            of the result: "bij,bjk->bik". A letter that the result lacks is summed
+            over, one that an operand repeats takes the diagonal. "..." stands for
+            axes that broadcast. Without "->", the result has the letters that occur
+            once, in alphabetical order.
+        operands: one tensor for each part of the subscripts.
+
+    Returns:
+        A tensor of the operands' common dtype; int32 if all are int8.
+    """
+    tensors = _promoted(operands)
+    inputs, output = _parse(subscripts, tensors)
+    terms = [
+        _diagonals(subscripts, x, labels)
+        for x, labels in zip(tensors, inputs, strict=True)
+    ]
+    extents = _extents(subscripts, terms)
+    if unknown := [label for label in output if label not in extents]:
+        raise ArgumentError(
+            f"einsum: {unknown[0]!r} of the result of {subscripts!r} is in no operand"
+        )
+    terms = [_without_broadcast(x, labels, extents) for x, labels in terms]
+    while len(terms) > 1:
+        (a, b), rest = terms[:2], terms[2:]
+        kept = set(output).union(*(labels for _, labels in rest))
+        terms = [_contract(a, b, kept), *rest]
+    x, labels = terms[0]
+    x, labels = _summed(x, labels, set(output))
+    return _ordered(x, labels, output, extents)
+
+
+def _promoted(xs: Sequence[Any]) -> list[Tensor]:
+    if not xs:
+        raise ArgumentError("einsum: expected at least one operand")
+    tensors, dtype = operands(*xs)
+    return [convert(x, "int32") for x in tensors] if dtype == "int8" else tensors
+
+
+def _parse(subscripts: str, tensors: list[Tensor]) -> tuple[list[Labels], Labels]:
+    """The labels of each operand and of the result; "..." becomes labels "0", "1", ...
+
+    The last of the axes that "..." stands for has the label "0".
+    """
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    parts = left.split(",")
+    if len(parts) != len(tensors):
+        raise ArgumentError(
+            f"einsum: {subscripts!r} names {len(parts)} operands; "
+            f"received {len(tensors)}"
+        )
+    inputs = [
+        _labels(subscripts, part, x.ndim)
+        for part, x in zip(parts, tensors, strict=True)
+    ]
+    broadcast = max((_count_free(labels) for labels in inputs), default=0)
+    if arrow:
+        letters = len(right.replace("...", ""))
+        free = broadcast if "..." in right else 0
+        return inputs, _labels(subscripts, right, letters + free)
+    every = [label for labels in inputs for label in labels if label.isalpha()]
+    once = sorted(label for label in set(every) if every.count(label) == 1)
+    return inputs, [*(str(i) for i in reversed(range(broadcast))), *once]
+
+
+def _count_free(labels: Labels) -> int:
+    return len([label for label in labels if not label.isalpha()])
+
+
+def _labels(subscripts: str, part: str, ndim: int) -> Labels:
+    before, dots, after = part.partition("...")
+    letters = before + after
+    wrong = next((c for c in letters if c not in string.ascii_letters), None)
+    if wrong is not None:
+        raise ArgumentError(f"einsum: {wrong!r} in {subscripts!r} is not a letter")
+    free = ndim - len(letters)
+    if free < 0 or (free and not dots):
+        raise ShapeError(
+            f"einsum: {part!r} of {subscripts!r} names {len(letters)} axes; the "
+            f"operand has {ndim}"
+        )
+    return [*before, *(str(i) for i in reversed(range(free))), *after]
+
+
+def _diagonals(subscripts: str, x: Tensor, labels: Labels) -> Term:
+    """x with the diagonal instead of the axes of a repeated label."""
+    while repeated := next((c for c in labels if labels.count(c) > 1), None):
+        first = labels.index(repeated)
+        second = labels.index(repeated, first + 1)
+        if x.shape[first] != x.shape[second]:
+            raise ShapeError(
+                f"einsum: in {subscripts!r}, the extents {x.shape[first]} and "
+                f"{x.shape[second]} of {repeated!r} differ"
+            )
+        x = diagonal(x, axis1=first, axis2=second)
+        rest = [c for i, c in enumerate(labels) if i not in (first, second)]
+        labels = [*rest, repeated]
+    return x, labels
+
+
+def _extents(subscripts: str, terms: list[Term]) -> dict[str, int]:
+    """The extent of each label; 1 gives way to any other."""
+    extents: dict[str, int] = {}
+    for x, labels in terms:
+        for label, n in zip(labels, x.shape, strict=True):
+            known = extents.get(label, 1)
+            if n != known and n != 1 and known != 1:
+                raise ShapeError(
+                    f"einsum: in {subscripts!r}, the extents {known} and {n} of "
+                    f"{label!r} differ"
+                )
+            extents[label] = known if n == 1 else n
+    return extents
+
+
+def _without_broadcast(x: Tensor, labels: Labels, extents: dict[str, int]) -> Term:
+    """x without the axes of extent 1 that broadcast."""
+    kept = [i for i, label in enumerate(labels) if x.shape[i] == extents[label]]
+    return reshape(x, [x.shape[i] for i in kept]), [labels[i] for i in kept]
+
+
+def _summed(x: Tensor, labels: Labels, kept: set[str]) -> Term:
+    """x summed over the labels that nothing needs any more."""
+    axes = tuple(i for i, label in enumerate(labels) if label not in kept)
+    if not axes:
+        return x, labels
+    return bind(sum_p, x, axis=axes, keepdims=False), [c for c in labels if c in kept]
+
+
+def _contract(left: Term, right: Term, kept: set[str]) -> Term:
+    """The product of two terms, summed over what is in both and not in `kept`."""
+    a, a_labels = _summed(*left, kept.union(right[1]))
+    b, b_labels = _summed(*right, kept.union(left[1]))
+    both = [c for c in a_labels if c in b_labels]
+    batch = [c for c in both if c in kept]
+    depth = [c for c in both if c not in kept]
+    rows = [c for c in a_labels if c not in both]
+    columns = [c for c in b_labels if c not in both]
+    sizes = dict(zip(b_labels, b.shape, strict=True))
+    sizes |= dict(zip(a_labels, a.shape, strict=True))
+
+    def arranged(x: Tensor, labels: Labels, *groups: Labels) -> Tensor:
+        """x as a stack of matrices, whose axes are the products of two groups."""
+        order = [*batch, *(label for group in groups for label in group)]
+        shape = [sizes[c] for c in batch]
+        shape += [math.prod(sizes[c] for c in group) for group in groups]
+        return reshape(_transposed(x, labels, order), shape)
+
+    if not depth:  # nothing to sum: each row times each column
+        product = arranged(a, a_labels, rows, []) * arranged(b, b_labels, [], columns)
+    elif batch and not rows and not columns:  # many short scalar products
+        product = arranged(a, a_labels, depth) * arranged(b, b_labels, depth)
+        product = bind(sum_p, product, axis=(product.ndim - 1,), keepdims=False)
+    else:
+        first = arranged(a, a_labels, rows, depth)
+        product = bind(matmul_p, first, arranged(b, b_labels, depth, columns))
+    labels = batch + rows + columns
+    return reshape(product, [sizes[c] for c in labels]), labels
+
+
+def _transposed(x: Tensor, labels: Labels, order: Labels) -> Tensor:
+    return x if labels == order else transpose(x, [labels.index(c) for c in order])
+
+
+def _ordered(
+    x: Tensor, labels: Labels, output: Labels, extents: dict[str, int]
+) -> Tensor:
+    """x with its axes in the order of `output`."""
+    x = _transposed(x, labels, [label for label in output if label in labels])
+    for axis, label in enumerate(output):
+        if label not in labels:  # its extent was 1 in every operand but this one
+            x = expand_dims(x, axis)
+    return broadcast_to(x, [extents[label] for label in output])

@@ -1,0 +1,201 @@
+"""Integers as positions: one-hot codes, counts, and sums over segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.convert import convert, operands
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.checks import known_values, normalize_axis
+from toolkit.ops.creation import arange, full, zeros
+from toolkit.ops.elementwise import equal, greater_equal, less, where
+from toolkit.ops.index import as_indices, put_along_axis_p, scatter_p
+from toolkit.ops.numeric import logical_and
+from toolkit.ops.reduce import max
+from toolkit.ops.shape import broadcast_to, expand_dims, reshape, slice_axis
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+def _no_sparse(op: str, sparse: bool) -> None:
+    if sparse:
+        raise ArgumentError(f"{op}: sparse tensors do not exist; received sparse=True")
+
+
+@operation
+def one_hot(
+    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
+) -> Tensor:
+    """1 at the position that x names, 0 elsewhere.
+
+    Args:
+        x: integers; those outside of [0, num_classes) give zeros only.
+        num_classes: the extent of the new axis.
+        axis: where the new axis stands in the result.
+        dtype: of the result; floatx if None.
+        sparse: must be False; there are no sparse tensors.
+    """
+    _no_sparse("one_hot", sparse)
+    x = convert(x)
+    x = convert(x, "int64" if x.dtype in ("int64", "uint32", "uint64") else "int32")
+    axis = normalize_axis("one_hot", axis, x.ndim + 1)
+    classes = arange(num_classes, dtype=x.dtype)
+    classes = reshape(classes, (num_classes, *(1,) * (x.ndim - axis)))
+    codes = equal(expand_dims(x, axis), classes)
+    return convert(codes, dtypes.standardize(dtype))
+
+
+@operation
+def multi_hot(
+    inputs: Any,
+    num_classes: int,
+    axis: int = -1,
+    dtype: Any = None,
+    sparse: bool = False,
+) -> Tensor:
+    """1 at each of the positions that the last axis names, 0 elsewhere.
+
+    Args:
+        inputs: integers, (n,) or (batch, n).
+        num_classes: the extent of the axis that holds the code.
+        axis: where that axis stands in the one-hot codes that are joined.
+        dtype: of the result; floatx if None.
+        sparse: must be False; there are no sparse tensors.
+    """
+    _no_sparse("multi_hot", sparse)
+    inputs = convert(inputs)
+    codes = one_hot(inputs, num_classes, axis=axis, dtype=dtype)
+    return max(codes, axis=1 if inputs.ndim > 1 else 0)
+
+
+@operation
+def bincount(
+    x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False
+) -> Tensor:
+    """How often each of 0, 1, 2, ... occurs, in each row if x has two axes.
+
+    Args:
+        x: integers >= 0, (n,) or (batch, n).
+        weights: of x's shape: what each occurrence counts; 1 if None.
+        minlength: the least extent of the result. Inside a traced function, where
+            the largest value is not known, it is the extent of the result.
+        sparse: must be False; there are no sparse tensors.
+
+    Returns:
+        (length,) or (batch, length), int32, or the dtype that x and weights share.
+    """
+    _no_sparse("bincount", sparse)
+    x = as_indices("bincount", x)
+    if x.ndim not in (1, 2):
+        raise ShapeError(f"bincount: expected 1 or 2 axes; received {x.shape}")
+    if weights is None:
+        counted = full(x.shape, 1, "int32")
+    else:
+        dtype = operands(x, weights)[1]
+        counted = broadcast_to(convert(weights, dtype), x.shape)
+    length = _count_of_bins(x, minlength)
+    # Negative numbers would count from the end; past it they are refused.
+    places = where(less(x, 0), length, x)
+    blank = zeros((*x.shape[:-1], length), counted.dtype)
+    return bind(put_along_axis_p, blank, places, counted, axis=x.ndim - 1, mode="add")
+
+
+def _count_of_bins(x: Tensor, minlength: int) -> int:
+    if x.constant is None and minlength:
+        return minlength
+    values = known_values("bincount", x, "give `minlength`")
+    return int(values.max(initial=minlength - 1)) + 1
+
+
+def _segments(
+    op: str,
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None,
+    start: Any,
+    mode: str,
+) -> Tensor:
+    """Combine the rows of each segment into `start`; ids out of range are left out."""
+    data, ids = convert(data), as_indices(op, segment_ids)
+    if ids.ndim != 1 or ids.shape != data.shape[:1]:
+        raise ShapeError(
+            f"{op}: expected segment_ids of shape {data.shape[:1]}; "
+            f"received {ids.shape}"
+        )
+    if num_segments is None:
+        values = known_values(op, ids, "give `num_segments`")
+        num_segments = int(values.max(initial=-1)) + 1
+    inside = logical_and(greater_equal(ids, 0), less(ids, num_segments))
+    # One segment more takes what belongs to none.
+    ids = where(inside, ids, num_segments)
+    blank = full((num_segments + 1, *data.shape[1:]), start(data.dtype), data.dtype)
+    y = bind(scatter_p, blank, ids, data, axis=0, mode=mode)
+    return slice_axis(y, 0, 0, num_segments)
+
+
+@operation
+def segment_sum(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """The sum of the rows of each segment.
+
+    Args:
+        data: (n, ...).
+        segment_ids: (n,), the segment that each row belongs to; negative: to none.
+        num_segments: the extent of the result; by default the largest id + 1.
+        sorted: whether the ids ascend; it changes nothing here.
+
+    Returns:
+        (num_segments, ...).
+    """
+    return _segments(
+        "segment_sum", data, segment_ids, num_segments, lambda dtype: 0, "add"
+    )
+
+
+@operation
+def segment_prod(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """The product of the rows of each segment; arguments as for `segment_sum`."""
+    return _segments(
+        "segment_prod", data, segment_ids, num_segments, lambda dtype: 1, "mul"
+    )
+
+
+@operation
+def segment_max(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """The maximum of the rows of each segment; arguments as for `segment_sum`.
+
+    A segment without rows has the lowest value of the dtype.
+    """
+    return _segments(
+        "segment_max", data, segment_ids, num_segments, dtypes.lowest, "max"
+    )
+
+
+@operation
+def segment_min(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
+    """The minimum of the rows of each segment; arguments as for `segment_sum`.
+
+    A segment without rows has the highest value of the dtype.
+    """
+    return _segments(
+        "segment_min", data, segment_ids, num_segments, dtypes.highest, "min"
+    )
+
+
+@operation
+def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
+    """For each index into a flattened tensor of `shape`, its index along each axis."""
+    indices = as_indices("unravel_index", indices)
+    columns = []
+    for n in reversed(tuple(shape)):
+        columns.append(indices % n)
+        indices = indices // n
+    return tuple(reversed(columns))

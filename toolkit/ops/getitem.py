@@ -1,0 +1,170 @@
+"""Indexing as in NumPy: x[1, :, None, ..., mask], for tensors and symbols."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.checks import broadcast_shapes, known_values
+from toolkit.ops.index import as_indices, flat_indices, gather_p
+from toolkit.ops.shape import (
+    broadcast_to,
+    moveaxis,
+    reshape,
+    slice_p,
+)
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+@operation
+def get_item(x: Any, key: Any) -> Tensor:
+    """x[key], as in NumPy.
+
+    Args:
+        x: a tensor.
+        key: an integer, a slice, None, Ellipsis, an array of integers or booleans,
+            or a tuple of them. Integers may be tensors. Boolean arrays are for
+            tensors whose values are known: not inside a traced function.
+    """
+    x = convert(x)
+    items = _expanded(x, key if isinstance(key, tuple) else (key,))
+    plan = _plan(x, items)
+    y = x
+    if not plan.whole:
+        y = bind(slice_p, y, start=plan.start, stop=plan.stop, step=plan.step)
+    if y.shape != plan.shape:
+        y = reshape(y, plan.shape)
+    return _gathered(y, plan) if plan.arrays else y
+
+
+class _Mask:
+    """The positions along the i-th axis of a boolean array."""
+
+    def __init__(self, shape: tuple[int, ...], i: int, positions: Any) -> None:
+        self.extent = shape[i]
+        self.index = convert(positions, "int32")
+
+
+def _expanded(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
+    """The key with masks as index arrays and slices for all axes not mentioned."""
+    items: list[Any] = []
+    for item in key:
+        if item is None or isinstance(item, (int, np.integer, slice)):
+            if isinstance(item, (bool, np.bool_)):
+                raise ArgumentError("indexing: a single boolean is not an index")
+            items.append(item)
+        elif item is Ellipsis:
+            if any(other is Ellipsis for other in items):
+                raise ArgumentError("indexing: expected at most one Ellipsis")
+            items.append(item)
+        else:
+            items += _arrays(item)
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    if used > x.ndim:
+        raise ShapeError(
+            f"indexing: {used} indices for a tensor of {x.ndim} axes (shape {x.shape})"
+        )
+    rest = [slice(None)] * (x.ndim - used)
+    place = next((i for i, item in enumerate(items) if item is Ellipsis), None)
+    if place is None:
+        return items + rest
+    return items[:place] + rest + items[place + 1 :]
+
+
+def _arrays(item: Any) -> list[Any]:
+    """An array in a key as integer tensors: a mask of n axes becomes n of them."""
+    try:
+        index = convert(item)
+    except TypeError:
+        raise ArgumentError(
+            "indexing: expected integers, slices, None, Ellipsis or arrays; "
+            f"received {item!r}"
+        ) from None
+    if index.dtype != "bool":
+        return [as_indices("indexing", index)]
+    if index.ndim == 0:
+        raise ArgumentError("indexing: a single boolean is not an index")
+    values = known_values("indexing by a boolean tensor", index, "use where instead")
+    return [_Mask(index.shape, i, part) for i, part in enumerate(np.nonzero(values))]
+
+
+class _Plan(NamedTuple):
+    """x is sliced, reshaped to `shape`, then gathered along the axes of `arrays`."""
+
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+    step: tuple[int, ...]
+    shape: tuple[int, ...]
+    arrays: dict[int, Tensor]  # axis after the reshape -> indices
+    together: bool  # whether the index arrays stand side by side in the key
+    whole: bool  # whether the slice takes everything
+
+
+def _plan(x: Tensor, items: list[Any]) -> _Plan:
+    bounds: list[tuple[int, int, int]] = []
+    shape: list[int] = []
+    arrays: dict[int, Tensor] = {}
+    places = []  # where integers and arrays stand in the key
+    for place, item in enumerate(items):
+        axis = len(bounds)
+        if item is None:
+            shape.append(1)
+        elif isinstance(item, slice):
+            bounds.append(item.indices(x.shape[axis]))
+            shape.append(len(range(*bounds[-1])))
+        elif isinstance(item, (int, np.integer)):
+            i = _position(x, axis, int(item))
+            bounds.append((i, i + 1, 1))
+            places.append(place)
+        else:
+            arrays[len(shape)] = _checked(x, axis, item)
+            bounds.append((0, x.shape[axis], 1))
+            shape.append(x.shape[axis])
+            places.append(place)
+    together = not places or places[-1] - places[0] < len(places)
+    whole = all(b == (0, n, 1) for b, n in zip(bounds, x.shape, strict=True))
+    start, stop, step = zip(*bounds, strict=True) if bounds else ((), (), ())
+    return _Plan(start, stop, step, tuple(shape), arrays, together, whole)
+
+
+def _position(x: Tensor, axis: int, i: int) -> int:
+    n = x.shape[axis]
+    if not -n <= i < n:
+        raise IndexError(
+            f"index {i} is out of range for axis {axis} with {n} elements "
+            f"(shape {x.shape})"
+        )
+    return i % n
+
+
+def _checked(x: Tensor, axis: int, item: Any) -> Tensor:
+    if not isinstance(item, _Mask):
+        return item
+    if item.extent != x.shape[axis]:
+        raise IndexError(
+            f"boolean index: axis {axis} has {x.shape[axis]} elements, the index "
+            f"{item.extent}"
+        )
+    return item.index
+
+
+def _gathered(x: Tensor, plan: _Plan) -> Tensor:
+    """x indexed by arrays along some axes; their broadcast shape replaces those axes.
+
+    It stands where the first array stands if all arrays and integers of the key are
+    side by side, else in front.
+    """
+    axes = sorted(plan.arrays)
+    common = broadcast_shapes("indexing", *(plan.arrays[a].shape for a in axes))
+    columns = [broadcast_to(plan.arrays[axis], common) for axis in axes]
+    first = axes[0] if plan.together else 0
+    targets = list(range(first, first + len(axes)))
+    x = x if axes == targets else moveaxis(x, axes, targets)
+    extents = x.shape[first : first + len(axes)]
+    flat = (*x.shape[:first], math.prod(extents), *x.shape[first + len(axes) :])
+    return bind(gather_p, reshape(x, flat), flat_indices(columns, extents), axis=first)

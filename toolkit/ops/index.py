@@ -1,0 +1,435 @@
+"""Reading and writing at computed positions: primitives, and the functions over them.
+
+Indices are int32 or int64; a negative one counts from the end, and one out of range
+is an IndexError. `scatter` and `put_along_axis` combine updates in a fixed order.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.convert import convert
+from toolkit.errors import (
+    DTypeError,
+    ShapeError,
+    unknown_choice,
+)
+from toolkit.ir import Kind, Spec, primitive
+from toolkit.ops.checks import broadcast_shapes, normalize_axis
+from toolkit.ops.creation import arange, zeros, zeros_like
+from toolkit.ops.elementwise import equal, where, zero_like
+from toolkit.ops.numeric import logical_and
+from toolkit.ops.shape import broadcast_to, reshape, slice_p
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+Shape = tuple[int, ...]
+
+_MODES = ("add", "set", "max", "min", "mul")
+
+
+# --- primitives: one axis -------------------------------------------------------------
+
+
+def _gathered(x: Shape, indices: Shape, axis: int) -> Shape:
+    return (*x[:axis], *indices, *x[axis + 1 :])
+
+
+def _gather_spec(x: Spec, indices: Spec, axis: int) -> Spec:
+    return x.with_shape(_gathered(x.shape, indices.shape, axis))
+
+
+def _scatter_spec(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -> Spec:
+    if updates.shape != (shape := _gathered(x.shape, indices.shape, axis)):
+        raise ShapeError(
+            f"scatter: expected updates of shape {shape}; received {updates.shape}"
+        )
+    return x
+
+
+def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
+    expected = (*x.shape[:axis], *indices.shape[axis : axis + 1], *x.shape[axis + 1 :])
+    if indices.shape != expected:
+        raise ShapeError(
+            f"take_along_axis: shapes {x.shape} and {indices.shape} must be equal but "
+            f"for axis {axis}"
+        )
+    return x.with_shape(indices.shape)
+
+
+def _put_spec(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -> Spec:
+    taken = _along_spec(x, indices, axis)
+    if updates.shape != taken.shape:
+        raise ShapeError(
+            f"put_along_axis: expected updates of shape {taken.shape}; "
+            f"received {updates.shape}"
+        )
+    return x
+
+
+def _rows(indices: Tensor, like: Tensor, axis: int) -> Tensor:
+    """`indices` along `axis` of a gathered tensor, for broadcasting against it."""
+    return reshape(indices, (*indices.shape, *(1,) * (like.ndim - axis - indices.ndim)))
+
+
+def _last_writer(indices: Tensor, updates: Tensor, axis: int, extent: int) -> Tensor:
+    """Where an update of `scatter` was not overwritten by a later one."""
+    order = reshape(arange(indices.size, dtype="int32"), indices.shape)
+    blank = zeros((extent,), "int32")
+    last = bind(scatter_p, blank, indices, order, axis=0, mode="set")
+    wins = equal(bind(gather_p, last, indices, axis=0), order)
+    return _rows(wins, updates, axis)
+
+
+def _last_along(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """Where an update of `put_along_axis` was not overwritten by a later one."""
+    counter = reshape(
+        arange(indices.shape[axis], dtype="int32"),
+        (-1, *(1,) * (indices.ndim - axis - 1)),
+    )
+    order = broadcast_to(counter, indices.shape)
+    blank = zeros(x.shape, "int32")
+    last = bind(put_along_axis_p, blank, indices, order, axis=axis, mode="set")
+    return equal(bind(take_along_axis_p, last, indices, axis=axis), order)
+
+
+def _combine_vjp(g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any) -> Any:
+    """The gradients of x and of the updates u.
+
+    `io` is (take, put, last): take(t) reads at the indices, put(t, u, mode) combines
+    there, and last() marks the updates that mode "set" leaves in place.
+    """
+    take, put, last = io
+    if mode == "add":
+        return g, take(g)
+    if mode == "set":
+        blank = zeros_like(u)
+        return put(g, blank, "set"), where(last(), take(g), zero_like(g))
+    if mode == "mul":
+        return _product_vjp(g, x, u, take, put)
+    # Those that tie at the extremum share the gradient.
+    wins, update_wins = equal(x, y), equal(u, take(y))
+    share = g / put(convert(wins, g.dtype), convert(update_wins, g.dtype), "add")
+    return (
+        where(wins, share, zero_like(g)),
+        where(update_wins, take(share), zero_like(g)),
+    )
+
+
+def _product_vjp(g: Tensor, x: Tensor, u: Tensor, take: Any, put: Any) -> Any:
+    """Each factor's gradient is the product of the others, exact at zeros."""
+    zero_x, zero_u = equal(x, 0), equal(u, 0)
+    count = put(convert(zero_x, g.dtype), convert(zero_u, g.dtype), "add")
+    rest = put(where(zero_x, x * 0 + 1, x), where(zero_u, u * 0 + 1, u), "mul")  # type: ignore[operator]
+
+    def others(factor: Tensor, is_zero: Tensor, count: Tensor, rest: Tensor) -> Tensor:
+        alone = where(logical_and(is_zero, equal(count, 1)), rest, zero_like(rest))
+        quotient = rest / where(is_zero, factor * 0 + 1, factor)  # type: ignore[operator]
+        return where(equal(count, 0), quotient, alone)
+
+    u_others = others(u, zero_u, take(count), take(rest))
+    return g * others(x, zero_x, count, rest), take(g) * u_others  # type: ignore[operator]
+
+
+def _scatter_vjp(
+    g: Tensor,
+    y: Tensor,
+    x: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+    axis: int,
+    mode: str,
+) -> tuple[Any, None, Any]:
+    io = (
+        lambda t: bind(gather_p, t, indices, axis=axis),
+        lambda t, u, mode: bind(scatter_p, t, indices, u, axis=axis, mode=mode),
+        lambda: _last_writer(indices, updates, axis, x.shape[axis]),
+    )
+    dx, du = _combine_vjp(g, y, x, updates, mode, io)
+    return dx, None, du
+
+
+def _put_vjp(
+    g: Tensor,
+    y: Tensor,
+    x: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+    axis: int,
+    mode: str,
+) -> tuple[Any, None, Any]:
+    io = (
+        lambda t: bind(take_along_axis_p, t, indices, axis=axis),
+        lambda t, u, mode: bind(put_along_axis_p, t, indices, u, axis=axis, mode=mode),
+        lambda: _last_along(x, indices, axis),
+    )
+    dx, du = _combine_vjp(g, y, x, updates, mode, io)
+    return dx, None, du
+
+
+gather_p = primitive(
+    "gather",
+    Kind.INDEX,
+    _gather_spec,
+    vjp=(
+        lambda g, y, x, indices, axis: bind(
+            scatter_p, zeros(x.shape, g.dtype), indices, g, axis=axis, mode="add"
+        ),
+        None,
+    ),
+)
+scatter_p = primitive("scatter", Kind.INDEX, _scatter_spec, vjp=_scatter_vjp)
+take_along_axis_p = primitive(
+    "take_along_axis",
+    Kind.INDEX,
+    _along_spec,
+    vjp=(
+        lambda g, y, x, indices, axis: bind(
+            put_along_axis_p, zeros(x.shape, g.dtype), indices, g, axis=axis, mode="add"
+        ),
+        None,
+    ),
+)
+put_along_axis_p = primitive("put_along_axis", Kind.INDEX, _put_spec, vjp=_put_vjp)
+
+
+# --- primitives: boxes ----------------------------------------------------------------
+
+
+def _box_spec(op: str, x: Spec, sizes: Shape, starts: Sequence[Any]) -> None:
+    """Check that a box of `sizes` lies inside x."""
+    fits = len(starts) == len(sizes) == x.ndim and builtins.all(
+        0 <= size <= n for size, n in zip(sizes, x.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            f"{op}: a box of shape {sizes} with {len(starts)} starts does not fit into "
+            f"shape {x.shape}"
+        )
+
+
+def _dynamic_slice_spec(x: Spec, *starts: Spec, sizes: Shape) -> Spec:
+    _box_spec("slice", x, sizes, starts)
+    return x.with_shape(sizes)
+
+
+def _dynamic_update_spec(x: Spec, update: Spec, *starts: Spec) -> Spec:
+    _box_spec("slice_update", x, update.shape, starts)
+    return x
+
+
+def _dynamic_slice_vjp(
+    g: Tensor, y: Tensor, x: Tensor, *starts: Tensor, sizes: Shape
+) -> tuple[Any, ...]:
+    dx = bind(dynamic_update_slice_p, zeros(x.shape, g.dtype), g, *starts)
+    return dx, *(None for _ in starts)
+
+
+def _dynamic_update_vjp(
+    g: Tensor, y: Tensor, x: Tensor, update: Tensor, *starts: Tensor
+) -> tuple[Any, ...]:
+    dx = bind(dynamic_update_slice_p, g, zeros(update.shape, g.dtype), *starts)
+    du = bind(dynamic_slice_p, g, *starts, sizes=update.shape)
+    return dx, du, *(None for _ in starts)
+
+
+dynamic_slice_p = primitive(
+    "dynamic_slice", Kind.INDEX, _dynamic_slice_spec, vjp=_dynamic_slice_vjp
+)
+dynamic_update_slice_p = primitive(
+    "dynamic_update_slice", Kind.INDEX, _dynamic_update_spec, vjp=_dynamic_update_vjp
+)
+
+
+# --- helpers --------------------------------------------------------------------------
+
+
+def as_indices(op: str, x: Any) -> Tensor:
+    """`x` as a tensor of int32 or int64; floats are refused."""
+    x = convert(x)
+    if dtypes.is_float(x.dtype):
+        if x.size == 0:  # what an empty list becomes
+            return convert(x, "int32")
+        raise DTypeError(f"{op}: expected integer indices; received {x.dtype}")
+    wide = x.dtype in ("int64", "uint32", "uint64")
+    return convert(x, "int64" if wide else "int32")
+
+
+def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
+    """One index into the flattened axes of `extents` from an index for each of them.
+
+    Reading each index from a counter counts negative ones from the start, and lets
+    the kernel check the range of each axis on its own.
+    """
+    if len(columns) == 1:
+        return columns[0]
+    dtype = "int32" if math.prod(extents) < 2**31 else "int64"
+    total, stride = None, 1
+    for index, n in zip(reversed(columns), reversed(extents), strict=True):
+        counter = arange(n, dtype=dtype) * stride  # type: ignore[operator]
+        part = bind(gather_p, counter, index, axis=0)
+        total = part if total is None else total + part
+        stride *= n
+    return total  # type: ignore[return-value]
+
+
+# --- public functions -----------------------------------------------------------------
+
+
+@operation
+def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
+    """The elements of x at `indices` along `axis`; None takes from the flattened x.
+
+    The indices' shape replaces the axis: x of shape (a, n, b) and indices of shape
+    (i, j) with axis=1 give (a, i, j, b).
+    """
+    x = convert(x)
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    axis = normalize_axis("take", axis, x.ndim)
+    return bind(gather_p, x, as_indices("take", indices), axis=axis)
+
+
+@operation
+def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Tensor:
+    """For each position, the element of x at that position's index along `axis`.
+
+    The other axes broadcast; with axis=None, x and indices are flattened.
+    """
+    x, indices = convert(x), as_indices("take_along_axis", indices)
+    if axis is None:
+        x, indices, axis = reshape(x, (-1,)), reshape(indices, (-1,)), 0
+    if x.ndim != indices.ndim:
+        raise ShapeError(
+            "take_along_axis: expected x and indices of equal rank; received shapes "
+            f"{x.shape} and {indices.shape}"
+        )
+    axis = normalize_axis("take_along_axis", axis, x.ndim)
+    rest = broadcast_shapes(
+        "take_along_axis",
+        *((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, indices)),
+    )
+    x, indices = (
+        broadcast_to(t, (*rest[:axis], t.shape[axis], *rest[axis + 1 :]))
+        for t in (x, indices)
+    )
+    return bind(take_along_axis_p, x, indices, axis=axis)
+
+
+@operation
+def scatter(indices: Any, values: Any, shape: Any) -> Tensor:
+    """Zeros of `shape` with `values` added at `indices`.
+
+    Args:
+        indices: (..., k), positions in the first k axes of the result.
+        values: (..., *shape[k:]); those of equal index are added.
+        shape: of the result.
+    """
+    values = convert(values)
+    return scatter_update(zeros(shape, values.dtype), indices, values, "add")
+
+
+@operation
+def scatter_update(
+    inputs: Any, indices: Any, updates: Any, reduction: str | None = None
+) -> Tensor:
+    """A copy of `inputs` with `updates` at `indices`.
+
+    Args:
+        inputs: the tensor to start from.
+        indices: (..., k), positions in the first k axes of inputs.
+        updates: (..., *inputs.shape[k:]).
+        reduction: how an update meets what is there: None (it replaces it; of equal
+            indices the last one stays), "add", "max", "min" or "mul".
+    """
+    mode = "set" if reduction is None else str(reduction).lower()
+    if mode not in _MODES:
+        raise unknown_choice("scatter_update: reduction", reduction, _MODES)
+    inputs = convert(inputs)
+    updates = convert(updates, inputs.dtype)
+    indices = as_indices("scatter_update", indices)
+    depth = indices.shape[-1] if indices.ndim else 0
+    if not 0 < depth <= inputs.ndim:
+        raise ShapeError(
+            f"scatter_update: expected indices of shape (..., k), 1 <= k <= "
+            f"{inputs.ndim}; received {indices.shape}"
+        )
+    lead, rest = inputs.shape[:depth], inputs.shape[depth:]
+    flat = flat_indices(_columns(indices), lead)
+    target = reshape(inputs, (math.prod(lead), *rest))
+    updates = broadcast_to(updates, (*flat.shape, *rest))
+    y = bind(scatter_p, target, flat, updates, axis=0, mode=mode)
+    return reshape(y, inputs.shape)
+
+
+def _columns(indices: Tensor) -> list[Tensor]:
+    """The tensors indices[..., i]."""
+    return [
+        bind(gather_p, indices, convert(i, "int32"), axis=indices.ndim - 1)
+        for i in range(indices.shape[-1])
+    ]
+
+
+def _starts(op: str, start_indices: Any, ndim: int) -> list[Any]:
+    """The starts of a box: Python integers as they are, all else as 0-d tensors."""
+    if isinstance(start_indices, np.ndarray):
+        start_indices = start_indices.tolist()
+    elif not isinstance(start_indices, (list, tuple)):
+        start_indices = _columns(as_indices(op, start_indices))
+    if len(start_indices) != ndim:
+        raise ShapeError(
+            f"{op}: expected {ndim} start indices; received {len(start_indices)}"
+        )
+    return [
+        start if isinstance(start, int) else reshape(as_indices(op, start), ())
+        for start in start_indices
+    ]
+
+
+@operation
+def slice(inputs: Any, start_indices: Any, shape: Any) -> Tensor:
+    """The box of `shape` at `start_indices`; starts are moved so that it fits.
+
+    Args:
+        inputs: a tensor of n axes.
+        start_indices: n integers, which may be tensors.
+        shape: of the result; -1 stands for all that follows a start that is known.
+    """
+    inputs = convert(inputs)
+    starts = _starts("slice", start_indices, inputs.ndim)
+    sizes = tuple(
+        n - int(start) if size == -1 else int(size)
+        for size, start, n in zip(shape, starts, inputs.shape, strict=True)
+    )
+    if not builtins.all(isinstance(start, int) for start in starts):
+        starts = [convert(start) for start in starts]
+        return bind(dynamic_slice_p, inputs, *starts, sizes=sizes)
+    _box_spec("slice", inputs.spec, sizes, starts)
+    firsts = tuple(
+        min(max(start, 0), n - size)
+        for start, size, n in zip(starts, sizes, inputs.shape, strict=True)
+    )
+    stops = tuple(map(operator.add, firsts, sizes))
+    return bind(slice_p, inputs, start=firsts, stop=stops, step=(1,) * inputs.ndim)
+
+
+@operation
+def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Tensor:
+    """A copy of `inputs` with the box `updates` at `start_indices`.
+
+    Args:
+        inputs: a tensor of n axes.
+        start_indices: n integers, which may be tensors; moved so that the box fits.
+        updates: a tensor of n axes, no longer than those of inputs.
+    """
+    inputs = convert(inputs)
+    updates = convert(updates, inputs.dtype)
+    starts = map(convert, _starts("slice_update", start_indices, inputs.ndim))
+    return bind(dynamic_update_slice_p, inputs, updates, *starts)

@@ -1,0 +1,149 @@
+"""Reductions that leave NaNs out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.convert import convert, floating
+from toolkit.ops.checks import normalize_axes
+from toolkit.ops.elementwise import isnan, sqrt, where
+from toolkit.ops.numeric import logical_not, square
+from toolkit.ops.reduce import (
+    all,
+    argmax,
+    argmin,
+    cumprod,
+    cumsum,
+    max,
+    min,
+    prod,
+    sum,
+)
+from toolkit.ops.statistics import quantiles
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+def _filled(x: Any, value: Any) -> Tensor:
+    """x with `value` instead of its NaNs."""
+    x = convert(x)
+    if not dtypes.is_float(x.dtype):
+        return x
+    return where(isnan(x), convert(value, x.dtype), x)
+
+
+def _count(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    """How many elements over `axis` are numbers."""
+    numbers = convert(logical_not(isnan(x)), x.dtype)
+    return sum(numbers, axis=axis, keepdims=keepdims)
+
+
+@operation
+def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The sum over `axis`, without NaNs."""
+    return sum(_filled(x, 0), axis, keepdims)
+
+
+@operation
+def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The product over `axis`, without NaNs."""
+    return prod(_filled(x, 1), axis, keepdims)
+
+
+@operation
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """The running sum along `axis` (None: of the flattened tensor), without NaNs."""
+    return cumsum(_filled(x, 0), axis, dtype)
+
+
+@operation
+def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """The running product along `axis` (None: flattened), without NaNs."""
+    return cumprod(_filled(x, 1), axis, dtype)
+
+
+def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) -> Tensor:
+    x = convert(x)
+    if not dtypes.is_float(x.dtype):
+        return reduction(x, axis, keepdims)
+    y = reduction(_filled(x, fill), axis, keepdims)
+    return where(all(isnan(x), axis, keepdims), convert(float("nan"), x.dtype), y)
+
+
+@operation
+def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest element over `axis`, without NaNs; NaN if there is no other."""
+    return _extremum(max, float("-inf"), x, axis, keepdims)
+
+
+@operation
+def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest element over `axis`, without NaNs; NaN if there is no other."""
+    return _extremum(min, float("inf"), x, axis, keepdims)
+
+
+def _arg_extremum(
+    reduction: Any, fill: float, x: Any, axis: int | None, keepdims: bool
+) -> Tensor:
+    x = convert(x)
+    y = reduction(_filled(x, fill), axis, keepdims)
+    if not dtypes.is_float(x.dtype):
+        return y
+    return where(all(isnan(x), axis, keepdims), -1, y)
+
+
+@operation
+def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The index of the first largest element that is no NaN, int32; -1 without one."""
+    return _arg_extremum(argmax, float("-inf"), x, axis, keepdims)
+
+
+@operation
+def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The index of the first smallest element that is no NaN, int32; -1 without one."""
+    return _arg_extremum(argmin, float("inf"), x, axis, keepdims)
+
+
+@operation
+def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The arithmetic mean over `axis`, without NaNs."""
+    (x,) = floating(x)
+    return sum(_filled(x, 0), axis, keepdims) / _count(x, axis, keepdims)
+
+
+@operation
+def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The variance over `axis`, without NaNs."""
+    (x,) = floating(x)
+    axes = normalize_axes("nanvar", axis, x.ndim)
+    return nanmean(square(x - nanmean(x, axes, True)), axes, keepdims)
+
+
+@operation
+def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The standard deviation over `axis`, without NaNs."""
+    return sqrt(nanvar(x, axis, keepdims))
+
+
+@operation
+def nanquantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
+    """Like `quantile`, without NaNs."""
+    return quantiles("nanquantile", x, q, axis, method, keepdims, skip_nan=True)
+
+
+@operation
+def nanpercentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
+    """Like `percentile`, without NaNs."""
+    shares = convert(q, "float64") / 100.0
+    return quantiles("nanpercentile", x, shares, axis, method, keepdims, skip_nan=True)
+
+
+@operation
+def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Like `median`, without NaNs."""
+    return quantiles("nanmedian", x, 0.5, axis, keepdims=keepdims, skip_nan=True)

@@ -1,0 +1,174 @@
+"""Elementwise functions made of the primitives: rounding, logic, and more of NumPy."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.convert import convert, operands
+from toolkit.errors import DTypeError
+from toolkit.ir import Primitive
+from toolkit.ops.elementwise import (
+    abs_p,
+    divide,
+    floor_divide_p,
+    greater_equal,
+    isnan,
+    less_equal,
+    logical_and_p,
+    logical_not_p,
+    logical_or_p,
+    logical_xor_p,
+    maximum,
+    minimum,
+    negative_p,
+    remainder_p,
+    round_p,
+    stop_gradient_p,
+    trunc_p,
+    where,
+    zero_like,
+)
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+def _not_bool(dtype: str) -> str:
+    return "int32" if dtype == "bool" else dtype
+
+
+@operation
+def floor_divide(x1: Any, x2: Any) -> Tensor:
+    """floor(x1 / x2), elementwise."""
+    tensors, dtype = operands(x1, x2)
+    return bind(floor_divide_p, *(convert(x, _not_bool(dtype)) for x in tensors))
+
+
+@operation
+def mod(x1: Any, x2: Any) -> Tensor:
+    """The remainder of x1 / x2, elementwise, with the sign of x2."""
+    tensors, dtype = operands(x1, x2)
+    return bind(remainder_p, *(convert(x, _not_bool(dtype)) for x in tensors))
+
+
+remainder = mod
+
+
+@operation
+def negative(x: Any) -> Tensor:
+    """-x, elementwise."""
+    x = convert(x)
+    if x.dtype == "bool":
+        raise DTypeError("negative: expected numbers; received bool")
+    return bind(negative_p, x)
+
+
+@operation
+def absolute(x: Any) -> Tensor:
+    """The absolute value, elementwise."""
+    x = convert(x)
+    return x if x.dtype == "bool" else bind(abs_p, x)
+
+
+abs = absolute
+
+
+@operation
+def round(x: Any, decimals: int = 0) -> Tensor:
+    """x rounded to `decimals` decimals, halves to even."""
+    x = convert(x)
+    if dtypes.is_integer(x.dtype) and decimals >= 0:
+        return x
+    if decimals == 0:
+        return bind(round_p, convert(x, dtypes.float_type(x.dtype)))
+    scale = 10.0**decimals
+    rounded = bind(round_p, convert(x, dtypes.float_type(x.dtype)) * scale) / scale
+    return convert(rounded, x.dtype)
+
+
+@operation
+def trunc(x: Any) -> Tensor:
+    """x without its fraction, elementwise."""
+    x = convert(x)
+    return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
+
+
+def _logical(record: Primitive, doc: str) -> Any:
+    def function(x1: Any, x2: Any) -> Tensor:
+        return bind(record, convert(x1, "bool"), convert(x2, "bool"))
+
+    function.__name__ = function.__qualname__ = record.name
+    function.__doc__ = doc
+    return operation(function)
+
+
+logical_and = _logical(logical_and_p, "Whether both are true, elementwise.")
+logical_or = _logical(logical_or_p, "Whether either is true, elementwise.")
+logical_xor = _logical(logical_xor_p, "Whether just one is true, elementwise.")
+
+
+@operation
+def logical_not(x: Any) -> Tensor:
+    """Whether x is false, elementwise."""
+    return bind(logical_not_p, convert(x, "bool"))
+
+
+@operation
+def cast(x: Any, dtype: Any) -> Tensor:
+    """x in another dtype; floats lose their fraction when they become integers."""
+    return convert(x, dtypes.standardize(dtype))
+
+
+@operation
+def saturate_cast(x: Any, dtype: Any) -> Tensor:
+    """x in another dtype; what it cannot hold becomes the nearest value it can."""
+    x, dtype = convert(x), dtypes.standardize(dtype)
+    if dtype == "bool" or x.dtype == "bool":
+        return convert(x, dtype)
+    if dtypes.is_float(dtype):
+        limit = dtypes.largest(dtype)
+        if not dtypes.is_float(x.dtype) or limit >= dtypes.largest(x.dtype):
+            return convert(x, dtype)
+        return convert(clip(x, -limit, limit), dtype)
+    low, high = dtypes.lowest(dtype), dtypes.highest(dtype)
+    if dtypes.is_integer(x.dtype):
+        low = builtins.max(low, dtypes.lowest(x.dtype))
+        high = builtins.min(high, dtypes.highest(x.dtype))
+        return convert(clip(x, low, high), dtype)
+    # A float may be unable to hold `high`, so it is put in after the cast.
+    above, below = greater_equal(x, float(high)), less_equal(x, float(low))
+    inside = where(logical_or(logical_or(above, below), isnan(x)), zero_like(x), x)
+    y = where(above, convert(high, dtype), convert(inside, dtype))
+    return where(below, convert(low, dtype), y)
+
+
+@operation
+def stop_gradient(variable: Any) -> Tensor:
+    """The same value, through which no gradient flows."""
+    return bind(stop_gradient_p, convert(variable))
+
+
+@operation
+def square(x: Any) -> Tensor:
+    """x * x, elementwise."""
+    x = convert(x)
+    x = convert(x, "int32") if x.dtype == "bool" else x
+    return x * x
+
+
+@operation
+def reciprocal(x: Any) -> Tensor:
+    """1 / x, elementwise."""
+    return divide(1.0, x)
+
+
+@operation
+def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
+    """x limited to [x_min, x_max]; either may be None."""
+    x = convert(x)
+    dtype = _not_bool(x.dtype)
+    x = convert(x, dtype)
+    if x_min is not None:
+        x = maximum(x, convert(x_min, dtype))
+    return x if x_max is None else minimum(x, convert(x_max, dtype))

@@ -1,0 +1,370 @@
+"""Elementwise functions of NumPy, written in the primitives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.convert import convert, floating, operands
+from toolkit.errors import ArgumentError, DTypeError
+from toolkit.ops.creation import full_like, zeros_like
+from toolkit.ops.elementwise import (
+    arctan2,
+    divide,
+    equal,
+    exp,
+    greater,
+    isinf,
+    isnan,
+    less,
+    less_equal,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    power,
+    sign,
+    sin,
+    sqrt,
+    where,
+    zero_like,
+)
+from toolkit.ops.numeric import (
+    absolute,
+    logical_and,
+    logical_not,
+    logical_or,
+    mod,
+    stop_gradient,
+)
+from toolkit.ops.reduce import all
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+# --- comparing and classifying --------------------------------------------------------
+
+
+@operation
+def isclose(
+    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Whether |x1 - x2| <= atol + rtol * |x2|, elementwise.
+
+    Infinities are close to themselves; NaNs too if `equal_nan`.
+    """
+    x1, x2 = floating(x1, x2)
+    finite = logical_not(logical_or(isinf(x1), isinf(x2)))
+    near = less_equal(absolute(x1 - x2), atol + rtol * absolute(x2))
+    close = logical_or(logical_and(finite, near), equal(x1, x2))
+    if equal_nan:
+        close = logical_or(close, logical_and(isnan(x1), isnan(x2)))
+    return close
+
+
+@operation
+def allclose(
+    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Whether all elements are close, as `isclose` says."""
+    return all(isclose(x1, x2, rtol, atol, equal_nan))
+
+
+@operation
+def isposinf(x: Any) -> Tensor:
+    """Whether x is plus infinity, elementwise."""
+    x = convert(x)
+    return logical_and(isinf(x), greater(x, 0))
+
+
+@operation
+def isneginf(x: Any) -> Tensor:
+    """Whether x is minus infinity, elementwise."""
+    x = convert(x)
+    return logical_and(isinf(x), less(x, 0))
+
+
+@operation
+def isreal(x: Any) -> Tensor:
+    """Whether x has no imaginary part: true, as there are no complex tensors."""
+    return full_like(x, True, "bool")
+
+
+@operation
+def signbit(x: Any) -> Tensor:
+    """Whether x is negative, or minus zero; false for NaN."""
+    x = convert(x)
+    if not dtypes.is_float(x.dtype):
+        return less(convert(x, "int32") if x.dtype == "bool" else x, 0)
+    # The angle of the point (x, 0) is pi on the left, and so for minus zero.
+    return greater(arctan2(zeros_like(x), x), 1.0)
+
+
+@operation
+def heaviside(x1: Any, x2: Any) -> Tensor:
+    """0 where x1 < 0, x2 where x1 is 0, 1 where x1 > 0."""
+    x1, x2 = floating(x1, x2)
+    step = where(less(x1, 0), zero_like(x1), where(isnan(x1), x1, 1.0))
+    return where(equal(x1, 0), x2, convert(step, x1.dtype))
+
+
+@operation
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """The choice of the first condition that is true, elementwise; else `default`."""
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ArgumentError(
+            f"select: expected as many conditions as choices; received {len(condlist)} "
+            f"and {len(choicelist)}"
+        )
+    *choices, y = operands(*choicelist, default)[0]
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        y = where(condition, choice, y)
+    return y
+
+
+# --- powers and logarithms ------------------------------------------------------------
+
+
+@operation
+def exp2(x: Any) -> Tensor:
+    """2 ** x, elementwise."""
+    (x,) = floating(x)
+    return power(convert(2, x.dtype), x)
+
+
+@operation
+def log2(x: Any) -> Tensor:
+    """The logarithm to base 2, elementwise."""
+    return log(x) / math.log(2)
+
+
+@operation
+def log10(x: Any) -> Tensor:
+    """The logarithm to base 10, elementwise."""
+    return log(x) / math.log(10)
+
+
+@operation
+def logaddexp(x1: Any, x2: Any) -> Tensor:
+    """log(exp(x1) + exp(x2)), elementwise; it cannot overflow."""
+    x1, x2 = floating(x1, x2)
+    same = logical_and(isinf(x1), equal(x1, x2))  # their difference is not a number
+    apart = where(same, zero_like(x1), x1 - x2)
+    return maximum(x1, x2) + log1p(exp(-absolute(apart)))
+
+
+@operation
+def logaddexp2(x1: Any, x2: Any) -> Tensor:
+    """log2(2 ** x1 + 2 ** x2), elementwise; it cannot overflow."""
+    x1, x2 = floating(x1, x2)
+    base = math.log(2)
+    return logaddexp(x1 * base, x2 * base) / base
+
+
+@operation
+def cbrt(x: Any) -> Tensor:
+    """The cube root, elementwise; negative for negative x."""
+    (x,) = floating(x)
+    return sign(x) * power(absolute(x), 1 / 3)
+
+
+@operation
+def hypot(x1: Any, x2: Any) -> Tensor:
+    """sqrt(x1 ** 2 + x2 ** 2), elementwise; the squares cannot overflow."""
+    x1, x2 = floating(x1, x2)
+    scale = stop_gradient(maximum(absolute(x1), absolute(x2)))
+    odd = logical_or(equal(scale, 0), isinf(scale))
+    scale = where(odd, 1.0, scale)
+    a, b = x1 / scale, x2 / scale
+    return scale * sqrt(a * a + b * b)
+
+
+@operation
+def ldexp(x1: Any, x2: Any) -> Tensor:
+    """x1 * 2 ** x2, elementwise; x2 holds integers."""
+    (x1,), x2 = floating(x1), convert(x2)
+    if dtypes.is_float(x2.dtype):
+        raise DTypeError(f"ldexp: expected integer exponents; received {x2.dtype}")
+    # In two steps, because 2 ** x2 alone may overflow where the product does not.
+    half = x2 // 2
+    return x1 * exp2(convert(half, x1.dtype)) * exp2(convert(x2 - half, x1.dtype))
+
+
+@operation
+def sinc(x: Any) -> Tensor:
+    """sin(pi * x) / (pi * x), elementwise; 1 at 0."""
+    (x,) = floating(x)
+    angle = where(equal(x, 0), 1.0, x) * math.pi
+    return where(equal(x, 0), 1.0, sin(angle) / angle)
+
+
+# Below the border the power series of I0, above it the asymptotic one: with as many
+# terms both are exact to the last bits of float64 there.
+_I0_BORDER = 20.0
+_I0_SERIES = [1 / math.factorial(k) ** 2 for k in range(40)]
+_I0_TAIL = [
+    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8**k)
+    for k in range(26)
+]
+
+
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    y = convert(coefficients[-1], x.dtype)
+    for c in reversed(coefficients[:-1]):
+        y = y * x + c
+    return y
+
+
+@operation
+def i0(x: Any) -> Tensor:
+    """The modified Bessel function of the first kind of order 0, elementwise."""
+    (x,) = floating(x)
+    near, far = (
+        minimum(absolute(x), _I0_BORDER),
+        maximum(absolute(x), _I0_BORDER),
+    )
+    series = _polynomial(_I0_SERIES, near * near * 0.25)
+    tail = _polynomial(_I0_TAIL, 1.0 / far) / sqrt(2 * math.pi * far)
+    # exp(x / 2) twice, because exp(x) overflows first.
+    half = exp(far * 0.5)
+    return where(greater(absolute(x), _I0_BORDER), half * tail * half, series)
+
+
+# --- angles ---------------------------------------------------------------------------
+
+
+@operation
+def deg2rad(x: Any) -> Tensor:
+    """Degrees as radians, elementwise."""
+    return floating(x)[0] * (math.pi / 180)
+
+
+@operation
+def rad2deg(x: Any) -> Tensor:
+    """Radians as degrees, elementwise."""
+    return floating(x)[0] * (180 / math.pi)
+
+
+@operation
+def angle(x: Any) -> Tensor:
+    """The angle of x in the complex plane: pi for negative numbers, else 0."""
+    (x,) = floating(x)
+    return arctan2(zeros_like(x), x)
+
+
+@operation
+def real(x: Any) -> Tensor:
+    """The real part: x itself, as there are no complex tensors."""
+    return convert(x)
+
+
+@operation
+def imag(x: Any) -> Tensor:
+    """The imaginary part: zeros, as there are no complex tensors."""
+    return zeros_like(x)
+
+
+@operation
+def conjugate(x: Any) -> Tensor:
+    """The complex conjugate: x itself, as there are no complex tensors."""
+    return convert(x)
+
+
+conj = conjugate
+
+
+# --- quotients and remainders ---------------------------------------------------------
+
+
+@operation
+def divide_no_nan(x1: Any, x2: Any) -> Tensor:
+    """x1 / x2, elementwise; 0 where x2 is 0."""
+    x1, x2 = floating(x1, x2)
+    is_zero = equal(x2, 0)
+    return where(is_zero, zero_like(x1), divide(x1, where(is_zero, 1.0, x2)))
+
+
+@operation
+def fmod(x1: Any, x2: Any) -> Tensor:
+    """The remainder of x1 / x2, elementwise, with the sign of x1."""
+    (x1, x2), dtype = operands(x1, x2)
+    if dtype == "bool":
+        x1, x2 = convert(x1, "int32"), convert(x2, "int32")
+    rest = mod(absolute(x1), absolute(x2))
+    return where(less(x1, 0), -rest, rest)
+
+
+def _bits(dtype: str) -> int:
+    return 8 * dtypes.itemsize(dtype)
+
+
+@operation
+def gcd(x1: Any, x2: Any) -> Tensor:
+    """The greatest common divisor of integers, elementwise."""
+    (x1, x2), dtype = operands(x1, x2)
+    if not dtypes.is_integer(dtype):
+        raise DTypeError(f"gcd: expected integers; received {dtype}")
+    a, b = absolute(x1), absolute(x2)
+    # Euclid's algorithm takes most steps for neighbouring Fibonacci numbers: one for
+    # each power of the golden ratio. By then b is 0 everywhere.
+    for _ in range(math.ceil(_bits(dtype) * math.log(2, 1.618)) + 1):
+        a, b = where(equal(b, 0), a, b), where(equal(b, 0), b, mod(a, b))
+    return a
+
+
+@operation
+def lcm(x1: Any, x2: Any) -> Tensor:
+    """The least common multiple of integers, elementwise."""
+    (x1, x2), _ = operands(x1, x2)
+    return absolute(x1) // maximum(gcd(x1, x2), 1) * absolute(x2)
+
+
+# --- NaNs and infinities --------------------------------------------------------------
+
+
+@operation
+def fmax(x1: Any, x2: Any) -> Tensor:
+    """The larger of x1 and x2, elementwise; a number beats a NaN."""
+    return _without_nan(maximum, x1, x2)
+
+
+@operation
+def fmin(x1: Any, x2: Any) -> Tensor:
+    """The smaller of x1 and x2, elementwise; a number beats a NaN."""
+    return _without_nan(minimum, x1, x2)
+
+
+def _without_nan(extremum: Any, x1: Any, x2: Any) -> Tensor:
+    (x1, x2), _ = operands(x1, x2)
+    return extremum(where(isnan(x1), x2, x1), where(isnan(x2), x1, x2))
+
+
+@operation
+def nan_to_num(
+    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """x with finite numbers instead of NaN and infinities.
+
+    Args:
+        x: a tensor.
+        nan: what replaces NaN.
+        posinf: what replaces plus infinity; the largest finite number if None.
+        neginf: what replaces minus infinity; the least finite number if None.
+    """
+    x = convert(x)
+    if not dtypes.is_float(x.dtype):
+        return x
+    limit = dtypes.largest(x.dtype)
+    x = where(isnan(x), convert(nan, x.dtype), x)
+    high = convert(limit if posinf is None else posinf, x.dtype)
+    low = convert(-limit if neginf is None else neginf, x.dtype)
+    infinite = isinf(x)
+    x = where(logical_and(infinite, greater(x, 0)), high, x)
+    return where(logical_and(infinite, less(x, 0)), low, x)
+
+
+@operation
+def fabs(x: Any) -> Tensor:
+    """The absolute value in floating point, elementwise."""
+    return absolute(floating(x)[0])

@@ -1,0 +1,110 @@
+"""The operators of tensors, symbols and Variables: `x + y` is `ops.add(x, y)`."""
+
+from typing import Any
+
+from toolkit.ops.contract import matmul
+from toolkit.ops.elementwise import (
+    add,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    divide,
+    equal,
+    greater,
+    greater_equal,
+    left_shift,
+    less,
+    less_equal,
+    multiply,
+    not_equal,
+    power,
+    right_shift,
+    subtract,
+)
+from toolkit.ops.getitem import get_item
+from toolkit.ops.numeric import (
+    absolute,
+    floor_divide,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    mod,
+    negative,
+    round,
+)
+from toolkit.ops.shape import transpose
+from toolkit.symbolic import KerasTensor
+from toolkit.tensor import Tensor
+from toolkit.variable import Variable
+
+_OPERATORS: dict[str, Any] = {
+    "add": add,
+    "sub": subtract,
+    "mul": multiply,
+    "truediv": divide,
+    "floordiv": floor_divide,
+    "mod": mod,
+    "matmul": matmul,
+    "pow": power,
+    "and": lambda x, y: _logical_or_bitwise(logical_and, bitwise_and, x, y),
+    "or": lambda x, y: _logical_or_bitwise(logical_or, bitwise_or, x, y),
+    "xor": lambda x, y: _logical_or_bitwise(logical_xor, bitwise_xor, x, y),
+    "lshift": left_shift,
+    "rshift": right_shift,
+}
+_COMPARISONS = {
+    "eq": equal,
+    "ne": not_equal,
+    "lt": less,
+    "le": less_equal,
+    "gt": greater,
+    "ge": greater_equal,
+}
+
+
+def _logical_or_bitwise(logical: Any, bitwise: Any, x: Any, y: Any) -> Any:
+    """`&`, `|` and `^` are logical for booleans and bitwise for integers."""
+    booleans = _all_bool(x) and _all_bool(y)
+    return (logical if booleans else bitwise)(x, y)
+
+
+def _all_bool(x: Any) -> bool:
+    return isinstance(x, bool) or getattr(x, "dtype", None) == "bool"
+
+
+def _invert(x: Any) -> Any:
+    return logical_not(x) if _all_bool(x) else bitwise_not(x)
+
+
+def install_operators() -> None:
+    """Give the classes their operators, each the public function of its name."""
+    for cls in (Tensor, KerasTensor, Variable):
+        for name, function in _OPERATORS.items():
+            setattr(cls, f"__{name}__", _method(function))
+            setattr(cls, f"__r{name}__", _reflected(function))
+        for name, function in _COMPARISONS.items():
+            setattr(cls, f"__{name}__", _method(function))
+        cls.__neg__ = _method(negative)  # type: ignore[attr-defined]
+        cls.__abs__ = _method(absolute)  # type: ignore[attr-defined]
+        cls.__invert__ = _method(_invert)  # type: ignore[attr-defined]
+        cls.__round__ = _method(round)  # type: ignore[attr-defined]
+        cls.__getitem__ = get_item  # type: ignore[attr-defined]
+        cls.T = property(transpose)  # type: ignore[attr-defined]
+
+
+def _method(function: Any) -> Any:
+    def method(self: Any, *others: Any) -> Any:
+        if others and isinstance(others[0], (str, type(None))):
+            return NotImplemented  # x == None is False, x + None a TypeError
+        return function(self, *others)
+
+    return method
+
+
+def _reflected(function: Any) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        return NotImplemented if isinstance(other, str) else function(other, self)
+
+    return method

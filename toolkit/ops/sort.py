@@ -1,0 +1,223 @@
+"""Order: primitives `argsort` and `searchsorted`, and the functions over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit.convert import convert, operands
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ir import Kind, Spec, primitive
+from toolkit.ops.checks import known_values, normalize_axis
+from toolkit.ops.elementwise import equal, less
+from toolkit.ops.index import as_indices, gather_p, take_along_axis_p
+from toolkit.ops.numeric import logical_and, logical_not
+from toolkit.ops.reduce import sum
+from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+argsort_p = primitive("argsort", Kind.SORT, lambda x, axis: Spec(x.shape, "int32"))
+searchsorted_p = primitive(
+    "searchsorted", Kind.SORT, lambda edges, x, side: Spec(x.shape, "int32")
+)
+
+
+@operation
+def argsort(x: Any, axis: int | None = -1) -> Tensor:
+    """The indices that sort x along `axis`, int32; None sorts the flattened x.
+
+    Equal elements keep their order, and NaNs come last.
+    """
+    x = convert(x)
+    if axis is None or x.ndim == 0:
+        x, axis = reshape(x, (x.size,)), 0
+    return bind(argsort_p, x, axis=normalize_axis("argsort", axis, x.ndim))
+
+
+@operation
+def sort(x: Any, axis: int | None = -1) -> Tensor:
+    """x in ascending order along `axis`, NaNs last; None sorts the flattened x."""
+    x = convert(x)
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    axis = normalize_axis("sort", axis, x.ndim)
+    return bind(take_along_axis_p, x, bind(argsort_p, x, axis=axis), axis=axis)
+
+
+@operation
+def argpartition(x: Any, kth: int, axis: int | None = -1) -> Tensor:
+    """Indices that put the kth smallest element into its place, smaller ones before.
+
+    They sort x completely, which is one of the orders that fulfil this.
+    """
+    x = convert(x)
+    n = (
+        x.size
+        if axis is None
+        else x.shape[normalize_axis("argpartition", axis, x.ndim)]
+    )
+    if not -n <= kth < n:
+        raise ArgumentError(f"argpartition: kth={kth} is out of range for {n} elements")
+    return argsort(x, axis)
+
+
+@operation
+def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    """The k largest elements along the last axis, and their int32 indices.
+
+    Args:
+        x: (..., n).
+        k: how many, at most n.
+        sorted: whether they must come in descending order. They always do; of equal
+            elements the first comes first.
+
+    Returns:
+        Values and indices, both (..., k).
+    """
+    x = convert(x)
+    if x.ndim == 0 or not 0 <= k <= x.shape[-1]:
+        raise ShapeError(
+            f"top_k: expected at least {k} elements along the last axis; received "
+            f"shape {x.shape}"
+        )
+    indices = _descending(x)
+    indices = slice_axis(indices, x.ndim - 1, 0, k)
+    return bind(take_along_axis_p, x, indices, axis=x.ndim - 1), indices
+
+
+def _descending(x: Tensor) -> Tensor:
+    """The indices of the last axis in descending order; equal elements keep theirs.
+
+    Sorted backwards twice, because a stable ascending order reversed is not stable.
+    """
+    last = x.ndim - 1
+    backwards = bind(argsort_p, flip(x, last), axis=last)
+    return (x.shape[last] - 1) - flip(backwards, last)
+
+
+@operation
+def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
+    """Whether fewer than k predictions exceed the one for the target class.
+
+    Args:
+        targets: (batch,), indices of classes.
+        predictions: (batch, classes).
+        k: how many of the best predictions count.
+
+    Returns:
+        (batch,), bool; False where the prediction for the target is NaN.
+    """
+    predictions = convert(predictions)
+    targets = expand_dims(as_indices("in_top_k", targets), -1)
+    own = bind(take_along_axis_p, predictions, targets, axis=predictions.ndim - 1)
+    better = sum(less(own, predictions), axis=-1)
+    is_number = equal(own, own)
+    return logical_and(less(better, k), reshape(is_number, better.shape))
+
+
+@operation
+def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tensor:
+    """Where to insert `values` so that a sorted sequence stays sorted, int32.
+
+    Args:
+        sorted_sequence: (n,), ascending.
+        values: of any shape.
+        side: "left": before elements that are equal, "right": after them.
+    """
+    if side not in ("left", "right"):
+        raise unknown_choice("searchsorted: side", side, ("left", "right"))
+    (edges, values), _ = operands(sorted_sequence, values)
+    if edges.ndim != 1:
+        raise ShapeError(
+            "searchsorted: expected a sorted sequence of 1 axis; received "
+            f"{edges.shape}"
+        )
+    return bind(searchsorted_p, edges, values, side=side)
+
+
+@operation
+def digitize(x: Any, bins: Any) -> Tensor:
+    """The index of the bin that each element is in: the number of edges <= x, int32.
+
+    Args:
+        x: of any shape.
+        bins: (n,), the edges, ascending.
+    """
+    return searchsorted(bins, x, side="right")
+
+
+@operation
+def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element of x1 is among those of x2.
+
+    Args:
+        x1: of any shape.
+        x2: of any shape.
+        assume_unique: that no element occurs twice; it changes nothing here.
+        invert: whether to return the opposite.
+    """
+    (x1, x2), _ = operands(x1, x2)
+    if x1.dtype == "bool":
+        x1, x2 = convert(x1, "int32"), convert(x2, "int32")
+    if x2.size == 0:
+        found = less(x1, x1)
+    else:
+        known = sort(x2, axis=None)
+        places = bind(searchsorted_p, known, x1, side="left")
+        places = places - convert(equal(places, x2.size), "int32")
+        found = equal(bind(gather_p, known, places, axis=0), x1)
+    return logical_not(found) if invert else found
+
+
+def unique(
+    x: Any,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The elements of x without repetition; for tensors whose values are known.
+
+    Args:
+        x: a tensor.
+        sorted: whether they must ascend; they always do.
+        return_index: whether to return where each occurs first.
+        return_inverse: whether to return, for each element of x, which one it is.
+        return_counts: whether to return how often each occurs.
+        axis: compare slices along this axis; None: the elements.
+        size: how many to return: further ones are cut off, missing ones filled in.
+        fill_value: what to fill in; 0 if None.
+
+    Returns:
+        The elements, or a tuple with what else was asked for, in the order above.
+    """
+    x = convert(x)
+    data = known_values("unique", x, "compute it outside")
+    found = np.unique(data, True, True, True, axis=axis, equal_nan=False, sorted=True)
+    values, index, inverse, counts = found
+    if size is not None:
+        values = _fitted(values, size, 0 if axis is None else axis, fill_value or 0)
+        index, counts = _fitted(index, size, 0, 1), _fitted(counts, size, 0, 0)
+    extras = [
+        convert(part, "int32")
+        for part, wanted in (
+            (index, return_index),
+            (inverse, return_inverse),
+            (counts, return_counts),
+        )
+        if wanted
+    ]
+    return (convert(values), *extras) if extras else convert(values)
+
+
+def _fitted(x: Any, size: int, axis: int, fill: Any) -> Any:
+    """x cut or filled up to `size` elements along an axis."""
+    missing = max(size - x.shape[axis], 0)
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, missing)
+    return np.pad(x, widths, constant_values=fill).take(range(size), axis)

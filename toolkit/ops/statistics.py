@@ -1,0 +1,262 @@
+"""Averages, quantiles, histograms and finite differences."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from toolkit.convert import convert, floating
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ops.checks import (
+    normalize_axes,
+    normalize_axis,
+    reduced_shape,
+)
+from toolkit.ops.contract import matmul
+from toolkit.ops.creation import full, linspace, zeros
+from toolkit.ops.elementwise import ceil, equal, floor, isnan, maximum, sqrt, where
+from toolkit.ops.index import scatter_p, take_along_axis_p
+from toolkit.ops.numeric import clip, round
+from toolkit.ops.reduce import any, max, mean, min, sum
+from toolkit.ops.shape import (
+    broadcast_to,
+    expand_dims,
+    moveaxis,
+    reshape,
+    slice_axis,
+    transpose,
+)
+from toolkit.ops.sort import searchsorted_p, sort
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+@operation
+def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
+    """The weighted mean over `axis`: sum(x * weights) / sum(weights).
+
+    Args:
+        x: a tensor.
+        axis: an integer, a tuple, or None for all.
+        weights: of x's shape, or (n,) for one axis of extent n; all equal if None.
+    """
+    if weights is None:
+        return mean(x, axis=axis)
+    x, weights = floating(x, weights)
+    axes = normalize_axes("average", axis, x.ndim)
+    if weights.shape != x.shape:
+        if weights.shape != tuple(x.shape[a] for a in axes):
+            raise ShapeError(
+                f"average: weights of shape {weights.shape} fit neither x of shape "
+                f"{x.shape} nor its axes {axes}"
+            )
+        kept = [n if i in axes else 1 for i, n in enumerate(x.shape)]
+        weights = broadcast_to(reshape(weights, kept), x.shape)
+    return sum(x * weights, axis=axes) / sum(weights, axis=axes)
+
+
+@operation
+def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest minus the smallest element over `axis`."""
+    return max(x, axis, keepdims) - min(x, axis, keepdims)
+
+
+# --- quantiles ------------------------------------------------------------------------
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantiles(
+    op: str,
+    x: Any,
+    q: Any,
+    axis: Any,
+    method: str = "linear",
+    keepdims: bool = False,
+    skip_nan: bool = False,
+) -> Tensor:
+    """The values below which a share q of the elements over `axis` lies.
+
+    Args:
+        op: the name to report errors by.
+        x: a tensor.
+        q: shares in [0, 1], () or (m,); several become the first axis of the result.
+        axis: an integer, a tuple, or None for all.
+        method: between two elements: "linear", "lower", "higher", "midpoint" or
+            "nearest".
+        keepdims: whether reduced axes stay, with extent 1.
+        skip_nan: whether NaNs are left out; else one makes the result NaN.
+    """
+    if method not in _METHODS:
+        raise unknown_choice(f"{op}: method", method, _METHODS)
+    (x,), shares = floating(x), convert(q, "float64")
+    axes = normalize_axes(op, axis, x.ndim)
+    kept = [i for i in range(x.ndim) if i not in axes]
+    rows = reshape(transpose(x, (*kept, *axes)), (*(x.shape[i] for i in kept), -1))
+    if rows.shape[-1] == 0:
+        raise ShapeError(f"{op}: no elements along axis {axes} of shape {x.shape}")
+    y = _row_quantiles(rows, reshape(shares, (-1,)), method, skip_nan)
+    y = moveaxis(y, -1, 0)
+    return reshape(y, (*shares.shape, *reduced_shape(x.shape, axes, keepdims)))
+
+
+def _row_quantiles(rows: Tensor, shares: Tensor, method: str, skip_nan: bool) -> Tensor:
+    """(..., n) and m shares give (..., m)."""
+    ordered = sort(rows)
+    missing = isnan(rows)
+    count = full((*rows.shape[:-1], 1), rows.shape[-1], "float64")
+    if skip_nan:
+        count = count - convert(sum(missing, axis=-1, keepdims=True), "float64")
+    place = shares * maximum(count - 1.0, 0.0)
+
+    def at(places: Tensor) -> Tensor:
+        places = convert(places, "int32")
+        return bind(take_along_axis_p, ordered, places, axis=rows.ndim - 1)
+
+    if method == "nearest":
+        y = at(round(place))
+    elif method == "lower":
+        y = at(floor(place))
+    elif method == "higher":
+        y = at(ceil(place))
+    else:
+        low, high = at(floor(place)), at(ceil(place))
+        weight = convert(place - floor(place), rows.dtype)
+        y = low + (high - low) * (weight if method == "linear" else 0.5)
+    if skip_nan:
+        return y
+    return where(any(missing, axis=-1, keepdims=True), float("nan"), y)
+
+
+@operation
+def quantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
+    """The value below which a share q of the elements over `axis` lies.
+
+    Args:
+        x: a tensor.
+        q: shares in [0, 1], () or (m,); several become the first axis of the result.
+        axis: an integer, a tuple, or None for all.
+        method: between two elements: "linear", "lower", "higher", "midpoint" or
+            "nearest".
+        keepdims: whether reduced axes stay, with extent 1.
+    """
+    return quantiles("quantile", x, q, axis, method, keepdims)
+
+
+@operation
+def percentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
+    """Like `quantile`, with q in percent: 0 to 100."""
+    shares = convert(q, "float64") / 100.0
+    return quantiles("percentile", x, shares, axis, method, keepdims)
+
+
+@operation
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The middle of the sorted elements over `axis`, or the mean of the two there."""
+    return quantiles("median", x, 0.5, axis, keepdims=keepdims)
+
+
+# --- joint distributions --------------------------------------------------------------
+
+
+@operation
+def corrcoef(x: Any) -> Tensor:
+    """Correlation coefficients between the rows of x: (n, samples) give (n, n)."""
+    (x,) = floating(x)
+    if x.ndim not in (1, 2):
+        raise ShapeError(f"corrcoef: expected 1 or 2 axes; received {x.shape}")
+    rows = reshape(x, (-1, x.shape[-1]))
+    centered = rows - mean(rows, axis=1, keepdims=True)
+    products = matmul(centered, transpose(centered))
+    deviation = sqrt(sum(centered * centered, axis=1))
+    y = products / expand_dims(deviation, 0) / expand_dims(deviation, 1)
+    y = clip(y, -1.0, 1.0)
+    return y if x.ndim == 2 else reshape(y, ())
+
+
+@operation
+def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor]:
+    """How many elements of x lie between each two neighbouring edges.
+
+    Args:
+        x: a tensor; it is flattened.
+        bins: a number of bins of equal width, or their edges, ascending.
+        range: the outer edges if `bins` is a number; the extremes of x if None.
+
+    Returns:
+        Counts (bins,), int32, and edges (bins + 1,). A value on an edge belongs to
+        the bin on its right, on the last one to the last bin.
+    """
+    (x,) = floating(x)
+    x = reshape(x, (x.size,))
+    edges = _edges(x, bins, range) if isinstance(bins, int) else convert(bins, x.dtype)
+    count = edges.size - 1
+    places = bind(searchsorted_p, edges, x, side="right")
+    last = slice_axis(edges, 0, count, count + 1)
+    places = where(equal(x, last), count, places)
+    # Bins 0 and count + 1 take what lies outside.
+    ones = full(x.shape, 1, "int32")
+    blank = zeros((count + 2,), "int32")
+    counts = bind(scatter_p, blank, places, ones, axis=0, mode="add")
+    return slice_axis(counts, 0, 1, count + 1), edges
+
+
+def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:
+    if bins < 1:
+        raise ArgumentError(f"histogram: expected at least 1 bin; received {bins}")
+    if limits is not None:
+        low, high = (convert(limit, x.dtype) for limit in limits)
+    elif x.size == 0:
+        low, high = convert(0, x.dtype), convert(1, x.dtype)
+    else:
+        low, high = min(x), max(x)
+    half = where(equal(low, high), 0.5, convert(0, x.dtype))
+    return linspace(low - half, high + half, bins + 1)
+
+
+# --- along an axis --------------------------------------------------------------------
+
+
+@operation
+def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
+    """The differences between neighbours along `axis`, taken n times."""
+    x = convert(a)
+    if n < 0:
+        raise ArgumentError(f"diff: expected n >= 0; received {n}")
+    if x.ndim == 0:
+        raise ShapeError("diff: expected a tensor with axes; received a 0-d one")
+    axis = normalize_axis("diff", axis, x.ndim)
+    for _ in (None,) * n:
+        length = x.shape[axis]
+        right = slice_axis(x, axis, builtins.min(1, length), length)
+        left = slice_axis(x, axis, 0, builtins.max(length - 1, 0))
+        x = left != right if x.dtype == "bool" else right - left
+    return x
+
+
+@operation
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
+    """The integral along `axis` by the trapezoidal rule.
+
+    Args:
+        y: values.
+        x: where they were taken: (n,) or of y's shape; `dx` apart if None.
+        dx: the distance between neighbours, without x.
+        axis: along which to integrate.
+    """
+    (y,) = floating(y)
+    axis = normalize_axis("trapezoid", axis, y.ndim)
+    if x is None:
+        step = convert(dx, y.dtype)
+    else:
+        x = convert(x, y.dtype)
+        if x.ndim == 1:
+            x = reshape(x, (-1, *(1,) * (y.ndim - 1 - axis)))
+        step = diff(x, axis=axis - y.ndim)
+    n = y.shape[axis]
+    heights = slice_axis(y, axis, 1, n) + slice_axis(y, axis, 0, n - 1)
+    return sum(heights * step, axis=axis) * 0.5

@@ -1,0 +1,64 @@
+"""Windows for signals: (n,) weights, in floatx, that fall off towards both ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import config
+from toolkit.convert import convert
+from toolkit.ops.checks import known_values
+from toolkit.ops.creation import arange, ones
+from toolkit.ops.elementwise import cos, maximum, sqrt
+from toolkit.ops.numeric import absolute
+from toolkit.ops.numpy_like import i0
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+def _window(op: str, x: Any, weights: Callable[[Tensor], Tensor]) -> Tensor:
+    """`weights` at x places that go from 0 to 1."""
+    n = int(known_values(op, convert(x), "give the length as a Python integer"))
+    if n <= 1:
+        return ones((max(n, 0),))
+    return weights(arange(n, dtype=config.floatx()) / (n - 1))
+
+
+@operation
+def bartlett(x: Any) -> Tensor:
+    """The triangular window of x points."""
+    return _window("bartlett", x, lambda t: 1 - absolute(2 * t - 1))
+
+
+@operation
+def hanning(x: Any) -> Tensor:
+    """The window 0.5 - 0.5 * cos(2 pi t) of x points."""
+    return _window("hanning", x, lambda t: 0.5 - 0.5 * cos(2 * math.pi * t))
+
+
+@operation
+def hamming(x: Any) -> Tensor:
+    """The window 0.54 - 0.46 * cos(2 pi t) of x points."""
+    return _window("hamming", x, lambda t: 0.54 - 0.46 * cos(2 * math.pi * t))
+
+
+@operation
+def blackman(x: Any) -> Tensor:
+    """The window 0.42 - 0.5 * cos(2 pi t) + 0.08 * cos(4 pi t) of x points."""
+
+    def weights(t: Tensor) -> Tensor:
+        return 0.42 - 0.5 * cos(2 * math.pi * t) + 0.08 * cos(4 * math.pi * t)
+
+    return _window("blackman", x, weights)
+
+
+@operation
+def kaiser(x: Any, beta: float) -> Tensor:
+    """The Kaiser window of x points; a larger `beta` makes it narrower."""
+
+    def weights(t: Tensor) -> Tensor:
+        inside = maximum(1 - (2 * t - 1) ** 2, 0.0)
+        return i0(beta * sqrt(inside)) / i0(convert(beta, t.dtype))
+
+    return _window("kaiser", x, weights)
