@@ -1,0 +1,278 @@
+"""Activation functions, elementwise and along an axis.
+
+At a kink the gradient is that of the flat side, as in Keras, and a NaN stays a NaN:
+hence `where` with the condition of the flat side. Where a branch that is not taken
+could overflow, its argument is replaced, since 0 times infinity in a gradient is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.convert import convert, floating
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.checks import normalize_axis
+from toolkit.ops.elementwise import (
+    erf,
+    exp,
+    expm1,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    log1p,
+    maximum,
+    sigmoid,
+    sqrt,
+    tanh,
+    where,
+    zero_like,
+)
+from toolkit.ops.numeric import abs, negative
+from toolkit.ops.shape import slice_axis
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+from toolkit.trace import decomposable
+
+# --- rectifiers -----------------------------------------------------------------------
+
+
+@operation
+def relu(x: Any) -> Tensor:
+    """max(x, 0), elementwise; the gradient at 0 is 0."""
+    x = convert(x)
+    return where(less_equal(x, 0), zero_like(x), x)  # type: ignore[no-any-return]
+
+
+@operation
+def relu6(x: Any) -> Tensor:
+    """min(max(x, 0), 6), elementwise."""
+    return _limit(convert(x), 0, 6)
+
+
+@operation
+def leaky_relu(x: Any, negative_slope: float = 0.2) -> Tensor:
+    """x where it is positive, negative_slope * x elsewhere."""
+    (x,) = floating(x)
+    return where(greater(x, 0), x, x * negative_slope)  # type: ignore[no-any-return]
+
+
+@operation
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    Reference:
+        https://arxiv.org/abs/1511.07289
+    """
+    (x,) = floating(x)
+    return _exponential_below_zero(x, alpha, 1.0)
+
+
+@operation
+def selu(x: Any) -> Tensor:
+    """scale * elu(x, alpha), with the constants that keep mean 0 and variance 1.
+
+    Reference:
+        https://arxiv.org/abs/1706.02515
+    """
+    (x,) = floating(x)
+    return 1.0507009873554805 * _exponential_below_zero(x, 1.6732632423543772, 1.0)  # type: ignore[no-any-return]
+
+
+@operation
+def celu(x: Any, alpha: float = 1.0) -> Tensor:
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)): an elu of slope 1 at 0.
+
+    Reference:
+        https://arxiv.org/abs/1704.07483
+    """
+    if alpha == 0:
+        raise ArgumentError("celu: expected alpha != 0; received 0")
+    (x,) = floating(x)
+    return _exponential_below_zero(x, alpha, alpha)
+
+
+def _exponential_below_zero(x: Tensor, alpha: float, width: float) -> Tensor:
+    """x where it is positive, alpha * (exp(x / width) - 1) elsewhere."""
+    positive = greater(x, 0)
+    below = where(positive, zero_like(x), x)
+    below = below if width == 1 else below / width
+    return where(positive, x, alpha * expm1(below))  # type: ignore[no-any-return]
+
+
+def _limit(x: Tensor, low: float, high: float) -> Tensor:
+    """x limited to [low, high], with gradient 0 at both ends."""
+    low, high = convert(low, x.dtype), convert(high, x.dtype)
+    return where(less_equal(x, low), low, where(greater_equal(x, high), high, x))  # type: ignore[no-any-return]
+
+
+@operation
+def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
+    """x where it is above the threshold, default_value elsewhere."""
+    x = convert(x)
+    return where(less_equal(x, threshold), convert(default_value, x.dtype), x)  # type: ignore[no-any-return]
+
+
+# --- piecewise linear -----------------------------------------------------------------
+
+
+@operation
+def hard_sigmoid(x: Any) -> Tensor:
+    """x / 6 + 1 / 2, limited to [0, 1]."""
+    (x,) = floating(x)
+    return _limit(x + 3, 0, 6) / 6  # type: ignore[no-any-return, operator]
+
+
+@operation
+def hard_silu(x: Any) -> Tensor:
+    """x * hard_sigmoid(x).
+
+    Reference:
+        https://arxiv.org/abs/1905.02244
+    """
+    (x,) = floating(x)
+    return x * hard_sigmoid(x)  # type: ignore[no-any-return]
+
+
+hard_swish = hard_silu
+
+
+@operation
+def hard_tanh(x: Any) -> Tensor:
+    """x limited to [-1, 1]."""
+    return _limit(convert(x), -1, 1)
+
+
+@operation
+def sparse_sigmoid(x: Any) -> Tensor:
+    """(x + 1) / 2, limited to [0, 1]."""
+    (x,) = floating(x)
+    return 0.5 * (_limit(x, -1, 1) + 1)  # type: ignore[no-any-return, operator]
+
+
+@operation
+def hard_shrink(x: Any, threshold: float = 0.5) -> Tensor:
+    """x where abs(x) > threshold, 0 elsewhere."""
+    x = convert(x)
+    return where(less_equal(abs(x), threshold), zero_like(x), x)  # type: ignore[no-any-return]
+
+
+@operation
+def soft_shrink(x: Any, threshold: float = 0.5) -> Tensor:
+    """x moved towards 0 by the threshold, and 0 if it is closer."""
+    (x,) = floating(x)
+    outside = where(greater(x, 0), x - threshold, x + threshold)  # type: ignore[operator]
+    return where(less_equal(abs(x), threshold), zero_like(x), outside)  # type: ignore[no-any-return]
+
+
+# --- smooth ---------------------------------------------------------------------------
+
+
+def _softplus(x: Tensor) -> Tensor:
+    # exp(-|x|) cannot overflow, and is added to a large x without being rounded away.
+    return maximum(x, 0) + log1p(exp(negative(abs(x))))  # type: ignore[no-any-return]
+
+
+# A composite with a gradient of its own: that of the body is wrong to second order at
+# 0, where |x| and max(x, 0) have kinks, and takes a dozen passes.
+softplus_p = decomposable("softplus", _softplus, lambda g, y, x: g * sigmoid(x))
+
+
+@operation
+def softplus(x: Any) -> Tensor:
+    """log(1 + exp(x)), elementwise."""
+    return bind(softplus_p, *floating(x))  # type: ignore[no-any-return]
+
+
+@operation
+def log_sigmoid(x: Any) -> Tensor:
+    """log(sigmoid(x)), elementwise."""
+    return -softplus(-convert(x))  # type: ignore[no-any-return, operator]
+
+
+@operation
+def softsign(x: Any) -> Tensor:
+    """x / (1 + abs(x)), elementwise."""
+    (x,) = floating(x)
+    return x / (abs(x) + 1)  # type: ignore[no-any-return]
+
+
+@operation
+def silu(x: Any) -> Tensor:
+    """x * sigmoid(x), elementwise, also known as swish."""
+    (x,) = floating(x)
+    return x * sigmoid(x)  # type: ignore[no-any-return]
+
+
+swish = silu
+
+
+@operation
+def gelu(x: Any, approximate: bool = True) -> Tensor:
+    """x times the probability that a standard normal variable is below x.
+
+    Args:
+        x: any shape.
+        approximate: whether to use tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)) in
+            place of erf(x / sqrt(2)); the difference is below 0.001.
+
+    Reference:
+        https://arxiv.org/abs/1606.08415
+    """
+    (x,) = floating(x)
+    if not approximate:
+        return 0.5 * x * (erf(x * math.sqrt(0.5)) + 1)  # type: ignore[no-any-return]
+    # In float16 the cube of 41 overflows already.
+    z = convert(x, dtypes.result_type(x.dtype, "float32"))
+    inner = math.sqrt(2 / math.pi) * z * (0.044715 * z * z + 1)  # type: ignore[operator]
+    return convert(0.5 * z * (tanh(inner) + 1), x.dtype)
+
+
+@operation
+def tanh_shrink(x: Any) -> Tensor:
+    """x - tanh(x), elementwise."""
+    (x,) = floating(x)
+    return x - tanh(x)  # type: ignore[no-any-return]
+
+
+@operation
+def squareplus(x: Any, b: float = 4) -> Tensor:
+    """(x + sqrt(x ** 2 + b)) / 2, elementwise: a relu rounded with parabolas.
+
+    Reference:
+        https://arxiv.org/abs/2112.11687
+    """
+    (x,) = floating(x)
+    root = sqrt(x * x + b)  # type: ignore[operator]
+    positive = greater(x, 0)
+    # Below 0 the sum would cancel: x + root = b / (root - x).
+    total = root + where(positive, x, -x)  # type: ignore[operator]
+    return 0.5 * where(positive, total, b / total)  # type: ignore[no-any-return]
+
+
+@operation
+def sparse_plus(x: Any) -> Tensor:
+    """0 up to -1, (x + 1) ** 2 / 4 up to 1, x above."""
+    (x,) = floating(x)
+    middle = _limit(x, -1, 1) + 1  # type: ignore[operator]
+    return where(less(x, 1), 0.25 * middle * middle, x)  # type: ignore[no-any-return]
+
+
+@operation
+def glu(x: Any, axis: int = -1) -> Tensor:
+    """The first half of x along `axis` times the sigmoid of the second half.
+
+    Reference:
+        https://arxiv.org/abs/1612.08083
+    """
+    (x,) = floating(x)
+    axis = normalize_axis("glu", axis, x.ndim)
+    n = x.shape[axis]
+    if n % 2:
+        raise ShapeError(
+            f"glu: expected an even extent along axis {axis}; received shape {x.shape}"
+        )
+    first = slice_axis(x, axis, 0, n // 2)
+    return first * sigmoid(slice_axis(x, axis, n // 2, n))  # type: ignore[no-any-return]

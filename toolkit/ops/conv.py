@@ -1,0 +1,400 @@
+"""Convolutions: three primitives, each the gradient of the others, and what uses them.
+
+The primitives are laid out channels last: x (batch, *spatial, channels), kernel
+(*size, channels / groups, filters).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.config import standardize_data_format
+from toolkit.convert import convert, operands
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ir import Kind, Spec, primitive
+from toolkit.ops.shape import moveaxis, pad_p, reshape
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+Extents = tuple[int, ...]
+Pads = tuple[tuple[int, int], ...]
+
+
+# --- geometry of windows, shared with pooling -----------------------------------------
+
+
+def window_counts(
+    op: str,
+    spatial: Extents,
+    size: Extents,
+    strides: Extents,
+    padding: Pads,
+    dilation: Extents,
+) -> Extents:
+    """How many windows fit along each axis; a ShapeError if none does."""
+    counts = []
+    axes = zip(spatial, size, strides, padding, dilation, strict=True)
+    for n, k, stride, (low, high), d in axes:
+        room = n + low + high - ((k - 1) * d + 1)
+        if room < 0:
+            raise ShapeError(
+                f"{op}: a window of size {size} (dilation {dilation}) does not fit "
+                f"into spatial shape {spatial} with padding {padding}"
+            )
+        counts.append(room // stride + 1)
+    return tuple(counts)
+
+
+def per_axis(op: str, name: str, value: Any, ndim: int) -> Extents:
+    """An argument given once or for each spatial axis, as a tuple of positive ints."""
+    several = isinstance(value, (tuple, list))
+    values = tuple(value) if several else (value,) * ndim
+    valid = len(values) == ndim and all(isinstance(n, int) and n > 0 for n in values)
+    if not valid:
+        raise ArgumentError(
+            f"{op}: {name} must be a positive integer or {ndim} of them; "
+            f"received {value!r}"
+        )
+    return values
+
+
+def padding_pairs(
+    op: str,
+    padding: str,
+    spatial: Extents,
+    size: Extents,
+    strides: Extents,
+    dilation: Extents,
+) -> Pads:
+    """The zeros in front of and behind each axis for padding "valid" or "same".
+
+    "same" gives ceil(extent / stride) windows; of an odd total, the extra zero is
+    behind.
+    """
+    mode = str(padding).lower()
+    if mode not in ("valid", "same"):
+        raise unknown_choice(f"{op}: padding", padding, ("same", "valid"))
+    pairs = [(0, 0)] * len(spatial)
+    if mode == "same":
+        for i, n in enumerate(spatial):
+            # From the first element of the first window to the last of the last one.
+            last = (n - 1) // strides[i] * strides[i] + (size[i] - 1) * dilation[i]
+            total = max(last + 1 - n, 0)
+            pairs[i] = (total // 2, total - total // 2)
+    window_counts(op, spatial, size, strides, tuple(pairs), dilation)
+    return tuple(pairs)
+
+
+def spatial_ndim(op: str, x: Tensor) -> int:
+    """The number of spatial axes of a batch of images, 1 to 3."""
+    if not 3 <= x.ndim <= 5:
+        raise ShapeError(
+            f"{op}: expected inputs with a batch, 1 to 3 spatial and a channel axis; "
+            f"received shape {x.shape}"
+        )
+    return x.ndim - 2
+
+
+def channels_last(x: Tensor, data_format: str | None) -> Tensor:
+    """`x` with its channels moved to the last axis."""
+    first = standardize_data_format(data_format) == "channels_first"
+    return moveaxis(x, 1, -1) if first else x
+
+
+def in_format(y: Tensor, data_format: str | None) -> Tensor:
+    """`y`, channels last, in the layout that was asked for."""
+    first = standardize_data_format(data_format) == "channels_first"
+    return moveaxis(y, -1, 1) if first else y
+
+
+# --- primitives -----------------------------------------------------------------------
+
+
+def _conv_spec(
+    x: Spec, w: Spec, strides: Extents, padding: Pads, dilation: Extents, groups: int
+) -> Spec:
+    out = window_counts("conv", x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
+    return x.with_shape((x.shape[0], *out, w.shape[-1]))
+
+
+def _input_grad_spec(
+    g: Spec,
+    w: Spec,
+    spatial: Extents,
+    strides: Extents,
+    padding: Pads,
+    dilation: Extents,
+    groups: int,
+) -> Spec:
+    out = window_counts(
+        "conv_transpose", spatial, w.shape[:-2], strides, padding, dilation
+    )
+    if g.shape[1:-1] != out:
+        raise ShapeError(
+            f"conv_transpose: spatial shape {spatial} has {out} windows, not "
+            f"{g.shape[1:-1]}"
+        )
+    return g.with_shape((g.shape[0], *spatial, w.shape[-2] * groups))
+
+
+def _kernel_grad_spec(
+    x: Spec,
+    g: Spec,
+    kernel: Extents,
+    strides: Extents,
+    padding: Pads,
+    dilation: Extents,
+    groups: int,
+) -> Spec:
+    return x.with_shape((*kernel, x.shape[-1] // groups, g.shape[-1]))
+
+
+def _input_grad(g: Tensor, w: Tensor, x: Tensor, **attrs: Any) -> Any:
+    return bind(conv_input_grad_p, g, w, spatial=x.shape[1:-1], **attrs)
+
+
+def _kernel_grad(x: Tensor, g: Tensor, w: Tensor, **attrs: Any) -> Any:
+    return bind(conv_kernel_grad_p, x, g, kernel=w.shape[:-2], **attrs)
+
+
+# A convolution is linear in x and in w, and so are its gradients: with h the gradient
+# that comes in, each rule swaps h for the argument whose gradient is asked for.
+conv_p = primitive(
+    "conv",
+    Kind.CONTRACT,
+    _conv_spec,
+    vjp=(
+        lambda h, y, x, w, **attrs: _input_grad(h, w, x, **attrs),
+        lambda h, y, x, w, **attrs: _kernel_grad(x, h, w, **attrs),
+    ),
+)
+conv_input_grad_p = primitive(
+    "conv_input_grad",
+    Kind.CONTRACT,
+    _input_grad_spec,
+    vjp=(
+        lambda h, y, g, w, spatial, **attrs: bind(conv_p, h, w, **attrs),
+        lambda h, y, g, w, spatial, **attrs: _kernel_grad(h, g, w, **attrs),
+    ),
+)
+conv_kernel_grad_p = primitive(
+    "conv_kernel_grad",
+    Kind.CONTRACT,
+    _kernel_grad_spec,
+    vjp=(
+        lambda h, y, x, g, kernel, **attrs: _input_grad(g, h, x, **attrs),
+        lambda h, y, x, g, kernel, **attrs: bind(conv_p, x, h, **attrs),
+    ),
+)
+
+
+# --- public functions -----------------------------------------------------------------
+
+
+def _check_kernel(op: str, x: Tensor, kernel: Tensor) -> None:
+    if kernel.ndim != x.ndim:
+        raise ShapeError(
+            f"{op}: expected a kernel of {x.ndim} axes for inputs of shape {x.shape}; "
+            f"received shape {kernel.shape}"
+        )
+
+
+def _groups(op: str, x: Tensor, kernel: Tensor) -> int:
+    """How many groups of channels a kernel is for; x is channels last."""
+    channels, (taken, filters) = x.shape[-1], kernel.shape[-2:]
+    groups = channels // taken if taken else 0
+    if groups * taken != channels or groups == 0 or filters % groups:
+        raise ShapeError(
+            f"{op}: inputs have {channels} channels; a kernel of shape {kernel.shape} "
+            f"takes {taken} of them per group and has {filters} filters"
+        )
+    return groups
+
+
+@operation
+def conv(
+    inputs: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Tensor:
+    """Convolution over 1 to 3 spatial axes (a cross-correlation: no kernel is flipped).
+
+    Args:
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) in the
+            format "channels_first".
+        kernel: (*size, channels / groups, filters); the number of groups follows from
+            the channels of inputs and kernel.
+        strides: the step between windows, one integer or one for each axis.
+        padding: "valid" (none) or "same" (ceil(extent / stride) windows).
+        data_format: "channels_last", "channels_first", or None for the global default.
+        dilation_rate: the step between the elements of a window.
+
+    Returns:
+        (batch, *windows, filters), in the layout of inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.ones((1, 5, 1))
+        >>> y = toolkit.ops.conv(x, toolkit.ops.ones((3, 1, 2)), padding="same")
+        >>> y.numpy()[0, :, 0].tolist()
+        [2.0, 3.0, 3.0, 3.0, 2.0]
+    """
+    (x, kernel), _ = operands(inputs, kernel)
+    ndim = spatial_ndim("conv", x)
+    x = channels_last(x, data_format)
+    _check_kernel("conv", x, kernel)
+    strides = per_axis("conv", "strides", strides, ndim)
+    dilation = per_axis("conv", "dilation_rate", dilation_rate, ndim)
+    pads = padding_pairs(
+        "conv", padding, x.shape[1:-1], kernel.shape[:-2], strides, dilation
+    )
+    groups = _groups("conv", x, kernel)
+    attrs = {"strides": strides, "padding": pads, "dilation": dilation}
+    return in_format(bind(conv_p, x, kernel, **attrs, groups=groups), data_format)
+
+
+@operation
+def depthwise_conv(
+    inputs: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Tensor:
+    """Convolution of each channel with kernels of its own.
+
+    Args:
+        inputs: as for `conv`.
+        kernel: (*size, channels, multiplier).
+        strides, padding, data_format, dilation_rate: as for `conv`.
+
+    Returns:
+        (batch, *windows, channels * multiplier), in the layout of inputs.
+    """
+    x, kernel = convert(inputs), convert(kernel)
+    spatial_ndim("depthwise_conv", x)
+    _check_kernel("depthwise_conv", x, kernel)
+    *size, channels, multiplier = kernel.shape
+    found = channels_last(x, data_format).shape[-1]
+    if found != channels:
+        raise ShapeError(
+            f"depthwise_conv: inputs have {found} channels; the kernel of shape "
+            f"{kernel.shape} is for {channels}"
+        )
+    kernel = reshape(kernel, (*size, 1, channels * multiplier))
+    return conv(x, kernel, strides, padding, data_format, dilation_rate)  # type: ignore[no-any-return]
+
+
+@operation
+def separable_conv(
+    inputs: Any,
+    depthwise_kernel: Any,
+    pointwise_kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Tensor:
+    """A depthwise convolution, then one with windows of a single element.
+
+    Args:
+        inputs: as for `conv`.
+        depthwise_kernel: (*size, channels, multiplier).
+        pointwise_kernel: (*ones, channels * multiplier, filters).
+        strides, padding, data_format, dilation_rate: of the depthwise convolution.
+    """
+    y = depthwise_conv(
+        inputs, depthwise_kernel, strides, padding, data_format, dilation_rate
+    )
+    return conv(y, pointwise_kernel, 1, "valid", data_format)  # type: ignore[no-any-return]
+
+
+@operation
+def conv_transpose(
+    inputs: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    output_padding: Any = None,
+    data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Tensor:
+    """The transpose of a convolution: each input element adds a window to the output.
+
+    Args:
+        inputs: (batch, *spatial, channels), or channels first.
+        kernel: (*size, filters, channels).
+        strides: the step between windows of the output.
+        padding: "valid" keeps every window whole; "same" gives extent * stride.
+        output_padding: extra elements behind each axis, or None for the default:
+            with "valid" max(size, stride) - size, with "same" what gives the extent
+            above.
+        data_format: as for `conv`.
+        dilation_rate: the step between the elements of a window.
+
+    Returns:
+        (batch, *outputs, filters), in the layout of inputs.
+    """
+    (x, kernel), _ = operands(inputs, kernel)
+    op = "conv_transpose"
+    ndim = spatial_ndim(op, x)
+    x = channels_last(x, data_format)
+    _check_kernel(op, x, kernel)
+    if x.shape[-1] != kernel.shape[-1]:
+        raise ShapeError(
+            f"{op}: inputs have {x.shape[-1]} channels; the kernel of shape "
+            f"{kernel.shape} is for {kernel.shape[-1]}"
+        )
+    strides = per_axis(op, "strides", strides, ndim)
+    dilation = per_axis(op, "dilation_rate", dilation_rate, ndim)
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel.shape, dilation, strict=False))
+    crops = _crops(padding, output_padding, reach, strides)
+    # What is left over behind the last window: a few elements are part of the
+    # primitive's output, which no window reaches; more are appended as zeros.
+    extra = tuple(max(-high, 0) for _, high in crops)
+    inner = tuple(min(n, s - 1) for n, s in zip(extra, strides, strict=True))
+    pads = tuple((low, max(high, 0)) for low, high in crops)
+    axes = zip(x.shape[1:-1], strides, reach, pads, inner, strict=True)
+    spatial = tuple((n - 1) * s + k - sum(crop) + i for n, s, k, crop, i in axes)
+    attrs = {"strides": strides, "padding": pads, "dilation": dilation}
+    y = bind(conv_input_grad_p, x, kernel, spatial=spatial, **attrs, groups=1)
+    if extra != inner:
+        zeros = tuple((0, n - i) for n, i in zip(extra, inner, strict=True))
+        y = bind(pad_p, y, widths=((0, 0), *zeros, (0, 0)), value=0)
+    return in_format(y, data_format)
+
+
+def _crops(padding: str, extras: Any, reach: Extents, strides: Extents) -> Pads:
+    """What conv_transpose cuts off the whole output; behind an axis it may be < 0.
+
+    Args:
+        padding: "valid" or "same".
+        extras: the argument `output_padding`.
+        reach: the extents of a dilated window.
+        strides: one for each axis.
+    """
+    mode = str(padding).lower()
+    if mode not in ("valid", "same"):
+        raise unknown_choice("conv_transpose: padding", padding, ("same", "valid"))
+    several = isinstance(extras, (tuple, list))
+    extras = tuple(extras) if several else (extras,) * len(reach)
+    if len(extras) != len(reach) or any(n is not None and n < 0 for n in extras):
+        raise ArgumentError(
+            "conv_transpose: output_padding must be None, an integer >= 0 or "
+            f"{len(reach)} of them; received {extras!r}"
+        )
+    crops = []
+    for k, stride, extra in zip(reach, strides, extras, strict=True):
+        if mode == "valid":
+            crops.append((0, -max(stride - k, 0) if extra is None else -extra))
+        else:
+            # The sum of what is kept of the k - 1 elements around the first and the
+            # last window, more than half of it in front.
+            kept = k + stride - 2 if extra is None else k + k % 2 - 2 + extra
+            front = min(kept - kept // 2, k - 1)
+            crops.append((k - 1 - front, k - 1 - (kept - front)))
+    return tuple(crops)

@@ -1,0 +1,158 @@
+"""Cross-entropies, elementwise or along the axis of classes.
+
+From logits, each subtracts the maximum once and never takes the logarithm of a
+probability that was rounded. Probabilities are kept epsilon away from 0 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, dtypes
+from toolkit.convert import convert, floating
+from toolkit.errors import ShapeError
+from toolkit.ops.activation import softplus
+from toolkit.ops.checks import normalize_axis
+from toolkit.ops.elementwise import exp, less, log, maximum, minimum, where
+from toolkit.ops.index import take_along_axis_p
+from toolkit.ops.numeric import stop_gradient
+from toolkit.ops.reduce import max, sum
+from toolkit.ops.shape import expand_dims, squeeze
+from toolkit.ops.softmax import log_softmax_p
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+def _pair(op: str, target: Any, output: Any) -> tuple[Tensor, Tensor, str]:
+    """Both in float32 or wider, checked to have one shape; and the result's dtype."""
+    target, output = floating(target, output)
+    if target.shape != output.shape:
+        raise ShapeError(
+            f"{op}: target and output must have the same shape; received "
+            f"{target.shape} and {output.shape}"
+        )
+    wide = dtypes.result_type(output.dtype, "float32")
+    return convert(target, wide), convert(output, wide), output.dtype
+
+
+def _clipped(probabilities: Tensor) -> Tensor:
+    epsilon = config.epsilon()
+    return minimum(maximum(probabilities, epsilon), 1 - epsilon)  # type: ignore[no-any-return]
+
+
+@operation
+def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Tensor:
+    """-target * log(output) - (1 - target) * log(1 - output), elementwise.
+
+    Args:
+        target: probabilities in [0, 1].
+        output: of the shape of target: probabilities, or logits.
+        from_logits: whether output holds logits, to which sigmoid is still to be
+            applied.
+    """
+    target, output, dtype = _pair("binary_crossentropy", target, output)
+    if from_logits:
+        return convert(softplus(output) - target * output, dtype)
+    p = _clipped(output)
+    return convert(-(target * log(p) + (1 - target) * log(1 - p)), dtype)
+
+
+@operation
+def categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Tensor:
+    """-sum(target * log(output)) along the axis of classes.
+
+    Args:
+        target: probabilities of the classes, such as one-hot vectors.
+        output: of the shape of target: probabilities, which are scaled so that they
+            sum to 1, or logits.
+        from_logits: whether output holds logits, to which softmax is still to be
+            applied.
+        axis: the axis of classes; it is not in the result.
+    """
+    target, output, dtype = _pair("categorical_crossentropy", target, output)
+    axis = _class_axis("categorical_crossentropy", output, axis)
+    if from_logits:
+        log_p = bind(log_softmax_p, output, axis=(axis,))
+    else:
+        log_p = log(_clipped(output / sum(output, axis=axis, keepdims=True)))
+    return convert(-sum(target * log_p, axis=axis), dtype)
+
+
+@operation
+def sparse_categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Tensor:
+    """-log(output[target]) along the axis of classes.
+
+    Args:
+        target: labels in [0, classes), of the shape of output without `axis`, or with
+            extent 1 there.
+        output: probabilities of the classes, which are scaled so that they sum to 1,
+            or logits.
+        from_logits: whether output holds logits, to which softmax is still to be
+            applied.
+        axis: the axis of classes; it is not in the result.
+
+    Raises:
+        IndexError: a label is not in [0, classes).
+
+    Example:
+        >>> import toolkit
+        >>> loss = toolkit.ops.sparse_categorical_crossentropy([1], [[0.2, 0.8]])
+        >>> round(float(loss[0]), 4)
+        0.2231
+    """
+    op = "sparse_categorical_crossentropy"
+    (output,) = floating(output)
+    dtype = output.dtype
+    output = convert(output, dtypes.result_type(dtype, "float32"))
+    axis = _class_axis(op, output, axis)
+    labels = _labels(op, target, output, axis)
+    if not from_logits:
+        p = output / sum(output, axis=axis, keepdims=True)
+        return convert(-log(_clipped(_picked(op, p, labels, axis))), dtype)
+    shifted = output - stop_gradient(max(output, axis=axis, keepdims=True))
+    total = log(sum(exp(shifted), axis=axis))
+    return convert(total - _picked(op, shifted, labels, axis), dtype)
+
+
+def _class_axis(op: str, output: Tensor, axis: int) -> int:
+    if output.ndim == 0:
+        raise ShapeError(f"{op}: expected output with an axis of classes; received ()")
+    return normalize_axis(op, axis, output.ndim)
+
+
+def _labels(op: str, target: Any, output: Tensor, axis: int) -> Tensor:
+    """The labels as integers, with extent 1 along the axis of classes."""
+    labels = convert(target)
+    if not dtypes.is_integer(labels.dtype) or labels.dtype in ("uint32", "uint64"):
+        labels = convert(labels, "int64")
+    elif labels.dtype != "int64":
+        labels = convert(labels, "int32")
+    expected = (*output.shape[:axis], 1, *output.shape[axis + 1 :])
+    if labels.ndim == output.ndim - 1:
+        labels = expand_dims(labels, axis)
+    if labels.shape != expected:
+        raise ShapeError(
+            f"{op}: expected target of shape {expected[:axis] + expected[axis + 1 :]} "
+            f"for output of shape {output.shape}; received {convert(target).shape}"
+        )
+    return labels
+
+
+def _picked(op: str, x: Tensor, labels: Tensor, axis: int) -> Tensor:
+    """The element of each label's class; negative labels do not count from the end."""
+    classes = x.shape[axis]
+    indices = where(less(labels, 0), labels - classes, labels)
+    try:
+        return squeeze(bind(take_along_axis_p, x, indices, axis=axis), axis)  # type: ignore[no-any-return]
+    except IndexError:
+        values = labels.numpy()
+        wrong = values[np.logical_or(values < 0, values >= classes)].flat[0]
+        raise IndexError(
+            f"{op}: expected labels in [0, {classes}); received {wrong}"
+        ) from None

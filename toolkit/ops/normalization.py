@@ -1,0 +1,220 @@
+"""Normalizations: of a batch by given statistics, and of each sample by its own.
+
+Half precision is computed in float32 where sums of squares could overflow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, dtypes
+from toolkit.convert import convert, floating
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
+from toolkit.ops.elementwise import (
+    greater,
+    log,
+    maximum,
+    power,
+    rsqrt,
+    where,
+    zero_like,
+)
+from toolkit.ops.numeric import abs, square
+from toolkit.ops.reduce import mean, sum
+from toolkit.ops.shape import reshape
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+def _widened(x: Any) -> tuple[Tensor, str]:
+    """x in float32 or wider, and the floating dtype that the result should have."""
+    (x,) = floating(x)
+    return convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
+
+
+@operation
+def moments(
+    x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The mean and the variance of x over `axes`.
+
+    Args:
+        x: any shape.
+        axes: an integer, a tuple of them, or None for all axes.
+        keepdims: whether the reduced axes stay, with extent 1.
+        synchronized: whether to take them over all replicas of the model. There is
+            one, so both answers give the same.
+    """
+    x, dtype = _widened(x)
+    center = mean(x, axis=axes, keepdims=True)
+    variance = mean(square(x - center), axis=axes, keepdims=keepdims)
+    if not keepdims:
+        gone = normalize_axes("moments", axes, x.ndim)
+        center = reshape(center, reduced_shape(x.shape, gone, False))
+    return _narrowed(center, dtype), _narrowed(variance, dtype)
+
+
+def _narrowed(x: Tensor, dtype: str) -> Tensor:
+    """x in `dtype`; what float16 cannot hold becomes its largest number."""
+    if dtype == "float16":
+        x = where(greater(abs(x), 65504.0), where(greater(x, 0), 65504.0, -65504.0), x)
+    return convert(x, dtype)
+
+
+@operation
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    axis: int,
+    offset: Any = None,
+    scale: Any = None,
+    epsilon: float = 1e-3,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset.
+
+    Args:
+        x: any shape.
+        mean, variance: (n,), where n is the extent of `axis`.
+        axis: the axis of x that they belong to.
+        offset, scale: (n,), or None for 0 and 1.
+        epsilon: keeps the quotient finite.
+
+    Reference:
+        https://arxiv.org/abs/1502.03167
+    """
+    (x,) = floating(x)
+    axis = normalize_axis("batch_normalization", axis, x.ndim)
+    n = x.shape[axis]
+
+    def along_axis(name: str, value: Any) -> Tensor:
+        value = convert(value)
+        if value.size != n:
+            raise ShapeError(
+                f"batch_normalization: expected {name} of shape ({n},) for axis {axis} "
+                f"of x with shape {x.shape}; received {value.shape}"
+            )
+        return reshape(value, (n, *(1,) * (x.ndim - axis - 1)))  # type: ignore[no-any-return]
+
+    factor = rsqrt(along_axis("variance", variance) + epsilon)
+    if scale is not None:
+        factor = factor * along_axis("scale", scale)
+    y = (x - along_axis("mean", mean)) * factor
+    return y if offset is None else y + along_axis("offset", offset)
+
+
+@operation
+def layer_normalization(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    axis: Any = -1,
+    epsilon: float | None = None,
+) -> Tensor:
+    """(x - mean(x)) / sqrt(var(x) + epsilon) * gamma + beta over `axis`, per sample.
+
+    Args:
+        x: any shape.
+        gamma, beta: of the shape of the normalized axes, or None for 1 and 0.
+        axis: an integer or a tuple of them.
+        epsilon: keeps the quotient finite; None for the global default.
+
+    Reference:
+        https://arxiv.org/abs/1607.06450
+    """
+    x, dtype = _widened(x)
+    axes = normalize_axes("layer_normalization", axis, x.ndim)
+    centered = x - mean(x, axis=axes, keepdims=True)
+    y = centered * _rsqrt_mean_square(centered, axes, epsilon)
+    return convert(_affine(y, gamma, beta, axes), dtype)
+
+
+@operation
+def rms_normalization(
+    x: Any, scale: Any = None, axis: Any = -1, epsilon: float | None = None
+) -> Tensor:
+    """x / sqrt(mean(x ** 2) + epsilon) * scale over `axis`, per sample.
+
+    Args:
+        x: any shape.
+        scale: of the shape of the normalized axes, or None for 1.
+        axis: an integer or a tuple of them.
+        epsilon: keeps the quotient finite; None for the global default.
+
+    Reference:
+        https://arxiv.org/abs/1910.07467
+    """
+    x, dtype = _widened(x)
+    axes = normalize_axes("rms_normalization", axis, x.ndim)
+    y = x * _rsqrt_mean_square(x, axes, epsilon)
+    return convert(_affine(y, scale, None, axes), dtype)
+
+
+def _rsqrt_mean_square(x: Tensor, axes: Any, epsilon: float | None) -> Tensor:
+    epsilon = config.epsilon() if epsilon is None else epsilon
+    return rsqrt(mean(square(x), axis=axes, keepdims=True) + epsilon)  # type: ignore[no-any-return]
+
+
+def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
+    """y * gamma + beta; both of the shape of the normalized axes."""
+    shape = tuple(n if i in axes else 1 for i, n in enumerate(y.shape))
+
+    def spread(value: Any) -> Tensor:
+        value = convert(value, y.dtype)
+        return value if value.ndim == y.ndim else reshape(value, shape)
+
+    y = y if gamma is None else y * spread(gamma)  # type: ignore[operator]
+    return y if beta is None else y + spread(beta)  # type: ignore[operator]
+
+
+@operation
+def normalize(
+    x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = None
+) -> Tensor:
+    """x divided by its norm over `axis`.
+
+    Args:
+        x: any shape.
+        axis: an integer or a tuple of them.
+        order: p >= 1 of the norm sum(abs(x) ** p) ** (1 / p).
+        epsilon: a smaller norm counts as this; None for the global default.
+    """
+    if not isinstance(order, int) or order < 1:
+        raise ArgumentError(
+            f"normalize: expected order, an integer >= 1; received {order!r}"
+        )
+    x, dtype = _widened(x)
+    x = reshape(x, (1,)) if x.ndim == 0 else x
+    epsilon = config.epsilon() if epsilon is None else epsilon
+    axes = normalize_axes("normalize", axis, x.ndim)
+    if order == 2:
+        total = sum(square(x), axis=axes, keepdims=True)
+        # The limit lies inside the root: its gradient at 0 would be infinite.
+        return convert(x * rsqrt(maximum(total, epsilon**2)), dtype)
+    return convert(x / maximum(_norm(x, axes, order), epsilon), dtype)
+
+
+def _norm(x: Tensor, axes: tuple[int, ...], order: int) -> Tensor:
+    """The norm over `axes`, with gradient 0 at 0."""
+    total = sum(power(abs(x), order), axis=axes, keepdims=True)
+    positive = greater(total, 0)
+    root = power(where(positive, total, 1.0), 1 / order)
+    return where(positive, root, zero_like(root))  # type: ignore[no-any-return]
+
+
+@operation
+def psnr(x1: Any, x2: Any, max_val: float) -> Tensor:
+    """Peak signal-to-noise ratio in decibel: 10 log10(max_val ** 2 / mean square).
+
+    Args:
+        x1, x2: images of one shape.
+        max_val: the largest value that a pixel can have.
+    """
+    x1, x2 = floating(x1, x2)
+    if x1.shape != x2.shape:
+        raise ShapeError(
+            f"psnr: expected equal shapes; received {x1.shape} and {x2.shape}"
+        )
+    error = mean(square(x1 - x2))
+    return (2 * log(convert(max_val, x1.dtype)) - log(error)) * 4.342944819032518  # type: ignore[no-any-return]

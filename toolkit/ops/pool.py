@@ -1,0 +1,235 @@
+"""Pooling over windows: primitives, channels last, and the public functions.
+
+`max_pool` also returns which position of its window won, which its gradient reads.
+Each primitive that moves gradients is the transpose of another, so they differentiate
+each other to any order.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.convert import convert, floating
+from toolkit.errors import ShapeError
+from toolkit.ir import Kind, Spec, primitive
+from toolkit.ops.conv import (
+    Extents,
+    Pads,
+    channels_last,
+    in_format,
+    padding_pairs,
+    per_axis,
+    spatial_ndim,
+    window_counts,
+)
+from toolkit.ops.reduce import max, mean
+from toolkit.ops.shape import concatenate, slice_axis
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+# --- primitives -----------------------------------------------------------------------
+
+
+def _pooled_shape(
+    op: str, x: Spec, window: Extents, strides: Extents, padding: Pads
+) -> Extents:
+    ones = (1,) * len(window)
+    out = window_counts(op, x.shape[1:-1], window, strides, padding, ones)
+    return (x.shape[0], *out, x.shape[-1])
+
+
+def _max_pool_spec(x: Spec, **attrs: Any) -> tuple[Spec, Spec]:
+    shape = _pooled_shape("max_pool", x, **attrs)
+    return Spec(shape, x.dtype), Spec(shape, "int32")
+
+
+def _spread_spec(g: Spec, *index: Spec, spatial: Extents, **attrs: Any) -> Spec:
+    return g.with_shape((g.shape[0], *spatial, g.shape[-1]))
+
+
+max_pool_p = primitive(
+    "max_pool",
+    Kind.POOL,
+    _max_pool_spec,
+    vjp=lambda g, y, x, **attrs: bind(
+        max_pool_scatter_p, g[0], y[1], spatial=x.shape[1:-1], **attrs
+    ),
+)
+max_pool_scatter_p = primitive(
+    "max_pool_scatter",
+    Kind.POOL,
+    _spread_spec,
+    vjp=(
+        lambda h, y, g, index, spatial, **attrs: bind(
+            max_pool_gather_p, h, index, **attrs
+        ),
+        None,
+    ),
+)
+max_pool_gather_p = primitive(
+    "max_pool_gather",
+    Kind.POOL,
+    lambda x, index, **attrs: x.with_shape(index.shape),
+    vjp=(
+        lambda h, y, x, index, **attrs: bind(
+            max_pool_scatter_p, h, index, spatial=x.shape[1:-1], **attrs
+        ),
+        None,
+    ),
+)
+sum_pool_p = primitive(
+    "sum_pool",
+    Kind.POOL,
+    lambda x, **attrs: x.with_shape(_pooled_shape("average_pool", x, **attrs)),
+    vjp=lambda h, y, x, **attrs: bind(
+        sum_pool_grad_p, h, spatial=x.shape[1:-1], **attrs
+    ),
+)
+sum_pool_grad_p = primitive(
+    "sum_pool_grad",
+    Kind.POOL,
+    _spread_spec,
+    vjp=lambda h, y, g, spatial, **attrs: bind(sum_pool_p, h, **attrs),
+)
+
+
+# --- public functions -----------------------------------------------------------------
+
+
+def _windows(
+    op: str, x: Tensor, pool_size: Any, strides: Any, padding: str
+) -> dict[str, Any]:
+    """The attributes of a pooling primitive; x is channels last."""
+    ndim = x.ndim - 2
+    window = per_axis(op, "pool_size", pool_size, ndim)
+    strides = window if strides is None else per_axis(op, "strides", strides, ndim)
+    ones = (1,) * ndim
+    pads = padding_pairs(op, padding, x.shape[1:-1], window, strides, ones)
+    return {"window": window, "strides": strides, "padding": pads}
+
+
+@operation
+def max_pool(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> Tensor:
+    """The largest element of each window, for each channel.
+
+    Args:
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) in the
+            format "channels_first".
+        pool_size: the window, one integer or one for each spatial axis.
+        strides: the step between windows; pool_size if None.
+        padding: "valid" (none) or "same" (ceil(extent / stride) windows; what is
+            outside never wins).
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Returns:
+        (batch, *windows, channels), in the layout of inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(4.0), (1, 4, 1))
+        >>> toolkit.ops.max_pool(x, 2).numpy()[0, :, 0].tolist()
+        [1.0, 3.0]
+    """
+    x = convert(inputs)
+    spatial_ndim("max_pool", x)
+    x = channels_last(x, data_format)
+    attrs = _windows("max_pool", x, pool_size, strides, padding)
+    return in_format(bind(max_pool_p, x, **attrs)[0], data_format)
+
+
+@operation
+def average_pool(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> Tensor:
+    """The mean of each window, for each channel; padding does not count.
+
+    Args:
+        inputs, pool_size, strides, padding, data_format: as for `max_pool`.
+
+    Returns:
+        (batch, *windows, channels), in the layout of inputs.
+    """
+    (x,) = floating(inputs)
+    spatial_ndim("average_pool", x)
+    x = channels_last(x, data_format)
+    attrs = _windows("average_pool", x, pool_size, strides, padding)
+    total = bind(sum_pool_p, x, **attrs)
+    counts = _counts(x.shape[1:-1], x.dtype, **attrs)
+    return in_format(total / counts, data_format)
+
+
+def _counts(
+    spatial: Extents, dtype: str, window: Extents, strides: Extents, padding: Pads
+) -> Tensor:
+    """How many elements each window sees that are not padding."""
+    per_axis = []
+    for n, k, stride, (low, high) in zip(
+        spatial, window, strides, padding, strict=True
+    ):
+        first = np.arange(-low, n + high - k + 1, stride)
+        per_axis.append(np.minimum(first + k, n) - np.maximum(first, 0))
+    counts = reduce(np.multiply.outer, per_axis)[..., None]
+    if np.all(counts == np.prod(window)):
+        counts = np.prod(window)
+    return convert(np.asarray(counts, dtypes.numpy_dtype(dtype)))
+
+
+@operation
+def adaptive_average_pool(
+    inputs: Any, output_size: Any, data_format: str | None = None
+) -> Tensor:
+    """The means of `output_size` windows that cover each spatial axis evenly.
+
+    Args:
+        inputs: (batch, *spatial, channels), or channels first.
+        output_size: the number of windows, one integer or one for each spatial axis.
+        data_format: as for `max_pool`.
+    """
+    (x,) = floating(inputs)
+    return _adaptive("adaptive_average_pool", mean, x, output_size, data_format)
+
+
+@operation
+def adaptive_max_pool(
+    inputs: Any, output_size: Any, data_format: str | None = None
+) -> Tensor:
+    """The maxima of `output_size` windows that cover each spatial axis evenly.
+
+    Args:
+        inputs, output_size, data_format: as for `adaptive_average_pool`.
+    """
+    x = convert(inputs)
+    return _adaptive("adaptive_max_pool", max, x, output_size, data_format)
+
+
+def _adaptive(
+    op: str, pool: Any, x: Tensor, output_size: Any, data_format: str | None
+) -> Tensor:
+    """Pool one axis after the other; window i of m is [i n / m, (i + 1) n / m)."""
+    ndim = spatial_ndim(op, x)
+    sizes = per_axis(op, "output_size", output_size, ndim)
+    x = channels_last(x, data_format)
+    for axis, (n, m) in enumerate(zip(x.shape[1:-1], sizes, strict=True), start=1):
+        if n == 0:
+            raise ShapeError(f"{op}: received no elements along axis {axis}: {x.shape}")
+        bounds = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+        parts = [
+            pool(slice_axis(x, axis, low, high), axis=axis, keepdims=True)
+            for low, high in bounds
+        ]
+        x = concatenate(parts, axis)
+    return in_format(x, data_format)

@@ -1,0 +1,122 @@
+"""Softmax and its relatives, along one axis or several at once.
+
+Both are composites with gradients of their own, which take two or three passes over
+the data where those of the bodies take seven.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from toolkit.convert import convert, floating
+from toolkit.ir import Primitive
+from toolkit.ops.checks import normalize_axes, normalize_axis
+from toolkit.ops.creation import arange
+from toolkit.ops.elementwise import exp, greater, log, where, zero_like
+from toolkit.ops.numeric import stop_gradient
+from toolkit.ops.reduce import cumsum, max, sum
+from toolkit.ops.shape import flip, reshape
+from toolkit.ops.sort import sort
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+from toolkit.trace import decomposable
+
+Axes = tuple[int, ...]
+
+
+def _shifted(x: Tensor, axis: Axes) -> Tensor:
+    """x minus its maximum, so that exp cannot overflow."""
+    return x - stop_gradient(max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
+
+
+def _softmax(x: Tensor, axis: Axes) -> Tensor:
+    weights = exp(_shifted(x, axis))
+    return weights / sum(weights, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+
+
+def _log_softmax(x: Tensor, axis: Axes) -> Tensor:
+    shifted = _shifted(x, axis)
+    return shifted - log(sum(exp(shifted), axis=axis, keepdims=True))  # type: ignore[no-any-return]
+
+
+def _softmax_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
+    weighted = g * y  # type: ignore[operator]
+    return weighted - y * sum(weighted, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+
+
+def _log_softmax_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
+    return g - exp(y) * sum(g, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+
+
+softmax_p = decomposable("softmax", _softmax, _softmax_vjp)
+log_softmax_p = decomposable("log_softmax", _log_softmax, _log_softmax_vjp)
+
+
+def _along(record: Primitive, x: Any, axis: Any) -> Tensor:
+    (x,) = floating(x)
+    if x.size == 0:
+        return x  # type: ignore[no-any-return]
+    axes = normalize_axes(record.name, axis, x.ndim)
+    return bind(record, x, axis=axes)  # type: ignore[no-any-return]
+
+
+@operation
+def softmax(x: Any, axis: Any = -1) -> Tensor:
+    """exp(x) / sum(exp(x)) along `axis`.
+
+    Args:
+        x: any shape.
+        axis: an integer, a tuple of them, or None for all axes together.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.ops.softmax([1000.0, 1000.0]).numpy().tolist()
+        [0.5, 0.5]
+    """
+    _warn_if_constant(x, axis)
+    return _along(softmax_p, x, axis)
+
+
+def _warn_if_constant(x: Any, axis: Any) -> None:
+    shape = getattr(x, "shape", ())
+    if isinstance(axis, int) and -len(shape) <= axis < len(shape) and shape[axis] == 1:
+        warnings.warn(
+            f"softmax: axis {axis} of shape {tuple(shape)} has extent 1, so the result "
+            "is 1 everywhere; did you mean sigmoid?",
+            stacklevel=4,
+        )
+
+
+@operation
+def log_softmax(x: Any, axis: Any = -1) -> Tensor:
+    """log(softmax(x)) along `axis`, exact where softmax(x) would round to 0.
+
+    Args:
+        x: any shape.
+        axis: an integer, a tuple of them, or None for all axes together.
+    """
+    return _along(log_softmax_p, x, axis)
+
+
+@operation
+def sparsemax(x: Any, axis: int = -1) -> Tensor:
+    """The point of the probability simplex along `axis` that is nearest to x.
+
+    Reference:
+        https://arxiv.org/abs/1602.02068
+    """
+    (x,) = floating(x)
+    axis = normalize_axis("sparsemax", axis, x.ndim)
+    n = x.shape[axis]
+    largest = flip(sort(stop_gradient(x), axis=axis), axis)
+    ranks = reshape(arange(1, n + 1, dtype=x.dtype), (n, *(1,) * (x.ndim - axis - 1)))
+    kept = greater(largest * ranks + 1, cumsum(largest, axis=axis))
+    support = greater(stop_gradient(x), _excess(largest, kept, axis))
+    return where(support, x - _excess(x, support, axis), zero_like(x))  # type: ignore[no-any-return]
+
+
+def _excess(x: Tensor, support: Tensor, axis: int) -> Tensor:
+    """What to take off each element of the support so that their sum becomes 1."""
+    total = sum(where(support, x, zero_like(x)), axis=axis, keepdims=True)
+    return (total - 1) / sum(convert(support, x.dtype), axis=axis, keepdims=True)  # type: ignore[no-any-return]
