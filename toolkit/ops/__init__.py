@@ -7,6 +7,35 @@ Variable are installed in one loop: `x + y` is `ops.add(x, y)`.
 from importlib import import_module
 from typing import Any
 
+from toolkit.ops.activation import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_shrink,
+    hard_sigmoid,
+    hard_silu,
+    hard_swish,
+    hard_tanh,
+    leaky_relu,
+    log_sigmoid,
+    relu,
+    relu6,
+    selu,
+    silu,
+    soft_shrink,
+    softplus,
+    softsign,
+    sparse_plus,
+    sparse_sigmoid,
+    squareplus,
+    swish,
+    tanh_shrink,
+    threshold,
+)
+from toolkit.ops.attention import (
+    dot_product_attention,
+)
 from toolkit.ops.contract import (
     cross,
     dot,
@@ -16,6 +45,12 @@ from toolkit.ops.contract import (
     outer,
     tensordot,
     vdot,
+)
+from toolkit.ops.conv import (
+    conv,
+    conv_transpose,
+    depthwise_conv,
+    separable_conv,
 )
 from toolkit.ops.core import (
     array,
@@ -126,6 +161,11 @@ from toolkit.ops.index import (
     take,
     take_along_axis,
 )
+from toolkit.ops.loss import (
+    binary_crossentropy,
+    categorical_crossentropy,
+    sparse_categorical_crossentropy,
+)
 from toolkit.ops.nan import (
     nanargmax,
     nanargmin,
@@ -141,6 +181,14 @@ from toolkit.ops.nan import (
     nanstd,
     nansum,
     nanvar,
+)
+from toolkit.ops.normalization import (
+    batch_normalization,
+    layer_normalization,
+    moments,
+    normalize,
+    psnr,
+    rms_normalization,
 )
 from toolkit.ops.numeric import (
     abs,
@@ -198,6 +246,12 @@ from toolkit.ops.numpy_like import (
     sinc,
 )
 from toolkit.ops.operators import install_operators
+from toolkit.ops.pool import (
+    adaptive_average_pool,
+    adaptive_max_pool,
+    average_pool,
+    max_pool,
+)
 from toolkit.ops.rearrange import (
     append,
     array_split,
@@ -251,6 +305,11 @@ from toolkit.ops.shape import (
     swapaxes,
     transpose,
     unstack,
+)
+from toolkit.ops.softmax import (
+    log_softmax,
+    softmax,
+    sparsemax,
 )
 from toolkit.ops.sort import (
     argpartition,
