@@ -36,6 +36,7 @@ from toolkit.ops.activation import (
 from toolkit.ops.attention import (
     dot_product_attention,
 )
+from toolkit.ops.box import slice, slice_update
 from toolkit.ops.contract import (
     cross,
     dot,
@@ -153,14 +154,7 @@ from toolkit.ops.encode import (
 from toolkit.ops.getitem import (
     get_item,
 )
-from toolkit.ops.index import (
-    scatter,
-    scatter_update,
-    slice,
-    slice_update,
-    take,
-    take_along_axis,
-)
+from toolkit.ops.index import scatter, scatter_update, take, take_along_axis
 from toolkit.ops.loss import (
     binary_crossentropy,
     categorical_crossentropy,
@@ -246,6 +240,7 @@ from toolkit.ops.numpy_like import (
     sinc,
 )
 from toolkit.ops.operators import install_operators
+from toolkit.ops.padding import pad
 from toolkit.ops.pool import (
     adaptive_average_pool,
     adaptive_max_pool,
@@ -265,7 +260,6 @@ from toolkit.ops.rearrange import (
     hsplit,
     hstack,
     meshgrid,
-    pad,
     repeat,
     roll,
     rot90,
@@ -276,6 +270,8 @@ from toolkit.ops.rearrange import (
 )
 from toolkit.ops.reduce import (
     all,
+    amax,
+    amin,
     any,
     argmax,
     argmin,
@@ -324,13 +320,17 @@ from toolkit.ops.sort import (
 )
 from toolkit.ops.statistics import (
     average,
+    cdist,
     corrcoef,
+    correlate,
     diff,
+    extract_sequences,
     histogram,
     median,
     percentile,
     ptp,
     quantile,
+    trace,
     trapezoid,
 )
 from toolkit.ops.windows import (

@@ -52,9 +52,10 @@ matmul_p = primitive(
 
 def _factors(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
     """Both as tensors of the dtype of their product: int32 for two int8."""
-    (x1, x2), dtype = operands(x1, x2)
-    if dtype == "int8":
+    x1, x2 = convert(x1), convert(x2)
+    if x1.dtype == x2.dtype == "int8":
         return convert(x1, "int32"), convert(x2, "int32")
+    (x1, x2), _ = operands(x1, x2)
     return x1, x2
 
 
@@ -101,7 +102,8 @@ def dot(x1: Any, x2: Any) -> Tensor:
 def vdot(x1: Any, x2: Any) -> Tensor:
     """The sum of the products of the elements of both, flattened."""
     (x1, x2), _ = operands(x1, x2)
-    return matmul(reshape(x1, (x1.size,)), reshape(x2, (x2.size,)))
+    y = bind(matmul_p, reshape(x1, (1, x1.size)), reshape(x2, (x2.size, 1)))
+    return reshape(y, ())
 
 
 @operation

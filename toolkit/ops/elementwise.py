@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.convert import convert, floating, operands
-from toolkit.errors import ArgumentError
+from toolkit.dtypes import is_float
+from toolkit.errors import ArgumentError, DTypeError
 from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, known_values
 from toolkit.symbolic import operation
@@ -263,7 +264,11 @@ def _bitwise(record: Primitive, doc: str) -> Any:
     """The public function of a primitive on the bits of two integers."""
 
     def function(x: Any, y: Any) -> Tensor:
-        (x, y), _ = operands(x, y)
+        (x, y), dtype = operands(x, y)
+        if is_float(dtype):
+            raise DTypeError(f"{record.name}: expected integers; received {dtype}")
+        if dtype == "bool" and "shift" in record.name:
+            x, y = convert(x, "int32"), convert(y, "int32")
         return bind(record, x, y)
 
     return _published(function, record.name, doc)
@@ -330,7 +335,9 @@ def power(x1: Any, x2: Any) -> Tensor:
     if isinstance(x2, (int, float)) and x2 == 2:
         (x1, _), _ = operands(x1, x2)
         return bind(multiply_p, x1, x1)
-    (x1, x2), _ = operands(x1, x2)
+    (x1, x2), dtype = operands(x1, x2)
+    if dtype == "bool":
+        x1, x2 = convert(x1, "int32"), convert(x2, "int32")
     return bind(power_p, x1, x2)
 
 

@@ -6,13 +6,9 @@ is an IndexError. `scatter` and `put_along_axis` combine updates in a fixed orde
 
 from __future__ import annotations
 
-import builtins
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from toolkit import dtypes
 from toolkit.convert import convert
@@ -26,7 +22,7 @@ from toolkit.ops.checks import broadcast_shapes, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import equal, where, zero_like
 from toolkit.ops.numeric import logical_and
-from toolkit.ops.shape import broadcast_to, reshape, slice_p
+from toolkit.ops.shape import broadcast_to, reshape
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
 
@@ -35,7 +31,7 @@ Shape = tuple[int, ...]
 _MODES = ("add", "set", "max", "min", "mul")
 
 
-# --- primitives: one axis -------------------------------------------------------------
+# --- primitives -----------------------------------------------------------------------
 
 
 def _gathered(x: Shape, indices: Shape, axis: int) -> Shape:
@@ -200,54 +196,6 @@ take_along_axis_p = primitive(
 put_along_axis_p = primitive("put_along_axis", Kind.INDEX, _put_spec, vjp=_put_vjp)
 
 
-# --- primitives: boxes ----------------------------------------------------------------
-
-
-def _box_spec(op: str, x: Spec, sizes: Shape, starts: Sequence[Any]) -> None:
-    """Check that a box of `sizes` lies inside x."""
-    fits = len(starts) == len(sizes) == x.ndim and builtins.all(
-        0 <= size <= n for size, n in zip(sizes, x.shape, strict=True)
-    )
-    if not fits:
-        raise ShapeError(
-            f"{op}: a box of shape {sizes} with {len(starts)} starts does not fit into "
-            f"shape {x.shape}"
-        )
-
-
-def _dynamic_slice_spec(x: Spec, *starts: Spec, sizes: Shape) -> Spec:
-    _box_spec("slice", x, sizes, starts)
-    return x.with_shape(sizes)
-
-
-def _dynamic_update_spec(x: Spec, update: Spec, *starts: Spec) -> Spec:
-    _box_spec("slice_update", x, update.shape, starts)
-    return x
-
-
-def _dynamic_slice_vjp(
-    g: Tensor, y: Tensor, x: Tensor, *starts: Tensor, sizes: Shape
-) -> tuple[Any, ...]:
-    dx = bind(dynamic_update_slice_p, zeros(x.shape, g.dtype), g, *starts)
-    return dx, *(None for _ in starts)
-
-
-def _dynamic_update_vjp(
-    g: Tensor, y: Tensor, x: Tensor, update: Tensor, *starts: Tensor
-) -> tuple[Any, ...]:
-    dx = bind(dynamic_update_slice_p, g, zeros(update.shape, g.dtype), *starts)
-    du = bind(dynamic_slice_p, g, *starts, sizes=update.shape)
-    return dx, du, *(None for _ in starts)
-
-
-dynamic_slice_p = primitive(
-    "dynamic_slice", Kind.INDEX, _dynamic_slice_spec, vjp=_dynamic_slice_vjp
-)
-dynamic_update_slice_p = primitive(
-    "dynamic_update_slice", Kind.INDEX, _dynamic_update_spec, vjp=_dynamic_update_vjp
-)
-
-
 # --- helpers --------------------------------------------------------------------------
 
 
@@ -362,74 +310,16 @@ def scatter_update(
             f"{inputs.ndim}; received {indices.shape}"
         )
     lead, rest = inputs.shape[:depth], inputs.shape[depth:]
-    flat = flat_indices(_columns(indices), lead)
+    flat = flat_indices(columns_of(indices), lead)
     target = reshape(inputs, (math.prod(lead), *rest))
     updates = broadcast_to(updates, (*flat.shape, *rest))
     y = bind(scatter_p, target, flat, updates, axis=0, mode=mode)
     return reshape(y, inputs.shape)
 
 
-def _columns(indices: Tensor) -> list[Tensor]:
+def columns_of(indices: Tensor) -> list[Tensor]:
     """The tensors indices[..., i]."""
     return [
         bind(gather_p, indices, convert(i, "int32"), axis=indices.ndim - 1)
         for i in range(indices.shape[-1])
     ]
-
-
-def _starts(op: str, start_indices: Any, ndim: int) -> list[Any]:
-    """The starts of a box: Python integers as they are, all else as 0-d tensors."""
-    if isinstance(start_indices, np.ndarray):
-        start_indices = start_indices.tolist()
-    elif not isinstance(start_indices, (list, tuple)):
-        start_indices = _columns(as_indices(op, start_indices))
-    if len(start_indices) != ndim:
-        raise ShapeError(
-            f"{op}: expected {ndim} start indices; received {len(start_indices)}"
-        )
-    return [
-        start if isinstance(start, int) else reshape(as_indices(op, start), ())
-        for start in start_indices
-    ]
-
-
-@operation
-def slice(inputs: Any, start_indices: Any, shape: Any) -> Tensor:
-    """The box of `shape` at `start_indices`; starts are moved so that it fits.
-
-    Args:
-        inputs: a tensor of n axes.
-        start_indices: n integers, which may be tensors.
-        shape: of the result; -1 stands for all that follows a start that is known.
-    """
-    inputs = convert(inputs)
-    starts = _starts("slice", start_indices, inputs.ndim)
-    sizes = tuple(
-        n - int(start) if size == -1 else int(size)
-        for size, start, n in zip(shape, starts, inputs.shape, strict=True)
-    )
-    if not builtins.all(isinstance(start, int) for start in starts):
-        starts = [convert(start) for start in starts]
-        return bind(dynamic_slice_p, inputs, *starts, sizes=sizes)
-    _box_spec("slice", inputs.spec, sizes, starts)
-    firsts = tuple(
-        min(max(start, 0), n - size)
-        for start, size, n in zip(starts, sizes, inputs.shape, strict=True)
-    )
-    stops = tuple(map(operator.add, firsts, sizes))
-    return bind(slice_p, inputs, start=firsts, stop=stops, step=(1,) * inputs.ndim)
-
-
-@operation
-def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Tensor:
-    """A copy of `inputs` with the box `updates` at `start_indices`.
-
-    Args:
-        inputs: a tensor of n axes.
-        start_indices: n integers, which may be tensors; moved so that the box fits.
-        updates: a tensor of n axes, no longer than those of inputs.
-    """
-    inputs = convert(inputs)
-    updates = convert(updates, inputs.dtype)
-    starts = map(convert, _starts("slice_update", start_indices, inputs.ndim))
-    return bind(dynamic_update_slice_p, inputs, updates, *starts)

@@ -78,7 +78,7 @@ abs = absolute
 def round(x: Any, decimals: int = 0) -> Tensor:
     """x rounded to `decimals` decimals, halves to even."""
     x = convert(x)
-    if dtypes.is_integer(x.dtype) and decimals >= 0:
+    if not dtypes.is_float(x.dtype) and decimals >= 0:
         return x
     if decimals == 0:
         return bind(round_p, convert(x, dtypes.float_type(x.dtype)))

@@ -219,16 +219,17 @@ def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
 @operation
 def i0(x: Any) -> Tensor:
     """The modified Bessel function of the first kind of order 0, elementwise."""
-    (x,) = floating(x)
-    near, far = (
-        minimum(absolute(x), _I0_BORDER),
-        maximum(absolute(x), _I0_BORDER),
-    )
+    (given,) = floating(x)
+    # The coefficients exceed the range of float16.
+    x = convert(given, dtypes.result_type(given.dtype, "float32"))
+    near = minimum(absolute(x), _I0_BORDER)
+    far = maximum(absolute(x), _I0_BORDER)
     series = _polynomial(_I0_SERIES, near * near * 0.25)
     tail = _polynomial(_I0_TAIL, 1.0 / far) / sqrt(2 * math.pi * far)
     # exp(x / 2) twice, because exp(x) overflows first.
     half = exp(far * 0.5)
-    return where(greater(absolute(x), _I0_BORDER), half * tail * half, series)
+    y = where(greater(absolute(x), _I0_BORDER), half * tail * half, series)
+    return convert(y, given.dtype)
 
 
 # --- angles ---------------------------------------------------------------------------

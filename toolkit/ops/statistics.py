@@ -5,8 +5,11 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+import numpy as np
+
 from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ir import PRIMITIVES
 from toolkit.ops.checks import (
     normalize_axes,
     normalize_axis,
@@ -15,8 +18,9 @@ from toolkit.ops.checks import (
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import full, linspace, zeros
 from toolkit.ops.elementwise import ceil, equal, floor, isnan, maximum, sqrt, where
-from toolkit.ops.index import scatter_p, take_along_axis_p
+from toolkit.ops.index import gather_p, scatter_p, take_along_axis_p
 from toolkit.ops.numeric import clip, round
+from toolkit.ops.rearrange import diagonal
 from toolkit.ops.reduce import any, max, mean, min, sum
 from toolkit.ops.shape import (
     broadcast_to,
@@ -164,6 +168,41 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @operation
+def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
+    """Scalar products of x2 with the pieces of x1 that it meets when slid along it.
+
+    Args:
+        x1: (m,).
+        x2: (n,).
+        mode: "valid": where they overlap fully, max(m, n) - min(m, n) + 1 places;
+            "same": the max(m, n) places in the middle; "full": all m + n - 1.
+    """
+    if mode not in ("valid", "same", "full"):
+        raise unknown_choice("correlate: mode", mode, ("valid", "same", "full"))
+    x1, x2 = floating(x1, x2)
+    if x1.ndim != 1 or x2.ndim != 1 or 0 in (x1.size, x2.size):
+        raise ShapeError(
+            f"correlate: expected two vectors; received shapes {x1.shape}, {x2.shape}"
+        )
+    m, n = x1.size, x2.size
+    every = bind(
+        PRIMITIVES["conv"],
+        reshape(x1, (1, m, 1)),
+        reshape(x2, (n, 1, 1)),
+        strides=(1,),
+        padding=((n - 1, n - 1),),
+        dilation=(1,),
+        groups=1,
+    )
+    short, long = builtins.min(m, n), builtins.max(m, n)
+    first = {"full": 0, "valid": short - 1, "same": short - 1 - short // 2}[mode]
+    count = {"full": m + n - 1, "valid": long - short + 1, "same": long}[mode]
+    if m < n:  # then the places in the middle are counted from the other end
+        first = m + n - 1 - first - count
+    return slice_axis(reshape(every, (m + n - 1,)), 0, first, first + count)
+
+
+@operation
 def corrcoef(x: Any) -> Tensor:
     """Correlation coefficients between the rows of x: (n, samples) give (n, n)."""
     (x,) = floating(x)
@@ -260,3 +299,38 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
     n = y.shape[axis]
     heights = slice_axis(y, axis, 1, n) + slice_axis(y, axis, 0, n - 1)
     return sum(heights * step, axis=axis) * 0.5
+
+
+@operation
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sums of the diagonals of the matrices along two axes; see `diagonal`."""
+    return sum(diagonal(x, offset, axis1, axis2), axis=-1)
+
+
+@operation
+def cdist(x: Any, y: Any) -> Tensor:
+    """Euclidean distances: (..., m, d) and (..., n, d) give (..., m, n)."""
+    x, y = floating(x, y)
+    if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
+        raise ShapeError(
+            "cdist: expected rows of equal length; received shapes "
+            f"{x.shape} and {y.shape}"
+        )
+    apart = expand_dims(x, -2) - expand_dims(y, -3)
+    return sqrt(sum(apart * apart, axis=-1))
+
+
+@operation
+def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Tensor:
+    """Pieces of the last axis: (..., n) gives (..., pieces, sequence_length).
+
+    Args:
+        x: a tensor.
+        sequence_length: elements of a piece.
+        sequence_stride: elements between the starts of neighbouring pieces.
+    """
+    x = convert(x)
+    count = (x.shape[-1] - sequence_length) // sequence_stride + 1
+    starts = np.arange(count, dtype="int32")[:, None] * sequence_stride
+    places = convert(starts + np.arange(sequence_length, dtype="int32"))
+    return bind(gather_p, x, places, axis=x.ndim - 1)

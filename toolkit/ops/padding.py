@@ -1,0 +1,87 @@
+"""`pad`: more elements before and after those of each axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ops.checks import known_values
+from toolkit.ops.index import gather_p
+from toolkit.ops.shape import pad_p
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+_COPYING_MODES = {
+    "circular": "wrap",
+    "edge": "edge",
+    "reflect": "reflect",
+    "symmetric": "symmetric",
+    "wrap": "wrap",
+}
+
+
+@operation
+def pad(
+    x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None
+) -> Tensor:
+    """x with more elements before and after those of each axis.
+
+    Args:
+        x: a tensor.
+        pad_width: a pair (before, after) for each axis; one pair, or one number, for
+            all axes.
+        mode: "constant"; "edge" repeats the outermost element, "reflect" mirrors
+            without it and "symmetric" with it, "wrap" (or "circular") continues with
+            the other end; "empty" promises nothing of the new elements.
+        constant_values: what to fill with in mode "constant"; 0 if None.
+    """
+    x = convert(x)
+    widths = _pad_widths(x, pad_width)
+    if mode not in ("constant", "empty", *_COPYING_MODES):
+        raise unknown_choice("pad: mode", mode, ("constant", "empty", *_COPYING_MODES))
+    if constant_values is not None and mode != "constant":
+        raise ArgumentError(
+            f"pad: constant_values belong to mode 'constant'; received mode {mode!r}"
+        )
+    if mode in ("constant", "empty"):
+        value = _pad_value(constant_values, x.dtype)
+        return bind(pad_p, x, widths=widths, value=value)
+    for axis, width in enumerate(widths):
+        if width != (0, 0):
+            x = _pad_by_copies(x, axis, width, _COPYING_MODES[mode])
+    return x
+
+
+def _pad_widths(x: Tensor, pad_width: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        pairs = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
+    except ValueError:
+        raise ShapeError(
+            f"pad: expected (before, after) for each of {x.ndim} axes; "
+            f"received {pad_width!r}"
+        ) from None
+    widths = tuple((int(low), int(high)) for low, high in pairs)
+    if any(width < 0 for pair in widths for width in pair):
+        raise ArgumentError(f"pad: widths must be >= 0; received {pad_width!r}")
+    return widths
+
+
+def _pad_value(value: Any, dtype: str) -> Any:
+    if value is None:
+        return 0
+    if not isinstance(value, (bool, int, float)):
+        advice = "give `constant_values` as a Python number"
+        value = known_values("pad", convert(value), advice).item()
+    return float(value) if dtypes.is_float(dtype) else int(value)
+
+
+def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> Tensor:
+    n = x.shape[axis]
+    if n == 0:
+        raise ShapeError(f"pad: axis {axis} of shape {x.shape} has nothing to copy")
+    places = np.pad(np.arange(n, dtype="int32"), width, mode=mode)
+    return bind(gather_p, x, convert(places), axis=axis)
