@@ -1,0 +1,100 @@
+"""Losses: how far predictions are from targets, as classes and as functions."""
+
+from typing import Any
+
+from toolkit import serialization
+from toolkit.losses.crossentropy import (
+    BinaryCrossentropy,
+    BinaryFocalCrossentropy,
+    CategoricalCrossentropy,
+    CategoricalFocalCrossentropy,
+    CategoricalGeneralizedCrossEntropy,
+    KLDivergence,
+    Poisson,
+    SparseCategoricalCrossentropy,
+)
+from toolkit.losses.hinge import (
+    CategoricalHinge,
+    Hinge,
+    SquaredHinge,
+    categorical_hinge,
+    hinge,
+    squared_hinge,
+)
+from toolkit.losses.loss import Loss, LossFunctionWrapper
+from toolkit.losses.overlap import Circle, Dice, Tversky, circle, dice, tversky
+from toolkit.losses.probabilistic import (
+    binary_crossentropy,
+    binary_focal_crossentropy,
+    categorical_crossentropy,
+    categorical_focal_crossentropy,
+    categorical_generalized_cross_entropy,
+    kl_divergence,
+    poisson,
+    sparse_categorical_crossentropy,
+)
+from toolkit.losses.regression import (
+    CosineSimilarity,
+    Huber,
+    LogCosh,
+    MeanAbsoluteError,
+    MeanAbsolutePercentageError,
+    MeanSquaredError,
+    MeanSquaredLogarithmicError,
+    cosine_similarity,
+    huber,
+    log_cosh,
+    mean_absolute_error,
+    mean_absolute_percentage_error,
+    mean_squared_error,
+    mean_squared_logarithmic_error,
+)
+
+_CLASSES = (
+    *(BinaryCrossentropy, BinaryFocalCrossentropy, CategoricalCrossentropy),
+    *(CategoricalFocalCrossentropy, CategoricalGeneralizedCrossEntropy, KLDivergence),
+    *(Poisson, SparseCategoricalCrossentropy, CategoricalHinge, Hinge, SquaredHinge),
+    *(Circle, Dice, Tversky, CosineSimilarity, Huber, LogCosh, MeanAbsoluteError),
+    *(MeanAbsolutePercentageError, MeanSquaredError, MeanSquaredLogarithmicError),
+)
+_FUNCTIONS = (
+    *(categorical_hinge, hinge, squared_hinge, circle, dice, tversky, huber, log_cosh),
+    *(binary_crossentropy, binary_focal_crossentropy, categorical_crossentropy),
+    *(categorical_focal_crossentropy, kl_divergence, poisson, cosine_similarity),
+    *(sparse_categorical_crossentropy, mean_absolute_error, mean_squared_error),
+    *(mean_absolute_percentage_error, mean_squared_logarithmic_error),
+)
+_OBJECTS = {
+    **{each.__name__: each for each in (*_CLASSES, *_FUNCTIONS)},
+    **dict.fromkeys(("bce", "BCE"), binary_crossentropy),
+    **dict.fromkeys(("kld", "KLD", "kullback_leibler_divergence"), kl_divergence),
+    **dict.fromkeys(("mae", "MAE"), mean_absolute_error),
+    **dict.fromkeys(("mse", "MSE"), mean_squared_error),
+    **dict.fromkeys(("mape", "MAPE"), mean_absolute_percentage_error),
+    **dict.fromkeys(("msle", "MSLE"), mean_squared_logarithmic_error),
+    "logcosh": log_cosh,
+    "huber_loss": huber,
+}
+
+
+def serialize(loss: Any) -> Any:
+    """The loss, an object or a function, as a dict of plain values."""
+    return serialization.serialize_keras_object(loss)
+
+
+def deserialize(name: Any, custom_objects: Any = None) -> Any:
+    """The loss that `serialize` described."""
+    return serialization.get(name, _OBJECTS, "loss", custom_objects)
+
+
+def get(identifier: Any) -> Any:
+    """The loss meant by a name, config, class, function or object; None stays None.
+
+    Example:
+        >>> from toolkit import losses
+        >>> losses.get("mse") is losses.mean_squared_error
+        True
+        >>> losses.get("Huber").delta
+        1.0
+    """
+    return serialization.get(identifier, _OBJECTS, "loss")

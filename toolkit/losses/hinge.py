@@ -1,0 +1,115 @@
+"""Hinge losses: how far predictions are from the right side of a margin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.losses.loss import LossFunctionWrapper
+from toolkit.losses.regression import as_pair
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+def signed_labels(y_true: Any) -> Tensor:
+    """Labels 0 and 1 as -1 and 1; if any label is something else, all stay."""
+    binary = ops.all(ops.logical_or(ops.equal(y_true, 0), ops.equal(y_true, 1)))
+    return ops.where(binary, 2.0 * y_true - 1.0, y_true)
+
+
+@operation
+def hinge(y_true: Any, y_pred: Any) -> Tensor:
+    """mean(maximum(1 - y_true * y_pred, 0)) over the last axis.
+
+    Args:
+        y_true: (..., features), labels -1 and 1, or 0 and 1.
+        y_pred: (..., features).
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    return ops.mean(ops.maximum(1.0 - signed_labels(y_true) * y_pred, 0.0), axis=-1)
+
+
+@operation
+def squared_hinge(y_true: Any, y_pred: Any) -> Tensor:
+    """mean(maximum(1 - y_true * y_pred, 0) ** 2) over the last axis.
+
+    Args:
+        y_true: (..., features), labels -1 and 1, or 0 and 1.
+        y_pred: (..., features).
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    distance = ops.maximum(1.0 - signed_labels(y_true) * y_pred, 0.0)
+    return ops.mean(ops.square(distance), axis=-1)
+
+
+@operation
+def categorical_hinge(y_true: Any, y_pred: Any) -> Tensor:
+    """maximum(1 + max((1 - y_true) * y_pred) - sum(y_true * y_pred), 0).
+
+    Args:
+        y_true: (..., classes), one-hot.
+        y_pred: (..., classes).
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    right = ops.sum(y_true * y_pred, axis=-1)
+    wrong = ops.max((1.0 - y_true) * y_pred, axis=-1)
+    return ops.maximum(wrong - right + 1.0, 0.0)
+
+
+class Hinge(LossFunctionWrapper):
+    """mean(maximum(1 - y_true * y_pred, 0)).
+
+    Args:
+        reduction: as for `Loss`.
+        name: as for `Loss`.
+        dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> float(losses.Hinge()([[1.0], [-1.0]], [[2.0], [0.5]]))
+        0.75
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(hinge, reduction, name, dtype)
+
+
+class SquaredHinge(LossFunctionWrapper):
+    """mean(maximum(1 - y_true * y_pred, 0) ** 2).
+
+    Args:
+        reduction: as for `Loss`.
+        name: as for `Loss`.
+        dtype: as for `Loss`.
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "squared_hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(squared_hinge, reduction, name, dtype)
+
+
+class CategoricalHinge(LossFunctionWrapper):
+    """The hinge between the right class and the best of the others.
+
+    Args:
+        reduction: as for `Loss`.
+        name: as for `Loss`.
+        dtype: as for `Loss`.
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "categorical_hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(categorical_hinge, reduction, name, dtype)

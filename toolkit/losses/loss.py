@@ -1,0 +1,208 @@
+"""Loss: the base class, and the rules of weights, masks and reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import config, dtype_policies, ops, tree
+from toolkit.errors import ShapeError, unknown_choice
+from toolkit.naming import auto_name
+from toolkit.ops.checks import broadcast_shapes
+from toolkit.recording import Recorded
+from toolkit.tensor import Tensor
+
+REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none")
+
+
+class Loss(Recorded):
+    """Base of all losses: how far predictions are from targets, as one number.
+
+    Subclasses define `call(y_true, y_pred)`, which returns one loss per sample (or per
+    step of a sample). Calling the object weights and reduces them.
+
+    Args:
+        name: made up from the class's name if not given.
+        reduction: how losses become one number. "sum"; "sum_over_batch_size" or
+            "mean": the sum divided by their number; "mean_with_sample_weight": divided
+            by the sum of the weights; "none" or None: they stay as they are.
+        dtype: of the computation, a name or a policy; None is floatx.
+
+    Example:
+        >>> from toolkit import losses, ops
+        >>> class Cubic(losses.Loss):
+        ...     def call(self, y_true, y_pred):
+        ...         return ops.mean(ops.abs(y_true - y_pred) ** 3, axis=-1)
+        >>> float(Cubic()([[0.0, 0.0]], [[1.0, 2.0]]))
+        4.5
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> None:
+        self.name = name or auto_name(type(self).__name__)
+        self.reduction = standardize_reduction(reduction)
+        policy = dtype_policies.get(dtype or config.floatx())
+        self._dtype = policy.compute_dtype
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the computation."""
+        return self._dtype
+
+    def call(self, y_true: Any, y_pred: Any) -> Tensor:
+        """The losses, not weighted and not reduced."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `call`")
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
+        """The losses, weighted and reduced.
+
+        Args:
+            y_true: targets, in the shape that the loss expects for y_pred.
+            y_pred: predictions, (batch, ..., features). If they carry a mask, only
+                what it lets through counts.
+            sample_weight: weights of the losses: of their shape, or one that
+                broadcasts to it; an axis of extent 1 at the end may be missing or
+                more than needed.
+        """
+        in_mask = getattr(y_pred, "_keras_mask", None)
+
+        y_pred = to_tensors(y_pred, self._dtype)
+        y_true = to_tensors(y_true, self._dtype)
+        losses = self.call(y_true, y_pred)
+        out_mask = getattr(losses, "_keras_mask", None)
+        mask = out_mask if in_mask is None else in_mask
+        if in_mask is not None and out_mask is not None:
+            mask = ops.logical_and(in_mask, out_mask)
+        return reduce_weighted(
+            losses, sample_weight, mask, self.reduction, self._dtype, self.name
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal loss, as plain values."""
+        if type(self).get_config is Loss.get_config:
+            return self._recorded_config(strict=True)
+        base = {"name": self.name, "reduction": self.reduction}
+        return {**base, **self._recorded_config(strict=False)}
+
+
+class LossFunctionWrapper(Loss):
+    """A function of targets and predictions as a Loss.
+
+    Args:
+        fn: a function `(y_true, y_pred, **kwargs)` that returns one loss per sample.
+        reduction: as for `Loss`.
+        name: as for `Loss`.
+        dtype: as for `Loss`.
+        **kwargs: passed on to `fn`.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.fn = fn
+        self._fn_kwargs = kwargs
+
+    def call(self, y_true: Any, y_pred: Any) -> Tensor:
+        if not tree.is_nested(y_pred):
+            y_true, y_pred = match_ranks(y_true, y_pred)
+        return self.fn(y_true, y_pred, **self._fn_kwargs)
+
+    def __repr__(self) -> str:
+        name = getattr(self.fn, "__name__", self.fn)
+        return f"<{type(self).__name__} {name}, {self._fn_kwargs}>"
+
+
+def to_tensors(structure: Any, dtype: str) -> Any:
+    """A tensor, or a structure of them; nested lists of numbers are one tensor."""
+    if not any(hasattr(leaf, "shape") for leaf in tree.flatten(structure)):
+        return ops.convert_to_tensor(structure, dtype)
+    return tree.map_structure(lambda x: ops.convert_to_tensor(x, dtype), structure)
+
+
+def standardize_reduction(reduction: Any) -> Any:
+    """`reduction`, checked."""
+    if reduction is not None and reduction not in REDUCTIONS:
+        raise unknown_choice("reduction", reduction, (*REDUCTIONS, None))
+    return reduction
+
+
+def match_ranks(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Both in one rank, if an axis of extent 1 at the end is all that they differ by.
+
+    (n, 1) against (n,) expands the latter; otherwise the longer shape is squeezed.
+    """
+    if x1.ndim == x2.ndim + 1 and x1.shape[-1] == 1:
+        if x2.ndim == 1:
+            return x1, ops.expand_dims(x2, -1)
+        return ops.squeeze(x1, -1), x2
+    if x2.ndim == x1.ndim + 1 and x2.shape[-1] == 1:
+        x2, x1 = match_ranks(x2, x1)
+    return x1, x2
+
+
+def reduce_weighted(
+    values: Any,
+    sample_weight: Any = None,
+    mask: Any = None,
+    reduction: str | None = "sum_over_batch_size",
+    dtype: Any = None,
+    what: str = "loss",
+) -> Tensor:
+    """`values` times weights where the mask lets them through, reduced to a number."""
+    values = ops.convert_to_tensor(values, dtype)
+    weight = sample_weight
+    if weight is not None:
+        weight = ops.convert_to_tensor(weight, values.dtype)
+    if mask is not None:
+        weight = _apply_mask(weight, mask, values.dtype, reduction)
+    if weight is not None:
+        values, weight = match_ranks(values, weight)
+        _check_weight(what, weight, values)
+        values = values * weight
+    return _reduce(values, weight, reduction)
+
+
+def _apply_mask(weight: Any, mask: Any, dtype: str, reduction: str | None) -> Tensor:
+    """The mask as weights, multiplied into those that are given."""
+    mask = ops.cast(mask, dtype)
+    if reduction in ("mean", "sum_over_batch_size"):
+        # Then the mean over all is the mean over what the mask lets through.
+        valid = ops.sum(mask)
+        mask = mask * ops.divide_no_nan(ops.cast(mask.size, dtype), valid)
+    if weight is None:
+        return mask
+    mask, weight = match_ranks(mask, weight)
+    return weight * mask
+
+
+def _check_weight(what: str, weight: Any, values: Any) -> None:
+    try:
+        broadcast_shapes(what, weight.shape, values.shape)
+    except ShapeError:
+        raise ShapeError(
+            f"{what}: expected sample_weight (or a mask) that broadcasts to the losses "
+            f"of shape {values.shape}; received shape {weight.shape}"
+        ) from None
+
+
+def _reduce(values: Any, weight: Any, reduction: str | None) -> Tensor:
+    if reduction in (None, "none") or values.ndim == 0:
+        return values
+    total = ops.sum(values)
+    if reduction == "sum":
+        return total
+    if reduction == "mean_with_sample_weight" and weight is not None:
+        return ops.divide_no_nan(total, ops.sum(weight))
+    count = math.prod(values.shape)
+    return total / count if count else total

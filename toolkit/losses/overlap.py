@@ -1,0 +1,199 @@
+"""Losses between regions of images, and between embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, ops
+from toolkit.losses.loss import LossFunctionWrapper
+from toolkit.losses.regression import as_pair
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+@operation
+def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Tensor:
+    """1 - 2 * sum(y_true * y_pred) / (sum(y_true) + sum(y_pred)) over `axis`.
+
+    Args:
+        y_true: any shape, in [0, 1].
+        y_pred: the same shape, in [0, 1].
+        axis: the axes of one region; None: all.
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    common = 2.0 * ops.sum(y_true * y_pred, axis=axis)
+    total = ops.sum(y_true, axis=axis) + ops.sum(y_pred, axis=axis)
+    return 1.0 - common / (total + config.epsilon())
+
+
+@operation
+def tversky(
+    y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: Any = None
+) -> Tensor:
+    """1 - common / (common + alpha * missed + beta * added) over `axis`.
+
+    common = sum(y_true * y_pred), missed = sum(y_true * (1 - y_pred)) and
+    added = sum(y_pred * (1 - y_true)).
+
+    Args:
+        y_true: any shape, in [0, 1].
+        y_pred: the same shape, in [0, 1].
+        alpha: the weight of what was missed.
+        beta: the weight of what was added.
+        axis: the axes of one region; None: all.
+
+    Reference:
+        [Salehi et al., 2017](https://arxiv.org/abs/1706.05721)
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    common = ops.sum(y_true * y_pred, axis=axis)
+    missed = ops.sum(y_true * (1.0 - y_pred), axis=axis)
+    added = ops.sum(y_pred * (1.0 - y_true), axis=axis)
+    total = common + alpha * missed + beta * added
+    return 1.0 - common / (total + config.epsilon())
+
+
+@operation
+def circle(
+    y_true: Any,
+    y_pred: Any,
+    ref_labels: Any = None,
+    ref_embeddings: Any = None,
+    remove_diagonal: bool = True,
+    gamma: float = 80,
+    margin: float = 0.4,
+) -> Tensor:
+    """The circle loss: pairs of one label close, others apart, far-off pairs first.
+
+    Args:
+        y_true: (batch,), labels.
+        y_pred: (batch, features), embeddings of length 1.
+        ref_labels: (references,), labels to compare with; None: y_true.
+        ref_embeddings: (references, features), of length 1; None: y_pred.
+        remove_diagonal: whether the i-th sample is not paired with the i-th reference.
+        gamma: the scale of the loss.
+        margin: how far apart the two kinds of pairs should be.
+
+    Returns:
+        (batch,), masked where there is no loss.
+
+    Reference:
+        [Sun et al., 2020](https://arxiv.org/abs/2002.10857)
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    labels = ops.reshape(ops.cast(y_true, "int32"), (-1, 1))
+    others = y_pred if ref_embeddings is None else ops.convert_to_tensor(ref_embeddings)
+    other_labels = labels if ref_labels is None else ops.cast(ref_labels, "int32")
+    other_labels = ops.reshape(other_labels, (1, -1))
+
+    distance = ops.maximum(1.0 - ops.matmul(y_pred, ops.transpose(others)), 0.0)
+    same = ops.equal(labels, other_labels)
+    different = ops.logical_not(same)
+    if remove_diagonal:
+        apart = ops.equal(ops.eye(*same.shape), 0)
+        same = ops.logical_and(same, apart)
+
+    pull = gamma * ops.maximum(margin + distance, 0.0) * (distance - margin)
+    push = gamma * ops.maximum(1.0 + margin - distance, 0.0) * (1 - margin - distance)
+    least = float("-inf")
+    pulls = ops.logsumexp(ops.where(same, pull, least), axis=1)
+    pushes = ops.logsumexp(ops.where(different, push, least), axis=1)
+    losses = ops.softplus(pulls + pushes)
+    losses._keras_mask = ops.greater(losses, 0)
+    return losses
+
+
+class Dice(LossFunctionWrapper):
+    """1 - the Dice coefficient, twice the overlap over the sum of the areas.
+
+    Args:
+        reduction: as for `Loss`.
+        name: as for `Loss`.
+        axis: the axes of one region; None: all.
+        dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> float(losses.Dice()([[1.0, 1.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]))
+        0.5
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "dice",
+        axis: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(dice, reduction, name, dtype, axis=axis)
+        self.axis = axis
+
+
+class Tversky(LossFunctionWrapper):
+    """1 - the Tversky index: Dice with weights for what was missed and added.
+
+    Args:
+        alpha: the weight of what was missed.
+        beta: the weight of what was added.
+        reduction: as for `Loss`.
+        name: as for `Loss`.
+        axis: the axes of one region; None: all.
+        dtype: as for `Loss`.
+
+    Reference:
+        [Salehi et al., 2017](https://arxiv.org/abs/1706.05721)
+    """
+
+    def __init__(
+        self,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "tversky",
+        axis: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            tversky, reduction, name, dtype, alpha=alpha, beta=beta, axis=axis
+        )
+        self.alpha = alpha
+        self.beta = beta
+        self.axis = axis
+
+
+class Circle(LossFunctionWrapper):
+    """The circle loss between embeddings of length 1 and their labels.
+
+    Args:
+        gamma: the scale of the loss.
+        margin: how far apart pairs of one label and of two should be.
+        remove_diagonal: whether a sample is not paired with itself.
+        reduction: as for `Loss`.
+        name: as for `Loss`.
+        dtype: as for `Loss`.
+
+    Reference:
+        [Sun et al., 2020](https://arxiv.org/abs/2002.10857)
+    """
+
+    def __init__(
+        self,
+        gamma: float = 80.0,
+        margin: float = 0.4,
+        remove_diagonal: bool = True,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "circle",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            circle,
+            reduction,
+            name,
+            dtype,
+            gamma=gamma,
+            margin=margin,
+            remove_diagonal=remove_diagonal,
+        )
+        self.gamma = gamma
+        self.margin = margin
+        self.remove_diagonal = remove_diagonal

@@ -1,0 +1,250 @@
+"""Losses between probabilities, as functions: cross-entropies and divergences."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from toolkit import config, ops
+from toolkit.errors import ArgumentError
+from toolkit.losses.regression import as_pair
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+@operation
+def binary_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Tensor:
+    """mean(-y_true * log(y_pred) - (1 - y_true) * log(1 - y_pred)) over `axis`.
+
+    Args:
+        y_true: (..., features), probabilities in [0, 1].
+        y_pred: (..., features), probabilities, or logits.
+        from_logits: whether y_pred holds logits.
+        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
+        axis: along which the mean is taken.
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true = _smoothed_towards_half(y_true, label_smoothing)
+    losses = ops.binary_crossentropy(y_true, y_pred, from_logits=from_logits)
+    return ops.mean(losses, axis=axis)
+
+
+@operation
+def binary_focal_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    apply_class_balancing: bool = False,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Tensor:
+    """mean((1 - p) ** gamma * binary_crossentropy) over `axis`.
+
+    p is the probability given to the right label, so easy samples count less.
+
+    Args:
+        y_true: (..., features), probabilities in [0, 1].
+        y_pred: (..., features), probabilities, or logits.
+        apply_class_balancing: whether to weight label 1 by alpha and 0 by 1 - alpha.
+        alpha: in [0, 1], the weight of label 1.
+        gamma: >= 0, how much less easy samples count.
+        from_logits: whether y_pred holds logits.
+        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
+        axis: along which the mean is taken.
+
+    Reference:
+        [Lin et al., 2017](https://arxiv.org/abs/1708.02002)
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true = _smoothed_towards_half(y_true, label_smoothing)
+    losses = ops.binary_crossentropy(y_true, y_pred, from_logits=from_logits)
+    p = ops.sigmoid(y_pred) if from_logits else y_pred
+    right = y_true * p + (1 - y_true) * (1 - p)
+    losses = ops.power(1.0 - right, gamma) * losses
+    if apply_class_balancing:
+        losses = (y_true * alpha + (1 - y_true) * (1 - alpha)) * losses
+    return ops.mean(losses, axis=axis)
+
+
+@operation
+def categorical_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Tensor:
+    """-sum(y_true * log(y_pred)) along the axis of classes.
+
+    Args:
+        y_true: (..., classes), probabilities, such as one-hot vectors.
+        y_pred: (..., classes), probabilities, or logits.
+        from_logits: whether y_pred holds logits.
+        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        axis: the axis of classes.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]])
+        >>> round(float(loss[0]), 4)
+        0.6931
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    _check_classes("categorical_crossentropy", y_pred, axis)
+    y_true = _smoothed_towards_uniform(y_true, label_smoothing)
+    return ops.categorical_crossentropy(
+        y_true, y_pred, from_logits=from_logits, axis=axis
+    )
+
+
+@operation
+def categorical_focal_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    alpha: Any = 0.25,
+    gamma: float = 2.0,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Tensor:
+    """-sum(alpha * (1 - y_pred) ** gamma * y_true * log(y_pred)) over the classes.
+
+    Args:
+        y_true: (..., classes), probabilities, such as one-hot vectors.
+        y_pred: (..., classes), probabilities, or logits.
+        alpha: a weight for all classes, or a list with one for each.
+        gamma: >= 0, how much less easy samples count.
+        from_logits: whether y_pred holds logits.
+        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        axis: the axis of classes.
+
+    Reference:
+        [Lin et al., 2017](https://arxiv.org/abs/1708.02002)
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    _check_classes("categorical_focal_crossentropy", y_pred, axis)
+    y_true = _smoothed_towards_uniform(y_true, label_smoothing)
+    if from_logits:
+        y_pred = ops.softmax(y_pred, axis=axis)
+    p = y_pred / ops.sum(y_pred, axis=axis, keepdims=True)
+    p = ops.clip(p, config.epsilon(), 1.0 - config.epsilon())
+    weight = ops.power(1.0 - p, gamma) * ops.convert_to_tensor(alpha, p.dtype)
+    return -ops.sum(weight * y_true * ops.log(p), axis=axis)
+
+
+@operation
+def sparse_categorical_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    from_logits: bool = False,
+    ignore_class: int | None = None,
+    axis: int = -1,
+) -> Tensor:
+    """-log(y_pred[y_true]) along the axis of classes.
+
+    Args:
+        y_true: (...), or (..., 1): labels in [0, classes).
+        y_pred: (..., classes), probabilities, or logits.
+        from_logits: whether y_pred holds logits.
+        ignore_class: a label whose samples do not count, such as -1 or 255.
+        axis: the axis of classes.
+
+    Raises:
+        IndexError: a label is not in [0, classes).
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.sparse_categorical_crossentropy([1], [[0.5, 0.5]])
+        >>> round(float(loss[0]), 4)
+        0.6931
+    """
+    y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+    if y_true.ndim == y_pred.ndim and y_true.shape[axis] == 1:
+        y_true = ops.squeeze(y_true, axis)
+    if ignore_class is None:
+        return ops.sparse_categorical_crossentropy(
+            y_true, y_pred, from_logits=from_logits, axis=axis
+        )
+    valid = ops.not_equal(y_true, ignore_class)
+    y_true = ops.where(valid, y_true, 0)
+    y_pred = ops.where(ops.expand_dims(valid, axis), y_pred, 0)
+    losses = ops.sparse_categorical_crossentropy(
+        y_true, y_pred, from_logits=from_logits, axis=axis
+    )
+    losses = ops.where(valid, losses, 0)
+    losses._keras_mask = valid
+    return losses
+
+
+@operation
+def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> Tensor:
+    """(1 - y_pred[y_true] ** q) / q: less moved by wrong labels than the logarithm.
+
+    Args:
+        y_true: (...), labels in [0, classes).
+        y_pred: (..., classes), probabilities.
+        q: in (0, 1); near 0 it is the cross-entropy, near 1 the absolute error.
+
+    Reference:
+        [Zhang, Sabuncu, 2018](https://arxiv.org/abs/1805.07836)
+    """
+    y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+    labels = ops.cast(y_true, "int32")
+    if labels.ndim == y_pred.ndim - 1:
+        labels = ops.expand_dims(labels, -1)
+    p = ops.squeeze(ops.take_along_axis(y_pred, labels, axis=-1), -1)
+    return (1.0 - ops.power(p, q)) / q
+
+
+@operation
+def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
+    """sum(y_true * log(y_true / y_pred)) over the last axis.
+
+    Args:
+        y_true: (..., classes), probabilities; they are kept >= epsilon.
+        y_pred: (..., classes), likewise.
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true = ops.clip(y_true, config.epsilon(), 1.0)
+    y_pred = ops.clip(y_pred, config.epsilon(), 1.0)
+    return ops.sum(y_true * ops.log(y_true / y_pred), axis=-1)
+
+
+@operation
+def poisson(y_true: Any, y_pred: Any) -> Tensor:
+    """mean(y_pred - y_true * log(y_pred)) over the last axis.
+
+    Args:
+        y_true: (..., features), counts.
+        y_pred: (..., features), expected counts, >= 0.
+    """
+    y_true, y_pred = as_pair(y_true, y_pred)
+    return ops.mean(y_pred - y_true * ops.log(y_pred + config.epsilon()), axis=-1)
+
+
+def _smoothed_towards_half(y_true: Any, amount: float) -> Any:
+    return y_true * (1.0 - amount) + 0.5 * amount if amount else y_true
+
+
+def _smoothed_towards_uniform(y_true: Any, amount: float) -> Any:
+    return y_true * (1.0 - amount) + amount / y_true.shape[-1] if amount else y_true
+
+
+def _check_classes(what: str, y_pred: Any, axis: Any) -> None:
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise ArgumentError(f"{what}: axis must be an integer; received {axis!r}")
+    if y_pred.shape[-1] == 1:
+        warnings.warn(
+            f"{what}: y_pred of shape {y_pred.shape} has a single class; did you mean "
+            "binary_crossentropy?",
+            SyntaxWarning,
+            stacklevel=4,
+        )
