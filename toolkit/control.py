@@ -137,8 +137,16 @@ def _trace(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, A
     with Trace(name) as trace:
         stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
         structure = function(*stand_ins)
-        outputs = [trace.localize(convert(x)) for x in tree.flatten(structure)]
-    return Body(trace, tree.structure_of(structure), outputs), stand_ins
+        leaves = tree.flatten(structure)
+        outputs = [trace.localize(convert(x)) for x in leaves if x is not None]
+    form = tree.map_structure(lambda x: x if x is None else tree.LEAF, structure)
+    return Body(trace, form, outputs), stand_ins
+
+
+def _pack(structure: Any, values: Sequence[Any]) -> Any:
+    """The values in the form that a body returned; None stays None."""
+    rest = iter(values)
+    return tree.map_structure(lambda x: x if x is None else next(rest), structure)
 
 
 def _written(bodies: Sequence[Body]) -> list[Variable]:
@@ -202,9 +210,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     yes, _ = _trace("cond", true_fn)
     no, _ = _trace("cond", false_fn)
     specs = [[x.spec for x in body.outputs] for body in (yes, no)]
-    if tree.signature(yes.structure) != tree.signature(no.structure) or (
-        specs[0] != specs[1]
-    ):
+    if repr(yes.structure) != repr(no.structure) or (specs[0] != specs[1]):
         raise ShapeError(
             f"cond: both branches must return the same structure, shapes and dtypes; "
             f"received {specs[0]} and {specs[1]}"
@@ -222,7 +228,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     found = bind(cond_p, predicate, *_outer(sources), true=graphs[0], false=graphs[1])
     count = len(yes.outputs)
     _assign(written, found[count:])
-    return tree.pack_sequence_as(yes.structure, found[:count])
+    return _pack(yes.structure, found[:count])
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -435,11 +441,8 @@ def _no_steps(f: Any, carry: Any, xs: Any) -> Any:
 
 def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
     def step(carry: Any, x: Any) -> Any:
-        new_carry, y = f(carry, None if xs is None else x)
-        has_ys[0] = y is not None
-        return (new_carry, y) if has_ys[0] else (new_carry, ())
+        return f(carry, None if xs is None else x)
 
-    has_ys = [True]
     first = [] if xs is None else tree.map_structure(_element, xs)
     body, (carry_in, x_in) = _trace("scan", step, init, first)
     carry = tree.flatten(init)
@@ -463,9 +466,7 @@ def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
     found = _bind_scan(graph, inputs, carried, len(x_leaves), length, reverse)
     _assign(written, found[n:carried])
     new_carry, y_structure = body.structure
-    final = tree.pack_sequence_as(new_carry, found[:n])
-    ys = tree.pack_sequence_as(y_structure, found[carried:]) if has_ys[0] else None
-    return final, ys
+    return _pack(new_carry, found[:n]), _pack(y_structure, found[carried:])
 
 
 def _element(x: Tensor) -> Tensor:

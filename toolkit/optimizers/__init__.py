@@ -1,0 +1,63 @@
+"""Optimizers, by their Keras names, and `get`, `serialize`, `deserialize`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import serialization
+from toolkit.optimizers import schedules
+from toolkit.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
+from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from toolkit.optimizers.optimizer import Optimizer
+from toolkit.optimizers.rmsprop import Adadelta, Adagrad, Ftrl, RMSprop
+from toolkit.optimizers.sgd import SGD, Lion
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lamb",
+    "Lion",
+    "LossScaleOptimizer",
+    "Nadam",
+    "Optimizer",
+    "RMSprop",
+    "deserialize",
+    "get",
+    "schedules",
+    "serialize",
+]
+
+_CLASSES = (
+    *(SGD, Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, Nadam, RMSprop),
+    LossScaleOptimizer,
+)
+# Strings mean optimizers in any case: "adam", "Adam", "RMSprop".
+_BY_NAME = {cls.__name__.lower(): cls for cls in _CLASSES}
+
+
+def serialize(optimizer: Optimizer) -> Any:
+    """The optimizer as a config."""
+    return serialization.serialize_keras_object(optimizer)
+
+
+def deserialize(config: Any, custom_objects: Any = None) -> Any:
+    """The optimizer that a config describes."""
+    return serialization.deserialize_keras_object(config, custom_objects)
+
+
+def get(identifier: Any) -> Any:
+    """The optimizer meant by a name, a config or an optimizer.
+
+    Example:
+        >>> from toolkit import optimizers
+        >>> optimizers.get("adam").name
+        'adam'
+    """
+    if isinstance(identifier, str) and identifier.lower() in _BY_NAME:
+        identifier = identifier.lower()
+    return serialization.get(identifier, _BY_NAME, "optimizer")

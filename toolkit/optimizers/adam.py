@@ -1,0 +1,258 @@
+"""Adam and its relatives: running means of the gradient and of its square."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.convert import convert
+from toolkit.optimizers.optimizer import Optimizer, Slots
+from toolkit.tensor import Tensor
+
+
+class Adam(Optimizer):
+    """Running means of the gradient and its square, corrected for their start at zero.
+
+    m = beta_1 * m + (1 - beta_1) * g
+    v = beta_2 * v + (1 - beta_2) * g ** 2
+    alpha = lr * sqrt(1 - beta_2 ** t) / (1 - beta_1 ** t)
+    p = p - alpha * m / (sqrt(v) + epsilon)
+
+    Args:
+        learning_rate: the step size.
+        beta_1: the decay of m, in [0, 1).
+        beta_2: the decay of v, in [0, 1).
+        epsilon: keeps the quotient finite.
+        amsgrad: whether the largest v so far is used.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), amsgrad:
+        [Reddi et al., 2018](https://openreview.net/pdf?id=ryQu7f-RZ)
+
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Adam(learning_rate=3e-4)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.amsgrad = amsgrad
+        super().__init__(learning_rate, **kwargs)
+
+    @property
+    def slots(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("momentum", "velocity", *(["velocity_hat"] if self.amsgrad else []))
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        m, v = slots["momentum"], slots["velocity"]
+        m = m + (g - m) * (1 - self.beta_1)
+        v = v + (ops.square(g) - v) * (1 - self.beta_2)
+        memory = {"momentum": m, "velocity": v}
+        if self.amsgrad:
+            v = memory["velocity_hat"] = ops.maximum(slots["velocity_hat"], v)
+        correction = ops.sqrt(1 - _power(self.beta_2, step))
+        alpha = lr * correction / (1 - _power(self.beta_1, step))
+        return p - m * alpha / (ops.sqrt(v) + self.epsilon), memory
+
+
+def _power(base: float, exponent: Tensor) -> Tensor:
+    return ops.power(convert(base, exponent.dtype), exponent)  # type: ignore[no-any-return]
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient: first p = p - p * decay * lr.
+
+    Args:
+        learning_rate: the step size.
+        weight_decay: the decay.
+        beta_1: the decay of m, in [0, 1).
+        beta_2: the decay of v, in [0, 1).
+        epsilon: keeps the quotient finite.
+        amsgrad: whether the largest v so far is used.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Loshchilov & Hutter, 2017](https://arxiv.org/abs/1711.05101)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float = 0.004,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate,
+            beta_1,
+            beta_2,
+            epsilon,
+            amsgrad,
+            weight_decay=weight_decay,
+            **kwargs,
+        )
+
+
+class Adamax(Optimizer):
+    """Adam with the largest gradient in place of the mean square.
+
+    m = beta_1 * m + (1 - beta_1) * g;  u = max(beta_2 * u, |g|)
+    p = p - lr / (1 - beta_1 ** t) * m / (u + epsilon)
+
+    Args:
+        learning_rate: the step size.
+        beta_1: the decay of m.
+        beta_2: the decay of u.
+        epsilon: keeps the quotient finite.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), section 7.1
+    """
+
+    slots = ("momentum", "norm")
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **kwargs: Any,
+    ) -> None:
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        super().__init__(learning_rate, **kwargs)
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        m = slots["momentum"] + (g - slots["momentum"]) * (1 - self.beta_1)
+        u = ops.maximum(self.beta_2 * slots["norm"], ops.abs(g))
+        rate = lr / (1 - _power(self.beta_1, step))
+        return p - rate * m / (u + self.epsilon), {"momentum": m, "norm": u}
+
+
+class Nadam(Optimizer):
+    """Adam with Nesterov momentum.
+
+    u_t = beta_1 * (1 - 0.5 * 0.96 ** t);  U_t = u_1 * ... * u_t
+    m_hat = u_{t+1} * m / (1 - U_{t+1}) + (1 - u_t) * g / (1 - U_t)
+    p = p - lr * m_hat / (sqrt(v / (1 - beta_2 ** t)) + epsilon)
+
+    Args:
+        learning_rate: the step size.
+        beta_1: the decay of m.
+        beta_2: the decay of v.
+        epsilon: keeps the quotient finite.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Dozat, 2015](http://cs229.stanford.edu/proj2015/054_report.pdf)
+    """
+
+    slots = ("momentum", "velocity")
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **kwargs: Any,
+    ) -> None:
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        super().__init__(learning_rate, **kwargs)
+
+    def build(self, variables: Any) -> None:
+        if self.built:
+            return
+        variables = list(variables)
+        dtype = variables[0].dtype if variables else None
+        super().build(variables)
+        self._u_product = self.add_variable((), "ones", dtype, "u_product")
+
+    def begin_step(self, learning_rate: Any) -> None:
+        step = convert(self.iterations, self._u_product.dtype) + 1
+        self._u_product.assign(self._u_product.read() * self._u(step))
+
+    def _u(self, step: Tensor) -> Tensor:
+        return self.beta_1 * (1 - 0.5 * _power(0.96, step))  # type: ignore[no-any-return]
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        u, following = self._u(step), self._u(step + 1)
+        product = convert(self._u_product, p.dtype)
+        m = slots["momentum"] + (g - slots["momentum"]) * (1 - self.beta_1)
+        v = slots["velocity"]
+        v = v + (ops.square(g) - v) * (1 - self.beta_2)
+        m_hat = following * m / (1 - product * following) + (1 - u) * g / (1 - product)
+        v_hat = v / (1 - _power(self.beta_2, step))
+        p = p - m_hat * lr / (ops.sqrt(v_hat) + self.epsilon)
+        return p, {"momentum": m, "velocity": v}
+
+
+class Lamb(Optimizer):
+    """Adam with a step size for each variable, in proportion to its norm.
+
+    d = m_hat / (sqrt(v_hat) + epsilon);  p = p - lr * |p| / |d| * d
+
+    Args:
+        learning_rate: the step size.
+        beta_1: the decay of m.
+        beta_2: the decay of v.
+        epsilon: keeps the quotient finite.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [You et al., 2019](https://arxiv.org/abs/1904.00962)
+    """
+
+    slots = ("momentum", "velocity")
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        **kwargs: Any,
+    ) -> None:
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        super().__init__(learning_rate, **kwargs)
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        m = slots["momentum"] + (g - slots["momentum"]) * (1 - self.beta_1)
+        v = slots["velocity"]
+        v = v + (ops.square(g) - v) * (1 - self.beta_2)
+        m_hat = m / (1 - _power(self.beta_1, step))
+        v_hat = v / (1 - _power(self.beta_2, step))
+        d = m_hat / (ops.sqrt(v_hat) + self.epsilon)
+        length, size = (ops.sqrt(ops.sum(ops.square(x))) for x in (p, d))
+        usable = ops.logical_and(length > 0, size > 0)
+        ratio = ops.where(usable, length / ops.where(usable, size, 1.0), 1.0)
+        return p - ratio * d * lr, {"momentum": m, "velocity": v}

@@ -1,0 +1,140 @@
+"""LossScaleOptimizer: keeps small float16 gradients from becoming zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import ops, serialization
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.optimizers.optimizer import Optimizer
+from toolkit.variable import Variable
+
+
+class LossScaleOptimizer(Optimizer):
+    """Multiplies the loss by a scale, and divides the gradients by it again.
+
+    The scale doubles after `dynamic_growth_steps` steps in a row with finite
+    gradients. A step with a gradient that is not finite changes no variable and halves
+    the scale.
+
+    Args:
+        inner_optimizer: the optimizer that gets the gradients.
+        initial_scale: the first scale.
+        dynamic_growth_steps: how many good steps double it.
+        name: that of the class if not given.
+
+    Reference:
+        [Micikevicius et al., 2017](https://arxiv.org/abs/1710.03740)
+
+    Example:
+        >>> import toolkit
+        >>> inner = toolkit.optimizers.SGD(0.1)
+        >>> optimizer = toolkit.optimizers.LossScaleOptimizer(inner)
+        >>> float(optimizer.scale_loss(1.0))
+        32768.0
+    """
+
+    def __init__(
+        self,
+        inner_optimizer: Optimizer,
+        initial_scale: float = 2.0**15,
+        dynamic_growth_steps: int = 2000,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(inner_optimizer, Optimizer):
+            raise ArgumentError(
+                "LossScaleOptimizer: expected an optimizer; "
+                f"received {inner_optimizer!r}"
+            )
+        given = {k for k, v in kwargs.items() if v not in (None, False)}
+        if given:
+            raise ArgumentError(
+                f"LossScaleOptimizer: pass {', '.join(sorted(given))} to the inner "
+                "optimizer instead"
+            )
+        super().__init__(learning_rate=0.0, name=name)
+        self.inner_optimizer = inner_optimizer
+        self.initial_scale = initial_scale
+        self.dynamic_growth_steps = dynamic_growth_steps
+        self._variables = [self._iterations]
+        self.step_counter = self.add_variable((), "zeros", "int32", "step_counter")
+        self.dynamic_scale = self.add_variable(
+            (), lambda shape, dtype: initial_scale, "float32", "dynamic_scale"
+        )
+
+    @property
+    def variables(self) -> list[Variable]:
+        return [*self._variables, *self.inner_optimizer.variables]
+
+    @property
+    def learning_rate(self) -> Any:
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        self.inner_optimizer.learning_rate = value
+
+    @property
+    def iterations(self) -> Any:
+        return self.inner_optimizer.iterations
+
+    def build(self, variables: Any) -> None:
+        variables = list(variables)
+        self._trainable_variables = variables
+        self.inner_optimizer.build(variables)
+        self.built = True
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times the scale."""
+        loss = convert(loss)
+        return loss * convert(self.dynamic_scale, loss.dtype)
+
+    def apply(
+        self,
+        grads: Sequence[Any],
+        trainable_variables: Sequence[Variable] | None = None,
+    ) -> None:
+        if not self.built:
+            self.build(trainable_variables or ())
+        present = [convert(g) for g in grads if g is not None]
+        finite = convert(True)
+        for g in present:
+            finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
+        scale = self.dynamic_scale.read()
+        unscaled = [None if g is None else g / convert(scale, g.dtype) for g in grads]
+
+        def good() -> None:
+            self.inner_optimizer.apply(unscaled, trainable_variables)
+            grown = ops.equal(self.step_counter.read(), self.dynamic_growth_steps - 1)
+            self.dynamic_scale.assign(ops.where(grown, scale * 2.0, scale))
+            self.step_counter.assign(ops.where(grown, 0, self.step_counter.read() + 1))
+
+        def bad() -> None:
+            self.step_counter.assign(0)
+            self.dynamic_scale.assign(scale / 2.0)
+
+        ops.cond(finite, good, bad)
+        self._iterations.assign_add(1)
+
+    def finalize_variable_values(self, var_list: Any) -> None:
+        self.inner_optimizer.finalize_variable_values(var_list)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "initial_scale": self.initial_scale,
+            "dynamic_growth_steps": self.dynamic_growth_steps,
+            "inner_optimizer": serialization.serialize_keras_object(
+                self.inner_optimizer
+            ),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        inner = serialization.deserialize_keras_object(
+            config["inner_optimizer"], custom_objects
+        )
+        return cls(**{**config, "inner_optimizer": inner})

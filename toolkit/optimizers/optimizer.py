@@ -1,0 +1,599 @@
+"""Optimizer: everything that all optimizers share.
+
+A subclass is two pure functions per parameter: `slots`, the names of what it remembers
+of one, and `update`, the new value and the new memory. Clipping, weight decay,
+schedules, averaging and accumulation live here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from toolkit import initializers, ops, serialization
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.naming import name_scope, to_snake_case
+from toolkit.optimizers.schedules import LearningRateSchedule
+from toolkit.tensor import Tensor, no_tapes
+from toolkit.trace import StatelessScope
+from toolkit.variable import Variable
+
+Slots = dict[str, Tensor]
+
+
+class Optimizer:
+    """Base of all optimizers.
+
+    Args:
+        learning_rate: a number, a `LearningRateSchedule`, or a function without
+            arguments that returns the rate.
+        weight_decay: each step first shrinks a variable by this times the rate.
+        clipnorm: the largest norm of each gradient.
+        clipvalue: the largest absolute value of a gradient's elements.
+        global_clipnorm: the largest norm of all gradients together.
+        use_ema: whether to keep moving averages of the variables:
+            `average = ema_momentum * average + (1 - ema_momentum) * variable`.
+        ema_momentum: in [0, 1].
+        ema_overwrite_frequency: every how many steps the variables become their
+            averages; None: in `finalize_variable_values` only.
+        loss_scale_factor: what the loss was multiplied by; gradients are divided by
+            it.
+        gradient_accumulation_steps: over how many steps gradients are averaged
+            before the variables change.
+        name: that of the class if not given.
+
+    A subclass may instead override `build` and `update_step`, as in Keras.
+
+    Example:
+        >>> import toolkit
+        >>> v = toolkit.Variable([1.0, 2.0])
+        >>> optimizer = toolkit.optimizers.SGD(learning_rate=0.5)
+        >>> optimizer.apply_gradients([(toolkit.ops.ones((2,)), v)])
+        >>> v.numpy().tolist()
+        [0.5, 1.5]
+    """
+
+    # What is remembered of each variable: tensors of its shape, zeros at first.
+    slots: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs:
+            raise ArgumentError(
+                f"{type(self).__name__}: unknown arguments {', '.join(sorted(kwargs))}"
+            )
+        self.name = name or to_snake_case(type(self).__name__)
+        self.weight_decay = weight_decay
+        self.clipnorm = clipnorm
+        self.clipvalue = clipvalue
+        self.global_clipnorm = global_clipnorm
+        self.use_ema = use_ema
+        self.ema_momentum = ema_momentum
+        self.ema_overwrite_frequency = ema_overwrite_frequency
+        self.loss_scale_factor = loss_scale_factor
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self._check_arguments()
+        self.built = False
+        self._variables: list[Variable] = []
+        self._trainable_variables: list[Variable] = []
+        self._indices: dict[int, int] = {}
+        self._excluded: tuple[set[int], list[str]] = (set(), [])
+        with name_scope(self.name):
+            self._iterations = Variable(
+                0, dtype="int32", trainable=False, name="iteration"
+            )
+        self._variables.append(self._iterations)
+        self._learning_rate = self._rate_from(learning_rate)
+        if isinstance(self._learning_rate, Variable):
+            self._variables.append(self._learning_rate)
+
+    def _check_arguments(self) -> None:
+        clips = [
+            name
+            for name in ("clipnorm", "clipvalue", "global_clipnorm")
+            if getattr(self, name) is not None
+        ]
+        if len(clips) > 1:
+            raise ArgumentError(
+                f"{self.name}: expected at most one of clipnorm, clipvalue and "
+                f"global_clipnorm; received {' and '.join(clips)}"
+            )
+        for name in clips:
+            if getattr(self, name) <= 0:
+                raise ArgumentError(
+                    f"{self.name}: expected {name} > 0; received {getattr(self, name)}"
+                )
+        if self.use_ema and not 0 <= self.ema_momentum <= 1:
+            raise ArgumentError(
+                f"{self.name}: expected ema_momentum in [0, 1]; "
+                f"received {self.ema_momentum}"
+            )
+        for name in ("ema_overwrite_frequency", "gradient_accumulation_steps"):
+            value, least = getattr(self, name), 1 if name.startswith("ema") else 2
+            if value is not None and not (isinstance(value, int) and value >= least):
+                raise ArgumentError(
+                    f"{self.name}: expected {name} to be an integer >= {least} or "
+                    f"None; received {value!r}"
+                )
+
+    # --- variables --------------------------------------------------------------------
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The iteration, the rate, then what is remembered of each variable."""
+        return list(self._variables)
+
+    @property
+    def iterations(self) -> Any:
+        """How many updates have been made."""
+        if self.gradient_accumulation_steps:
+            return ops.floor_divide(self._iterations, self.gradient_accumulation_steps)
+        return self._iterations
+
+    def build(self, variables: Iterable[Variable]) -> None:
+        """Create what is remembered of each variable."""
+        if self.built:
+            return
+        self._trainable_variables = list(variables)
+        self._indices = {id(v): i for i, v in enumerate(self._trainable_variables)}
+        if self.use_ema:
+            self._averages = [
+                self.add_variable_from_reference(v, "average", initializer=v)
+                for v in self._trainable_variables
+            ]
+        if self.gradient_accumulation_steps:
+            self._accumulators = [
+                self.add_variable_from_reference(v, "gradient_accumulator")
+                for v in self._trainable_variables
+            ]
+        self._slots = [self._make_slots(v) for v in self._trainable_variables]
+        self.built = True
+
+    def _make_slots(self, variable: Variable) -> dict[str, Variable]:
+        if variable.overwrite_with_gradient:
+            return {}
+        with no_tapes():
+            initial = self.init_slots(variable)
+            return {
+                name: self.add_variable_from_reference(variable, name, value)
+                for name, value in initial.items()
+            }
+
+    def init_slots(self, p: Any) -> dict[str, Any]:
+        """What to remember of a variable at first, by name."""
+        return {name: ops.zeros(p.shape, p.dtype) for name in self.slots}
+
+    def add_variable(
+        self,
+        shape: Any,
+        initializer: Any = "zeros",
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> Variable:
+        """A variable of the optimizer itself, saved with it."""
+        with name_scope(self.name):
+            variable = Variable(
+                _initial(initializer),
+                shape=tuple(shape),
+                dtype=dtype,
+                trainable=False,
+                name=name,
+            )
+        self._variables.append(variable)
+        return variable
+
+    def add_variable_from_reference(
+        self,
+        reference_variable: Any,
+        name: str | None = None,
+        initializer: Any = "zeros",
+    ) -> Variable:
+        """A variable like another one: of its shape and dtype unless given a value."""
+        path = reference_variable.path.replace("/", "_")
+        name = f"{path}_{name or 'slot'}"
+        dtype = reference_variable.dtype
+        if isinstance(initializer, str) or callable(initializer):
+            return self.add_variable(reference_variable.shape, initializer, dtype, name)
+        value = initializer.numpy().copy()
+        return self.add_variable(value.shape, value, None, name)
+
+    def add_optimizer_variables(
+        self, trainable_variables: Any, name: Any, initializer: Any = "zeros"
+    ) -> Any:
+        """One variable like each of those given; a tuple of lists for several names."""
+        names = [name] if isinstance(name, str) else list(name)
+        made = [
+            [self.add_variable_from_reference(v, n, initializer) for n in names]
+            for v in trainable_variables
+        ]
+        columns = tuple([list(column) for column in zip(*made, strict=True)])
+        return columns[0] if isinstance(name, str) else columns
+
+    def _get_variable_index(self, variable: Variable) -> int:
+        return self._indices[id(variable)]
+
+    # --- the learning rate ------------------------------------------------------------
+
+    def _rate_from(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            value = serialization.deserialize_keras_object(value)
+        if callable(value) and not isinstance(value, Variable):
+            return value
+        if not isinstance(value, (int, float, Variable, Tensor)) and not hasattr(
+            value, "dtype"
+        ):
+            raise ArgumentError(
+                f"{self.name}: expected learning_rate to be a number, a schedule or a "
+                f"function; received {value!r}"
+            )
+        with name_scope(self.name):
+            return Variable(
+                float(value), dtype="float32", trainable=False, name="learning_rate"
+            )
+
+    @property
+    def learning_rate(self) -> Any:
+        """The rate of the coming step; set it to a number or a schedule."""
+        if isinstance(self._learning_rate, LearningRateSchedule):
+            return self._learning_rate(self._iterations)
+        if isinstance(self._learning_rate, Variable):
+            return self._learning_rate
+        return self._learning_rate()
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        if isinstance(self._learning_rate, Variable) and not callable(value):
+            self._learning_rate.assign(value)
+            return
+        if isinstance(self._learning_rate, LearningRateSchedule) and not isinstance(
+            value, LearningRateSchedule
+        ):
+            raise ArgumentError(
+                f"{self.name}: the learning rate follows a schedule and cannot be set "
+                "to a number; create the optimizer with a number to set it later"
+            )
+        if isinstance(self._learning_rate, Variable):
+            self._variables = [
+                v for v in self._variables if v is not self._learning_rate
+            ]
+        self._learning_rate = self._rate_from(value)
+
+    # --- applying gradients -----------------------------------------------------------
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
+        """Change variables by pairs of (gradient, variable); returns the iteration."""
+        gradients, variables = zip(*grads_and_vars, strict=True)
+        self.apply(gradients, variables)
+        return self._iterations
+
+    def apply(
+        self,
+        grads: Sequence[Any],
+        trainable_variables: Sequence[Variable] | None = None,
+    ) -> None:
+        """Change variables by their gradients.
+
+        Args:
+            grads: one for each variable; None where there is none.
+            trainable_variables: by default those the optimizer was built with.
+        """
+        grads = list(grads)
+        if trainable_variables is None:
+            if not self.built:
+                raise ArgumentError(
+                    f"{self.name}.apply: the first call needs trainable_variables, or "
+                    "call `build` before"
+                )
+            variables = self._trainable_variables
+        else:
+            variables = list(trainable_variables)
+            if not self.built:
+                self.build(variables)
+        self._check_known(grads, variables)
+        with no_tapes():
+            pairs = self._present(*self._overwrite_with_gradients(grads, variables))
+            self._apply_present([g for g, _ in pairs], [v for _, v in pairs])
+            self._iterations.assign_add(1)
+
+    def _check_known(self, grads: list[Any], variables: list[Variable]) -> None:
+        if len(grads) != len(variables):
+            raise ArgumentError(
+                f"{self.name}.apply: expected a gradient for each variable; received "
+                f"{len(grads)} gradients and {len(variables)} variables"
+            )
+        for v in variables:
+            if id(v) not in self._indices:
+                raise ArgumentError(
+                    f"{self.name}.apply: variable {v.path!r} is unknown; the optimizer "
+                    "works on the variables that it was built with. Create a new one "
+                    "for other variables"
+                )
+
+    def _overwrite_with_gradients(
+        self, grads: list[Any], variables: list[Variable]
+    ) -> tuple[list[Any], list[Variable]]:
+        """Variables marked so take their gradient as their value."""
+        kept: list[tuple[Any, Variable]] = []
+        for g, v in zip(grads, variables, strict=True):
+            if v.overwrite_with_gradient:
+                if g is not None:
+                    v.assign(g)
+            else:
+                kept.append((g, v))
+        return [g for g, _ in kept], [v for _, v in kept]
+
+    def _present(
+        self, grads: list[Any], variables: list[Variable]
+    ) -> list[tuple[Any, Variable]]:
+        """The pairs that have a gradient; a warning names the others."""
+        pairs = list(zip(grads, variables, strict=True))
+        missing = [v.path for g, v in pairs if g is None]
+        if missing and len(missing) == len(pairs):
+            raise ArgumentError(f"{self.name}.apply: no variable has a gradient")
+        if missing:
+            warnings.warn(
+                f"{self.name}: no gradient for the variables {', '.join(missing)}; "
+                "the loss does not depend on them",
+                stacklevel=4,
+            )
+        return [(g, v) for g, v in pairs if g is not None]
+
+    def _apply_present(self, grads: list[Any], variables: list[Variable]) -> None:
+        grads = [convert(g) for g in grads]
+        if self.loss_scale_factor is not None:
+            grads = [g / self.loss_scale_factor for g in grads]
+        steps = self.gradient_accumulation_steps
+        if steps:
+            self._accumulate(grads, variables, steps)
+        else:
+            self._update_all(grads, variables)
+        if self.use_ema:
+            self._update_averages()
+        for v in variables:
+            if v.constraint is not None:
+                v.assign(v.constraint(v.read()))
+
+    def _update_all(self, grads: list[Any], variables: list[Variable]) -> None:
+        grads = self._clip_gradients(grads)
+        self._apply_weight_decay(variables)
+        rate = self.learning_rate
+        self.begin_step(rate)
+        for g, v in zip(grads, variables, strict=True):
+            self.update_step(g, v, rate)
+
+    def begin_step(self, learning_rate: Any) -> None:
+        """Called before the variables of a step are updated."""
+
+    def update_step(
+        self, gradient: Any, variable: Variable, learning_rate: Any
+    ) -> None:
+        """Change one variable by its gradient; override it to do all by hand."""
+        slots = self._slots[self._get_variable_index(variable)]
+        dtype = variable.dtype
+        value, memory = self.update(
+            convert(gradient, dtype),
+            variable.read(),
+            {name: slot.read() for name, slot in slots.items()},
+            convert(learning_rate, dtype),
+            convert(self.iterations, dtype) + 1,
+        )
+        variable.assign(value)
+        for name, slot in slots.items():
+            slot.assign(memory[name])
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        """The new value of a parameter and of what is remembered of it.
+
+        Args:
+            g: the gradient.
+            p: the parameter.
+            slots: what is remembered of it, by name.
+            lr: the learning rate, a scalar.
+            step: 1 in the first update, a scalar.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} defines neither `update` nor `update_step`"
+        )
+
+    def assign(self, variable: Variable, value: Any) -> None:
+        """Replace a variable's value."""
+        variable.assign(value)
+
+    def assign_add(self, variable: Variable, value: Any) -> None:
+        """Add to a variable."""
+        variable.assign_add(value)
+
+    def assign_sub(self, variable: Variable, value: Any) -> None:
+        """Subtract from a variable."""
+        variable.assign_sub(value)
+
+    # --- clipping, decay, averages, accumulation --------------------------------------
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        if self.clipnorm is not None:
+            return [clip_by_norm(g, self.clipnorm) for g in grads]
+        if self.global_clipnorm is not None:
+            return clip_by_global_norm(grads, self.global_clipnorm)
+        if self.clipvalue is not None:
+            return [ops.clip(g, -self.clipvalue, self.clipvalue) for g in grads]
+        return grads
+
+    def exclude_from_weight_decay(
+        self,
+        var_list: Iterable[Variable] | None = None,
+        var_names: Iterable[str] | None = None,
+    ) -> None:
+        """Exempt variables from weight decay; call it before `build`.
+
+        Args:
+            var_list: variables.
+            var_names: regular expressions, searched for in the variables' paths.
+        """
+        if self.built:
+            raise ArgumentError(
+                f"{self.name}: exclude_from_weight_decay must come before the "
+                "optimizer is built"
+            )
+        self._excluded = {id(v) for v in var_list or ()}, list(var_names or ())
+
+    def _use_weight_decay(self, variable: Variable) -> bool:
+        ids, patterns = self._excluded
+        if id(variable) in ids:
+            return False
+        return not any(re.search(p, variable.path) for p in patterns)
+
+    def _apply_weight_decay(self, variables: Iterable[Variable]) -> None:
+        if self.weight_decay is None:
+            return
+        rate = self.learning_rate
+        for v in variables:
+            if self._use_weight_decay(v):
+                shrink = convert(rate, v.dtype) * self.weight_decay
+                v.assign(v.read() - v.read() * shrink)
+
+    def _update_averages(self) -> None:
+        for v, average in zip(self._trainable_variables, self._averages, strict=True):
+            past = average.read()
+            average.assign(past + (v.read() - past) * (1 - self.ema_momentum))
+        if self.ema_overwrite_frequency:
+            due = ops.equal((self._iterations + 1) % self.ema_overwrite_frequency, 0)
+            for v, average in zip(
+                self._trainable_variables, self._averages, strict=True
+            ):
+                v.assign(ops.where(due, average.read(), v.read()))
+
+    def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
+        """At the end of training: variables become their averages, if there are any."""
+        if self.use_ema:
+            for v in var_list:
+                if id(v) in self._indices:
+                    v.assign(self._averages[self._indices[id(v)]].read())
+
+    def _accumulate(
+        self, grads: list[Any], variables: list[Variable], steps: int
+    ) -> None:
+        sums = [self._accumulators[self._get_variable_index(v)] for v in variables]
+        due = ops.equal((self._iterations + 1) % steps, 0)
+
+        def update() -> None:
+            mean = [
+                (g + total.read()) / steps for g, total in zip(grads, sums, strict=True)
+            ]
+            self._update_all(mean, variables)
+            for total in sums:
+                total.assign(ops.zeros_like(total.read()))
+
+        def add() -> None:
+            for g, total in zip(grads, sums, strict=True):
+                total.assign_add(g)
+
+        ops.cond(due, update, add)
+
+    # --- loss scaling, configs, saving ------------------------------------------------
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times `loss_scale_factor`."""
+        factor = self.loss_scale_factor
+        return loss if factor is None else loss * factor
+
+    def stateless_apply(
+        self, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """`apply` as a pure function: (new trainable values, new optimizer values)."""
+        if not self.built:
+            raise ArgumentError(f"{self.name}.stateless_apply: call `build` before")
+        mapping = [
+            *zip(self._trainable_variables, trainable_variables, strict=True),
+            *zip(self.variables, optimizer_variables, strict=True),
+        ]
+        with StatelessScope(mapping) as scope:
+            self.apply(grads)
+        values = (self._trainable_variables, self.variables)
+        found = [[_after(scope, v) for v in variables] for variables in values]
+        return found[0], found[1]
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        names = [*inspect.signature(type(self).__init__).parameters]
+        names += inspect.signature(Optimizer.__init__).parameters
+        config = {
+            name: getattr(self, name)
+            for name in dict.fromkeys(names)
+            if name not in ("self", "kwargs", "learning_rate")
+        }
+        return {"learning_rate": self._rate_config(), **config}
+
+    def _rate_config(self) -> Any:
+        if isinstance(self._learning_rate, Variable):
+            return float(self._learning_rate.numpy())
+        return serialization.serialize_keras_object(self._learning_rate)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """An optimizer from what `get_config` returned."""
+        config = dict(config)
+        rate = config.get("learning_rate")
+        if isinstance(rate, dict):
+            config["learning_rate"] = serialization.deserialize_keras_object(
+                rate, custom_objects
+            )
+        return cls(**config)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put every variable's value into a dict-like store, under its index."""
+        for i, variable in enumerate(self.variables):
+            store[str(i)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Take every variable's value from a store."""
+        if len(store) != len(self.variables):
+            raise ModelFileError(
+                f"{self.name}: expected {len(self.variables)} values; "
+                f"the file holds {len(store)}"
+            )
+        values = [v.convert(store[str(i)]) for i, v in enumerate(self.variables)]
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.assign(value)
+
+
+def _after(scope: Any, variable: Variable) -> Tensor:
+    value = scope.get_current_value(variable)
+    return variable.read() if value is None else value
+
+
+def _initial(initializer: Any) -> Callable[..., Any] | Any:
+    return (
+        initializers.get(initializer) if isinstance(initializer, str) else initializer
+    )
+
+
+def clip_by_norm(g: Tensor, norm: float) -> Tensor:
+    """g scaled down to the norm if it is longer: g * norm / max(|g|, norm)."""
+    length = ops.sqrt(ops.sum(ops.square(g)))
+    return g * (norm / ops.maximum(length, norm))
+
+
+def clip_by_global_norm(grads: Sequence[Tensor], norm: float) -> list[Tensor]:
+    """All gradients scaled by one factor, so that together they have at most the norm."""
+    total = ops.sqrt(sum((ops.sum(ops.square(g)) for g in grads), start=ops.zeros(())))
+    scale = norm / ops.maximum(total, norm)
+    return [g * convert(scale, g.dtype) for g in grads]

@@ -1,0 +1,218 @@
+"""Optimizers that divide by a running size of the gradient: RMSprop and Ada*."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import ArgumentError
+from toolkit.optimizers.optimizer import Optimizer, Slots
+from toolkit.tensor import Tensor
+
+
+class RMSprop(Optimizer):
+    """Divides the gradient by the root of its running mean square.
+
+    v = rho * v + (1 - rho) * g ** 2
+    p = p - lr * g / sqrt(v + epsilon), or with momentum:
+    b = momentum * b + lr * g / sqrt(v + epsilon);  p = p - b
+
+    Args:
+        learning_rate: the step size.
+        rho: the decay of the running mean.
+        momentum: of the steps.
+        epsilon: keeps the quotient finite.
+        centered: whether v becomes the variance: v - (running mean of g) ** 2.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Hinton, 2012](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf)
+
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.RMSprop(0.001, rho=0.9)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.9,
+        momentum: float = 0.0,
+        epsilon: float = 1e-7,
+        centered: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.rho = rho
+        self.momentum = momentum
+        self.epsilon = epsilon
+        self.centered = centered
+        self.slots = (
+            "velocity",
+            *(["momentum"] if momentum > 0 else []),
+            *(["average_gradient"] if centered else []),
+        )
+        super().__init__(learning_rate, **kwargs)
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        memory = {}
+        v = memory["velocity"] = self.rho * slots["velocity"] + (
+            1 - self.rho
+        ) * ops.square(g)
+        if self.centered:
+            mean = self.rho * slots["average_gradient"] + (1 - self.rho) * g
+            memory["average_gradient"] = mean
+            v = v - ops.square(mean)
+        increment = lr * g / ops.sqrt(v + self.epsilon)
+        if self.momentum > 0:
+            increment = self.momentum * slots["momentum"] + increment
+            memory["momentum"] = increment
+        return p - increment, memory
+
+
+class Adagrad(Optimizer):
+    """Divides the gradient by the root of the sum of all its squares so far.
+
+    a = a + g ** 2;  p = p - lr * g / sqrt(a + epsilon)
+
+    Args:
+        learning_rate: the step size.
+        initial_accumulator_value: what `a` starts from.
+        epsilon: keeps the quotient finite.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        **kwargs: Any,
+    ) -> None:
+        self.initial_accumulator_value = initial_accumulator_value
+        self.epsilon = epsilon
+        super().__init__(learning_rate, **kwargs)
+
+    def init_slots(self, p: Any) -> dict[str, Any]:
+        start = ops.full(p.shape, self.initial_accumulator_value, p.dtype)
+        return {"accumulator": start}
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        a = slots["accumulator"] + ops.square(g)
+        return p - lr * g / ops.sqrt(a + self.epsilon), {"accumulator": a}
+
+
+class Adadelta(Optimizer):
+    """Adagrad with running means, and steps in the unit of the parameter.
+
+    a = rho * a + (1 - rho) * g ** 2
+    d = -sqrt(s + epsilon) / sqrt(a + epsilon) * g
+    s = rho * s + (1 - rho) * d ** 2;  p = p + lr * d
+
+    Args:
+        learning_rate: the step size; the paper has 1.
+        rho: the decay of the running means.
+        epsilon: keeps the quotient finite.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Zeiler, 2012](https://arxiv.org/abs/1212.5701)
+    """
+
+    slots = ("accumulated_grad", "accumulated_delta_var")
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.95,
+        epsilon: float = 1e-7,
+        **kwargs: Any,
+    ) -> None:
+        self.rho = rho
+        self.epsilon = epsilon
+        super().__init__(learning_rate, **kwargs)
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        a = self.rho * slots["accumulated_grad"] + (1 - self.rho) * ops.square(g)
+        s = slots["accumulated_delta_var"]
+        d = -ops.sqrt(s + self.epsilon) / ops.sqrt(a + self.epsilon) * g
+        s = self.rho * s + (1 - self.rho) * ops.square(d)
+        return p + lr * d, {"accumulated_grad": a, "accumulated_delta_var": s}
+
+
+class Ftrl(Optimizer):
+    """Follow the regularized leader, for sparse models.
+
+    n' = n + g ** 2
+    z = z + g - (n' ** -q - n ** -q) / lr * p, with q = learning_rate_power
+    p = (clip(z, -l1, l1) - z) / (n' ** -q / lr + 2 * l2), with l2 + beta / (2 * lr)
+    for l2
+
+    Args:
+        learning_rate: the step size.
+        learning_rate_power: <= 0; -0.5 is the paper's square root.
+        initial_accumulator_value: what `n` starts from, >= 0.
+        l1_regularization_strength: >= 0.
+        l2_regularization_strength: >= 0.
+        l2_shrinkage_regularization_strength: >= 0; added to the gradient as 2 * s * p.
+        beta: the paper's beta.
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [McMahan et al., 2013](https://research.google.com/pubs/archive/41159.pdf)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        learning_rate_power: float = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        l2_shrinkage_regularization_strength: float = 0.0,
+        beta: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        strengths = (
+            initial_accumulator_value,
+            l1_regularization_strength,
+            l2_regularization_strength,
+            l2_shrinkage_regularization_strength,
+            -learning_rate_power,
+        )
+        if min(strengths) < 0:
+            raise ArgumentError(
+                "Ftrl: expected strengths and initial_accumulator_value >= 0 and "
+                f"learning_rate_power <= 0; received {strengths}"
+            )
+        self.learning_rate_power = learning_rate_power
+        self.initial_accumulator_value = initial_accumulator_value
+        self.l1_regularization_strength = l1_regularization_strength
+        self.l2_regularization_strength = l2_regularization_strength
+        self.l2_shrinkage_regularization_strength = l2_shrinkage_regularization_strength
+        self.beta = beta
+        super().__init__(learning_rate, **kwargs)
+
+    def init_slots(self, p: Any) -> dict[str, Any]:
+        start = ops.full(p.shape, self.initial_accumulator_value, p.dtype)
+        return {"accumulator": start, "linear": ops.zeros(p.shape, p.dtype)}
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        l1, power = self.l1_regularization_strength, -self.learning_rate_power
+        l2 = self.l2_regularization_strength + self.beta / (2 * lr)
+        shrunk = g + 2 * self.l2_shrinkage_regularization_strength * p
+        n = slots["accumulator"] + ops.square(g)
+        size, past = ops.power(n, power), ops.power(slots["accumulator"], power)
+        z = slots["linear"] + shrunk - (size - past) / lr * p
+        p = (ops.clip(z, -l1, l1) - z) / (size / lr + 2 * l2)
+        return p, {"accumulator": n, "linear": z}

@@ -1,0 +1,94 @@
+"""Stochastic gradient descent, and Lion, which follows the sign of the gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import ArgumentError
+from toolkit.optimizers.optimizer import Optimizer, Slots
+from toolkit.tensor import Tensor
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum if that is not zero.
+
+    velocity = momentum * velocity - lr * g;  p = p + velocity
+    Nesterov: p = p + momentum * velocity - lr * g, with the new velocity.
+
+    Args:
+        learning_rate: the step size.
+        momentum: in [0, 1].
+        nesterov: whether to look ahead.
+        **kwargs: those of `Optimizer`.
+
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.SGD(0.1, momentum=0.9)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
+            raise ArgumentError(
+                f"SGD: expected momentum in [0, 1]; received {momentum!r}"
+            )
+        self.momentum = momentum
+        self.nesterov = nesterov
+        self.slots = ("momentum",) if momentum else ()
+        super().__init__(learning_rate, **kwargs)
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        if not self.momentum:
+            return p - lr * g, {}
+        velocity = self.momentum * slots["momentum"] - lr * g
+        if self.nesterov:
+            return p + self.momentum * velocity - lr * g, {"momentum": velocity}
+        return p + velocity, {"momentum": velocity}
+
+
+class Lion(Optimizer):
+    """Steps of one size in the direction of the sign of an averaged gradient.
+
+    p = p - lr * sign(beta_1 * m + (1 - beta_1) * g)
+    m = beta_2 * m + (1 - beta_2) * g
+
+    Args:
+        learning_rate: the step size; a third to a tenth of Adam's.
+        beta_1: how much of the average the direction keeps, in (0, 1].
+        beta_2: the decay of the average, in (0, 1).
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Chen et al., 2023](https://arxiv.org/abs/2302.06675)
+    """
+
+    slots = ("momentum",)
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.99,
+        **kwargs: Any,
+    ) -> None:
+        if not 0 < beta_1 <= 1:
+            raise ArgumentError(f"Lion: expected beta_1 in (0, 1]; received {beta_1}")
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        super().__init__(learning_rate, **kwargs)
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        m = slots["momentum"]
+        direction = ops.sign(self.beta_1 * m + (1 - self.beta_1) * g)
+        m = self.beta_2 * m + (1 - self.beta_2) * g
+        return p - lr * direction, {"momentum": m}
