@@ -1,0 +1,27 @@
+"""Callbacks: what happens around the steps of `fit`, `evaluate` and `predict`."""
+
+from toolkit.models.callbacks.callback import Callback, LambdaCallback
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.callbacks.checkpoint import ModelCheckpoint
+from toolkit.models.callbacks.csv_logger import CSVLogger
+from toolkit.models.callbacks.history import History
+from toolkit.models.callbacks.learning_rate import (
+    LearningRateScheduler,
+    ReduceLROnPlateau,
+)
+from toolkit.models.callbacks.progress import ProgbarLogger
+from toolkit.models.callbacks.stopping import EarlyStopping, TerminateOnNaN
+
+__all__ = [
+    "CSVLogger",
+    "Callback",
+    "CallbackList",
+    "EarlyStopping",
+    "History",
+    "LambdaCallback",
+    "LearningRateScheduler",
+    "ModelCheckpoint",
+    "ProgbarLogger",
+    "ReduceLROnPlateau",
+    "TerminateOnNaN",
+]

@@ -1,0 +1,159 @@
+"""Callback: hooks around training, evaluation and prediction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.errors import ArgumentError
+
+Logs = dict[str, Any] | None
+
+
+class Callback:
+    """Override the hooks you need and pass an instance to `fit(callbacks=[...])`.
+
+    Epochs and batches count from 0. `logs` maps the names of loss and metrics to
+    floats; those at the end of an epoch hold the `val_` names too.
+
+    Attributes:
+        params: `verbose`, `epochs` and `steps` (None where unknown).
+        model: the model that runs.
+
+    Example:
+        >>> from toolkit.callbacks import Callback
+        >>> class Report(Callback):
+        ...     def on_epoch_end(self, epoch, logs=None):
+        ...         print(f"epoch {epoch}: {logs['loss']:.3f}")
+        >>> Report().on_epoch_end(0, {"loss": 0.25})
+        epoch 0: 0.250
+    """
+
+    # The attributes that a resumed run needs, by name.
+    _state: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.params: dict[str, Any] = {}
+        self._model: Any = None
+
+    @property
+    def model(self) -> Any:
+        return self._model
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        """Told how the run was started."""
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        """Told which model runs."""
+        self._model = model
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this callback must remember for a run to be resumed exactly."""
+        return {name: getattr(self, name) for name in self._state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` returned; the next run goes on from there."""
+        if set(state) != set(self._state):
+            raise ArgumentError(
+                f"{type(self).__name__}.load_state_dict: expected the keys "
+                f"{sorted(self._state)}; received {sorted(state)}"
+            )
+        self.__dict__.update(state)
+        self._resumed = True
+
+    def _is_resumed(self) -> bool:
+        """Whether a state was loaded since the last run began."""
+        return bool(self.__dict__.pop("_resumed", False))
+
+    def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Older name of `on_train_batch_begin`."""
+
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Older name of `on_train_batch_end`."""
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Called before an epoch of training."""
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        """Called after an epoch of training and its validation."""
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before a training step."""
+        self.on_batch_begin(batch, logs=logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after a training step."""
+        self.on_batch_end(batch, logs=logs)
+
+    def on_test_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before a batch of `evaluate`, and of validation."""
+
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after a batch of `evaluate`, and of validation."""
+
+    def on_predict_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before a batch of `predict`."""
+
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after a batch of `predict`; `logs["outputs"]` holds its outputs."""
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Called once before training."""
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Called once after training, after Ctrl-C too."""
+
+    def on_test_begin(self, logs: Logs = None) -> None:
+        """Called before evaluation or validation."""
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        """Called after evaluation or validation."""
+
+    def on_predict_begin(self, logs: Logs = None) -> None:
+        """Called before prediction."""
+
+    def on_predict_end(self, logs: Logs = None) -> None:
+        """Called after prediction."""
+
+
+class LambdaCallback(Callback):
+    """A callback made of functions, one for each hook that is given.
+
+    Args:
+        on_epoch_begin: `(epoch, logs)`.
+        on_epoch_end: `(epoch, logs)`.
+        on_train_begin: `(logs)`.
+        on_train_end: `(logs)`.
+        on_train_batch_begin: `(batch, logs)`.
+        on_train_batch_end: `(batch, logs)`.
+        **kwargs: functions for the other hooks, by the hook's name.
+    """
+
+    def __init__(
+        self,
+        on_epoch_begin: Any = None,
+        on_epoch_end: Any = None,
+        on_train_begin: Any = None,
+        on_train_end: Any = None,
+        on_train_batch_begin: Any = None,
+        on_train_batch_end: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        hooks = {
+            "on_epoch_begin": on_epoch_begin,
+            "on_epoch_end": on_epoch_end,
+            "on_train_begin": on_train_begin,
+            "on_train_end": on_train_end,
+            "on_train_batch_begin": on_train_batch_begin,
+            "on_train_batch_end": on_train_batch_end,
+            **kwargs,
+        }
+        for name, function in hooks.items():
+            if not name.startswith("on_") or not hasattr(Callback, name):
+                raise ArgumentError(
+                    "LambdaCallback: expected the name of a hook such as "
+                    f"on_test_begin; received {name!r}"
+                )
+            if function is not None:
+                setattr(self, name, function)

@@ -1,0 +1,181 @@
+"""CallbackList: many callbacks behind one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.history import History
+from toolkit.models.callbacks.progress import ProgbarLogger
+from toolkit.tensor import Tensor
+
+# Hooks that run at every step: those that nobody overrides cost nothing.
+_BATCH_HOOKS = tuple(
+    f"on_{mode}batch_{edge}"
+    for mode in ("", "train_", "test_", "predict_")
+    for edge in ("begin", "end")
+)
+_OLD_NAMES = {
+    "on_train_batch_begin": "on_batch_begin",
+    "on_train_batch_end": "on_batch_end",
+}
+
+
+def python_logs(logs: Logs) -> dict[str, Any]:
+    """Logs with numbers for 0-d tensors, sorted by name; nested dicts are merged."""
+    plain: dict[str, Any] = {}
+    for name, value in sorted((logs or {}).items()):
+        if isinstance(value, dict):
+            plain.update(python_logs(value))
+        elif isinstance(value, (Tensor, np.ndarray, np.generic)) and value.size == 1:
+            plain[name] = float(value)
+        else:
+            plain[name] = value
+    return plain
+
+
+def _overrides(callback: Any, hook: str) -> bool:
+    method = getattr(callback, hook)
+    if getattr(method, "__func__", method) is not getattr(Callback, hook):
+        return True
+    return hook in _OLD_NAMES and _overrides(callback, _OLD_NAMES[hook])
+
+
+class CallbackList(Callback):
+    """Calls a list of callbacks as if they were one.
+
+    Args:
+        callbacks: a callback, or a nest of them.
+        add_history: whether to add a History if there is none.
+        add_progbar: whether to add a ProgbarLogger if there is none.
+        model: the model that runs.
+        **params: told to each callback.
+    """
+
+    def __init__(
+        self,
+        callbacks: Any = None,
+        add_history: bool = False,
+        add_progbar: bool = False,
+        model: Any = None,
+        **params: Any,
+    ) -> None:
+        super().__init__()
+        self.callbacks: list[Callback] = list(tree.flatten(callbacks or []))
+        if add_history and not self._has(History):
+            self.callbacks.append(History())
+        if add_progbar and not self._has(ProgbarLogger):
+            self.callbacks.append(ProgbarLogger())
+        self._find_hooks()
+        if model is not None:
+            self.set_model(model)
+        self.set_params(params)
+
+    def _has(self, cls: type) -> bool:
+        return any(isinstance(callback, cls) for callback in self.callbacks)
+
+    def _find_hooks(self) -> None:
+        self._listeners = {
+            hook: [c for c in self.callbacks if _overrides(c, hook)]
+            for hook in _BATCH_HOOKS
+        }
+
+    def append(self, callback: Callback) -> None:
+        """Add one callback at the end."""
+        self.callbacks.append(callback)
+        self._find_hooks()
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        self.params = params
+        for callback in self.callbacks if params else ():
+            callback.set_params(params)
+
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)
+        for callback in self.callbacks:
+            if isinstance(callback, History):
+                model.history = callback
+            callback.set_model(model)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {str(i): c.state_dict() for i, c in enumerate(self.callbacks)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for i, callback in enumerate(self.callbacks):
+            callback.load_state_dict(state[str(i)])
+
+    def _batch(self, hook: str, batch: int, logs: Logs) -> None:
+        listeners = self._listeners[hook]
+        if not listeners:
+            return
+        plain: dict[str, Any] | None = None
+        for callback in listeners:
+            # A progress bar that will not be redrawn now need not read any value.
+            if isinstance(callback, ProgbarLogger) and not callback.is_due():
+                getattr(callback, hook)(batch, None)
+                continue
+            if plain is None:
+                plain = python_logs(logs)
+            getattr(callback, hook)(batch, logs=plain)
+
+    def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self._batch("on_batch_begin", batch, logs)
+
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._batch("on_batch_end", batch, logs)
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self._batch("on_train_batch_begin", batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._batch("on_train_batch_end", batch, logs)
+
+    def on_test_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self._batch("on_test_batch_begin", batch, logs)
+
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._batch("on_test_batch_end", batch, logs)
+
+    def on_predict_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        self._batch("on_predict_batch_begin", batch, logs)
+
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
+        for callback in self._listeners["on_predict_batch_end"]:
+            callback.on_predict_batch_end(batch, logs=logs)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        logs = python_logs(logs)
+        for callback in self.callbacks:
+            callback.on_epoch_begin(epoch, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        logs = python_logs(logs)
+        for callback in self.callbacks:
+            callback.on_epoch_end(epoch, logs)
+
+    def _each(self, hook: str, logs: Logs, callbacks: Iterable[Callback]) -> None:
+        logs = python_logs(logs)
+        for callback in callbacks:
+            getattr(callback, hook)(logs)
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._each("on_train_begin", logs, self.callbacks)
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        self._each("on_train_end", logs, self.callbacks)
+
+    def on_test_begin(self, logs: Logs = None) -> None:
+        self._each("on_test_begin", logs, self.callbacks)
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        self._each("on_test_end", logs, self.callbacks)
+
+    def on_predict_begin(self, logs: Logs = None) -> None:
+        self._each("on_predict_begin", logs, self.callbacks)
+
+    def on_predict_end(self, logs: Logs = None) -> None:
+        self._each("on_predict_end", logs, self.callbacks)

@@ -1,0 +1,69 @@
+"""CSVLogger: the logs of every epoch as a line of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from toolkit.models.callbacks.callback import Callback, Logs
+
+
+class CSVLogger(Callback):
+    """Writes the logs of each epoch into a CSV file, flushed after every line.
+
+    Args:
+        filename: the file.
+        separator: what stands between the columns.
+        append: whether to go on with an existing file rather than replace it.
+    """
+
+    _state = ("keys",)
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        separator: str = ",",
+        append: bool = False,
+    ) -> None:
+        super().__init__()
+        self.filename = os.fspath(filename)
+        self.sep = separator
+        self.append = append
+        self.keys: list[str] | None = None
+        self._file: Any = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._close()
+        if not self._is_resumed():
+            self.keys = None
+        self._file = open(self.filename, "a" if self.append else "w", newline="")
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        logs = logs or {}
+        first = self.keys is None
+        if self.keys is None:
+            self.keys = sorted(logs)
+            # Validation may come later (validation_freq): leave room for it.
+            if not any(key.startswith("val_") for key in self.keys):
+                self.keys += [f"val_{key}" for key in self.keys]
+        writer = csv.writer(self._file, delimiter=self.sep)
+        if first and self._file.tell() == 0:
+            writer.writerow(["epoch", *self.keys])
+        writer.writerow([epoch, *(_cell(logs.get(key, "NA")) for key in self.keys)])
+        self._file.flush()
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return value
+    return f'"[{", ".join(map(str, value))}]"'

@@ -1,0 +1,116 @@
+"""Callbacks that change the learning rate between epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from toolkit.errors import ArgumentError
+from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.monitor import MonitorCallback
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate at the beginning of every epoch.
+
+    Args:
+        schedule: `(epoch, learning_rate) -> learning_rate`.
+        verbose: 1 prints each change.
+    """
+
+    def __init__(
+        self, schedule: Callable[[int, float], float], verbose: int = 0
+    ) -> None:
+        super().__init__()
+        self.schedule = schedule
+        self.verbose = verbose
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        optimizer = self.model.optimizer
+        rate = self.schedule(epoch, float(optimizer.learning_rate))
+        if not isinstance(rate, (float, np.floating)):
+            raise ArgumentError(
+                "LearningRateScheduler: expected `schedule` to return a float; "
+                f"received {rate!r}"
+            )
+        optimizer.learning_rate = rate
+        if self.verbose > 0:
+            print(f"Epoch {epoch + 1}: learning rate {rate}")
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if logs is not None:
+            logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+
+
+class ReduceLROnPlateau(MonitorCallback):
+    """Lowers the learning rate when a quantity has stopped getting better.
+
+    Args:
+        monitor: the name in the logs, such as "val_loss".
+        factor: what the learning rate is multiplied by; below 1.
+        patience: number of epochs without improvement to wait.
+        verbose: 1 prints each change.
+        mode: "min", "max" or "auto".
+        min_delta: by how much a value must be better to count.
+        cooldown: number of epochs to wait after a change before watching again.
+        min_lr: the learning rate never goes below it.
+    """
+
+    _state = ("best", "wait", "cooldown_counter")
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        factor: float = 0.1,
+        patience: int = 10,
+        verbose: int = 0,
+        mode: str = "auto",
+        min_delta: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta=min_delta)
+        if factor >= 1.0:
+            raise ArgumentError(
+                f"ReduceLROnPlateau: expected factor < 1; received {factor}"
+            )
+        self.factor = factor
+        self.patience = patience
+        self.verbose = verbose
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self.wait = 0
+        self.cooldown_counter = 0
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        if not self._is_resumed():
+            self.best, self.wait, self.cooldown_counter = None, 0, 0
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        logs = {} if logs is None else logs
+        logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+        current = self._monitored(logs)
+        if current is None:
+            return
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.wait = 0
+        if self._is_improvement(current, self.best):
+            self.best = current
+            self.wait = 0
+        elif self.cooldown_counter == 0:
+            self.wait += 1
+            if self.wait >= self.patience:
+                self._reduce(epoch)
+
+    def _reduce(self, epoch: int) -> None:
+        optimizer = self.model.optimizer
+        rate = float(optimizer.learning_rate)
+        if rate <= np.float32(self.min_lr):
+            return
+        optimizer.learning_rate = max(rate * self.factor, self.min_lr)
+        self.cooldown_counter = self.cooldown
+        self.wait = 0
+        if self.verbose > 0:
+            print(f"Epoch {epoch + 1}: learning rate {optimizer.learning_rate}")

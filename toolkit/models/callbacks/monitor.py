@@ -1,0 +1,82 @@
+"""MonitorCallback: the base of callbacks that watch one quantity."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.models.callbacks.callback import Callback, Logs
+
+_MODES = ("auto", "min", "max")
+
+
+class MonitorCallback(Callback):
+    """Knows the best value so far of a quantity, and what counts as better.
+
+    Args:
+        monitor: the name in the logs, such as "val_loss".
+        mode: "min" or "max": which way is better; "auto" asks the metric itself.
+        baseline: the best value to begin with.
+        min_delta: by how much a value must be better to count.
+    """
+
+    _state: tuple[str, ...] = ("best",)
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        mode: str = "auto",
+        baseline: float | None = None,
+        min_delta: float = 0,
+    ) -> None:
+        super().__init__()
+        if mode not in _MODES:
+            raise unknown_choice(f"{type(self).__name__}: mode", mode, _MODES)
+        self.monitor = monitor
+        self.mode = mode
+        self.best = baseline
+        self.min_delta = abs(min_delta)
+
+    def _direction(self) -> str:
+        """ "min" or "max"; "auto" is resolved once the model has its metrics."""
+        if self.mode != "auto":
+            return self.mode
+        name = self.monitor.removeprefix("val_")
+        for metric in _all_metrics(getattr(self.model, "metrics", ())):
+            direction = getattr(metric, "_direction", None)
+            if metric.name == name and direction in ("up", "down"):
+                return "max" if direction == "up" else "min"
+        if name == "loss" or name.endswith("_loss"):
+            return "min"
+        raise ArgumentError(
+            f"{type(self).__name__}: expected mode='min' or mode='max', because "
+            f"nothing says which way {self.monitor!r} is better; received mode='auto'"
+        )
+
+    def _is_improvement(self, value: float, reference: float | None) -> bool:
+        if reference is None:
+            return True
+        if self._direction() == "min":
+            return bool(value + self.min_delta < reference)
+        return bool(value - self.min_delta > reference)
+
+    def _monitored(self, logs: Logs) -> Any:
+        """The quantity in the logs; None, after a warning, where it is missing."""
+        value = (logs or {}).get(self.monitor)
+        if value is None:
+            warnings.warn(
+                f"{type(self).__name__}: {self.monitor!r} is not in the logs; they "
+                f"hold {', '.join(logs or {}) or 'nothing'}",
+                stacklevel=2,
+            )
+        return value
+
+
+def _all_metrics(metrics: Any) -> list[Any]:
+    """Metrics with those that `compile` has grouped."""
+    found = []
+    for metric in metrics:
+        found.append(metric)
+        found += _all_metrics(getattr(metric, "metrics", ()))
+    return found

@@ -1,0 +1,149 @@
+"""ProgbarLogger: a progress bar on a terminal, one line per epoch elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any
+
+from toolkit.models.callbacks.callback import Callback, Logs
+
+_REFRESH = 0.1  # seconds between two drawings of the bar
+
+
+def is_interactive() -> bool:
+    """Whether standard output can redraw a line: a terminal or a notebook."""
+    return "ipykernel" in sys.modules or bool(
+        getattr(sys.stdout, "isatty", lambda: False)()
+    )
+
+
+def resolve_verbose(verbose: Any) -> int:
+    """0, 1 (a bar) or 2 (one line an epoch); "auto" goes by where output goes."""
+    if verbose == "auto":
+        return 1 if is_interactive() else 2
+    return int(verbose)
+
+
+def format_logs(logs: Logs) -> str:
+    """`accuracy: 0.9375 - loss: 0.1234`."""
+    return " - ".join(f"{name}: {_number(x)}" for name, x in (logs or {}).items())
+
+
+def _number(value: Any) -> str:
+    if not isinstance(value, (int, float)):
+        return str(value)
+    small = value != 0 and abs(value) < 1e-3
+    return f"{value:.4e}" if small else f"{value:.4f}"
+
+
+class ProgbarLogger(Callback):
+    """Shows how far training, evaluation or prediction has come, and its logs.
+
+    With verbose=1 a tqdm bar, redrawn at most ten times a second; with verbose=2 one
+    line for each epoch. `fit` and its kin add one unless verbose=0.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.verbose = 0
+        self.epochs = 1
+        self.target: int | None = None
+        self._bar: Any = None
+        self._in_fit = False
+        self._drawn = 0.0
+        self._started = 0.0
+        self._seen = 0
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        super().set_params(params)
+        self.verbose = resolve_verbose(params.get("verbose", "auto"))
+        self.epochs = params.get("epochs", 1)
+        self.target = params.get("steps")
+
+    def is_due(self) -> bool:
+        """Whether the next batch will redraw the bar."""
+        return self.verbose == 1 and perf_counter() - self._drawn >= _REFRESH
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._in_fit = True
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        self._in_fit = False
+        if self._bar is not None:  # interrupted in the middle of an epoch
+            self._bar.close()
+            self._bar = None
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._begin(f"Epoch {epoch + 1}/{self.epochs}")
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._end(f"Epoch {epoch + 1}/{self.epochs} - ", logs)
+
+    def on_test_begin(self, logs: Logs = None) -> None:
+        if not self._in_fit:
+            self._begin("evaluate")
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        if not self._in_fit:
+            self._end("", logs)
+
+    def on_predict_begin(self, logs: Logs = None) -> None:
+        self._begin("predict")
+
+    def on_predict_end(self, logs: Logs = None) -> None:
+        self._end("", None)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._step(batch, logs)
+
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if not self._in_fit:
+            self._step(batch, logs)
+
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._step(batch, None)
+
+    def _begin(self, label: str) -> None:
+        self._started = self._drawn = perf_counter()
+        self._seen = 0
+        if self.verbose != 1:
+            return
+        from tqdm.auto import tqdm
+
+        self._bar = tqdm(
+            total=self.target,
+            desc=label,
+            unit="step",
+            file=sys.stdout,
+            mininterval=0,
+            dynamic_ncols=True,
+        )
+
+    def _step(self, batch: int, logs: Logs) -> None:
+        self._seen = batch + 1
+        if self._bar is None or not self.is_due():
+            return
+        self._drawn = perf_counter()
+        self._bar.set_postfix_str(format_logs(logs), refresh=False)
+        self._bar.update(self._seen - self._bar.n)
+
+    def _end(self, label: str, logs: Logs) -> None:
+        if self.target is None:
+            self.target = self._seen
+        if self._bar is not None:
+            self._bar.set_postfix_str(format_logs(logs), refresh=False)
+            self._bar.update(self._seen - self._bar.n)
+            self._bar.close()
+            self._bar = None
+        elif self.verbose == 2:
+            seconds = perf_counter() - self._started
+            pace = _duration(seconds / max(self._seen, 1))
+            parts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", f"{pace}/step"]
+            print(label + " - ".join([*parts, *filter(None, [format_logs(logs)])]))
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.0f}s"
+    return f"{seconds * 1e3:.0f}ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f}us"

@@ -1,0 +1,107 @@
+"""Callbacks that end training early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.monitor import MonitorCallback
+
+
+class EarlyStopping(MonitorCallback):
+    """Stops training when a quantity has stopped getting better.
+
+    Args:
+        monitor: the name in the logs, such as "val_loss".
+        min_delta: by how much a value must be better to count.
+        patience: number of epochs without improvement after which training stops.
+        verbose: 1 prints what was done.
+        mode: "min", "max" or "auto".
+        baseline: a value to beat; without beating it patience runs out.
+        restore_best_weights: whether to go back to the weights of the best epoch.
+        start_from_epoch: number of epochs to let pass before watching.
+    """
+
+    _state = ("best", "wait", "stopped_epoch", "best_epoch", "best_weights")
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        min_delta: float = 0,
+        patience: int = 0,
+        verbose: int = 0,
+        mode: str = "auto",
+        baseline: float | None = None,
+        restore_best_weights: bool = False,
+        start_from_epoch: int = 0,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta=min_delta)
+        self.patience = patience
+        self.verbose = verbose
+        self.baseline = baseline
+        self.restore_best_weights = restore_best_weights
+        self.start_from_epoch = start_from_epoch
+        self._forget()
+
+    def _forget(self) -> None:
+        self.best = None
+        self.wait = 0
+        self.stopped_epoch = 0
+        self.best_epoch = 0
+        self.best_weights: list[Any] | None = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        if not self._is_resumed():
+            self._forget()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        current = self._monitored(logs)
+        if current is None or epoch < self.start_from_epoch:
+            return
+        if self.restore_best_weights and self.best_weights is None:
+            self._remember(epoch)
+        self.wait += 1
+        if self._is_improvement(current, self.best):
+            self.best = current
+            self._remember(epoch)
+            if self._is_improvement(current, self.baseline):
+                self.wait = 0
+        elif self.wait >= self.patience and epoch > 0:
+            self.stopped_epoch = epoch
+            self.model.stop_training = True
+
+    def _remember(self, epoch: int) -> None:
+        self.best_epoch = epoch
+        if self.restore_best_weights:
+            self.best_weights = self.model.get_weights()
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        if self.stopped_epoch > 0 and self.verbose > 0:
+            print(f"Epoch {self.stopped_epoch + 1}: early stopping")
+        if self.restore_best_weights and self.best_weights is not None:
+            if self.verbose > 0:
+                print(f"Restoring the weights of epoch {self.best_epoch + 1}")
+            self.model.set_weights(self.best_weights)
+
+
+class TerminateOnNaN(Callback):
+    """Stops training when the loss is NaN or infinite.
+
+    Args:
+        raise_error: whether to raise RuntimeError instead of stopping cleanly.
+    """
+
+    def __init__(self, raise_error: bool = False) -> None:
+        super().__init__()
+        self.raise_error = raise_error
+
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is None or np.isfinite(loss):
+            return
+        if self.raise_error:
+            raise RuntimeError(f"the loss is {loss} at batch {batch}")
+        print(f"Batch {batch}: the loss is {loss}; training stops")
+        self.model.stop_training = True

@@ -1,0 +1,114 @@
+"""The steps of epochs, from a source of batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from toolkit.errors import ArgumentError
+from toolkit.models.data_adapters import ArraySource, BatchSource, make_source
+
+
+class EpochBatches:
+    """The steps of each epoch, from a source and a wanted number of steps.
+
+    With fewer steps than the source has batches, the next epoch goes on where this one
+    has stopped.
+
+    Attributes:
+        exhausted: whether there will be no more batches.
+    """
+
+    def __init__(self, source: ArraySource | BatchSource, steps: int | None) -> None:
+        if steps is not None and steps < 1:
+            raise ArgumentError(f"expected a number of steps >= 1; received {steps}")
+        self.source = source
+        self.steps = steps
+        self.exhausted = False
+        self._pass: Iterator[Any] | None = None  # over all batches of the source
+        self._seen = 0
+        self._peeked: list[Any] = []
+
+    @property
+    def num_batches(self) -> int | None:
+        """The number of steps of an epoch, None where it is unknown."""
+        return self.steps or self.source.num_batches
+
+    def peek(self) -> Any:
+        """The first batch, which the first epoch will still return."""
+        if not self._peeked:
+            batch = self._next()
+            if batch is None:
+                raise ArgumentError("expected at least one batch; the data is empty")
+            self._peeked.append(batch)
+        return self._peeked[0]
+
+    def restart(self) -> None:
+        """Begin the next epoch at the first batch, unless batches cannot come again."""
+        if self._seen > len(self._peeked) and not _is_iterator(self.source):
+            self._pass = None
+            self._peeked.clear()
+
+    def _next(self) -> Any:
+        if self._peeked:
+            return self._peeked.pop()
+        if self._pass is None:
+            self._pass = self.source.epoch()
+            self._seen = 0
+        self._seen += 1
+        return next(self._pass, None)
+
+    def epoch(self) -> Iterator[Any]:
+        """The batches of the next epoch."""
+        done = 0
+        while self.steps is None or done < self.steps:
+            batch = self._next()
+            if batch is None:
+                self._run_out(done)
+                return
+            done += 1
+            yield batch
+        if self._pass is not None and self._seen == self.source.num_batches:
+            next(self._pass, None)  # let the source end its epoch
+            self._pass = None
+
+    def _run_out(self, done: int) -> None:
+        self._pass = None
+        self.exhausted = _is_iterator(self.source) and (
+            done == 0 or self.steps is not None
+        )
+        if self.steps is not None or self.exhausted:
+            wanted = self.steps or "an unknown number of"
+            warnings.warn(
+                f"the data ran out after {done} of {wanted} steps; it must return at "
+                "least steps * epochs batches",
+                stacklevel=4,
+            )
+
+
+def _is_iterator(source: ArraySource | BatchSource) -> bool:
+    return isinstance(source, BatchSource) and source.is_iterator
+
+
+def make_batches(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
+) -> EpochBatches:
+    """The steps of one pass over data, in its own order."""
+    source = make_source(x, y, sample_weight, batch_size, steps)
+    return EpochBatches(source, steps)
+
+
+def in_groups(
+    batches: Iterator[Any], size: int
+) -> Iterator[tuple[int, int, list[Any]]]:
+    """(first step, last step, batches) of each group of `size` steps."""
+    first = 0
+    while group := list(islice(batches, size)):
+        yield first, first + size - 1, group
+        first += size

@@ -1,0 +1,225 @@
+"""Evaluation: `evaluate`, `predict`, and what all runs of a model have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
+from toolkit.models.callbacks.callback_list import CallbackList, python_logs
+from toolkit.models.compile_metrics import CompileMetrics
+from toolkit.models.data_adapters import (
+    batch_tensors,
+    named,
+    pack_x_y_sample_weight,
+    unpack_x_y_sample_weight,
+)
+from toolkit.models.epochs import EpochBatches, in_groups, make_batches
+from toolkit.models.steps import Steps
+from toolkit.symbolic import KerasTensor, infer
+
+_VERBOSE = ("auto", 0, 1, 2)
+
+
+class Evaluation(Steps):
+    """Runs over data that change no weights."""
+
+    stop_evaluating = False
+    stop_predicting = False
+    steps_per_execution = 1
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Loss and metrics over data.
+
+        Args:
+            x, y, batch_size, verbose, sample_weight, callbacks: as for `fit`.
+            steps: number of batches; all of them if None.
+            return_dict: whether to return a dict by name.
+
+        Returns:
+            The loss, or a list of loss and metrics, or a dict of them.
+        """
+        self._check_compiled("evaluate")
+        check_run("evaluate", verbose)
+        with named("evaluate"):
+            batches = make_batches(x, y, sample_weight, batch_size, steps)
+            self._build_for(batches.peek())
+        callbacks = self._callback_list(callbacks, verbose, 1, batches)
+        logs = self._evaluate(batches, callbacks)
+        return logs if return_dict else self._in_order(logs)
+
+    def _evaluate(
+        self, batches: EpochBatches, callbacks: CallbackList
+    ) -> dict[str, Any]:
+        batches.restart()
+        step = self.make_test_function()
+        self.stop_evaluating = False
+        callbacks.on_test_begin()
+        self.reset_metrics()
+        logs: Any = {}
+        for first, last, group in in_groups(batches.epoch(), self.steps_per_execution):
+            callbacks.on_test_batch_begin(first)
+            for batch in group:
+                logs = step(batch)
+            callbacks.on_test_batch_end(last, logs)
+            if self.stop_evaluating:
+                break
+        logs = self._final_logs(logs)
+        callbacks.on_test_end(logs)
+        return logs
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """The outputs for all samples, as NumPy arrays in the outputs' structure.
+
+        Args:
+            x, batch_size, verbose, callbacks: as for `fit`.
+            steps: number of batches; all of them if None.
+        """
+        check_run("predict", verbose)
+        with named("predict"):
+            batches = make_batches(x, None, None, batch_size, steps)
+            self._build_for(batches.peek())
+        callbacks = self._callback_list(callbacks, verbose, 1, batches)
+        step = self.make_predict_function()
+        self.stop_predicting = False
+        callbacks.on_predict_begin()
+        results = []
+        for first, last, group in in_groups(batches.epoch(), self.steps_per_execution):
+            callbacks.on_predict_batch_begin(first)
+            for batch in group:
+                outputs = step(batch)
+                results.append(outputs)
+            callbacks.on_predict_batch_end(last, {"outputs": outputs})
+            if self.stop_predicting:
+                break
+        callbacks.on_predict_end()
+        return tree.map_structure(_concatenate, *results)
+
+    def test_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Loss and metrics of one batch; returns as `evaluate` does."""
+        self._check_compiled("test_on_batch")
+        with named("test_on_batch"):
+            batch = one_batch(x, y, sample_weight)
+            self._build_for(batch)
+        self.reset_metrics()
+        logs = python_logs(self.make_test_function()(batch))
+        return logs if return_dict else self._in_order(logs)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """The outputs for one batch, as NumPy arrays."""
+        with named("predict_on_batch"):
+            batch = (batch_tensors(x, "x"),)
+        outputs = self.make_predict_function()(batch)
+        return tree.map_structure(np.asarray, outputs)
+
+    def _check_compiled(self, method: str) -> None:
+        if not self.compiled:
+            raise NotCompiledError(
+                f"{method}: the model must be compiled first; call compile(optimizer, "
+                "loss)"
+            )
+
+    def _callback_list(
+        self,
+        callbacks: Any,
+        verbose: int | str,
+        epochs: int,
+        batches: EpochBatches,
+        add_history: bool = False,
+    ) -> CallbackList:
+        if isinstance(callbacks, CallbackList):
+            return callbacks
+        return CallbackList(
+            callbacks,
+            add_history=add_history,
+            add_progbar=verbose != 0,
+            model=self,
+            verbose=verbose,
+            epochs=epochs,
+            steps=batches.num_batches,
+        )
+
+    def _build_for(self, batch: Any) -> None:
+        """Make whatever is missing of weights, losses, metrics and slots."""
+        x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
+        parts = (self._compile_loss, self._compile_metrics)
+        waiting = [part for part in parts if part is not None and not part.built]
+        unbuilt = any(not layer.built for layer in self._flatten_layers())  # type: ignore[attr-defined]
+        if (unbuilt or (waiting and y is not None)) and self._defines_call():
+            y_pred = infer(self._forward, (x,), {"training": False})
+            for part in waiting if y is not None else ():
+                part.build(y, y_pred)
+
+    def _defines_call(self) -> bool:
+        return True
+
+    def _final_logs(self, logs: Any) -> dict[str, Any]:
+        """The metrics over the whole epoch, or the logs of a custom step."""
+        if not isinstance(logs, dict):
+            return {}
+        results = self.get_metrics_result()
+        return python_logs(results if set(results) == set(logs) else logs)
+
+    def _in_order(self, logs: dict[str, Any]) -> Any:
+        """The values of logs in the order of the metrics; the only one by itself."""
+        names: list[str] = []
+        for metric in self.metrics:
+            if isinstance(metric, CompileMetrics):
+                names += [part.name for part in metric.metrics]
+            else:
+                names.append(metric.name)
+        ordered = [logs[name] for name in names if name in logs]
+        ordered += [logs[key] for key in sorted(logs) if key not in names]
+        return ordered[0] if len(ordered) == 1 else ordered
+
+
+def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
+    """Raise unless these arguments of a run are valid."""
+    if verbose not in _VERBOSE:
+        raise unknown_choice(f"{method}: verbose", verbose, _VERBOSE)
+    if not isinstance(validation_freq, (int, list, tuple, set)):
+        raise ArgumentError(
+            f"{method}: expected validation_freq to be a number or a list of epochs; "
+            f"received {validation_freq!r}"
+        )
+
+
+def one_batch(x: Any, y: Any, sample_weight: Any) -> Any:
+    """A batch as tensors."""
+    parts = {"x": x, "y": y, "sample_weight": sample_weight}
+    packed = pack_x_y_sample_weight(*(batch_tensors(v, k) for k, v in parts.items()))
+    return packed if isinstance(packed, tuple) else (packed,)
+
+
+def _symbol(leaf: Any) -> Any:
+    return None if leaf is None else KerasTensor(leaf.shape, leaf.dtype)
+
+
+def _concatenate(*parts: Any) -> np.ndarray[Any, Any]:
+    arrays = [np.asarray(part) for part in parts]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -1,0 +1,138 @@
+"""HDF5 files: written in one step, and read only after their structure is checked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import ModelFileError, ToolkitError
+
+# Data that unpacks to more than this many times its size in the file is refused.
+_MAX_RATIO = 1000
+_SMALL = 1 << 20  # bytes that are always fine
+_MAX_OBJECTS = 1_000_000
+
+
+def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a new file beside `path`, then move it there, flushed to disk.
+
+    If anything fails, an older file stays as it was.
+    """
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        write(temporary)
+        _flush(temporary)
+        os.replace(temporary, target)
+        if os.name == "posix":
+            _flush(target.parent)
+    except OSError as error:
+        raise ModelFileError(f"cannot write {str(path)!r}: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_groups(path: Path, groups: dict[str, tuple[str, dict[str, Any]]]) -> None:
+    """Write group path -> (name attribute, arrays by key) as a new file."""
+    import h5py
+
+    with h5py.File(path, "x") as file:
+        for group_path, (name, arrays) in groups.items():
+            group = file.create_group(group_path)
+            group.attrs["name"] = name
+            for key, array in arrays.items():
+                dataset = group.create_dataset(key, data=array)
+                if array.dtype.name == "bfloat16":  # HDF5 has no such type
+                    dataset.attrs["dtype"] = "bfloat16"
+
+
+@contextmanager
+def open_datasets(path: Path) -> Iterator[dict[str, Dataset]]:
+    """The datasets of a file by their path, once nothing in it is suspicious.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ModelFileError: if it is not HDF5, is damaged, or points out of itself.
+    """
+    import h5py
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    try:
+        with h5py.File(path, "r") as file:
+            yield dict(_walk(file, h5py))
+    except ToolkitError as error:
+        error.args = (f"{str(path)!r}: {error}",)
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        raise ModelFileError(
+            f"{str(path)!r}: expected an HDF5 file; it is damaged or something else "
+            f"({error})"
+        ) from error
+
+
+def _walk(file: Any, h5py: Any) -> Iterator[tuple[str, Dataset]]:
+    """All datasets; every link must be a plain one, and lead to each object once."""
+    seen = set()
+    stack = [("", file)]
+    while stack:
+        prefix, group = stack.pop()
+        for key in group:
+            path = prefix + key
+            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                raise ModelFileError(
+                    f"{path} is a link, maybe to another file: refused"
+                )
+            item = group[key]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen or len(seen) > _MAX_OBJECTS:
+                raise ModelFileError(f"{path} is an object met before: refused")
+            seen.add(address)
+            if isinstance(item, h5py.Group):
+                stack.append((path + "/", item))
+            elif isinstance(item, h5py.Dataset):
+                yield path, Dataset(path, item)
+
+
+class Dataset:
+    """An array in a file, of which only the shape and dtype have been read so far."""
+
+    def __init__(self, path: str, dataset: Any) -> None:
+        if dataset.is_virtual or dataset.external:
+            raise ModelFileError(f"{path} takes its data from another file: refused")
+        self.path = path
+        self.shape: tuple[int, ...] = tuple(dataset.shape or ())
+        self._dataset = dataset
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """The array."""
+        dataset = self._dataset
+        stored = dataset.id.get_storage_size()
+        if dataset.nbytes > max(_SMALL, _MAX_RATIO * stored):
+            raise ModelFileError(
+                f"{self.path} declares {dataset.nbytes} bytes, of which the file holds "
+                f"{stored}: refused"
+            )
+        array = np.asarray(dataset[()])
+        if dataset.attrs.get("dtype") == "bfloat16" and array.dtype.itemsize == 2:
+            return array.view(dtypes.numpy_dtype("bfloat16"))
+        if array.dtype.kind not in "biuf":
+            raise ModelFileError(
+                f"{self.path}: expected numbers; found the type {array.dtype}"
+            )
+        return array

@@ -1,0 +1,196 @@
+"""Model: layers that can be trained, evaluated, summarized and saved together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from toolkit.errors import ArgumentError
+from toolkit.layers.layer import Layer
+from toolkit.models.saving import load_weights, save_weights
+from toolkit.models.summary import print_summary
+from toolkit.models.training import Trainer
+
+
+def is_functional_call(args: Any, kwargs: Any) -> bool:
+    """Whether these constructor arguments are inputs and outputs."""
+    return (
+        len(args) == 2
+        or (len(args) == 1 and "outputs" in kwargs)
+        or ("inputs" in kwargs and "outputs" in kwargs)
+    )
+
+
+class Model(Trainer, Layer):
+    """Layers grouped into an object with `fit`, `evaluate` and `predict`.
+
+    Made in one of three ways: `Model(inputs, outputs)` from symbols, as a subclass
+    that creates layers in `__init__` and calls them in `call`, or as a `Sequential`.
+
+    Args:
+        inputs: a symbol from `Input`, or a nest of them, or of intermediate symbols.
+        outputs: a symbol computed from the inputs, or a nest of them.
+        name: made up from the class if not given.
+        trainable: whether optimizers may change the weights.
+
+    Example:
+        >>> import toolkit
+        >>> inputs = toolkit.Input((3,))
+        >>> outputs = toolkit.layers.Dense(2)(inputs)
+        >>> toolkit.Model(inputs, outputs).output_shape
+        (None, 2)
+    """
+
+    # The class of models made from symbols; it enters itself, being a subclass.
+    _functional_class: Any = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is Model and is_functional_call(args, kwargs):
+            cls = Model._functional_class
+        return super().__new__(cls, *args, **kwargs)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        functional = Model._functional_class
+        if is_functional_call(args, kwargs):
+            _derive_from(type(self), functional)
+            functional.__init__(self, *args, **kwargs)
+        else:
+            Layer.__init__(self, *args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs; a subclass defines it."""
+        raise NotImplementedError(f"Model {type(self).__name__} does not define `call`")
+
+    def _defines_call(self) -> bool:
+        return type(self).call is not Model.call
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers directly inside."""
+        return self._flatten_layers(include_self=False, recursive=False)
+
+    @layers.setter
+    def layers(self, value: Any) -> None:
+        raise AttributeError(
+            "Model.layers cannot be set; keep layers in an attribute of another name"
+        )
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """The layer of this name, or at this place in `layers`."""
+        if (name is None) == (index is None):
+            raise ArgumentError(
+                f"get_layer: expected a name or an index; received name={name!r}, "
+                f"index={index!r}"
+            )
+        layers = self.layers
+        if index is not None:
+            if not -len(layers) <= index < len(layers):
+                raise ArgumentError(
+                    f"get_layer: the model has {len(layers)} layers; received "
+                    f"index={index}"
+                )
+            return layers[index]
+        for layer in layers:
+            if layer.name == name:
+                return layer
+        raise ArgumentError(
+            f"get_layer: expected one of {[layer.name for layer in layers]}; "
+            f"received {name!r}"
+        )
+
+    def summary(
+        self,
+        line_length: int | None = None,
+        positions: Any = None,
+        print_fn: Callable[[str], Any] | None = None,
+        expand_nested: bool = False,
+        show_trainable: bool = False,
+        layer_range: Any = None,
+    ) -> None:
+        """Print a table of layers, their output shapes and numbers of parameters.
+
+        Args:
+            line_length: width of the table in characters.
+            positions: where each column ends, as characters or fractions of the width.
+            print_fn: called with the whole text; `print` by default.
+            expand_nested: whether to show the layers of models inside.
+            show_trainable: whether to show which layers are trainable.
+            layer_range: names, or patterns of names, of the first and last layer
+                to show.
+        """
+        print_summary(
+            self,
+            line_length,
+            positions,
+            print_fn,
+            expand_nested,
+            show_trainable,
+            layer_range,
+        )
+
+    def save_weights(
+        self,
+        filepath: str | os.PathLike[str],
+        overwrite: bool = True,
+        max_shard_size: float | None = None,
+    ) -> None:
+        """Save all weights, and the optimizer's state, to a `.weights.h5` file.
+
+        The file is written beside its place and moved there when it is whole, so a
+        failure leaves an older file as it was.
+
+        Args:
+            filepath: must end in ".weights.h5".
+            overwrite: whether an existing file may be replaced.
+            max_shard_size: must be None: the file is never split.
+
+        Raises:
+            ArgumentError: for another ending, or if the file exists and may not be
+                replaced.
+        """
+        save_weights(self, filepath, overwrite, max_shard_size)
+
+    def load_weights(
+        self,
+        filepath: str | os.PathLike[str],
+        skip_mismatch: bool = False,
+        objects_to_skip: Any = None,
+    ) -> None:
+        """Load the weights, and the optimizer's state, from a `.weights.h5` file.
+
+        All or nothing: if anything is missing, unexpected or of another shape, no
+        Variable changes.
+
+        Args:
+            filepath: a file that `save_weights`, here or in Keras 3, has written.
+            skip_mismatch: whether to load what fits and warn about the rest.
+            objects_to_skip: layers to leave as they are.
+
+        Raises:
+            ModelFileError: listing every mismatch, or if the file is damaged.
+        """
+        load_weights(self, filepath, skip_mismatch, objects_to_skip)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """The model that `get_config` described."""
+        functional = Model._functional_class
+        keys = ("name", "layers", "input_layers", "output_layers")
+        if all(key in config for key in keys) and issubclass(functional, cls):
+            return functional.from_config(config, custom_objects)
+        return super().from_config(config)
+
+
+def _derive_from(cls: type, functional: type) -> None:
+    """Make a subclass of Model, given inputs and outputs, one of Functional too."""
+    if cls is Model or issubclass(cls, functional):
+        return
+    bases = []
+    for base in cls.__bases__:
+        if base is Model:
+            base = functional
+        elif issubclass(base, Model):
+            _derive_from(base, functional)
+        bases.append(base)
+    cls.__bases__ = tuple(bases)

@@ -1,0 +1,261 @@
+"""Sequential: layers one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import tree
+from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
+from toolkit.layers import InputLayer
+from toolkit.layers.layer import Layer
+from toolkit.layers.tracking import no_tracking
+from toolkit.models.functional import Functional
+from toolkit.models.model import Model
+from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.symbolic import KerasTensor, standardize_shape
+
+
+class Sequential(Model):
+    """A stack of layers, each fed with the output of the one before.
+
+    With an `Input` first, weights are made as layers are added; without, on the first
+    call, or by `build(input_shape)`.
+
+    Args:
+        layers: the layers, first to last.
+        trainable: whether optimizers may change the weights.
+        name: made up if not given.
+
+    Example:
+        >>> import toolkit
+        >>> model = toolkit.Sequential(
+        ...     [toolkit.Input((4,)), toolkit.layers.Dense(3), toolkit.layers.Dense(2)]
+        ... )
+        >>> model.output_shape, model.count_params()
+        ((None, 2), 23)
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Any] | None = None,
+        trainable: bool = True,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(trainable=trainable, name=name)
+        self._set_functional(None)
+        self._layers: list[Any] = []
+        self.supports_masking = True
+        for layer in layers or ():
+            self.add(layer, rebuild=False)
+        if layers:
+            self._rebuild()
+
+    def _set_functional(self, functional: Functional | None) -> None:
+        # Its layers are this model's layers: they are not to be found twice.
+        with no_tracking():
+            self._functional = functional
+        self.built = functional is not None
+
+    def add(self, layer: Any, rebuild: bool = True) -> None:
+        """Put a layer, or an `Input`, on top.
+
+        Args:
+            layer: a Layer, or the symbol that `Input` returned.
+            rebuild: whether to build the model at once if its input shape is known.
+        """
+        if not self._layers and getattr(layer, "_input_shape_arg", None) is not None:
+            self.add(InputLayer(shape=layer._input_shape_arg), rebuild=False)
+        if isinstance(layer, KerasTensor) and layer._keras_history is not None:
+            layer = layer._keras_history.operation
+        if not isinstance(layer, Layer):
+            raise ArgumentError(
+                f"Sequential {self.name!r}: expected a layer; received {layer!r} of "
+                f"type {type(layer).__name__}"
+            )
+        if any(layer.name == other.name for other in self._layers):
+            raise ArgumentError(
+                f"Sequential {self.name!r}: expected every layer to have a name of its "
+                f"own; received a second {layer.name!r}"
+            )
+        if isinstance(layer, InputLayer) and self._layers:
+            raise ArgumentError(
+                f"Sequential {self.name!r}: an Input must come first; the model has "
+                f"{len(self._layers)} layers already"
+            )
+        self._layers.append(layer)
+        self._set_functional(None)
+        if rebuild:
+            self._rebuild()
+
+    def pop(self, rebuild: bool = True) -> Layer:
+        """Remove the last layer and return it.
+
+        Args:
+            rebuild: whether to build the model at once if its input shape is known.
+        """
+        if not self.layers:
+            raise ArgumentError(f"Sequential {self.name!r}: there is no layer to pop")
+        layer: Layer = self._layers.pop()
+        self._set_functional(None)
+        if rebuild:
+            self._rebuild()
+        return layer
+
+    def _rebuild(self) -> None:
+        first = self._layers[0] if self._layers else None
+        if len(self._layers) < 2:
+            return
+        if isinstance(first, InputLayer):
+            self.build(first.batch_shape)
+        elif isinstance(first, Functional) or getattr(first, "_functional", None):
+            self.build(first.input_shape)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Create the weights for inputs of this shape (None: an unknown extent)."""
+        try:
+            shape = standardize_shape(input_shape)
+        except ShapeError:
+            return  # several inputs: the layers are built as they are called
+        if not self.layers:
+            raise ArgumentError(
+                f"Sequential {self.name!r}: there are no layers to build; call `add`"
+            )
+        if not isinstance(self._layers[0], InputLayer):
+            dtype = self._layers[0].compute_dtype
+            self._layers = [InputLayer(batch_shape=shape, dtype=dtype), *self._layers]
+        elif tuple(self._layers[0].batch_shape) != shape:
+            raise ShapeError(
+                f"Sequential {self.name!r}: expected the input shape "
+                f"{tuple(self._layers[0].batch_shape)} of its Input; received {shape}"
+            )
+        inputs = outputs = self._layers[0].output
+        for layer in self._layers[1:]:
+            try:
+                outputs = layer(outputs)
+            except NotImplementedError as error:
+                if isinstance(error, ToolkitError):
+                    raise
+                return  # no shapes can be inferred: built on the first call
+        self._set_functional(Functional(inputs, outputs, name=self.name))
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Apply the layers in their order."""
+        if self._functional is not None:
+            return self._functional.call(inputs, training=training, mask=mask)
+        outputs = inputs
+        for layer in self.layers:
+            arguments: dict[str, Any] = {}
+            if layer._info.takes_mask and mask is not None:
+                arguments["mask"] = mask
+            if layer._info.takes_training and training is not None:
+                arguments["training"] = training
+            outputs = layer(outputs, **arguments)
+            mask = None  # from here on it travels with the tensors
+        return outputs
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """None: the outputs carry the masks that the layers inside gave them."""
+        return None
+
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None, mask: Any = None
+    ) -> Any:
+        """The symbols that a call with these symbols would return."""
+        if self._functional is not None:
+            return self._functional.compute_output_spec(inputs, training, mask)
+        return super().compute_output_spec(inputs, training=training, mask=mask)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """The shape of the output for inputs of this shape."""
+        if self._functional is not None:
+            return self._functional.compute_output_shape(input_shape)
+        for layer in self.layers:
+            input_shape = layer.compute_output_shape(input_shape)
+        return input_shape
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers without the `Input`."""
+        skip = bool(self._layers) and isinstance(self._layers[0], InputLayer)
+        return self._layers[int(skip) :]
+
+    @layers.setter
+    def layers(self, value: Any) -> None:
+        raise AttributeError("Sequential.layers cannot be set; use `add` and `pop`")
+
+    def _graph(self, what: str) -> Functional:
+        if self._functional is None:
+            raise NotBuiltError(
+                f"Sequential {self.name!r} has no {what} yet; start with an Input, "
+                "build it or call it first"
+            )
+        return self._functional
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The symbol of the input, in a list."""
+        return self._graph("inputs").inputs
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        """The symbol of the output, in a list."""
+        return self._graph("outputs").outputs
+
+    @property
+    def input(self) -> Any:
+        """The symbol of the input."""
+        return self._graph("input").input
+
+    @property
+    def output(self) -> Any:
+        """The symbol of the output."""
+        return self._graph("output").output
+
+    @property
+    def input_shape(self) -> Any:
+        """The shape of the input."""
+        return self._graph("input_shape").input_shape
+
+    @property
+    def output_shape(self) -> Any:
+        """The shape of the output."""
+        return self._graph("output_shape").output_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """The configs of the layers, in Keras 3's format."""
+        config = {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": serialize_keras_object(self.dtype_policy),
+            "layers": [serialize_keras_object(layer) for layer in self._layers],
+        }
+        if self._functional is not None:
+            config["build_input_shape"] = tuple(self._layers[0].batch_shape)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """The model that `get_config` described."""
+        if "layers" not in config or "name" not in config:
+            raise ArgumentError(
+                "Sequential.from_config: expected the keys 'name' and 'layers'; "
+                f"received {sorted(config)}"
+            )
+        model = cls(name=config["name"], trainable=config.get("trainable", True))
+        if config.get("dtype") is not None:
+            dtype = config["dtype"]
+            model.dtype_policy = (
+                deserialize_keras_object(dtype) if isinstance(dtype, dict) else dtype
+            )
+        for layer in config["layers"]:
+            model.add(
+                deserialize_keras_object(layer, custom_objects=custom_objects),
+                rebuild=False,
+            )
+        model._rebuild()
+        shape = config.get("build_input_shape")
+        if model._functional is None and shape is not None:
+            if all(n is None or isinstance(n, int) for n in tree.flatten(shape)):
+                model.build(tuple(shape))
+        return model

@@ -1,0 +1,308 @@
+"""One step of training, evaluation or prediction, and how it is compiled."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import config, ops, tree
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.functions import Function
+from toolkit.inspection import Inspection
+from toolkit.metrics import Metric
+from toolkit.models.data_adapters import unpack_x_y_sample_weight
+from toolkit.tape import GradientTape
+from toolkit.tensor import Tensor
+from toolkit.trace import StatelessScope
+
+Step = Callable[[Any], Any]
+_TENSOR = {Tensor}
+
+
+class CompiledStep:
+    """A step as one traced program for each signature of its batches."""
+
+    def __init__(self, step: Step, jit_compile: bool | str) -> None:
+        self.step = step
+        self.jit_compile = jit_compile
+        self._functions: dict[Any, Function] = {}
+        self._last: Function | None = None
+
+    @property
+    def trace_count(self) -> int:
+        """How often the Python code of the step has run."""
+        return sum(function.trace_count for function in self._functions.values())
+
+    def __call__(self, batch: Any) -> Any:
+        function, leaves = self._function_for(batch)
+        return function(*leaves)
+
+    def _function_for(self, batch: Any) -> tuple[Function, Any]:
+        if type(batch) is tuple and _TENSOR.issuperset(map(type, batch)):
+            # The common case, and functions are quickest with nothing but tensors.
+            key, leaves = len(batch), batch
+        else:
+            key, leaves = tree.signature(batch), tree.flatten(batch)
+        function = self._functions.get(key)
+        if function is None:
+            function = self._make(key, batch)
+        return function, leaves
+
+    def _make(self, key: Any, batch: Any) -> Function:
+        structure = tree.structure_of(batch)
+        step = self.step
+
+        def run(*leaves: Any) -> Any:
+            return step(tree.pack_sequence_as(structure, leaves))
+
+        run.__name__ = getattr(step, "__name__", "step")
+        made = Function(run, jit_compile=self.jit_compile)
+        self._functions[key] = self._last = made
+        return made
+
+    def inspect(self, batch: Any = None) -> Inspection | None:
+        """What the compiler made of the step for this batch, or for the last one."""
+        if batch is not None:
+            self._last = self._function_for(batch)[0]
+            return self._last.inspect(*tree.flatten(batch))
+        return None if self._last is None else self._last.inspect()
+
+
+class EagerStep:
+    """A step that runs as Python code; its Variables change at the end, together."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __call__(self, batch: Any) -> Any:
+        with StatelessScope() as scope:
+            outputs = self.step(batch)
+        writes = list(scope.writes.items())
+        try:
+            _assign(writes)
+        except BaseException:  # an interrupt: finish, then let it through
+            _assign(writes)
+            raise
+        return outputs
+
+    def inspect(self, batch: Any = None) -> Inspection | None:
+        """Nothing: no graph is made."""
+        return None
+
+
+def _assign(writes: list[tuple[Any, Tensor]]) -> None:
+    for variable, value in writes:
+        variable.assign(value)
+
+
+class Steps:
+    """The overridable steps of a model, and the losses and metrics in them."""
+
+    optimizer: Any = None
+    loss: Any = None
+    compiled = False
+    run_eagerly = False
+    jit_compile: bool | str = "auto"
+    train_function: Any = None
+    test_function: Any = None
+    predict_function: Any = None
+    _compile_loss: Any = None
+    _compile_metrics: Any = None
+    _loss_tracker: Any = None
+
+    def _forward(self, x: Any, training: bool) -> Any:
+        if self._info.takes_training:  # type: ignore[attr-defined]
+            return self(x, training=training)  # type: ignore[operator]
+        return self(x)  # type: ignore[operator]
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """One step of training on a batch; override it to train in another way.
+
+        Args:
+            data: a batch: (x,), (x, y) or (x, y, sample_weight).
+
+        Returns:
+            The logs: name -> 0-d tensor.
+        """
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        variables = self.trainable_variables  # type: ignore[attr-defined]
+        with GradientTape() as tape:
+            y_pred = self._forward(x, training=True)
+            loss = self._total_loss(x, y, y_pred, sample_weight, training=True)
+            scaled = loss
+            if self.optimizer is not None:
+                scaled = self.optimizer.scale_loss(loss)
+        self._loss_tracker.update_state(loss, sample_weight=batch_size(x))
+        if variables:
+            self.optimizer.apply(tape.gradient(scaled, variables), variables)
+        else:
+            warnings.warn(
+                f"{self.name}: the model has no trainable weights",  # type: ignore[attr-defined]
+                stacklevel=2,
+            )
+        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """One step of evaluation on a batch; returns the logs."""
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        y_pred = self._forward(x, training=False)
+        loss = self._total_loss(x, y, y_pred, sample_weight, training=False)
+        self._loss_tracker.update_state(loss, sample_weight=batch_size(x))
+        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    def predict_step(self, data: Any) -> Any:
+        """The outputs for a batch."""
+        x, _, _ = unpack_x_y_sample_weight(data)
+        return self._forward(x, training=False)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The total loss of a batch: the compiled losses plus `self.losses`.
+
+        Args:
+            x: the inputs.
+            y: the targets.
+            y_pred: the outputs of the model.
+            sample_weight: weights of the samples.
+            training: whether this is a step of training.
+
+        Returns:
+            A 0-d tensor.
+        """
+        parts = []
+        if self._compile_loss is not None:
+            loss = self._compile_loss(y, y_pred, sample_weight)
+            parts += [] if loss is None else [loss]
+        for loss in self.losses:  # type: ignore[attr-defined]
+            parts.append(ops.sum(ops.cast(loss, config.floatx())))
+        if not parts:
+            raise ArgumentError(
+                f"{self.name}: there is no loss to compute; pass `loss` to compile()"  # type: ignore[attr-defined]
+            )
+        total = parts[0]
+        for part in parts[1:]:
+            total = ops.add(total, part)
+        return total
+
+    def _total_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool
+    ) -> Any:
+        """`compute_loss`, whether or not an override takes `training`."""
+        arguments = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
+        if "training" in inspect.signature(self.compute_loss).parameters:
+            arguments["training"] = training
+        return self.compute_loss(**arguments)
+
+    def stateless_compute_loss(
+        self,
+        trainable_variables: Any,
+        non_trainable_variables: Any,
+        metrics_variables: Any,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """`compute_loss` with other values for the variables, changing none.
+
+        Returns:
+            (loss, (trainable, non-trainable, metrics' values afterwards)).
+        """
+        model: Any = self
+        own = (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            model.metrics_variables,
+        )
+        values = (trainable_variables, non_trainable_variables, metrics_variables)
+        pairs = [
+            pair
+            for variables, given in zip(own, values, strict=True)
+            for pair in zip(variables, given, strict=True)
+        ]
+        with StatelessScope(pairs) as scope:
+            loss = self._total_loss(x, y, y_pred, sample_weight, training)
+        after = [[scope.get_current_value(v) for v in group] for group in own[1:]]
+        return loss, (trainable_variables, *after)
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Update the compiled metrics with a batch and return all results."""
+        if self._compile_metrics is not None:
+            self._compile_metrics.update_state(y, y_pred, sample_weight)
+        return self.get_metrics_result()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The results of all metrics: name -> 0-d tensor."""
+        results: dict[str, Any] = {}
+        for metric in self.metrics:
+            result = metric.result()
+            results.update(
+                result if isinstance(result, dict) else {metric.name: result}
+            )
+        return results
+
+    @property
+    def metrics(self) -> list[Any]:
+        """All metrics: the loss, those of `compile`, the model's own, its layers'."""
+        found = []
+        if self.compiled:
+            own = (self._loss_tracker, self._compile_metrics)
+            found += [metric for metric in own if metric is not None]
+            if self._compile_loss is not None:
+                found += self._compile_loss.metrics
+        # Models inside have losses and metrics of their own training: not ours.
+        for layer in self._flatten_layers():  # type: ignore[attr-defined]
+            if layer is self or not isinstance(layer, Steps):
+                found += layer._owned_of(Metric)
+        return list({id(metric): metric for metric in found}.values())
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """The names of `metrics`."""
+        return [metric.name for metric in self.metrics]
+
+    def reset_metrics(self) -> None:
+        """Start all metrics anew."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def _make_function(self, step: Step) -> Any:
+        if self.run_eagerly:
+            return EagerStep(step)
+        return CompiledStep(step, self.jit_compile)
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """The function that runs `train_step` on a batch; kept as `train_function`."""
+        if self.train_function is None or force:
+            self.train_function = self._make_function(self.train_step)
+        return self.train_function
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """The function that runs `test_step` on a batch; kept as `test_function`."""
+        if self.test_function is None or force:
+            self.test_function = self._make_function(self.test_step)
+        return self.test_function
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """The function that runs `predict_step`; kept as `predict_function`."""
+        if self.predict_function is None or force:
+            self.predict_function = self._make_function(self.predict_step)
+        return self.predict_function
+
+
+def batch_size(x: Any) -> int:
+    """The number of samples in a batch."""
+    leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
+    return int(convert(leaf).shape[0])

@@ -1,0 +1,246 @@
+"""The table that `model.summary()` prints."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from toolkit import dtypes, tree
+from toolkit.errors import ArgumentError
+from toolkit.symbolic import is_symbolic
+
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+
+
+class Column(NamedTuple):
+    """A column of the table: its title, where it ends, and how text stands in it."""
+
+    title: str
+    end: float
+    align: str
+
+
+def print_summary(
+    model: Any,
+    line_length: int | None = None,
+    positions: Any = None,
+    print_fn: Callable[[str], Any] | None = None,
+    expand_nested: bool = False,
+    show_trainable: bool = False,
+    layer_range: Any = None,
+) -> None:
+    """Print a table of the layers of a model; see `Model.summary`."""
+    text = summary_text(
+        model, line_length, positions, expand_nested, show_trainable, layer_range
+    )
+    (print_fn or print)(text)
+
+
+def summary_text(
+    model: Any,
+    line_length: int | None = None,
+    positions: Any = None,
+    expand_nested: bool = False,
+    show_trainable: bool = False,
+    layer_range: Any = None,
+) -> str:
+    """The summary as text."""
+    topology = None if _is_chain(model) else model._topology
+    columns = _columns(topology is not None, show_trainable)
+    widths = _widths(columns, line_length, positions)
+    layers = model.layers if topology is None else model.operations
+    rows = [
+        row
+        for layer in _in_range(layers, layer_range)
+        for row in _rows(layer, topology, expand_nested, show_trainable, 0)
+    ]
+    table = _table([column.title for column in columns], rows, columns, widths)
+    return "\n".join([f'Model: "{model.name}"', *table, *_totals(model)])
+
+
+def _is_chain(model: Any) -> bool:
+    """Whether every layer feeds just the next, so that connections tell nothing."""
+    topology = getattr(model, "_topology", None)
+    if topology is None:
+        return True
+    nodes = topology.nodes
+    shared = len({id(node.op) for node in nodes}) < len(nodes)
+    outputs = sum(len(node.inputs) == 0 for node in topology.members)
+    used = [id(symbol) for node in nodes for symbol in node.inputs]
+    forks = len(set(used)) < len(used) or len(model.outputs) > 1
+    return not shared and not forks and outputs == 1 and len(used) == len(nodes)
+
+
+def _columns(connected: bool, show_trainable: bool) -> list[Column]:
+    ends = (0.3, 0.56, 0.74, 1.0) if connected else (0.45, 0.8, 1.0)
+    columns = [
+        Column("Layer (type)", ends[0], "<"),
+        Column("Output Shape", ends[1], "<"),
+        Column("Param #", ends[2], ">"),
+    ]
+    if connected:
+        columns.append(Column("Connected to", ends[3], "<"))
+    if show_trainable:
+        columns = [c._replace(end=0.9 * c.end) for c in columns]
+        columns.append(Column("Trainable", 1.0, "^"))
+    return columns
+
+
+def _widths(columns: list[Column], length: int | None, positions: Any) -> list[int]:
+    """The number of characters inside each column."""
+    if length is None:
+        default = 28 * len(columns)
+        length = min(default, max(shutil.get_terminal_size().columns - 4, 60))
+    ends = [column.end for column in columns] if positions is None else list(positions)
+    if len(ends) != len(columns):
+        raise ArgumentError(
+            f"summary: expected {len(columns)} positions; received {positions!r}"
+        )
+    if all(end <= 1 for end in ends):
+        ends = [int(end * length) for end in ends]
+    widths = [b - a - 3 for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    if min(widths) < 4:
+        raise ArgumentError(
+            f"summary: line_length={length} is too short for {len(columns)} columns"
+        )
+    return widths
+
+
+def _in_range(layers: list[Any], layer_range: Any) -> list[Any]:
+    if layer_range is None:
+        return layers
+    places = [
+        [i for i, layer in enumerate(layers) if re.match(pattern, layer.name)]
+        for pattern in layer_range
+    ]
+    if len(places) != 2 or not all(places):
+        raise ArgumentError(
+            "summary: expected layer_range to be two names, or patterns, of layers "
+            f"among {[layer.name for layer in layers]}; received {layer_range!r}"
+        )
+    first, last = sorted((places[0][0], places[1][-1]))
+    return layers[first : last + 1]
+
+
+def _rows(
+    layer: Any, topology: Any, expand: bool, show_trainable: bool, level: int
+) -> Iterator[list[str]]:
+    indent = "   " * level + "└ " if level else ""
+    row = [
+        f"{indent}{layer.name} ({type(layer).__name__})",
+        _shape(layer),
+        _params(layer),
+    ]
+    if topology is not None:
+        row.append(_connections(layer, topology.members))
+    if show_trainable:
+        weights = getattr(layer, "weights", ())
+        row.append(("Y" if layer.trainable else "N") if weights else "-")
+    yield row
+    for inner in getattr(layer, "layers", ()) if expand else ():
+        yield from _rows(inner, topology, expand, show_trainable, level + 1)
+
+
+def _shape(layer: Any) -> str:
+    if not layer._inbound_nodes:
+        try:
+            return str(layer.output_shape)
+        except (AttributeError, ValueError):
+            return "?"
+    outputs = layer._inbound_nodes[-1].attrs["outputs"]
+    shapes = tree.map_structure(
+        lambda x: _Text(x.shape if is_symbolic(x) else x), outputs
+    )
+    leaves = tree.flatten(shapes)
+    return str(leaves[0] if len(leaves) == 1 else shapes)
+
+
+class _Text:
+    """A shape that a nest prints without quotes."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+
+def _params(layer: Any) -> str:
+    if not hasattr(layer, "built"):
+        return "0"
+    return f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
+
+
+def _connections(layer: Any, members: Any) -> str:
+    sources = [
+        f"{history.operation.name}[{history.node_index}][{history.tensor_index}]"
+        for node in layer._inbound_nodes
+        if node in members
+        for history in (symbol._keras_history for symbol in node.inputs)
+    ]
+    return ", ".join(sources) or "-"
+
+
+def _table(
+    titles: list[str], rows: list[list[str]], columns: list[Column], widths: list[int]
+) -> Iterator[str]:
+    yield _rule("┏━┳┓", widths)
+    yield from _cells(titles, columns, widths, "┃")
+    yield _rule("┡━╇┩", widths)
+    for i, row in enumerate(rows):
+        if i:
+            yield _rule("├─┼┤", widths)
+        yield from _cells(row, columns, widths, "│")
+    yield _rule("└─┴┘", widths)
+
+
+def _rule(parts: str, widths: list[int]) -> str:
+    left, line, middle, right = parts
+    return left + middle.join(line * (width + 2) for width in widths) + right
+
+
+def _cells(
+    row: list[str], columns: list[Column], widths: list[int], edge: str
+) -> Iterator[str]:
+    """One row of the table, in as many lines as its longest cell needs."""
+    wrapped = [
+        textwrap.wrap(text, width, drop_whitespace=True, initial_indent="") or [""]
+        if not text.startswith(" ")
+        else [text[i : i + width] for i in range(0, len(text), width)]
+        for text, width in zip(row, widths, strict=True)
+    ]
+    for i in range(max(map(len, wrapped))):
+        cells = [
+            format(lines[i] if i < len(lines) else "", f"{column.align}{width}")
+            for lines, column, width in zip(wrapped, columns, widths, strict=True)
+        ]
+        yield f"{edge} " + f" {edge} ".join(cells) + f" {edge}"
+
+
+def _totals(model: Any) -> list[str]:
+    parts = {
+        "Trainable": model.trainable_weights,
+        "Non-trainable": model.non_trainable_weights,
+    }
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and optimizer.built:
+        parts["Optimizer"] = optimizer.variables
+    every = [v for variables in parts.values() for v in variables]
+    lines = {"Total": every, **parts}
+    return [
+        f" {what} params: {_amount(variables)}" for what, variables in lines.items()
+    ]
+
+
+def _amount(variables: list[Any]) -> str:
+    unique = {id(v): v for v in variables}.values()
+    count = sum(v.size for v in unique)
+    size = float(sum(v.size * dtypes.itemsize(v.dtype) for v in unique))
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size /= 1024
+        unit += 1
+    return f"{count:,} ({size:.2f} {_UNITS[unit]})"

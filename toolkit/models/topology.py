@@ -1,0 +1,175 @@
+"""The graph between the symbols that a functional model was made from."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from toolkit import tree
+from toolkit.errors import ArgumentError
+from toolkit.ir import Node
+from toolkit.symbolic import KerasTensor, is_symbolic, record
+
+
+def node_of(symbol: KerasTensor) -> Node | None:
+    """The node that made a symbol; None for one that no recorded call made."""
+    history = symbol._keras_history
+    if history is None:
+        return None
+    node: Node = history.operation._inbound_nodes[history.node_index]
+    return node
+
+
+def is_input(symbol: KerasTensor) -> bool:
+    """Whether the symbol comes from `Input`."""
+    node = node_of(symbol)
+    return node is not None and not node.inputs
+
+
+class Topology:
+    """The nodes between inputs and outputs, ordered by their depth.
+
+    The depth of a node is the length of the longest way from it to an output. A layer
+    that is called several times has the depth of its deepest call.
+
+    Attributes:
+        nodes: those that compute something, producers before consumers.
+        operations: layers and ops, deepest first; it is the order of `model.layers`.
+    """
+
+    def __init__(
+        self, inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor]
+    ) -> None:
+        found, first_seen = _search(inputs, outputs)
+        node_depths, operation_depths = _depths(found)
+        for symbol in inputs:  # inputs that no output needs are still inputs
+            node = node_of(symbol)
+            if node is not None and not node.inputs and node not in node_depths:
+                node_depths[node] = operation_depths[node.op] = 0
+                first_seen[node.op] = -1
+        by_depth = defaultdict(list)
+        for node, depth in node_depths.items():
+            by_depth[depth].append(node)
+        ordered = [
+            node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]
+        ]
+        self.members = set(ordered)
+        self.nodes = [node for node in ordered if node.inputs]
+        self.operations: list[Any] = sorted(
+            operation_depths, key=lambda op: (-operation_depths[op], first_seen[op])
+        )
+        _check_connected(inputs, outputs, self.nodes)
+        _check_names(self.operations)
+
+
+def _search(
+    inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor]
+) -> tuple[list[Node], dict[Any, int]]:
+    """Nodes from inputs to outputs, and when each operation was first met.
+
+    A depth-first search from the outputs, without recursion: models may be deep.
+    """
+    given = {id(symbol) for symbol in inputs}
+    finished: list[Node] = []
+    done: set[Node] = set()
+    first_seen: dict[Any, int] = {}
+    stack: list[tuple[Node, Any]] = []
+
+    def enter(symbol: KerasTensor) -> None:
+        node = node_of(symbol)
+        if node is None or node in done or (id(symbol) in given and node.inputs):
+            return
+        if any(node is other for other, _ in stack):
+            raise ArgumentError(f"Model: {symbol} is computed from itself")
+        first_seen.setdefault(node.op, len(first_seen))
+        stack.append((node, iter(node.inputs)))
+
+    for output in outputs:
+        enter(output)
+        while stack:
+            node, rest = stack[-1]
+            symbol = next(rest, None)
+            if symbol is not None:
+                enter(symbol)
+                continue
+            stack.pop()
+            done.add(node)
+            finished.append(node)
+    return finished, first_seen
+
+
+def _depths(nodes: list[Node]) -> tuple[dict[Node, int], dict[Any, int]]:
+    members = set(nodes)
+    depths: dict[Node, int] = {}
+    operations: dict[Any, int] = {}
+    for node in reversed(nodes):
+        depth = max(depths.get(node, 0), operations.get(node.op, 0))
+        depths[node] = operations[node.op] = depth
+        for symbol in node.inputs:
+            parent = node_of(symbol)
+            if parent in members:
+                depths[parent] = max(depth + 1, depths.get(parent, 0))
+    return depths, operations
+
+
+def _check_connected(
+    inputs: Iterable[KerasTensor], outputs: Iterable[KerasTensor], nodes: list[Node]
+) -> None:
+    known = {id(symbol) for symbol in inputs}
+    reached: list[str] = []
+    for node in nodes:
+        for symbol in node.inputs:
+            if id(symbol) not in known:
+                raise ArgumentError(
+                    f"Model: the graph is disconnected: {node.op.name!r} needs "
+                    f"{symbol}, which does not come from the inputs "
+                    f"{[i.name for i in inputs]}; reached without it: {reached}"
+                )
+        reached.append(node.op.name)
+        known.update(map(id, node.outputs))
+    for symbol in outputs:
+        if id(symbol) not in known:
+            raise ArgumentError(
+                f"Model: the output {symbol} does not come from the inputs "
+                f"{[i.name for i in inputs]}"
+            )
+
+
+def _check_names(operations: list[Any]) -> None:
+    counts = Counter(operation.name for operation in operations)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise ArgumentError(
+            "Model: expected every layer to have a name of its own; received several "
+            f"named {', '.join(map(repr, repeated))}"
+        )
+
+
+def replace_inputs(
+    inputs: Sequence[KerasTensor], outputs: Any, make_input: Any
+) -> tuple[list[KerasTensor], Any]:
+    """Put a fresh `Input` for each input that is the result of a call.
+
+    The calls after it are recorded again on new symbols, so that the model has a graph
+    of its own. `make_input(symbol)` makes the input that stands for `symbol`.
+    """
+    nodes = Topology(inputs, tree.flatten(outputs)).nodes
+    fresh = {id(s): s if is_input(s) else make_input(s) for s in inputs}
+
+    def substitute(leaf: Any) -> Any:
+        return fresh.get(id(leaf), leaf)
+
+    def copy(leaf: Any) -> Any:
+        if not is_symbolic(leaf):
+            return leaf
+        symbol = KerasTensor(leaf.shape, leaf.dtype)
+        symbol._keras_mask = leaf._keras_mask
+        fresh[id(leaf)] = symbol
+        return symbol
+
+    for node in nodes:
+        args, kwargs = tree.map_structure(substitute, node.attrs["arguments"])
+        made = tree.map_structure(copy, node.attrs["outputs"])
+        record(node.op, args, kwargs, made)
+    return [fresh[id(s)] for s in inputs], tree.map_structure(substitute, outputs)

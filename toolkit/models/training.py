@@ -1,0 +1,327 @@
+"""Trainer: `compile`, `fit`, `evaluate`, `predict` and single steps."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from toolkit import metrics as metrics_module
+from toolkit import optimizers
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.inspection import Inspection
+from toolkit.layers.tracking import no_tracking
+from toolkit.models.callbacks.callback_list import CallbackList, python_logs
+from toolkit.models.compile_loss import CompileLoss
+from toolkit.models.compile_metrics import CompileMetrics
+from toolkit.models.data_adapters import (
+    make_source,
+    named,
+    split_arrays,
+    unpack_x_y_sample_weight,
+    weights_of_classes,
+)
+from toolkit.models.epochs import EpochBatches, in_groups, make_batches
+from toolkit.models.evaluation import Evaluation, check_run, one_batch
+
+
+class Trainer(Evaluation):
+    """What makes a Layer a Model: training, evaluation and prediction."""
+
+    history: Any = None
+    stop_training = False
+    _trained: Any = None  # the variables that train_function was made for
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: bool | str = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Choose how the model is trained and evaluated.
+
+        Args:
+            optimizer: an optimizer or its name.
+            loss: a loss, its name, or a function of (y_true, y_pred); or a nest of
+                them that follows the outputs, as a list or a dict by output name.
+            loss_weights: factors of the losses, in the same structure.
+            metrics: a list of metrics, names or functions; for several outputs, one
+                entry per output.
+            weighted_metrics: the same, for metrics that take sample weights.
+            run_eagerly: whether steps run as Python code, to debug them.
+            steps_per_execution: number of steps between the calls of callbacks.
+            jit_compile: "auto" and True compile; False runs plain kernels.
+            auto_scale_loss: whether a "mixed_float16" model scales its loss.
+        """
+        if jit_compile not in ("auto", True, False):
+            raise unknown_choice(
+                "compile: jit_compile", jit_compile, ("auto", True, False)
+            )
+        if not isinstance(steps_per_execution, int) or steps_per_execution < 1:
+            raise ArgumentError(
+                "compile: expected steps_per_execution >= 1; received "
+                f"{steps_per_execution!r}"
+            )
+        if jit_compile is True and run_eagerly:
+            warnings.warn(
+                "compile: run_eagerly=True leaves nothing to compile", stacklevel=2
+            )
+        names = getattr(self, "output_names", None)
+        chosen = optimizers.get(optimizer)
+        if auto_scale_loss and chosen is not None:
+            chosen = self._scaling(chosen)
+        with no_tracking():
+            self.optimizer = chosen
+            self.loss = loss
+            self._compile_loss = None
+            if loss is not None:
+                self._compile_loss = CompileLoss(loss, loss_weights, names)
+            self._compile_metrics = None
+            if metrics is not None or weighted_metrics is not None:
+                self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
+            self._loss_tracker = metrics_module.Mean(name="loss")
+            self._trained = None
+            self.train_function = self.test_function = self.predict_function = None
+        self.run_eagerly = run_eagerly
+        self.jit_compile = jit_compile
+        self.steps_per_execution = steps_per_execution
+        self.stop_training = False
+        self.compiled = True
+
+    def _scaling(self, optimizer: Any) -> Any:
+        """The optimizer, inside one that scales the loss where float16 needs it."""
+        scaling = optimizers.LossScaleOptimizer
+        half = self.dtype_policy.name == "mixed_float16"  # type: ignore[attr-defined]
+        if not half or isinstance(optimizer, scaling):
+            return optimizer
+        return scaling(optimizer, name="loss_scale_optimizer")
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool | str = True,
+        class_weight: dict[int, float] | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: int | list[int] = 1,
+    ) -> Any:
+        """Train the model.
+
+        Args:
+            x: arrays, one entry per sample; or a generator, or an object that returns
+                batches by `__iter__` or by `__getitem__` and `__len__`.
+            y: targets, if x is arrays.
+            batch_size: samples per step; 32 if None.
+            epochs: the number of the last epoch, counted from 1.
+            verbose: 0 silent, 1 a bar, 2 a line per epoch; "auto" goes by the terminal.
+            callbacks: a list of callbacks.
+            validation_split: the fraction of the samples, taken from the end before
+                shuffling, that is for validation.
+            validation_data: (x, y), (x, y, sample_weight), or batches as for `x`.
+            shuffle: whether each epoch has a new order; "batch" inside batches only.
+            class_weight: class -> weight of its samples in the loss.
+            sample_weight: weights of the samples in the loss.
+            initial_epoch: the epoch to begin with, counted from 0.
+            steps_per_epoch: number of steps of an epoch; all batches if None.
+            validation_steps: the same for validation.
+            validation_batch_size: samples per step of validation.
+            validation_freq: every how many epochs to validate, or a list of epochs.
+
+        Returns:
+            A History: its `history` maps names to a value per epoch.
+
+        Raises:
+            NotCompiledError: before `compile`.
+            KeyboardInterrupt: after Ctrl-C, once the step is whole and
+                `on_train_end` has been called; `self.history` holds what was done.
+        """
+        self._check_compiled("fit")
+        check_run("fit", verbose, validation_freq)
+        with named("fit"):
+            if validation_split and validation_data is None:
+                train, validation_data = split_arrays(
+                    x, y, sample_weight, validation_split
+                )
+                x, y, sample_weight = train
+            source = make_source(
+                x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
+            )
+            batches = EpochBatches(source, steps_per_epoch)
+            validation = None
+            if validation_data is not None:
+                val_x, val_y, val_weight = unpack_x_y_sample_weight(validation_data)
+                size = validation_batch_size or source.batch_size
+                validation = make_batches(
+                    val_x, val_y, val_weight, size, validation_steps
+                )
+            self._build_for(batches.peek())
+            self._prepare_optimizer()
+        callbacks = self._callback_list(
+            callbacks, verbose, epochs, batches, add_history=True
+        )
+        self._fit(
+            batches,
+            callbacks,
+            range(initial_epoch, epochs),
+            validation,
+            validation_freq,
+        )
+        return self.history
+
+    def _fit(
+        self,
+        batches: EpochBatches,
+        callbacks: CallbackList,
+        epochs: range,
+        validation: EpochBatches | None,
+        validation_freq: Any,
+    ) -> None:
+        self.stop_training = False
+        watch = _LossWatch()
+        logs: dict[str, Any] = {}
+        callbacks.on_train_begin()
+        try:
+            for epoch in epochs:
+                self.reset_metrics()
+                callbacks.on_epoch_begin(epoch)
+                logs = self._train_epoch(batches, callbacks, watch)
+                if batches.exhausted and not logs:
+                    break
+                logs = self._final_logs(logs)
+                if validation is not None and _is_due(epoch, validation_freq):
+                    found = self._evaluate(validation, callbacks)
+                    logs.update({f"val_{name}": x for name, x in found.items()})
+                callbacks.on_epoch_end(epoch, logs)
+                if self.stop_training or batches.exhausted:
+                    break
+        except KeyboardInterrupt:
+            callbacks.on_train_end(logs)
+            raise
+        if self.optimizer is not None and epochs:
+            self.optimizer.finalize_variable_values(self.trainable_variables)  # type: ignore[attr-defined]
+        callbacks.on_train_end(logs)
+
+    def _train_epoch(
+        self, batches: EpochBatches, callbacks: CallbackList, watch: _LossWatch
+    ) -> dict[str, Any]:
+        """The steps of one epoch; returns the logs of the last."""
+        step = self.make_train_function()
+        logs: dict[str, Any] = {}
+        for first, last, group in in_groups(batches.epoch(), self.steps_per_execution):
+            callbacks.on_train_batch_begin(first)
+            for batch in group:
+                logs = step(batch)
+                watch(logs)
+            callbacks.on_train_batch_end(last, logs)
+            if self.stop_training:
+                break
+        return logs
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: dict[int, float] | None = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """One step of training on one batch; returns as `evaluate` does."""
+        self._check_compiled("train_on_batch")
+        with named("train_on_batch"):
+            if class_weight is not None:
+                sample_weight = weights_of_classes(y, sample_weight, class_weight)
+            batch = one_batch(x, y, sample_weight)
+            self._build_for(batch)
+            self._prepare_optimizer()
+        self.reset_metrics()
+        logs = python_logs(self.make_train_function()(batch))
+        return logs if return_dict else self._in_order(logs)
+
+    def inspect(
+        self, x: Any = None, y: Any = None, sample_weight: Any = None
+    ) -> Inspection:
+        """What the compiler made of a step: passes, schedule and memory; print it.
+
+        Args:
+            x, y, sample_weight: a batch. With targets, or if the model is compiled
+                without a loss, it is the step of training; else that of prediction.
+                Without x, it is the step that ran last.
+        """
+        batch = None
+        functions = [self.train_function, self.test_function, self.predict_function]
+        if x is not None:
+            training = self.compiled and (y is not None or self.loss is None)
+            with named("inspect"):
+                batch = one_batch(x, y, sample_weight)
+                self._build_for(batch)
+                if training:
+                    self._prepare_optimizer()
+            train = training and self.make_train_function()
+            functions = [train or self.make_predict_function()]
+        for function in functions:
+            found = None if function is None else function.inspect(batch)
+            if found is not None:
+                return found
+        raise ArgumentError(
+            "inspect: no step has been compiled; pass a batch or call `fit` first, and "
+            "compile with run_eagerly=False"
+        )
+
+    def _prepare_optimizer(self) -> None:
+        """Give the optimizer its slots, and notice what is trainable now."""
+        if self.optimizer is None:
+            return
+        variables = self.trainable_variables  # type: ignore[attr-defined]
+        if not self.optimizer.built:
+            self.optimizer.build(variables)
+        trained = [id(v) for v in variables]
+        if self._trained not in (None, trained):
+            warnings.warn(
+                f"{self.name}: what is trainable has changed since the last step; call "  # type: ignore[attr-defined]
+                "compile() again to give the optimizer the new variables",
+                stacklevel=4,
+            )
+            self.train_function = None
+        self._trained = trained
+
+
+class _LossWatch:
+    """Warns once when the loss is not a number any more."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.warned = False
+
+    def __call__(self, logs: Any) -> None:
+        self.step += 1
+        if self.warned or not isinstance(logs, dict) or "loss" not in logs:
+            return
+        if not math.isfinite(float(logs["loss"])):
+            self.warned = True
+            warnings.warn(
+                f"fit: the loss is {float(logs['loss'])} since step {self.step}; try a "
+                "lower learning rate or clip the gradients",
+                stacklevel=5,
+            )
+
+
+def _is_due(epoch: int, validation_freq: Any) -> bool:
+    if isinstance(validation_freq, int):
+        return (epoch + 1) % validation_freq == 0
+    return epoch + 1 in validation_freq
