@@ -1,0 +1,175 @@
+"""Activation functions by name.
+
+Most are functions of `toolkit.ops`. An argument such as `activation` may be a name, a
+function, a config, or None for no activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops
+from toolkit.convert import convert, floating
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.ops import (
+    celu,
+    elu,
+    glu,
+    hard_shrink,
+    hard_sigmoid,
+    hard_silu,
+    hard_tanh,
+    leaky_relu,
+    log_sigmoid,
+    log_softmax,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    soft_shrink,
+    softmax,
+    softplus,
+    softsign,
+    sparse_plus,
+    sparse_sigmoid,
+    sparsemax,
+    squareplus,
+    tanh,
+    tanh_shrink,
+    threshold,
+)
+from toolkit.serialization import (
+    deserialize_keras_object,
+    get_registered_object,
+    serialize_keras_object,
+)
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+@operation
+def relu(
+    x: Any,
+    negative_slope: float = 0.0,
+    max_value: float | None = None,
+    threshold: float = 0.0,
+) -> Tensor:
+    """x above the threshold, negative_slope * (x - threshold) below it.
+
+    Args:
+        x: any shape.
+        negative_slope: the slope below the threshold.
+        max_value: what is above the threshold is limited to [0, max_value]; None for
+            no limit.
+        threshold: where the slope changes.
+    """
+    x = convert(x)
+    if negative_slope == 0 and threshold == 0:
+        return _limited(ops.relu(x), max_value)
+    if negative_slope == 0:
+        # With a condition that NaN does not fulfil, so that it stays one.
+        below = ops.less_equal(x, threshold)
+        return ops.where(below, ops.zeros_like(x), _limited(x, max_value))  # type: ignore[no-any-return]
+    (x,) = floating(x)
+    below = negative_slope * (x - threshold)
+    return ops.where(ops.greater(x, threshold), _limited(x, max_value), below)  # type: ignore[no-any-return]
+
+
+def _limited(x: Tensor, max_value: float | None) -> Tensor:
+    return x if max_value is None else ops.clip(x, 0, max_value)
+
+
+@operation
+def gelu(x: Any, approximate: bool = False) -> Tensor:
+    """x times the probability that a standard normal variable is below x.
+
+    Args:
+        x: any shape.
+        approximate: whether to approximate the probability with a tanh.
+
+    Reference:
+        https://arxiv.org/abs/1606.08415
+    """
+    return ops.gelu(x, approximate)  # type: ignore[no-any-return]
+
+
+@operation
+def exponential(x: Any) -> Tensor:
+    """exp(x), elementwise."""
+    return ops.exp(x)  # type: ignore[no-any-return]
+
+
+@operation
+def mish(x: Any) -> Tensor:
+    """x * tanh(softplus(x)), elementwise.
+
+    Reference:
+        https://arxiv.org/abs/1908.08681
+    """
+    (x,) = floating(x)
+    return x * ops.tanh(ops.softplus(x))  # type: ignore[no-any-return]
+
+
+def linear(x: Any) -> Any:
+    """x itself: no activation."""
+    return x
+
+
+hard_swish = hard_silu
+swish = silu
+
+_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    *(relu, relu6, leaky_relu, elu, selu, celu, gelu, glu, silu, mish, linear),
+    *(softmax, log_softmax, sparsemax, sigmoid, log_sigmoid, hard_sigmoid),
+    *(sparse_sigmoid, softplus, sparse_plus, squareplus, softsign, exponential),
+    *(tanh, tanh_shrink, hard_tanh, hard_silu, hard_shrink, soft_shrink, threshold),
+)
+_BY_NAME: dict[str, Any] = {function.__name__: function for function in _FUNCTIONS}
+_ALIASES: dict[str, Any] = {"swish": silu, "hard_swish": hard_silu}
+
+
+def serialize(activation: Any) -> Any:
+    """An activation's name if it is one of these, else its config."""
+    name = getattr(activation, "__name__", None)
+    if _BY_NAME.get(name) is activation:
+        return name
+    return serialize_keras_object(activation)
+
+
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """The activation of a name or config."""
+    return deserialize_keras_object(
+        config,
+        custom_objects=custom_objects,
+        module_objects={**_BY_NAME, **_ALIASES},
+    )
+
+
+def get(identifier: Any) -> Any:
+    """The activation that an argument means.
+
+    Args:
+        identifier: a name, a function, a config, or None for `linear`.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.activations.get("relu")([-1.0, 2.0]).numpy().tolist()
+        [0.0, 2.0]
+    """
+    if identifier is None:
+        return linear
+    found = identifier
+    if isinstance(identifier, str):
+        table = {**_BY_NAME, **_ALIASES}
+        found = get_registered_object(identifier) or table.get(identifier)
+        if found is None:
+            raise unknown_choice("activation", identifier, table)
+    elif isinstance(identifier, dict):
+        found = deserialize(identifier)
+    if not callable(found):
+        raise ArgumentError(
+            f"activation: expected a name, a function or a config; received "
+            f"{identifier!r}"
+        )
+    return found

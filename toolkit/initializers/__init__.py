@@ -1,0 +1,123 @@
+"""Initializers: what weights start as.
+
+A layer's argument such as `kernel_initializer` may be an instance, a class, a name in
+either spelling ("GlorotUniform", "glorot_uniform"), a config, a tensor of the weight's
+shape, or a function `(shape, dtype)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.initializers.base import Initializer
+from toolkit.initializers.constant import Constant, Identity, Ones, Zeros
+from toolkit.initializers.random import (
+    GlorotNormal,
+    GlorotUniform,
+    HeNormal,
+    HeUniform,
+    LecunNormal,
+    LecunUniform,
+    Orthogonal,
+    RandomInitializer,
+    RandomNormal,
+    RandomUniform,
+    TruncatedNormal,
+    VarianceScaling,
+)
+from toolkit.naming import to_snake_case
+from toolkit.serialization import (
+    deserialize_keras_object,
+    get_registered_object,
+    serialize_keras_object,
+)
+from toolkit.tensor import Tensor
+from toolkit.variable import Variable
+
+_CLASSES = (
+    *(Constant, Identity, Ones, Zeros, Orthogonal),
+    *(GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal, LecunUniform),
+    *(RandomNormal, RandomUniform, TruncatedNormal, VarianceScaling),
+)
+_BY_NAME: dict[str, Any] = {
+    **{cls.__name__: cls for cls in _CLASSES},
+    **{to_snake_case(cls.__name__): cls for cls in _CLASSES},
+    "IdentityInitializer": Identity,
+    "OrthogonalInitializer": Orthogonal,
+    "normal": RandomNormal,
+    "one": Ones,
+    "uniform": RandomUniform,
+    "zero": Zeros,
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The classes under their other names, such as `glorot_uniform`."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    raise AttributeError(f"module 'toolkit.initializers' has no attribute {name!r}")
+
+
+def serialize(initializer: Any) -> Any:
+    """An initializer's config."""
+    return serialize_keras_object(initializer)
+
+
+def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
+    """The initializer of a config."""
+    return deserialize_keras_object(
+        config, custom_objects=custom_objects, module_objects=_BY_NAME
+    )
+
+
+def get(identifier: Any) -> Any:
+    """The initializer that an argument means.
+
+    Args:
+        identifier: an initializer, its class, name or config; a tensor to start from;
+            a function `(shape, dtype)`; or None, which stays None.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.initializers.get("ones")((2,)).numpy().tolist()
+        [1.0, 1.0]
+    """
+    if identifier is None:
+        return None
+    if isinstance(identifier, str):
+        found = get_registered_object(identifier) or _BY_NAME.get(identifier)
+        if found is None:
+            raise unknown_choice("initializer", identifier, _BY_NAME)
+    elif isinstance(identifier, (Tensor, Variable, np.ndarray, np.generic)):
+        found = _given(identifier)
+    elif isinstance(identifier, dict):
+        found = deserialize(identifier)
+    else:
+        found = identifier
+    if not callable(found):
+        raise ArgumentError(
+            "initializer: expected a name, a config, a tensor or a function; received "
+            f"{identifier!r}"
+        )
+    return found() if inspect.isclass(found) else found
+
+
+def _given(value: Any) -> Any:
+    """An initializer that gives this one value."""
+    value = convert(value)
+
+    def initialize(shape: Any, dtype: Any = None) -> Tensor:
+        if tuple(shape) != value.shape:
+            raise ShapeError(
+                f"initializer: the tensor given has shape {value.shape}, the weight "
+                f"{tuple(shape)}"
+            )
+        return convert(value, dtypes.standardize(dtype))
+
+    return initialize

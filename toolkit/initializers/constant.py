@@ -1,0 +1,69 @@
+"""Initializers without randomness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtypes, ops
+from toolkit.convert import convert
+from toolkit.errors import ShapeError
+from toolkit.initializers.base import Initializer, checked_shape
+from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.tensor import Tensor
+
+
+class Constant(Initializer):
+    """The same value everywhere.
+
+    Args:
+        value: a number, or an array that broadcasts to the weight's shape.
+    """
+
+    def __init__(self, value: Any = 0.0) -> None:
+        self.value = value
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        value = convert(self.value, dtypes.standardize(dtype))
+        return ops.broadcast_to(value, checked_shape(shape))  # type: ignore[no-any-return]
+
+    def get_config(self) -> dict[str, Any]:
+        return {"value": serialize_keras_object(self.value)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Constant:
+        return cls(deserialize_keras_object(config["value"]))
+
+
+class Zeros(Initializer):
+    """Zeros."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        return ops.zeros(checked_shape(shape), dtype)
+
+
+class Ones(Initializer):
+    """Ones."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        return ops.ones(checked_shape(shape), dtype)
+
+
+class Identity(Initializer):
+    """A matrix with `gain` on its diagonal and zeros elsewhere.
+
+    Args:
+        gain: the value on the diagonal.
+    """
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        shape = checked_shape(shape)
+        if len(shape) != 2:
+            raise ShapeError(f"Identity: expected a shape of 2 axes; received {shape}")
+        name = dtypes.standardize(dtype)
+        return convert(self.gain, name) * ops.eye(*shape, dtype=name)  # type: ignore[no-any-return, operator]
+
+    def get_config(self) -> dict[str, Any]:
+        return {"gain": self.gain}

@@ -1,0 +1,315 @@
+"""Initializers that draw random numbers.
+
+One that is given an integer seed, or none, makes the same values at each call; with a
+SeedGenerator it makes new ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.initializers.base import Initializer, checked_shape
+from toolkit.random import (
+    SeedGenerator,
+    make_default_seed,
+    normal,
+    truncated_normal,
+    uniform,
+)
+from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.tensor import Tensor
+
+_MODES = ("fan_in", "fan_out", "fan_avg")
+_DISTRIBUTIONS = ("uniform", "truncated_normal", "untruncated_normal")
+# The standard deviation of a standard normal variable that is cut off at -2 and 2.
+_TRUNCATED_STDDEV = 0.87962566103423978
+
+
+class RandomInitializer(Initializer):
+    """Base of the initializers that take a seed.
+
+    Args:
+        seed: an integer, a SeedGenerator, its config, or None to draw an integer from
+            Python's `random`.
+    """
+
+    # The constructor's arguments besides the seed.
+    arguments: tuple[str, ...] = ()
+
+    def __init__(self, seed: Any = None) -> None:
+        self._init_seed = seed
+        if seed is None:
+            seed = make_default_seed()
+        elif isinstance(seed, dict):
+            seed = deserialize_keras_object(seed)
+        if not isinstance(seed, (int, np.integer, SeedGenerator)):
+            raise ArgumentError(
+                f"{type(self).__name__}: expected seed, an integer, a SeedGenerator or "
+                f"None; received {seed!r}"
+            )
+        self.seed = seed
+
+    def get_config(self) -> dict[str, Any]:
+        config = {name: getattr(self, name) for name in self.arguments}
+        return {**config, "seed": serialize_keras_object(self._init_seed)}
+
+
+class RandomNormal(RandomInitializer):
+    """Normally distributed values.
+
+    Args:
+        mean, stddev: of the distribution.
+        seed: an integer, a SeedGenerator, or None.
+    """
+
+    arguments = ("mean", "stddev")
+
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None
+    ) -> None:
+        self.mean = mean
+        self.stddev = stddev
+        super().__init__(seed)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        return normal(checked_shape(shape), self.mean, self.stddev, dtype, self.seed)
+
+
+class TruncatedNormal(RandomNormal):
+    """Normally distributed values, all within 2 stddev of the mean.
+
+    Args:
+        mean, stddev: of the distribution before it is cut off.
+        seed: an integer, a SeedGenerator, or None.
+    """
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        shape = checked_shape(shape)
+        return truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
+
+
+class RandomUniform(RandomInitializer):
+    """Uniformly distributed values.
+
+    Args:
+        minval, maxval: the bounds.
+        seed: an integer, a SeedGenerator, or None.
+    """
+
+    arguments = ("minval", "maxval")
+
+    def __init__(
+        self, minval: float = -0.05, maxval: float = 0.05, seed: Any = None
+    ) -> None:
+        self.minval = minval
+        self.maxval = maxval
+        super().__init__(seed)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        return uniform(checked_shape(shape), self.minval, self.maxval, dtype, self.seed)
+
+
+class VarianceScaling(RandomInitializer):
+    """Values of mean 0 whose variance is `scale` divided by the number of units.
+
+    Args:
+        scale: > 0.
+        mode: what to divide by: "fan_in", the number of inputs of a unit; "fan_out",
+            of its outputs; or "fan_avg", their mean.
+        distribution: "truncated_normal" (also called "normal"), "untruncated_normal"
+            or "uniform".
+        seed: an integer, a SeedGenerator, or None.
+        input_axes, output_axes: the weight's axes that count as inputs and as outputs;
+            if either is None, the last two, with what is in front as the window of a
+            convolution.
+    """
+
+    arguments = ("scale", "mode", "distribution", "input_axes", "output_axes")
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: Any = None,
+        input_axes: Any = None,
+        output_axes: Any = None,
+    ) -> None:
+        if not scale > 0:
+            raise ArgumentError(
+                f"VarianceScaling: expected scale > 0; received {scale}"
+            )
+        if mode not in _MODES:
+            raise unknown_choice("VarianceScaling: mode", mode, _MODES)
+        chosen = str(distribution).lower()
+        chosen = "truncated_normal" if chosen == "normal" else chosen
+        if chosen not in _DISTRIBUTIONS:
+            raise unknown_choice(
+                "VarianceScaling: distribution", distribution, _DISTRIBUTIONS
+            )
+        self.scale = scale
+        self.mode = mode
+        self.distribution = chosen
+        self.input_axes = input_axes
+        self.output_axes = output_axes
+        super().__init__(seed)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        shape = checked_shape(shape)
+        fan_in, fan_out = compute_fans(shape, self.input_axes, self.output_axes)
+        fans = {
+            "fan_in": fan_in,
+            "fan_out": fan_out,
+            "fan_avg": (fan_in + fan_out) / 2,
+        }
+        stddev = math.sqrt(self.scale / max(1.0, fans[self.mode]))
+        if self.distribution == "uniform":
+            limit = math.sqrt(3) * stddev
+            return uniform(shape, -limit, limit, dtype, self.seed)
+        if self.distribution == "untruncated_normal":
+            return normal(shape, 0.0, stddev, dtype, self.seed)
+        return truncated_normal(
+            shape, 0.0, stddev / _TRUNCATED_STDDEV, dtype, self.seed
+        )
+
+
+def compute_fans(
+    shape: tuple[int, ...], input_axes: Any = None, output_axes: Any = None
+) -> tuple[int, int]:
+    """How many inputs and outputs a unit with weights of `shape` has."""
+    if input_axes is not None and output_axes is not None:
+        fan_in = math.prod(shape[axis] for axis in input_axes)
+        return fan_in, math.prod(shape[axis] for axis in output_axes)
+    if len(shape) < 2:
+        n = shape[0] if shape else 1
+        return n, n
+    window = math.prod(shape[:-2])
+    return window * shape[-2], window * shape[-1]
+
+
+class _Preset(VarianceScaling):
+    """A VarianceScaling whose first three arguments are fixed."""
+
+    arguments = ("input_axes", "output_axes")
+    preset: tuple[float, str, str]
+
+    def __init__(
+        self, seed: Any = None, input_axes: Any = None, output_axes: Any = None
+    ) -> None:
+        super().__init__(*self.preset, seed, input_axes, output_axes)
+
+
+class GlorotUniform(_Preset):
+    """Uniform on [-limit, limit], limit = sqrt(6 / (fan_in + fan_out)).
+
+    Args:
+        seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Reference:
+        https://proceedings.mlr.press/v9/glorot10a.html
+    """
+
+    preset = (1.0, "fan_avg", "uniform")
+
+
+class GlorotNormal(_Preset):
+    """Truncated normal of variance 2 / (fan_in + fan_out).
+
+    Args:
+        seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Reference:
+        https://proceedings.mlr.press/v9/glorot10a.html
+    """
+
+    preset = (1.0, "fan_avg", "truncated_normal")
+
+
+class HeUniform(_Preset):
+    """Uniform on [-limit, limit], limit = sqrt(6 / fan_in).
+
+    Args:
+        seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Reference:
+        https://arxiv.org/abs/1502.01852
+    """
+
+    preset = (2.0, "fan_in", "uniform")
+
+
+class HeNormal(_Preset):
+    """Truncated normal of variance 2 / fan_in.
+
+    Args:
+        seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Reference:
+        https://arxiv.org/abs/1502.01852
+    """
+
+    preset = (2.0, "fan_in", "truncated_normal")
+
+
+class LecunUniform(_Preset):
+    """Uniform on [-limit, limit], limit = sqrt(3 / fan_in).
+
+    Args:
+        seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Reference:
+        https://arxiv.org/abs/1706.02515
+    """
+
+    preset = (1.0, "fan_in", "uniform")
+
+
+class LecunNormal(_Preset):
+    """Truncated normal of variance 1 / fan_in.
+
+    Args:
+        seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Reference:
+        https://arxiv.org/abs/1706.02515
+    """
+
+    preset = (1.0, "fan_in", "truncated_normal")
+
+
+class Orthogonal(RandomInitializer):
+    """A random matrix with orthonormal columns, or rows if there are fewer of them.
+
+    A weight with more than two axes is such a matrix with its leading axes joined.
+
+    Args:
+        gain: what to multiply the matrix with.
+        seed: an integer, a SeedGenerator, or None.
+
+    Reference:
+        https://arxiv.org/abs/1312.6120
+    """
+
+    arguments = ("gain",)
+
+    def __init__(self, gain: float = 1.0, seed: Any = None) -> None:
+        self.gain = gain
+        super().__init__(seed)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+        shape = checked_shape(shape)
+        if len(shape) < 2:
+            raise ShapeError(f"Orthogonal: expected 2 axes or more; received {shape}")
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        tall = (max(rows, columns), min(rows, columns))
+        q, r = np.linalg.qr(normal(tall, dtype="float64", seed=self.seed).numpy())
+        # With a positive diagonal of r, q is uniform among the orthogonal matrices.
+        q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
+        q = q if rows >= columns else q.T
+        return convert(self.gain * q.reshape(shape), dtypes.standardize(dtype))
