@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -189,6 +189,15 @@ class Variable:
 
     def __index__(self) -> int:
         return self.value.__index__()
+
+    if TYPE_CHECKING:  # toolkit.ops installs the operators
+
+        def __add__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __add__
+        __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = __add__
 
     def __hash__(self) -> int:
         return id(self)
