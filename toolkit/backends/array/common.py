@@ -1,0 +1,144 @@
+"""What the families of kernels share: scratch memory and cache-sized pieces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from toolkit.backends.base import Kernel, aligned
+
+Array = Any
+Box = Any  # an index expression: a tuple of slices, or Ellipsis for all
+
+# Elements that a kernel of several steps handles at a time: a few such pieces fit into
+# any L2 cache, and the cost of the calls disappears behind them.
+CHUNK = 16384
+# The extent to which `reduce_rows` joins short rows.
+WIDE = 2048
+HALVES = ("float16", "bfloat16")
+
+
+class Kernels:
+    """A family of kernels on the array module `xp`: the public methods of a subclass.
+
+    Args:
+        xp: the array module.
+        gemm: the function to use in place of `xp.matmul`, called as `gemm(a, b, out=)`.
+    """
+
+    def __init__(self, xp: Any, gemm: Kernel | None = None) -> None:
+        self.xp = xp
+        self.gemm: Kernel = gemm or xp.matmul
+
+    def table(self) -> dict[str, Kernel]:
+        """The kernels by the name of their primitive."""
+        names = (name for name in vars(type(self)) if not name.startswith("_"))
+        return {name: getattr(self, name) for name in names}
+
+    def _result(self, out: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
+        """`out`, or a new array if there is none."""
+        return self.xp.empty(shape, dtype) if out is None else out
+
+    def _copy_to(self, out: Array, x: Array) -> Array:
+        """Copy, broadcast and cast `x` into `out`."""
+        self.xp.copyto(out, x, casting="unsafe")
+        return out
+
+
+class Scratch:
+    """Hands out 64-byte aligned pieces of a kernel's `work`, or of new memory."""
+
+    __slots__ = ("offset", "work", "xp")
+
+    def __init__(self, xp: Any, work: Array | None) -> None:
+        self.xp = xp
+        self.work = work
+        self.offset = 0
+
+    def take(self, shape: tuple[int, ...] | int, dtype: Any) -> Array:
+        """An array with undefined content."""
+        if self.work is None:
+            return self.xp.empty(shape, dtype)
+        dtype = self.xp.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else shape
+        start, nbytes = self.offset, math.prod(shape) * dtype.itemsize
+        self.offset += aligned(nbytes)
+        return self.work[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def scratch_bytes(*sizes: int) -> int:
+    """The bytes of pieces that `Scratch` hands out, given the bytes of each."""
+    return sum(map(aligned, sizes))
+
+
+def is_half(dtype: Any) -> bool:
+    """Whether a NumPy dtype is float16 or bfloat16, computed with in float32."""
+    return dtype.itemsize == 2 and dtype.kind in "fV"
+
+
+def boxes(shape: Sequence[int], limit: int) -> Iterator[Box]:
+    """Cut an index space, row by row, into boxes of at most `limit` elements.
+
+    Each box is contiguous in a C-contiguous array of that shape.
+    """
+    size = math.prod(shape)
+    if size <= limit:
+        if size:
+            yield ...
+        return
+    inner, axis = 1, len(shape) - 1
+    while inner * shape[axis] <= limit:
+        inner *= shape[axis]
+        axis -= 1
+    extent = shape[axis]
+    parts = -(-extent // max(1, limit // inner))
+    step = -(-extent // parts)
+    for outer in product(*(range(n) for n in shape[:axis])):
+        head = tuple(slice(i, i + 1) for i in outer)
+        for start in range(0, extent, step):
+            yield (*head, slice(start, min(start + step, extent)))
+
+
+def piece(array: Array, shape: tuple[int, ...], box: Box) -> Array:
+    """The part of `array`, which broadcasts to `shape`, that meets `box` of `shape`."""
+    if box is ... or array.ndim == 0:
+        return array
+    if array.shape == shape:
+        return array[box]
+    lead = len(shape) - array.ndim
+    extents = zip(box[lead:], array.shape, strict=False)
+    return array[tuple(slice(None) if n == 1 else s for s, n in extents)]
+
+
+def count(xp: Any, out: Array, step: int = 1) -> Array:
+    """out[i] = i * step, by doubling: `arange` has no `out`."""
+    out[:1] = 0
+    done, size = 1, out.size
+    while done < size:
+        more = min(done, size - done)
+        xp.add(out[:more], done * step, out=out[done : done + more])
+        done += more
+    return out
+
+
+def reduce_rows(ufunc: Any, x: Array, out: Array, wide: Array) -> None:
+    """Reduce the rows of a contiguous matrix to one.
+
+    Short rows are joined to rows as long as `wide`, whose inner loop is fast.
+    """
+    rows, width = x.shape
+    joined = max(1, wide.size // max(width, 1))
+    whole = rows - rows % joined
+    if joined == 1 or not whole:
+        ufunc.reduce(x, axis=0, dtype=x.dtype, out=out)
+        return
+    wide = wide[: joined * width]
+    matrix = x[:whole].reshape(-1, joined * width)
+    ufunc.reduce(matrix, axis=0, dtype=x.dtype, out=wide)
+    ufunc.reduce(wide.reshape(joined, width), axis=0, dtype=x.dtype, out=out)
+    if whole < rows:
+        rest = wide[:width]
+        ufunc.reduce(x[whole:], axis=0, dtype=x.dtype, out=rest)
+        ufunc(out, rest, out=out)

@@ -1,0 +1,59 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit.backends.array.common import HALVES, Array, Kernels, Scratch, is_half
+from toolkit.backends.array.common import scratch_bytes as _bytes
+from toolkit.backends.base import workspace
+from toolkit.ir import Spec
+
+
+def matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a product of stacks of matrices, whose leading axes broadcast."""
+    batch = len(a) - len(b)
+    longer = (1,) * -batch + a[:-2], (1,) * batch + b[:-2]
+    stacks = (m if n == 1 else n for m, n in zip(*longer, strict=True))
+    return (*stacks, a[-2], b[-1])
+
+
+def _matmul_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
+    """Half precision: float32 copies of the operands and of the product."""
+    if a.dtype not in HALVES:
+        return 0
+    result = math.prod(matmul_shape(a.shape, b.shape))
+    return _bytes(4 * a.size, 4 * b.size, 4 * result)
+
+
+class Contract(Kernels):
+    """Products of stacks of matrices."""
+
+    @workspace(_matmul_bytes)
+    def matmul(self, a: Array, b: Array, *, out: Any = None, work: Any = None) -> Array:
+        """The matrix product over the last two axes; leading axes broadcast."""
+        if is_half(a.dtype):
+            return self._through_float32(a, b, out, work)
+        return self._matmul(a, b, out)
+
+    def _matmul(self, a: Array, b: Array, out: Any) -> Array:
+        """One product of two matrices where that is possible, else one per pair."""
+        if a.ndim == 2 or math.prod(b.shape[:-2]) != 1 or not a.flags.c_contiguous:
+            return self.gemm(a, b, out=out)
+        shape = matmul_shape(a.shape, b.shape)
+        rows = a.reshape(-1, a.shape[-1])
+        matrix = b.reshape(b.shape[-2:])
+        if out is None:
+            return self.gemm(rows, matrix).reshape(shape)
+        self.gemm(rows, matrix, out=out.reshape(-1, shape[-1]))
+        return out
+
+    def _through_float32(self, a: Array, b: Array, out: Any, work: Any) -> Array:
+        memory = Scratch(self.xp, work)
+        shape = matmul_shape(a.shape, b.shape)
+        left, right = (
+            self._copy_to(memory.take(x.shape, "float32"), x) for x in (a, b)
+        )
+        product = self._matmul(left, right, memory.take(shape, "float32"))
+        return self._copy_to(self._result(out, shape, a.dtype), product)

@@ -1,0 +1,187 @@
+"""Depthwise convolution: every group has one input channel, and `multiplier` outputs.
+
+There is no matrix product to gain from, so each tap (position in the window) is one
+multiplication of shifted images with the weights, which are tiled along the last
+spatial axis so that the inner loop runs over whole rows of pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.array.common import (
+    HALVES,
+    WIDE,
+    Array,
+    Scratch,
+    reduce_rows,
+    scratch_bytes,
+)
+from toolkit.backends.array.windows import Windows
+from toolkit.ir import Spec
+
+# Elements of a chunk: images, products and sums of this size stay in the L2 cache.
+_CHUNK = 1 << 16
+
+
+def is_depthwise(channels: int, groups: int) -> bool:
+    """Whether a convolution is depthwise."""
+    return channels == groups > 1
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """The geometry of a depthwise convolution, and its kernels.
+
+    dtype: what is computed in, float32 for half precision.
+    """
+
+    windows: Windows
+    batch: int
+    channels: int
+    multiplier: int
+    dtype: str
+    half: bool
+
+    @classmethod
+    def of(cls, x: Any, windows: Windows, channels: int, filters: int) -> Depthwise:
+        """For a batch and dtype like those of `x`, an array or a spec."""
+        dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
+        half = dtype in HALVES
+        computed = "float32" if half else dtype
+        return cls(windows, x.shape[0], channels, filters // channels, computed, half)
+
+    @property
+    def pixels(self) -> int:
+        """The greatest number of windows in a chunk."""
+        total = math.prod(self.windows.batch_shape(self.batch))
+        return min(total, max(1, _CHUNK // max(1, self.channels)))
+
+    @property
+    def chunk(self) -> int:
+        """The elements of a chunk of windows, one for each channel."""
+        return self.pixels * self.channels
+
+    @property
+    def seen(self) -> int:
+        """The elements that a chunk of windows sees."""
+        return self.windows.seen(self.batch, self.pixels, self.channels)
+
+    @property
+    def tiles_shape(self) -> tuple[int, ...]:
+        """(multiplier, taps, extent of the last spatial axis, channels)."""
+        windows = self.windows
+        return (self.multiplier, windows.taps, windows.out[-1], self.channels)
+
+    def nbytes(self, *pieces: int) -> int:
+        """The scratch of pieces given in elements."""
+        itemsize = dtypes.itemsize(self.dtype)
+        return scratch_bytes(*(size * itemsize for size in pieces))
+
+    def forward_bytes(self) -> int:
+        """The scratch of `forward`."""
+        tiles = math.prod(self.tiles_shape)
+        return self.nbytes(tiles, self.seen, self.chunk, self.chunk)
+
+    def forward(self, xp: Any, x: Array, w: Array, out: Array, memory: Scratch) -> None:
+        """out[..., c, m] = the sum over taps of x[..., c] * w[tap, c, m]."""
+        windows = self.windows
+        tiles = self._tiles(xp, w, memory)
+        copy, spare, sums = self._take(memory, self.seen, self.chunk, self.chunk)
+        outputs = out.reshape(*out.shape[:-1], self.channels, self.multiplier)
+        for box in windows.chunks(self.batch, self.pixels):
+            seen = windows.load(xp, x, box, 0, copy)
+            target = outputs[box]
+            product, total = _shaped(target.shape[:-1], spare, sums)
+            row = target.shape[-3]
+            for m in range(self.multiplier):
+                total.fill(0)
+                for tap, offset in enumerate(windows.offsets()):
+                    shifted = windows.shifted(seen, offset, target.shape[1:-2])
+                    xp.multiply(shifted, tiles[m, tap, :row], out=product)
+                    xp.add(total, product, out=total)
+                xp.copyto(target[..., m], total, casting="unsafe")
+
+    def input_grad_bytes(self) -> int:
+        """The scratch of `input_grad`."""
+        tiles, images = math.prod(self.tiles_shape), self._images()
+        return self.nbytes(tiles, self.chunk, self.chunk, images * self.half)
+
+    def input_grad(
+        self, xp: Any, g: Array, w: Array, out: Array, memory: Scratch
+    ) -> None:
+        """Add g[..., c, m] * w[tap, c, m] to the pixel that the tap sees."""
+        windows = self.windows
+        tiles = self._tiles(xp, w, memory)
+        spare, copy = self._take(memory, self.chunk, self.chunk)
+        total = memory.take(out.shape, self.dtype) if self.half else out
+        total.fill(0)
+        gradients = g.reshape(*g.shape[:-1], self.channels, self.multiplier)
+        for box in windows.chunks(self.batch, self.pixels):
+            shown, *outputs = windows.ranges(box, self.batch)
+            images = total[shown]
+            for m in range(self.multiplier):
+                part = gradients[box][..., m]
+                (gradient,) = _shaped(part.shape, copy)
+                xp.copyto(gradient, part)
+                for tap, offset in enumerate(windows.offsets()):
+                    pixels, chosen = windows.spread(images, offset, outputs)
+                    (product,) = _shaped(pixels.shape, spare)
+                    tile = tiles[m, tap, : pixels.shape[-2]]
+                    xp.multiply(gradient[chosen], tile, out=product)
+                    xp.add(pixels, product, out=pixels)
+        if self.half:
+            xp.copyto(out, total, casting="unsafe")
+
+    def kernel_grad_bytes(self) -> int:
+        """The scratch of `kernel_grad`."""
+        weights = self.multiplier * self.windows.taps * self.channels
+        return self.nbytes(
+            *(self.seen, self.chunk, self.chunk, weights, WIDE, self.channels)
+        )
+
+    def kernel_grad(
+        self, xp: Any, x: Array, g: Array, out: Array, memory: Scratch
+    ) -> None:
+        """Sum x * g over all pixels, for each tap."""
+        windows = self.windows
+        copy, spare, gradients = self._take(memory, self.seen, self.chunk, self.chunk)
+        shape = (self.multiplier, windows.taps, self.channels)
+        total = memory.take(shape, self.dtype)
+        wide, row = self._take(memory, WIDE, self.channels)
+        total.fill(0)
+        split = g.reshape(*g.shape[:-1], self.channels, self.multiplier)
+        for box in windows.chunks(self.batch, self.pixels):
+            seen = windows.load(xp, x, box, 0, copy)
+            for m in range(self.multiplier):
+                part = split[box][..., m]
+                gradient, product = _shaped(part.shape, gradients, spare)
+                xp.copyto(gradient, part)
+                for tap, offset in enumerate(windows.offsets()):
+                    shifted = windows.shifted(seen, offset, part.shape[1:-1])
+                    xp.multiply(shifted, gradient, out=product)
+                    reduce_rows(xp.add, product.reshape(-1, self.channels), row, wide)
+                    xp.add(total[m, tap], row, out=total[m, tap])
+        weights = out.reshape(windows.taps, self.channels, self.multiplier)
+        xp.copyto(weights, total.transpose(1, 2, 0), casting="unsafe")
+
+    def _images(self) -> int:
+        return self.batch * math.prod(self.windows.spatial) * self.channels
+
+    def _take(self, memory: Scratch, *sizes: int) -> list[Array]:
+        return [memory.take(size, self.dtype) for size in sizes]
+
+    def _tiles(self, xp: Any, w: Array, memory: Scratch) -> Array:
+        """The weights by multiplier and tap, equal along the last spatial axis."""
+        weights = w.reshape(-1, 1, self.channels, self.multiplier)
+        tiles = memory.take(self.tiles_shape, self.dtype)
+        xp.copyto(tiles, weights.transpose(3, 0, 1, 2))
+        return tiles
+
+
+def _shaped(shape: tuple[int, ...], *buffers: Array) -> list[Array]:
+    """The starts of flat buffers in one shape."""
+    return [buffer[: math.prod(shape)].reshape(shape) for buffer in buffers]

@@ -1,0 +1,188 @@
+"""Elementwise kernels: NumPy's ufuncs, and the few functions that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.array import special
+from toolkit.backends.array.common import (
+    CHUNK,
+    HALVES,
+    Array,
+    Kernel,
+    Kernels,
+    Scratch,
+    boxes,
+    is_half,
+    piece,
+    scratch_bytes,
+)
+from toolkit.backends.base import workspace
+from toolkit.ir import Spec
+
+_UFUNCS = (
+    "negative exp expm1 log log1p sqrt sin cos tan sinh cosh tanh arcsin arccos arctan "
+    "arcsinh arccosh arctanh arctan2 sign floor ceil trunc isnan isinf isfinite add "
+    "subtract multiply divide floor_divide remainder power maximum minimum equal "
+    "not_equal less less_equal logical_not logical_and logical_or logical_xor "
+    "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
+).split()
+_RENAMED = {"abs": "absolute", "bitwise_not": "invert"}
+
+# Below this many elements one call that allocates beats several that do not.
+_SMALL = 1024
+
+
+def _steps_bytes(temporaries: int) -> Callable[..., int]:
+    """The scratch of a function in steps: what `_in_steps` takes."""
+
+    def rule(x: Spec, **attrs: Any) -> int:
+        width = 8 if x.dtype == "float64" else 4
+        count = temporaries + (x.dtype in HALVES)
+        size = min(x.size, CHUNK)
+        return scratch_bytes(*[size * width] * count)
+
+    return rule
+
+
+def _chosen_bytes(temporaries: int, width: int | None = None) -> Callable[..., int]:
+    """The scratch of a function in steps that chooses between two branches."""
+
+    def rule(x: Spec, **attrs: Any) -> int:
+        itemsize = width or (8 if x.dtype == "float64" else 4)
+        size = min(x.size, CHUNK)
+        return scratch_bytes(size, *[size * itemsize] * (temporaries + 2))
+
+    return rule
+
+
+def _where_bytes(c: Spec, a: Spec, b: Spec, **attrs: Any) -> int:
+    """Two arrays of integers as wide as the elements, for one chunk."""
+    size = min(max(c.size, 1) * max(a.size, 1) * max(b.size, 1), CHUNK)
+    return scratch_bytes(*[size * dtypes.itemsize(a.dtype)] * 2)
+
+
+class Elementwise(Kernels):
+    """One output element per input element, with broadcasting."""
+
+    def table(self) -> dict[str, Kernel]:
+        """The ufuncs under their primitive's name, and the methods."""
+        ufuncs = {name: getattr(self.xp, name) for name in _UFUNCS}
+        renamed = {name: getattr(self.xp, ufunc) for name, ufunc in _RENAMED.items()}
+        return ufuncs | renamed | super().table()
+
+    def stop_gradient(self, x: Array, *, out: Array | None = None) -> Array:
+        """The identity."""
+        return x if out is None else self._copy_to(out, x)
+
+    def cast(self, x: Array, *, dtype: str, out: Array | None = None) -> Array:
+        """To another dtype; a float loses its fraction on the way to an integer."""
+        if out is None:
+            return x.astype(dtypes.numpy_dtype(dtype))
+        return self._copy_to(out, x)
+
+    def round(self, x: Array, *, out: Array | None = None) -> Array:
+        """To the nearest integer, halves to even."""
+        if x.dtype.kind in "biu":
+            return self.stop_gradient(x, out=out)
+        return self.xp.rint(x, out=out)
+
+    @workspace(_where_bytes)
+    def where(
+        self, c: Array, a: Array, b: Array, *, out: Any = None, work: Any = None
+    ) -> Array:
+        """`a` where `c` is true, else `b`."""
+        xp = self.xp
+        if out is None:
+            shape = xp.broadcast_shapes(c.shape, a.shape, b.shape)
+            out = xp.empty(shape, a.dtype)
+            if out.size <= _SMALL:
+                return xp.where(c, a, b)
+        memory = Scratch(xp, work)
+        integer = f"int{8 * out.itemsize}"
+        size = min(out.size, CHUNK)
+        bits, diff = memory.take(size, integer), memory.take(size, integer)
+        for box in boxes(out.shape, CHUNK):
+            target = out[box]
+            operands = (piece(x, out.shape, box) for x in (c, a, b))
+            temporaries = (_shaped(t, target) for t in (bits, diff))
+            special.select(xp, *operands, target, *temporaries)
+        return out
+
+    @workspace(_steps_bytes(0))
+    def rsqrt(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
+        """1 / sqrt(x)."""
+        return self._in_steps(self._rsqrt, x, out, work)
+
+    @workspace(_steps_bytes(0))
+    def sigmoid(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
+        """1 / (1 + exp(-x)): where exp overflows to infinity the quotient is 0."""
+        return self._in_steps(self._sigmoid, x, out, work)
+
+    @workspace(_chosen_bytes(4))
+    def erf(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
+        """The error function."""
+        if x.dtype == "float64":
+            return self._in_branches(special.erf64, x, out, work, "float64", 4)
+        return self._in_branches(special.erf32, x, out, work, "float32", 3)
+
+    @workspace(_chosen_bytes(7, width=8))
+    def erfinv(self, x: Array, *, out: Any = None, work: Any = None) -> Array:
+        """The inverse of erf: infinite at -1 and 1, NaN beyond."""
+        return self._in_branches(special.erfinv64, x, out, work, "float64", 6)
+
+    def _rsqrt(self, x: Array, y: Array) -> None:
+        self.xp.sqrt(x, out=y)
+        self.xp.reciprocal(y, out=y)
+
+    def _sigmoid(self, x: Array, y: Array) -> None:
+        self.xp.negative(x, out=y)
+        self.xp.exp(y, out=y)
+        self.xp.add(y, 1.0, out=y)
+        self.xp.reciprocal(y, out=y)
+
+    def _in_steps(self, steps: Any, x: Array, out: Any, work: Any) -> Array:
+        """Run `steps(x, y)` on chunks, on a float32 copy of half precision."""
+        out = self._result(out, x.shape, x.dtype)
+        half = is_half(x.dtype)
+        if half:
+            buffer = Scratch(self.xp, work).take(min(x.size, CHUNK), "float32")
+        for box in boxes(x.shape, CHUNK):
+            source, target = x[box], out[box]
+            if half:
+                y = _shaped(buffer, target)
+                self.xp.copyto(y, source)
+                steps(y, y)
+                self._copy_to(target, y)
+            else:
+                steps(source, target)
+        return out
+
+    def _in_branches(
+        self, steps: Any, x: Array, out: Any, work: Any, dtype: str, temporaries: int
+    ) -> Array:
+        """Run `steps(xp, x, y, mask, bits, *temporaries)` on chunks, in `dtype`."""
+        xp = self.xp
+        out = self._result(out, x.shape, x.dtype)
+        memory, size = Scratch(xp, work), min(x.size, CHUNK)
+        mask, bits = memory.take(size, "bool"), memory.take(size, f"int{dtype[-2:]}")
+        buffers = [memory.take(size, dtype) for _ in range(temporaries)]
+        convert = memory.take(size, dtype) if x.dtype != dtype else None
+        for box in boxes(x.shape, CHUNK):
+            source, target = x[box], out[box]
+            shaped = (_shaped(t, target) for t in (mask, bits, *buffers))
+            if convert is None:
+                steps(xp, source, target, *shaped)
+            else:
+                y = _shaped(convert, target)
+                xp.copyto(y, source)
+                steps(xp, y, y, *shaped)
+                self._copy_to(target, y)
+        return out
+
+
+def _shaped(buffer: Array, like: Array) -> Array:
+    """The start of a flat buffer in the shape of `like`."""
+    return buffer[: like.size].reshape(like.shape)

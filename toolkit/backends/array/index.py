@@ -1,0 +1,238 @@
+"""Kernels that read or write elements at computed positions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.array.common import (
+    CHUNK,
+    HALVES,
+    Array,
+    Kernels,
+    Scratch,
+    boxes,
+    count,
+    is_half,
+    scratch_bytes,
+)
+from toolkit.backends.base import workspace
+from toolkit.ir import Spec
+
+_COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
+
+
+def _gather_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
+    """The indices as int64, the only type that NumPy indexes with."""
+    return scratch_bytes(8 * indices.size)
+
+
+def _scatter_bytes(
+    x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: Any
+) -> int:
+    """Indices, the position of each row, and what writing takes."""
+    lead, width = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    rows = scratch_bytes(8 * indices.size, 8 * lead, 8 * lead * indices.size)
+    return rows + _writes_bytes(x, updates, mode, width)
+
+
+def _along_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
+    """Each element's position, and the positions along one axis."""
+    shape = _along_shape(x.shape, indices.shape, attrs["axis"])
+    return scratch_bytes(8 * math.prod(shape), 8 * max(shape))
+
+
+def _put_bytes(
+    x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: Any
+) -> int:
+    positions = _along_bytes(x, indices, axis=axis)
+    written = x.with_shape(_along_shape(x.shape, indices.shape, axis))
+    return positions + _writes_bytes(x, written, mode, 1)
+
+
+def _writes_bytes(x: Spec, updates: Spec, mode: str, width: int) -> int:
+    """Columns, a chunk of positions and updates; half precision sums in float32."""
+    chunk = min(updates.size, CHUNK)
+    if x.dtype in HALVES and mode == "add":
+        return scratch_bytes(8 * width, 8 * chunk, 4 * chunk, 4 * x.size)
+    return scratch_bytes(8 * width, 8 * chunk, dtypes.itemsize(x.dtype) * chunk)
+
+
+def _along_shape(
+    x: tuple[int, ...], indices: tuple[int, ...], axis: int
+) -> tuple[int, ...]:
+    """The shape of `take_along_axis`: axes but `axis` broadcast."""
+    pairs = enumerate(zip(x, indices, strict=True))
+    return tuple(m if i == axis or n == 1 else n for i, (n, m) in pairs)
+
+
+class Index(Kernels):
+    """Kernels with integer arrays as operands; a negative index counts from the end."""
+
+    @workspace(_gather_bytes)
+    def gather(
+        self, x: Array, indices: Array, *, axis: int, out: Any = None, work: Any = None
+    ) -> Array:
+        """x[..., indices, ...] along `axis`."""
+        index = Scratch(self.xp, work).take(indices.shape, "int64")
+        self.xp.copyto(index, indices)
+        self._check("gather", index, x.shape[axis], axis)
+        # With mode="raise" NumPy would buffer the whole output.
+        return self.xp.take(x, index, axis=axis, out=out, mode="wrap")
+
+    @workspace(_scatter_bytes)
+    def scatter(
+        self,
+        x: Array,
+        indices: Array,
+        updates: Array,
+        *,
+        axis: int,
+        mode: str,
+        out: Any = None,
+        work: Any = None,
+    ) -> Array:
+        """A copy of `x` with `updates` combined into x[..., indices, ...], in order."""
+        extent, width = x.shape[axis], math.prod(x.shape[axis + 1 :])
+        lead = math.prod(x.shape[:axis])
+        memory = Scratch(self.xp, work)
+        index = memory.take(indices.size, "int64")
+        self.xp.copyto(index, indices.reshape(-1))
+        self._wrap("scatter", index, extent, axis)
+        block = count(self.xp, memory.take(lead, "int64"), extent)
+        start = memory.take((lead, indices.size), "int64")
+        self.xp.add(block.reshape(-1, 1), index, out=start)
+        self.xp.multiply(start, width, out=start)
+        rows = updates.reshape(start.size, width)
+        return self._write(x, start.reshape(-1, 1), rows, mode, out, memory)
+
+    @workspace(_along_bytes)
+    def take_along_axis(
+        self, x: Array, indices: Array, *, axis: int, out: Any = None, work: Any = None
+    ) -> Array:
+        """The elements of `x` at `indices` along `axis`, position by position."""
+        memory = Scratch(self.xp, work)
+        positions = self._positions("take_along_axis", x, indices, axis, memory)
+        return self.xp.take(x.reshape(-1), positions, out=out, mode="wrap")
+
+    @workspace(_put_bytes)
+    def put_along_axis(
+        self,
+        x: Array,
+        indices: Array,
+        updates: Array,
+        *,
+        axis: int,
+        mode: str,
+        out: Any = None,
+        work: Any = None,
+    ) -> Array:
+        """A copy of `x` with `updates` combined into it at `indices` along `axis`."""
+        memory = Scratch(self.xp, work)
+        positions = self._positions("put_along_axis", x, indices, axis, memory)
+        updates = self.xp.broadcast_to(updates, positions.shape)
+        rows = updates.reshape(-1, 1)
+        return self._write(x, positions.reshape(-1, 1), rows, mode, out, memory)
+
+    def dynamic_slice(
+        self, x: Array, *starts: Array, sizes: tuple[int, ...], out: Any = None
+    ) -> Array:
+        """The box of `sizes` at `starts`, moved inside `x` where it would not fit."""
+        box = x[_clamped(starts, sizes, x.shape)]
+        return box.copy() if out is None else self._copy_to(out, box)
+
+    def dynamic_update_slice(
+        self, x: Array, update: Array, *starts: Array, out: Any = None
+    ) -> Array:
+        """A copy of `x` with `update` at `starts`, moved inside where it must."""
+        out = x.copy() if out is None else self._copy_to(out, x)
+        out[_clamped(starts, update.shape, x.shape)] = update
+        return out
+
+    def _check(self, op: str, index: Array, extent: int, axis: int) -> int:
+        """Raise unless each index is in [-extent, extent); return the least."""
+        if not index.size:
+            return 0
+        least = int(self.xp.minimum.reduce(index, axis=None))
+        greatest = int(self.xp.maximum.reduce(index, axis=None))
+        if least < -extent or greatest >= extent:
+            wrong = greatest if greatest >= extent else least
+            raise IndexError(
+                f"{op}: index {wrong} is out of range for axis {axis} "
+                f"with {extent} elements"
+            )
+        return least
+
+    def _wrap(self, op: str, index: Array, extent: int, axis: int) -> None:
+        """Check the indices, and count negative ones from the start, in place."""
+        if self._check(op, index, extent, axis) < 0:
+            self.xp.remainder(index, extent, out=index)
+
+    def _positions(
+        self, op: str, x: Array, indices: Array, axis: int, memory: Scratch
+    ) -> Array:
+        """For each element of the result, its position in x.reshape(-1)."""
+        shape = _along_shape(x.shape, indices.shape, axis)
+        positions = memory.take(shape, "int64")
+        self.xp.copyto(positions, indices)
+        self._wrap(op, positions, x.shape[axis], axis)
+        counter = memory.take(max(shape), "int64")
+        stride = math.prod(x.shape[axis + 1 :])
+        self.xp.multiply(positions, stride, out=positions)
+        stride = 1
+        for i in reversed(range(x.ndim)):
+            if i != axis and x.shape[i] > 1:
+                steps = count(self.xp, counter[: shape[i]], stride)
+                steps = steps.reshape(-1, *(1,) * (x.ndim - 1 - i))
+                self.xp.add(positions, steps, out=positions)
+            stride *= x.shape[i]
+        return positions
+
+    def _write(
+        self,
+        x: Array,
+        positions: Array,
+        updates: Array,
+        mode: str,
+        out: Any,
+        memory: Scratch,
+    ) -> Array:
+        """Combine rows of updates into a copy of `x`, from these flat positions on.
+
+        Flat positions, because `ufunc.at` is several times faster in one dimension.
+        """
+        xp, size = self.xp, min(updates.size, CHUNK)
+        out = self._result(out, x.shape, x.dtype)
+        target, through = out, is_half(x.dtype) and mode == "add"
+        columns = count(self.xp, memory.take(updates.shape[1], "int64"), 1)
+        flat = memory.take(size, "int64")
+        values = memory.take(size, "float32" if through else x.dtype)
+        if through:
+            target = memory.take(x.shape, "float32")
+        self._copy_to(target, x)
+        target = target.reshape(-1)
+        for box in boxes(updates.shape, CHUNK):
+            chunk = updates[box]
+            to, value = flat[: chunk.size], values[: chunk.size]
+            row, column = (..., ...) if box is ... else (*box, ...)[:2]
+            xp.add(positions[row], columns[column], out=to.reshape(chunk.shape))
+            self._copy_to(value.reshape(chunk.shape), chunk)
+            if mode == "set":
+                target[to] = value
+            else:
+                getattr(xp, _COMBINE[mode]).at(target, to, value)
+        return self._copy_to(out, target.reshape(x.shape)) if through else out
+
+
+def _clamped(
+    starts: tuple[Array, ...], sizes: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[slice, ...]:
+    """Boxes at `starts`, moved so that they lie inside `shape`."""
+    firsts = (
+        min(max(int(start), 0), extent - size)
+        for start, size, extent in zip(starts, sizes, shape, strict=True)
+    )
+    return tuple(
+        slice(first, first + size) for first, size in zip(firsts, sizes, strict=True)
+    )

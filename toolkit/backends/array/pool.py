@@ -1,0 +1,339 @@
+"""Pooling over N spatial axes, channels last, and the adjoints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.array.common import HALVES, Array, Kernels, Scratch, scratch_bytes
+from toolkit.backends.array.windows import Windows
+from toolkit.backends.base import workspace
+from toolkit.ir import Spec
+
+Shape = tuple[int, ...]
+Pads = tuple[tuple[int, int], ...]
+
+# Elements of a chunk of outputs.
+_CHUNK = 1 << 15
+
+
+@dataclass(frozen=True)
+class _Pooling:
+    """How a batch is cut into chunks of windows.
+
+    dtype: the arrays'. sums: what is added up in, float32 for half precision.
+    """
+
+    windows: Windows
+    batch: int
+    channels: int
+    dtype: str
+    sums: str
+
+    @classmethod
+    def of(
+        cls, x: Any, spatial: Shape, window: Shape, strides: Shape, padding: Pads
+    ) -> _Pooling:
+        """For a batch, channels and dtype like those of `x`, an array or a spec."""
+        windows = Windows(spatial, window, strides, padding, (1,) * len(window))
+        dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
+        sums = "float32" if dtype in HALVES else dtype
+        return cls(windows, x.shape[0], x.shape[-1], dtype, sums)
+
+    @property
+    def pixels(self) -> int:
+        """The greatest number of windows in a chunk."""
+        total = math.prod(self.windows.batch_shape(self.batch))
+        return min(total, max(1, _CHUNK // max(1, self.channels)))
+
+    @property
+    def chunk(self) -> int:
+        """The elements of a chunk of outputs."""
+        return self.pixels * self.channels
+
+    def seen(self, dtype: str) -> int:
+        """The elements that a chunk sees, if they must be copied to `dtype`."""
+        if dtype == self.dtype and not self.windows.padded:
+            return 0
+        return self.windows.seen(self.batch, self.pixels, self.channels)
+
+    @property
+    def rank(self) -> str:
+        """An unsigned type that numbers the positions of a window from 1 on."""
+        return "uint8" if self.windows.taps < 256 else "uint32"
+
+    @property
+    def total_sizes(self) -> tuple[int, int]:
+        """The elements of a chunk and of all images, if sums need another dtype."""
+        if self.sums == self.dtype:
+            return (0, 0)
+        images = self.batch * math.prod(self.windows.spatial) * self.channels
+        return (self.chunk, images)
+
+
+def _max_pool_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
+    """The pixels seen, and for each window its winner's rank, another, equality."""
+    pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
+    seen = pool.seen(x.dtype) * dtypes.itemsize(x.dtype)
+    ranks = pool.chunk * dtypes.itemsize(pool.rank)
+    return scratch_bytes(seen, ranks, ranks, pool.chunk)
+
+
+def _gather_bytes(
+    x: Spec, index: Spec, window: Shape, strides: Shape, padding: Pads
+) -> int:
+    """The pixels seen, equality, and the bits of what is chosen."""
+    pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
+    itemsize = dtypes.itemsize(x.dtype)
+    return scratch_bytes(
+        pool.seen(x.dtype) * itemsize, pool.chunk, pool.chunk * itemsize
+    )
+
+
+def _scatter_bytes(
+    g: Spec, index: Spec, spatial: Shape, window: Shape, strides: Shape, padding: Pads
+) -> int:
+    """Equality, the bits of what is chosen, and float32 sums for half precision."""
+    pool = _Pooling.of(g, spatial, window, strides, padding)
+    itemsize = dtypes.itemsize(pool.sums)
+    sizes = (pool.chunk, *pool.total_sizes)
+    return scratch_bytes(pool.chunk, *(size * itemsize for size in sizes))
+
+
+def _sum_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
+    """The pixels seen, and float32 sums of a chunk for half precision."""
+    pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
+    itemsize = dtypes.itemsize(pool.sums)
+    return scratch_bytes(
+        pool.seen(pool.sums) * itemsize, pool.total_sizes[0] * itemsize
+    )
+
+
+def _sum_grad_bytes(
+    g: Spec, spatial: Shape, window: Shape, strides: Shape, padding: Pads
+) -> int:
+    """A float32 chunk and sums for half precision."""
+    pool = _Pooling.of(g, spatial, window, strides, padding)
+    return scratch_bytes(*(4 * size for size in pool.total_sizes))
+
+
+def _lowest(dtype: str) -> Any:
+    if dtypes.is_float(dtype):
+        return -math.inf
+    return np.iinfo(dtype).min
+
+
+class Pool(Kernels):
+    """The extremes and sums of sliding windows."""
+
+    @workspace(_max_pool_bytes)
+    def max_pool(
+        self,
+        x: Array,
+        *,
+        window: Shape,
+        strides: Shape,
+        padding: Pads,
+        out: Any = None,
+        work: Any = None,
+    ) -> tuple[Array, Array]:
+        """Each window's maximum, and its first position in the window as int32."""
+        pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
+        shape = (*pool.windows.batch_shape(pool.batch), pool.channels)
+        y, index = out or (None, None)
+        y = self._result(y, shape, x.dtype)
+        index = self._result(index, shape, "int32")
+        memory = Scratch(self.xp, work)
+        size = pool.seen(pool.dtype)
+        copy = memory.take(size, x.dtype) if size else None
+        ranks = [memory.take(pool.chunk, pool.rank) for _ in range(2)]
+        equal = memory.take(pool.chunk, "bool")
+        for box in pool.windows.chunks(pool.batch, pool.pixels):
+            seen = pool.windows.load(self.xp, x, box, _lowest(pool.dtype), copy)
+            buffers = (_shaped(b, y[box]) for b in (*ranks, equal))
+            self._find_maxima(pool, seen, y[box], index[box], *buffers)
+        return y, index
+
+    def _find_maxima(
+        self,
+        pool: _Pooling,
+        seen: Array,
+        y: Array,
+        index: Array,
+        best: Array,
+        rank: Array,
+        equal: Array,
+    ) -> None:
+        """The rank of a position falls from taps to 1, so that the first winner's is
+        the greatest: this needs no masked copies, which are slow."""
+        xp, windows = self.xp, pool.windows
+        views = [windows.shifted(seen, k, y.shape[1:-1]) for k in windows.offsets()]
+        xp.copyto(y, views[0])
+        for view in views[1:]:
+            xp.maximum(y, view, out=y)
+        has_nan = dtypes.is_float(pool.dtype) and xp.isnan(y, out=equal).any()
+        best.fill(0)
+        for position, view in enumerate(views):
+            xp.equal(view, y, out=equal)
+            if has_nan:
+                # Where y is NaN the winner is the first NaN.
+                xp.isnan(view, out=rank.view("bool")[..., : y.shape[-1]])
+                xp.logical_or(equal, rank.view("bool")[..., : y.shape[-1]], out=equal)
+            xp.copyto(rank, equal)
+            xp.multiply(rank, windows.taps - position, out=rank)
+            xp.maximum(best, rank, out=best)
+        xp.copyto(index, best)
+        xp.subtract(windows.taps, index, out=index)
+
+    @workspace(_gather_bytes)
+    def max_pool_gather(
+        self,
+        x: Array,
+        index: Array,
+        *,
+        window: Shape,
+        strides: Shape,
+        padding: Pads,
+        out: Any = None,
+        work: Any = None,
+    ) -> Array:
+        """The elements of `x` at the winners' positions; 0 where that is padding."""
+        xp = self.xp
+        pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
+        out = self._result(out, index.shape, x.dtype)
+        integer = f"int{8 * x.itemsize}"
+        memory, size = Scratch(xp, work), pool.seen(pool.dtype)
+        copy = memory.take(size, x.dtype) if size else None
+        equal = memory.take(pool.chunk, "bool")
+        bits = memory.take(pool.chunk, integer)
+        for box in pool.windows.chunks(pool.batch, pool.pixels):
+            seen = pool.windows.load(xp, x, box, 0, copy)
+            target, winner = out[box].view(integer), index[box]
+            chosen, same = _shaped(bits, target), _shaped(equal, target)
+            target.fill(0)
+            for position, offset in enumerate(pool.windows.offsets()):
+                view = pool.windows.shifted(seen, offset, target.shape[1:-1])
+                self._keep(view.view(integer), winner, position, same, chosen)
+                xp.bitwise_or(target, chosen, out=target)
+        return out
+
+    @workspace(_scatter_bytes)
+    def max_pool_scatter(
+        self,
+        g: Array,
+        index: Array,
+        *,
+        spatial: Shape,
+        window: Shape,
+        strides: Shape,
+        padding: Pads,
+        out: Any = None,
+        work: Any = None,
+    ) -> Array:
+        """Images with each element of `g` added at its window's winner."""
+        xp = self.xp
+        pool = _Pooling.of(g, spatial, window, strides, padding)
+        out = self._result(out, (pool.batch, *spatial, pool.channels), g.dtype)
+        integer = f"int{8 * dtypes.itemsize(pool.sums)}"
+        memory = Scratch(xp, work)
+        equal = memory.take(pool.chunk, "bool")
+        bits = memory.take(pool.chunk, integer)
+        copy, total = self._totals(pool, out, memory)
+        for box in pool.windows.chunks(pool.batch, pool.pixels):
+            shown, *outputs = pool.windows.ranges(box, pool.batch)
+            gradient = self._converted(g[box], copy).view(integer)
+            chosen, same = _shaped(bits, gradient), _shaped(equal, gradient)
+            for position, offset in enumerate(pool.windows.offsets()):
+                self._keep(gradient, index[box], position, same, chosen)
+                pixels, inside = pool.windows.spread(total[shown], offset, outputs)
+                xp.add(pixels, chosen.view(pool.sums)[inside], out=pixels)
+        return out if total is out else self._copy_to(out, total)
+
+    @workspace(_sum_bytes)
+    def sum_pool(
+        self,
+        x: Array,
+        *,
+        window: Shape,
+        strides: Shape,
+        padding: Pads,
+        out: Any = None,
+        work: Any = None,
+    ) -> Array:
+        """Each window's sum; padding counts as 0."""
+        xp = self.xp
+        pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
+        shape = (*pool.windows.batch_shape(pool.batch), pool.channels)
+        out = self._result(out, shape, x.dtype)
+        memory, size = Scratch(xp, work), pool.seen(pool.sums)
+        copy = memory.take(size, pool.sums) if size else None
+        sums = memory.take(pool.total_sizes[0], pool.sums)
+        for box in pool.windows.chunks(pool.batch, pool.pixels):
+            seen = pool.windows.load(xp, x, box, 0, copy)
+            target = out[box]
+            total = _shaped(sums, target) if sums.size else target
+            total.fill(0)
+            for offset in pool.windows.offsets():
+                view = pool.windows.shifted(seen, offset, target.shape[1:-1])
+                xp.add(total, view, out=total)
+            if total is not target:
+                self._copy_to(target, total)
+        return out
+
+    @workspace(_sum_grad_bytes)
+    def sum_pool_grad(
+        self,
+        g: Array,
+        *,
+        spatial: Shape,
+        window: Shape,
+        strides: Shape,
+        padding: Pads,
+        out: Any = None,
+        work: Any = None,
+    ) -> Array:
+        """Images with each element of `g` added to all that its window sees."""
+        pool = _Pooling.of(g, spatial, window, strides, padding)
+        out = self._result(out, (pool.batch, *spatial, pool.channels), g.dtype)
+        copy, total = self._totals(pool, out, Scratch(self.xp, work))
+        for box in pool.windows.chunks(pool.batch, pool.pixels):
+            shown, *outputs = pool.windows.ranges(box, pool.batch)
+            gradient = self._converted(g[box], copy)
+            for offset in pool.windows.offsets():
+                pixels, inside = pool.windows.spread(total[shown], offset, outputs)
+                self.xp.add(pixels, gradient[inside], out=pixels)
+        return out if total is out else self._copy_to(out, total)
+
+    def _keep(
+        self, x: Array, index: Array, position: int, equal: Array, out: Array
+    ) -> None:
+        """out = x where index == position, else 0; x and out are integers (bits)."""
+        self.xp.equal(index, position, out=equal)
+        self.xp.copyto(out, equal)
+        self.xp.negative(out, out=out)
+        self.xp.bitwise_and(out, x, out=out)
+
+    def _totals(
+        self, pool: _Pooling, out: Array, memory: Scratch
+    ) -> tuple[Array | None, Array]:
+        """For half precision a flat float32 chunk and sums; else None and `out`."""
+        chunk, images = pool.total_sizes
+        if pool.sums == pool.dtype:
+            out.fill(0)
+            return None, out
+        copy, total = memory.take(chunk, pool.sums), memory.take(images, pool.sums)
+        total.fill(0)
+        return copy, total.reshape(out.shape)
+
+    def _converted(self, g: Array, copy: Array | None) -> Array:
+        """`g` in `copy`, if there is one."""
+        return g if copy is None else self._copy_to(_shaped(copy, g), g)
+
+
+def _shaped(buffer: Array, like: Array) -> Array:
+    """The start of a flat buffer in the shape of `like`."""
+    return buffer[: like.size].reshape(like.shape)

@@ -1,0 +1,70 @@
+"""Views, and kernels that move elements without arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.backends.array.common import Array, Kernels
+
+
+class Shape(Kernels):
+    """Kernels that change which element is where."""
+
+    def reshape(
+        self, x: Array, *, shape: tuple[int, ...], out: Array | None = None
+    ) -> Array:
+        """The same elements in another shape; a view if `x` is contiguous."""
+        if out is None:
+            return x.reshape(shape)
+        return self._copy_to(out.reshape(x.shape), x).reshape(shape)
+
+    def transpose(self, x: Array, *, axes: tuple[int, ...]) -> Array:
+        """A view with permuted axes."""
+        return x.transpose(axes)
+
+    def broadcast_to(self, x: Array, *, shape: tuple[int, ...]) -> Array:
+        """A view that repeats `x` along new axes and axes of extent 1."""
+        return self.xp.broadcast_to(x, shape)
+
+    def slice(
+        self,
+        x: Array,
+        *,
+        start: tuple[int, ...],
+        stop: tuple[int, ...],
+        step: tuple[int, ...],
+    ) -> Array:
+        """A view of a box; with a negative step, stop -1 is before index 0."""
+        return x[tuple(map(_range, start, stop, step))]
+
+    def concatenate(self, *xs: Array, axis: int, out: Any = None) -> Array:
+        """Arrays one after the other along `axis`."""
+        return self.xp.concatenate(xs, axis=axis, out=out)
+
+    def pad(
+        self,
+        x: Array,
+        *,
+        widths: tuple[tuple[int, int], ...],
+        value: Any,
+        out: Any = None,
+    ) -> Array:
+        """`x` with `widths[axis] = (low, high)` elements of `value` around it."""
+        extents = zip(x.shape, widths, strict=True)
+        shape = tuple(low + n + high for n, (low, high) in extents)
+        out = self._result(out, shape, x.dtype)
+        inside = out
+        for axis, (low, high) in enumerate(widths):
+            before = (slice(None),) * axis
+            if low:
+                inside[(*before, slice(0, low))] = value
+            if high:
+                inside[(*before, slice(-high, None))] = value
+            end = inside.shape[axis] - high
+            inside = inside[(*before, slice(low, end))]
+        self._copy_to(inside, x)
+        return out
+
+
+def _range(start: int, stop: int, step: int) -> slice:
+    return slice(start, None if step < 0 and stop < 0 else stop, step)

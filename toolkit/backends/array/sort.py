@@ -1,0 +1,136 @@
+"""Sorting.
+
+NumPy's sorts are fast on 64-bit integers and its `argsort` always allocates. So the
+order of rows comes from sorting integers in place: the bits of a value, made to compare
+like the value, above the bits of its position. Equal values keep their order, because
+their positions differ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.array.common import (
+    CHUNK,
+    HALVES,
+    Array,
+    Kernels,
+    Scratch,
+    boxes,
+    count,
+    is_half,
+    scratch_bytes,
+)
+from toolkit.backends.base import workspace
+from toolkit.ir import Spec
+
+# `searchsorted` has no `out`, so its results come in arrays of at most 1 KB.
+_FOUND = 128
+
+
+def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> int:
+    rows = math.prod(n for i, n in enumerate(shape) if i != axis)
+    return min(rows, max(1, CHUNK // max(1, shape[axis])))
+
+
+def _argsort_bytes(x: Spec, axis: int, **attrs: Any) -> int:
+    """A contiguous copy of a chunk of rows, NaN marks, and five arrays of int64."""
+    size = _rows_per_chunk(x.shape, axis) * x.shape[axis]
+    itemsize = 4 if x.dtype in HALVES else dtypes.itemsize(x.dtype)
+    return scratch_bytes(size * itemsize, size, *[8 * size] * 5)
+
+
+class Sort(Kernels):
+    """Kernels that order elements, NaN last."""
+
+    @workspace(_argsort_bytes)
+    def argsort(
+        self, x: Array, *, axis: int, out: Any = None, work: Any = None
+    ) -> Array:
+        """The stable order of the elements along `axis`, as int32."""
+        out = self._result(out, x.shape, "int32")
+        if not x.size:
+            return out
+        source, target = (self.xp.moveaxis(a, axis, -1) for a in (x, out))
+        rows, length = _rows_per_chunk(x.shape, axis), x.shape[axis]
+        memory, size = Scratch(self.xp, work), rows * length
+        dtype = "float32" if is_half(x.dtype) else x.dtype
+        values, mark = memory.take(size, dtype), memory.take(size, "bool")
+        keys, *spare = (memory.take(size, "int64") for _ in range(4))
+        places = count(self.xp, memory.take(size, "int64"))
+        for box in boxes(source.shape[:-1], rows):
+            chunk = source[box]
+            buffers = [b[: chunk.size] for b in (values, mark, keys, places, *spare)]
+            self._copy_to(buffers[0].reshape(chunk.shape), chunk)
+            order = self._order(length, *buffers).reshape(chunk.shape)
+            self._copy_to(target[box], order)
+        return out
+
+    def _order(
+        self,
+        length: int,
+        values: Array,
+        mark: Array,
+        keys: Array,
+        places: Array,
+        first: Array,
+        second: Array,
+        third: Array,
+    ) -> Array:
+        """The order of each row of `length` elements; all arrays are flat."""
+        xp = self.xp
+        self._to_integers(values, mark, keys, first)
+        if values.itemsize == 8:
+            # By the low words first; then stably by the high words.
+            xp.bitwise_and(keys, 0xFFFFFFFF, out=first)
+            xp.subtract(first, 1 << 31, out=first)
+            low = self._sort(first, places, length)
+            xp.right_shift(keys, 32, out=keys)
+            xp.take(keys, low, out=second, mode="wrap")
+            high = self._sort(second, places, length)
+            order = xp.take(low, high, out=third, mode="wrap")
+        else:
+            order = self._sort(keys, places, length)
+        rows = order.reshape(-1, length)
+        xp.subtract(rows, places[::length].reshape(-1, 1), out=rows)
+        return order
+
+    def _to_integers(self, values: Array, mark: Array, keys: Array, t: Array) -> None:
+        """keys = signed integers that compare like the values."""
+        xp, kind, width = self.xp, values.dtype.kind, 8 * values.itemsize
+        if kind != "f":
+            xp.copyto(keys, values, casting="unsafe")
+            if kind == "u" and width == 32:
+                xp.subtract(keys, 1 << 31, out=keys)
+            elif kind == "u" and width == 64:
+                xp.bitwise_xor(keys, -1 << 63, out=keys)
+            return
+        xp.add(values, 0.0, out=values)  # -0.0 equals 0.0
+        if xp.isnan(values, out=mark).any():
+            xp.copyto(values, xp.nan, where=mark)
+        xp.copyto(keys, values.view(f"int{width}"))
+        # The bits of a float compare like it, but backwards for negative ones.
+        xp.right_shift(keys, 63, out=t)
+        xp.bitwise_and(t, (1 << (width - 1)) - 1, out=t)
+        xp.bitwise_xor(keys, t, out=keys)
+
+    def _sort(self, keys: Array, places: Array, length: int) -> Array:
+        """Sort 32-bit keys by row, in place, and return where each came from."""
+        self.xp.left_shift(keys, 32, out=keys)
+        self.xp.bitwise_or(keys, places, out=keys)
+        keys.reshape(-1, length).sort(axis=-1)
+        return self.xp.bitwise_and(keys, 0xFFFFFFFF, out=keys)
+
+    def searchsorted(
+        self, sorted_values: Array, values: Array, *, side: str, out: Any = None
+    ) -> Array:
+        """Where `values` would go in a sorted 1-D array, as int32."""
+        out = self._result(out, values.shape, "int32")
+        flat, found = values.reshape(-1), out.reshape(-1)
+        for start in range(0, flat.size, _FOUND):
+            end = start + _FOUND
+            positions = self.xp.searchsorted(sorted_values, flat[start:end], side=side)
+            found[start:end] = positions
+        return out
