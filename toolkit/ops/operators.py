@@ -78,6 +78,9 @@ def _invert(x: Any) -> Any:
     return logical_not(x) if _all_bool(x) else bitwise_not(x)
 
 
+_UNARY = {"neg": negative, "abs": absolute, "invert": _invert, "round": round}
+
+
 def install_operators() -> None:
     """Give the classes their operators, each the public function of its name."""
     for cls in (Tensor, KerasTensor, Variable):
@@ -86,12 +89,10 @@ def install_operators() -> None:
             setattr(cls, f"__r{name}__", _reflected(function))
         for name, function in _COMPARISONS.items():
             setattr(cls, f"__{name}__", _method(function))
-        cls.__neg__ = _method(negative)  # type: ignore[attr-defined]
-        cls.__abs__ = _method(absolute)  # type: ignore[attr-defined]
-        cls.__invert__ = _method(_invert)  # type: ignore[attr-defined]
-        cls.__round__ = _method(round)  # type: ignore[attr-defined]
-        cls.__getitem__ = get_item  # type: ignore[attr-defined]
-        cls.T = property(transpose)  # type: ignore[attr-defined]
+        for name, function in _UNARY.items():
+            setattr(cls, f"__{name}__", _method(function))
+        setattr(cls, "__getitem__", get_item)  # noqa: B010
+        setattr(cls, "T", property(transpose))  # noqa: B010
 
 
 def _method(function: Any) -> Any:
