@@ -132,7 +132,7 @@ _ALIASES: dict[str, Any] = {"swish": silu, "hard_swish": hard_silu}
 def serialize(activation: Any) -> Any:
     """An activation's name if it is one of these, else its config."""
     name = getattr(activation, "__name__", None)
-    if _BY_NAME.get(name) is activation:
+    if _BY_NAME.get(str(name)) is activation:
         return name
     return serialize_keras_object(activation)
 

@@ -63,7 +63,7 @@ class Identity(Initializer):
         if len(shape) != 2:
             raise ShapeError(f"Identity: expected a shape of 2 axes; received {shape}")
         name = dtypes.standardize(dtype)
-        return convert(self.gain, name) * ops.eye(*shape, dtype=name)  # type: ignore[no-any-return, operator]
+        return convert(self.gain, name) * ops.eye(shape[0], shape[1], dtype=name)  # type: ignore[no-any-return, operator]
 
     def get_config(self) -> dict[str, Any]:
         return {"gain": self.gain}

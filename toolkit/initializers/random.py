@@ -130,7 +130,13 @@ class VarianceScaling(RandomInitializer):
             convolution.
     """
 
-    arguments = ("scale", "mode", "distribution", "input_axes", "output_axes")
+    arguments: tuple[str, ...] = (
+        "scale",
+        "mode",
+        "distribution",
+        "input_axes",
+        "output_axes",
+    )
 
     def __init__(
         self,

@@ -104,8 +104,9 @@ def _exponential_below_zero(x: Tensor, alpha: float, width: float) -> Tensor:
 
 def _limit(x: Tensor, low: float, high: float) -> Tensor:
     """x limited to [low, high], with gradient 0 at both ends."""
-    low, high = convert(low, x.dtype), convert(high, x.dtype)
-    return where(less_equal(x, low), low, where(greater_equal(x, high), high, x))  # type: ignore[no-any-return]
+    least, most = convert(low, x.dtype), convert(high, x.dtype)
+    inside = where(greater_equal(x, most), most, x)
+    return where(less_equal(x, least), least, inside)  # type: ignore[no-any-return]
 
 
 @operation

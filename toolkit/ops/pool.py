@@ -7,15 +7,15 @@ each other to any order.
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes
 from toolkit.convert import convert, floating
 from toolkit.errors import ShapeError
-from toolkit.ir import Kind, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.conv import (
     Extents,
     Pads,
@@ -51,7 +51,7 @@ def _spread_spec(g: Spec, *index: Spec, spatial: Extents, **attrs: Any) -> Spec:
     return g.with_shape((g.shape[0], *spatial, g.shape[-1]))
 
 
-max_pool_p = primitive(
+max_pool_p: Primitive = primitive(
     "max_pool",
     Kind.POOL,
     _max_pool_spec,
@@ -59,7 +59,7 @@ max_pool_p = primitive(
         max_pool_scatter_p, g[0], y[1], spatial=x.shape[1:-1], **attrs
     ),
 )
-max_pool_scatter_p = primitive(
+max_pool_scatter_p: Primitive = primitive(
     "max_pool_scatter",
     Kind.POOL,
     _spread_spec,
@@ -70,7 +70,7 @@ max_pool_scatter_p = primitive(
         None,
     ),
 )
-max_pool_gather_p = primitive(
+max_pool_gather_p: Primitive = primitive(
     "max_pool_gather",
     Kind.POOL,
     lambda x, index, **attrs: x.with_shape(index.shape),
@@ -89,7 +89,7 @@ sum_pool_p = primitive(
         sum_pool_grad_p, h, spatial=x.shape[1:-1], **attrs
     ),
 )
-sum_pool_grad_p = primitive(
+sum_pool_grad_p: Primitive = primitive(
     "sum_pool_grad",
     Kind.POOL,
     _spread_spec,
@@ -183,9 +183,9 @@ def _counts(
         first = np.arange(-low, n + high - k + 1, stride)
         per_axis.append(np.minimum(first + k, n) - np.maximum(first, 0))
     counts = reduce(np.multiply.outer, per_axis)[..., None]
-    if np.all(counts == np.prod(window)):
-        counts = np.prod(window)
-    return convert(np.asarray(counts, dtypes.numpy_dtype(dtype)))
+    if np.all(counts == math.prod(window)):
+        return convert(math.prod(window), dtype)
+    return convert(counts, dtype)
 
 
 @operation
