@@ -23,6 +23,7 @@ LEVELS = (
         "functions",
         "inspection",
         "control",
+        "control_bodies",
         "control_gradients",
         "random",
     ),

@@ -7,10 +7,18 @@ holds sub-graphs. Variables that a body writes are carried along and assigned af
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes, ops, tree
+from toolkit.control_bodies import (
+    assign_all,
+    finals_of,
+    outer_values,
+    pack,
+    sources_of,
+    trace_body,
+    written_by,
+)
 from toolkit.control_gradients import gradient_graph, linearize
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, GradientError, ShapeError
@@ -19,7 +27,6 @@ from toolkit.symbolic import operation
 from toolkit.tape import filled
 from toolkit.tensor import Tensor, bind, state
 from toolkit.trace import Trace
-from toolkit.variable import Variable
 
 # --- primitives -----------------------------------------------------------------------
 
@@ -99,90 +106,6 @@ def _bind_scan(
     return outputs[:kept] if kept else outputs  # type: ignore[no-any-return]
 
 
-# --- tracing bodies -------------------------------------------------------------------
-
-
-@dataclass
-class Body:
-    """A traced body: its trace, what it returned, and the leaves of that as tensors."""
-
-    trace: Trace
-    structure: Any
-    outputs: list[Tensor]
-
-    def local(self, source: Tensor | Variable) -> Tensor:
-        """The stand-in of an outer value inside the body."""
-        if id(source) not in self.trace.captures:
-            spec = source.spec if isinstance(source, Tensor) else _spec(source)
-            self.trace._capture(source, spec)
-        return self.trace.captures[id(source)][1]
-
-    def graph(
-        self,
-        inputs: Sequence[Tensor],
-        sources: Sequence[Any],
-        outputs: Sequence[Tensor],
-    ) -> Graph:
-        """The body as a graph of `inputs`, then of the outer values `sources`."""
-        stand_ins = [self.local(source) for source in sources]
-        return Graph((*inputs, *stand_ins), tuple(self.trace.nodes), tuple(outputs))
-
-
-def _spec(variable: Variable) -> Spec:
-    return Spec(variable._tensor.shape, variable._tensor.dtype)
-
-
-def _trace(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
-    """Trace `function` on stand-ins for the tensors in `args`."""
-    with Trace(name) as trace:
-        stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
-        structure = function(*stand_ins)
-        leaves = tree.flatten(structure)
-        outputs = [trace.localize(convert(x)) for x in leaves if x is not None]
-    form = tree.map_structure(lambda x: x if x is None else tree.LEAF, structure)
-    return Body(trace, form, outputs), stand_ins
-
-
-def _pack(structure: Any, values: Sequence[Any]) -> Any:
-    """The values in the form that a body returned; None stays None."""
-    rest = iter(values)
-    return tree.map_structure(lambda x: x if x is None else next(rest), structure)
-
-
-def _written(bodies: Sequence[Body]) -> list[Variable]:
-    return list(dict.fromkeys(v for body in bodies for v in body.trace.writes))
-
-
-def _sources(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
-    """The outer values that the bodies read, each once, without those in `but`."""
-    left_out = {id(source) for source in but}
-    found = {
-        id(source): source
-        for body in bodies
-        for source, _ in body.trace.captures.values()
-        if id(source) not in left_out
-    }
-    return list(found.values())
-
-
-def _outer(sources: Sequence[Any]) -> list[Tensor]:
-    """The values of what a body captured, as seen from outside."""
-    return [x.read() if isinstance(x, Variable) else x for x in sources]
-
-
-def _assign(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-
-
-def _finals(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
-    """What each Variable holds when the body ends."""
-    return [
-        body.trace.writes[v] if v in body.trace.writes else body.local(v)
-        for v in variables
-    ]
-
-
 # --- public functions -----------------------------------------------------------------
 
 
@@ -207,17 +130,17 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         raise ShapeError(f"cond: expected a scalar pred; received {predicate.shape}")
     if predicate.constant is not None:
         return true_fn() if predicate else false_fn()
-    yes, _ = _trace("cond", true_fn)
-    no, _ = _trace("cond", false_fn)
+    yes, _ = trace_body("cond", true_fn)
+    no, _ = trace_body("cond", false_fn)
     specs = [[x.spec for x in body.outputs] for body in (yes, no)]
     if repr(yes.structure) != repr(no.structure) or (specs[0] != specs[1]):
         raise ShapeError(
             f"cond: both branches must return the same structure, shapes and dtypes; "
             f"received {specs[0]} and {specs[1]}"
         )
-    written = _written([yes, no])
-    finals = [_finals(body, written) for body in (yes, no)]
-    sources = _sources([yes, no])
+    written = written_by([yes, no])
+    finals = [finals_of(body, written) for body in (yes, no)]
+    sources = sources_of([yes, no])
     graphs = [
         body.graph([], sources, [*body.outputs, *final])
         for body, final in zip((yes, no), finals, strict=True)
@@ -225,10 +148,12 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     if not graphs[0].outputs:
         return yes.structure
     predicate = ops.reshape(predicate, ())
-    found = bind(cond_p, predicate, *_outer(sources), true=graphs[0], false=graphs[1])
+    found = bind(
+        cond_p, predicate, *outer_values(sources), true=graphs[0], false=graphs[1]
+    )
     count = len(yes.outputs)
-    _assign(written, found[count:])
-    return _pack(yes.structure, found[:count])
+    assign_all(written, found[count:])
+    return pack(yes.structure, found[:count])
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
@@ -313,15 +238,15 @@ def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
 
 
 def _traced_while(cond_fn: Any, step: Any, values: Any, limit: int | None) -> Any:
-    condition, condition_vars = _trace("while_loop", cond_fn, *values)
-    body, body_vars = _trace("while_loop", step, *values)
+    condition, condition_vars = trace_body("while_loop", cond_fn, *values)
+    body, body_vars = trace_body("while_loop", step, *values)
     initial = tree.flatten(values)
     _check_carry("while_loop", initial, body.outputs)
     if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
         raise ShapeError("while_loop: expected `cond` to return one boolean scalar")
-    written = _written([body])
-    sources = _sources([condition, body], but=written)
-    finals = _finals(body, written)
+    written = written_by([body])
+    sources = sources_of([condition, body], but=written)
+    finals = finals_of(body, written)
     graphs = [
         part.graph(
             [*tree.flatten(inputs), *(part.local(v) for v in written)], sources, outputs
@@ -334,14 +259,14 @@ def _traced_while(cond_fn: Any, step: Any, values: Any, limit: int | None) -> An
     found = bind(
         while_p,
         *initial,
-        *_outer(written),
-        *_outer(sources),
+        *outer_values(written),
+        *outer_values(sources),
         condition=graphs[0],
         body=graphs[1],
         carry=len(initial) + len(written),
         maximum_iterations=limit,
     )
-    _assign(written, found[len(initial) :])
+    assign_all(written, found[len(initial) :])
     return tree.pack_sequence_as(values, found[: len(initial)])
 
 
@@ -444,13 +369,13 @@ def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
         return f(carry, None if xs is None else x)
 
     first = [] if xs is None else tree.map_structure(_element, xs)
-    body, (carry_in, x_in) = _trace("scan", step, init, first)
+    body, (carry_in, x_in) = trace_body("scan", step, init, first)
     carry = tree.flatten(init)
     n = len(carry)
     _check_carry("scan", carry, body.outputs[:n])
-    written = _written([body])
-    finals = _finals(body, written)
-    sources = _sources([body], but=written)
+    written = written_by([body])
+    finals = finals_of(body, written)
+    sources = sources_of([body], but=written)
     graph = body.graph(
         [
             *tree.flatten(carry_in),
@@ -461,12 +386,12 @@ def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
         [*body.outputs[:n], *finals, *body.outputs[n:]],
     )
     x_leaves = [] if xs is None else tree.flatten(xs)
-    inputs = [*carry, *_outer(written), *x_leaves, *_outer(sources)]
+    inputs = [*carry, *outer_values(written), *x_leaves, *outer_values(sources)]
     carried = n + len(written)
     found = _bind_scan(graph, inputs, carried, len(x_leaves), length, reverse)
-    _assign(written, found[n:carried])
+    assign_all(written, found[n:carried])
     new_carry, y_structure = body.structure
-    return _pack(new_carry, found[:n]), _pack(y_structure, found[carried:])
+    return pack(new_carry, found[:n]), pack(y_structure, found[carried:])
 
 
 def _element(x: Tensor) -> Tensor:

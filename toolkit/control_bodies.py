@@ -1,0 +1,97 @@
+"""Traced bodies of control flow: what they read and write becomes inputs, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import tree
+from toolkit.convert import convert
+from toolkit.ir import Graph, Spec
+from toolkit.tensor import Tensor
+from toolkit.trace import Trace
+from toolkit.variable import Variable
+
+
+@dataclass
+class Body:
+    """A traced body: its trace, what it returned, and the leaves of that as tensors."""
+
+    trace: Trace
+    structure: Any
+    outputs: list[Tensor]
+
+    def local(self, source: Tensor | Variable) -> Tensor:
+        """The stand-in of an outer value inside the body."""
+        if id(source) not in self.trace.captures:
+            spec = source.spec if isinstance(source, Tensor) else _spec(source)
+            self.trace._capture(source, spec)
+        return self.trace.captures[id(source)][1]
+
+    def graph(
+        self,
+        inputs: Sequence[Tensor],
+        sources: Sequence[Any],
+        outputs: Sequence[Tensor],
+    ) -> Graph:
+        """The body as a graph of `inputs`, then of the outer values `sources`."""
+        stand_ins = [self.local(source) for source in sources]
+        return Graph((*inputs, *stand_ins), tuple(self.trace.nodes), tuple(outputs))
+
+
+def _spec(variable: Variable) -> Spec:
+    return Spec(variable._tensor.shape, variable._tensor.dtype)
+
+
+def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
+    """Trace `function` on stand-ins for the tensors in `args`."""
+    with Trace(name) as trace:
+        stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
+        structure = function(*stand_ins)
+        leaves = tree.flatten(structure)
+        outputs = [trace.localize(convert(x)) for x in leaves if x is not None]
+    form = tree.map_structure(lambda x: x if x is None else tree.LEAF, structure)
+    return Body(trace, form, outputs), stand_ins
+
+
+def pack(structure: Any, values: Sequence[Any]) -> Any:
+    """The values in the form that a body returned; None stays None."""
+    rest = iter(values)
+    return tree.map_structure(lambda x: x if x is None else next(rest), structure)
+
+
+def written_by(bodies: Sequence[Body]) -> list[Variable]:
+    """The Variables that any of the bodies assigns, each once."""
+    return list(dict.fromkeys(v for body in bodies for v in body.trace.writes))
+
+
+def sources_of(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
+    """The outer values that the bodies read, each once, without those in `but`."""
+    left_out = {id(source) for source in but}
+    found = {
+        id(source): source
+        for body in bodies
+        for source, _ in body.trace.captures.values()
+        if id(source) not in left_out
+    }
+    return list(found.values())
+
+
+def outer_values(sources: Sequence[Any]) -> list[Tensor]:
+    """The values of what a body captured, as seen from outside."""
+    return [x.read() if isinstance(x, Variable) else x for x in sources]
+
+
+def assign_all(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
+    """Give each Variable its value."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def finals_of(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
+    """What each Variable holds when the body ends."""
+    return [
+        body.trace.writes[v] if v in body.trace.writes else body.local(v)
+        for v in variables
+    ]
