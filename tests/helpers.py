@@ -1,0 +1,90 @@
+"""Shared checks: closeness by dtype, and gradients by central differences."""
+
+import numpy as np
+
+from toolkit import dtypes, ops, tree
+from toolkit.tape import GradientTape
+from toolkit.tensor import Tensor
+
+# Relative and absolute error that an op may have in each dtype.
+TOLERANCES = {"float64": 1e-12, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2}
+
+
+def assert_close(actual, expected, dtype=None, factor=1.0):
+    """Compare shape and values; the tolerance follows the dtype of `actual`.
+
+    Args:
+        actual: a tensor or array.
+        expected: what NumPy says; its dtype does not matter.
+        dtype: which tolerance to use, if not that of `actual`.
+        factor: how many times the usual tolerance is allowed.
+    """
+    array, expected = to_numpy(actual), np.asarray(expected)
+    assert array.shape == expected.shape
+    limit = TOLERANCES.get(dtype or dtypes.name_of(array.dtype), 0.0) * factor
+    np.testing.assert_allclose(
+        array.astype(np.float64) if limit else array,
+        expected,
+        rtol=limit,
+        atol=limit,
+        equal_nan=True,
+    )
+
+
+def to_numpy(x):
+    """A tensor, a Variable or an array as an array."""
+    return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
+
+
+def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
+    """Compare the tape's gradients with central differences, in one random direction.
+
+    Args:
+        f: takes tensors, returns a tensor or a nest of them.
+        inputs: float64 arrays, away from kinks of f by more than `step`.
+        order: up to which derivative to check.
+        step: the distance of the central difference.
+        tolerance: allowed error, relative to the larger of 1 and the derivative.
+        seed: of the direction.
+    """
+    rng = np.random.default_rng(seed)
+    inputs = [np.asarray(x, np.float64) for x in inputs]
+    directions = [rng.uniform(0.5, 1.5, x.shape) for x in inputs]
+    weights = {}
+
+    def projected(*xs):
+        """f with its outputs weighted and summed to one number."""
+        total = 0.0
+        for i, y in enumerate(tree.flatten(f(*xs))):
+            if dtypes.is_float(y.dtype):
+                if i not in weights:
+                    weights[i] = rng.uniform(0.5, 1.5, y.shape)
+                total = ops.sum(y * weights[i]) + total
+        return total
+
+    def derivative(*xs):
+        """The derivative of `projected` in the direction, by the tape."""
+        with GradientTape() as tape:
+            tape.watch(xs)
+            y = projected(*xs)
+        gradients = tape.gradient(y, xs, unconnected_gradients="zero")
+        for g, x in zip(gradients, xs, strict=True):
+            assert (g.shape, g.dtype) == (x.shape, x.dtype)
+        return sum(ops.sum(g * d) for g, d in zip(gradients, directions, strict=True))
+
+    def shifted(distance):
+        moved = (x + distance * d for x, d in zip(inputs, directions, strict=True))
+        return float(projected(*map(tensor, moved)))
+
+    found = float(derivative(*map(tensor, inputs)))
+    expected = (shifted(step) - shifted(-step)) / (2 * step)
+    assert abs(found - expected) <= tolerance * max(1.0, abs(expected)), (
+        f"the tape says {found}, central differences say {expected}"
+    )
+    if order > 1:
+        check_grads(derivative, inputs, order - 1, step, tolerance, seed + 1)
+
+
+def tensor(x):
+    """An array as a Tensor of the same dtype."""
+    return x if isinstance(x, Tensor) else ops.convert_to_tensor(np.asarray(x))

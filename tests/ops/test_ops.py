@@ -1,0 +1,279 @@
+"""Every row of the table of samples, checked in every way."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close, check_grads
+from tests.ops.samples import SAMPLES
+from tests.ops.table import is_float
+from toolkit import config, dtypes, ops, tree
+from toolkit.backends.base import get_backend
+from toolkit.ir import PRIMITIVES, Kind
+from toolkit.symbolic import KerasTensor
+from toolkit.tensor import Tensor, state
+
+# Primitives without a gradient, on purpose: results are counts, truth values, or
+# constant between jumps.
+NON_DIFFERENTIABLE = {
+    *("sign", "floor", "ceil", "round", "trunc", "floor_divide", "stop_gradient"),
+    *("isnan", "isinf", "isfinite", "equal", "not_equal", "less", "less_equal"),
+    *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"),
+    *("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"),
+    *("left_shift", "right_shift", "argmax", "argmin", "argsort", "searchsorted"),
+    *("random_uniform",),
+}
+# Functions of functions, and those that ask about a tensor, have tests of their own.
+NOT_IN_TABLE = {
+    *("associative_scan", "cond", "custom_gradient", "fori_loop", "map", "scan"),
+    *("switch", "vectorized_map", "while_loop", "dtype", "is_tensor"),
+}
+
+
+def ids(rows):
+    """Names of rows, made unique as pytest wants them."""
+    return [str(row) for row in rows]
+
+
+def cast(inputs, dtype):
+    """The inputs with float arrays in another dtype."""
+    numpy_dtype = dtypes.numpy_dtype(dtype)
+    return tree.map_structure(
+        lambda x: x.astype(numpy_dtype) if is_float(x) else x, inputs
+    )
+
+
+def to_tensors(inputs, make=ops.convert_to_tensor):
+    """The inputs with arrays as Tensors; numbers and strings stay."""
+    return tree.map_structure(
+        lambda x: make(x) if isinstance(x, np.ndarray) else x, inputs
+    )
+
+
+def strided(x):
+    """A Tensor of the same values whose elements do not lie one after the other."""
+    if x.ndim == 0:
+        return ops.convert_to_tensor(x)
+    if x.ndim == 1:
+        return ops.flip(ops.convert_to_tensor(np.ascontiguousarray(x[::-1])))
+    return ops.transpose(ops.convert_to_tensor(np.ascontiguousarray(x.T)))
+
+
+def expected_dtypes(row, outputs, dtype):
+    """The dtype that each output must have."""
+    given = row.dtype if isinstance(row.dtype, tuple) else (row.dtype,) * len(outputs)
+    for name, output in zip(given, outputs, strict=True):
+        kind = np.asarray(output).dtype.kind
+        if name not in (None, "float"):
+            yield name
+        elif kind == "b":
+            yield "bool"
+        else:
+            yield "int32" if kind in "iu" else dtype
+
+
+def check_values(row, dtype, make=ops.convert_to_tensor):
+    """Compare the result with NumPy's in float64 on the same, rounded inputs."""
+    inputs = cast(row.inputs, dtype)
+    tensors = to_tensors(inputs, make)
+    before = [x.numpy().copy() for x in tree.flatten(tensors) if isinstance(x, Tensor)]
+    found = tree.flatten(row.call(*tensors))
+    after = [x.numpy() for x in tree.flatten(tensors) if isinstance(x, Tensor)]
+    for x, y in zip(before, after, strict=True):
+        np.testing.assert_array_equal(x, y, "an input was changed")
+
+    wide = tree.map_structure(
+        lambda x: x.astype(np.float64) if getattr(x, "dtype", "") == dtype else x,
+        inputs,
+    )
+    expected = row.expected(wide)
+    if row.dtype == "python":
+        assert tuple(found) == tuple(tree.flatten(expected))
+        return
+    expected = (
+        [expected] if isinstance(expected, np.ndarray) else tree.flatten(expected)
+    )
+    assert len(found) == len(expected)
+    names = expected_dtypes(row, expected, dtype)
+    for y, reference, name in zip(found, expected, names, strict=True):
+        assert dtypes.standardize(y.dtype) == name
+        assert_close(y, reference, factor=row.tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("row", SAMPLES, ids=ids(SAMPLES))
+def test_values(row, dtype):
+    if dtype == "float64" and not row.has_floats:
+        pytest.skip("there are no floats among the inputs")
+    check_values(row, dtype)
+
+
+STRIDED = [row for row in SAMPLES if any(np.ndim(x) for x in tree.flatten(row.inputs))]
+
+
+@pytest.mark.parametrize("row", STRIDED, ids=ids(STRIDED))
+def test_values_of_strided_inputs(row):
+    check_values(row, "float64", strided)
+
+
+HALF = [row for row in SAMPLES if row.half and row.has_floats]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("row", HALF, ids=ids(HALF))
+def test_values_in_half_precision(row, dtype):
+    check_values(row, dtype)
+
+
+DIFFERENTIABLE = [row for row in SAMPLES if row.order and row.has_floats and row.size]
+
+
+def check_row_grads(row, order):
+    leaves = tree.flatten(row.inputs)
+    places = [i for i, x in enumerate(leaves) if is_float(x)]
+
+    def f(*xs):
+        arguments = [
+            ops.convert_to_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves
+        ]
+        for i, x in zip(places, xs, strict=True):
+            arguments[i] = x
+        return row.call(*tree.pack_sequence_as(row.inputs, arguments))
+
+    check_grads(f, [leaves[i] for i in places], order)
+
+
+@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=ids(DIFFERENTIABLE))
+def test_gradients(row):
+    check_row_grads(row, 1)
+
+
+TWICE = [row for row in DIFFERENTIABLE if row.order > 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", TWICE, ids=ids(TWICE))
+def test_second_derivatives(row):
+    check_row_grads(row, 2)
+
+
+TRACED = [row for row in SAMPLES if row.traced]
+
+
+@pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
+def test_traced_is_eager(row):
+    tensors = to_tensors(cast(row.inputs, "float32"))
+    leaves = tree.flatten(tensors)
+    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+
+    @toolkit.function
+    def traced(*xs):
+        arguments = list(leaves)
+        for i, x in zip(places, xs, strict=True):
+            arguments[i] = x
+        return row.call(*tree.pack_sequence_as(tensors, arguments))
+
+    found = tree.flatten(traced(*(leaves[i] for i in places)))
+    expected = tree.flatten(row.call(*tensors))
+    assert len(found) == len(expected)
+    for y, eager in zip(found, expected, strict=True):
+        assert (y.shape, y.dtype) == (eager.shape, eager.dtype)
+        np.testing.assert_array_equal(y.numpy(), eager.numpy())
+
+
+@pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
+def test_symbols_infer_shape_and_dtype(row):
+    tensors = to_tensors(cast(row.inputs, "float32"))
+    if not any(isinstance(x, Tensor) for x in tree.flatten(tensors)):
+        pytest.skip("there is no tensor among the inputs")
+    symbols = tree.map_structure(
+        lambda x: KerasTensor(x.shape, x.dtype) if isinstance(x, Tensor) else x, tensors
+    )
+    found = tree.flatten(row.call(*symbols))
+    expected = tree.flatten(row.call(*tensors))
+    assert all(isinstance(y, KerasTensor) for y in found)
+    assert [(y.shape, y.dtype) for y in found] == [(y.shape, y.dtype) for y in expected]
+
+
+@pytest.fixture
+def reference_backend():
+    before = config.backend()
+    config.set_backend("reference")
+    yield
+    config.set_backend(before)
+
+
+@pytest.mark.parametrize("row", SAMPLES, ids=ids(SAMPLES))
+def test_reference_backend(row, reference_backend):
+    check_values(row, "float32")
+
+
+# --- completeness ---------------------------------------------------------------------
+
+
+class Recorder:
+    """Stands among the tapes, and notes which primitives are applied."""
+
+    def __init__(self):
+        self.seen = set()
+
+    def record(self, op, inputs, attrs, outputs):
+        self.seen.add(op.name)
+
+    def __enter__(self):
+        state.tapes = (*state.tapes, self)
+        return self
+
+    def __exit__(self, *exception):
+        state.tapes = tuple(tape for tape in state.tapes if tape is not self)
+
+
+def public_names():
+    return {
+        name
+        for name in dir(ops)
+        if not name.startswith("_")
+        and callable(getattr(ops, name))
+        and getattr(getattr(ops, name), "__module__", "").startswith("toolkit.ops.")
+    } - {"install_operators"}
+
+
+def test_every_public_op_has_a_sample():
+    assert public_names() - {row.name for row in SAMPLES} - NOT_IN_TABLE == set()
+
+
+def test_every_primitive_is_reached():
+    with Recorder() as recorder:
+        for row in SAMPLES:
+            row.call(*to_tensors(cast(row.inputs, "float32")))
+        for row in DIFFERENTIABLE:
+            if PRIMITIVES.keys() - recorder.seen:
+                check_row_grads(row, min(row.order, 2))
+    control = {name for name, p in PRIMITIVES.items() if p.kind is Kind.CONTROL}
+    assert PRIMITIVES.keys() - recorder.seen - control - {"random_uniform"} == set()
+
+
+def test_every_primitive_has_a_gradient_or_none_on_purpose():
+    without = {
+        name
+        for name, p in PRIMITIVES.items()
+        if p.vjp is None and p.body is None and p.kind is not Kind.CONTROL
+    }
+    assert without == NON_DIFFERENTIABLE
+
+
+def test_every_primitive_has_a_reference_kernel():
+    reference = get_backend("reference")
+    missing = {
+        name
+        for name, p in PRIMITIVES.items()
+        if p.body is None
+        and p.kind is not Kind.CONTROL
+        and not reference.supports(name)
+    }
+    assert missing == set()
+
+
+def test_every_kernel_has_a_primitive():
+    for name in ("numpy", "reference"):
+        assert set(get_backend(name).kernels) <= set(PRIMITIVES)
