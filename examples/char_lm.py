@@ -1,0 +1,101 @@
+"""A small transformer that learns to write Python, character by character.
+
+    python examples/char_lm.py --epochs 5
+
+It is trained on the modules of Python's own standard library, wherever it runs.
+"""
+
+import argparse
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+
+import toolkit
+from toolkit import layers, losses, ops, optimizers
+
+BATCH, LENGTH = 32, 64
+WIDTH, HEADS, BLOCKS = 96, 4, 2
+ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
+
+
+def read_text():
+    """The standard library's modules as one array of indices into ALPHABET."""
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    text = "".join(path.read_text("utf-8", errors="ignore") for path in modules)
+    index = {character: i for i, character in enumerate(ALPHABET)}
+    return np.array([index[c] for c in text if c in index], dtype="int32")
+
+
+def batches(text, seed):
+    """Random pieces of text for ever, each with the characters that come next."""
+    random = np.random.default_rng(seed)
+    while True:
+        start = random.integers(0, len(text) - LENGTH, BATCH)
+        pieces = text[start[:, None] + np.arange(LENGTH + 1)]
+        yield pieces[:, :-1], pieces[:, 1:]
+
+
+class Embed(layers.Layer):
+    """The sum of a vector for each character and one for each position."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.characters = layers.Embedding(len(ALPHABET), WIDTH)
+        self.positions = layers.Embedding(LENGTH, WIDTH)
+
+    def call(self, x):
+        return self.characters(x) + self.positions(ops.arange(LENGTH))
+
+
+def build_model():
+    """Characters: (batch, LENGTH) in, logits: (batch, LENGTH, len(ALPHABET)) out."""
+    inputs = toolkit.Input((LENGTH,), dtype="int32")
+    x = Embed()(inputs)
+    for _ in range(BLOCKS):
+        y = layers.LayerNormalization()(x)
+        attention = layers.MultiHeadAttention(HEADS, WIDTH // HEADS)
+        x = x + attention(y, y, use_causal_mask=True)
+        y = layers.LayerNormalization()(x)
+        y = layers.Dense(4 * WIDTH, activation="gelu")(y)
+        x = x + layers.Dense(WIDTH)(y)
+    return toolkit.Model(inputs, layers.Dense(len(ALPHABET))(x))
+
+
+def write(model, start, count):
+    """Let the model continue the text `start` by `count` characters."""
+    random = np.random.default_rng(0)
+    text = [ALPHABET.index(character) for character in start]
+    for _ in range(count):
+        recent = text[-LENGTH:]
+        x = np.array([recent + [0] * (LENGTH - len(recent))], dtype="int32")
+        logits = model.predict_on_batch(x)[0, len(recent) - 1]
+        weights = np.exp((logits - logits.max()) / 0.7)  # a little below 1: less wild
+        text.append(int(random.choice(len(ALPHABET), p=weights / weights.sum())))
+    return "".join(ALPHABET[index] for index in text)
+
+
+def main(arguments=None):
+    """Train the model, print what it writes and its loss, and return it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=200, help="batches per epoch")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+
+    toolkit.utils.set_random_seed(options.seed)
+    text = read_text()
+    train, test = np.split(text, [len(text) * 9 // 10])
+    model = build_model()
+    loss = losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizers.AdamW(2e-3), loss)
+    pieces = batches(train, options.seed)
+    model.fit(pieces, steps_per_epoch=options.steps, epochs=options.epochs)
+    print(write(model, "def ", 300))
+    loss = model.evaluate(batches(test, 1), steps=20, verbose=0)
+    print(f"test loss {loss:.4f} per character")
+    return model
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""A convolutional network on handwritten digits: the first thing to run.
+
+    python examples/digits_cnn.py --epochs 20
+
+The data set is part of the package, so nothing is downloaded.
+"""
+
+import argparse
+
+import toolkit
+from toolkit import layers, optimizers
+from toolkit.datasets import digits
+
+BATCH = 32
+
+
+def build_model():
+    """Pixels from 0 to 16: (batch, 8, 8) in, probabilities: (batch, 10) out."""
+    return toolkit.Sequential(
+        [
+            toolkit.Input((8, 8)),
+            layers.Rescaling(1 / 16),
+            layers.Reshape((8, 8, 1)),
+            layers.Conv2D(16, 3, padding="same", activation="relu"),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.MaxPooling2D(2),
+            layers.Dropout(0.25),
+            layers.Conv2D(64, 3, padding="same", activation="relu"),
+            layers.Flatten(),
+            layers.Dropout(0.5),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def main(arguments=None):
+    """Train the model, print its accuracy on the test images, and return it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+
+    toolkit.utils.set_random_seed(options.seed)
+    (x_train, y_train), (x_test, y_test) = digits.load_data()
+
+    model = build_model()
+    model.summary()
+    steps = options.epochs * -(-len(x_train) // BATCH)
+    model.compile(
+        optimizer=optimizers.Adam(optimizers.schedules.CosineDecay(2e-3, steps)),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    model.fit(x_train, y_train, batch_size=BATCH, epochs=options.epochs)
+
+    _, accuracy = model.evaluate(x_test, y_test, verbose=0)
+    print(f"test accuracy {accuracy:.4f}")
+    return model
+
+
+if __name__ == "__main__":
+    main()

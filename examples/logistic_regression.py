@@ -1,0 +1,46 @@
+"""Logistic regression on handwritten digits: the smallest model that learns.
+
+    python examples/logistic_regression.py --epochs 30
+
+One Dense layer: 64 pixels in, the probabilities of ten digits out.
+"""
+
+import argparse
+
+import toolkit
+from toolkit import layers, optimizers
+from toolkit.datasets import digits
+
+
+def main(arguments=None):
+    """Train the model, print its accuracy on the test images, and return it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+
+    toolkit.utils.set_random_seed(options.seed)
+    (x_train, y_train), (x_test, y_test) = digits.load_data()
+
+    model = toolkit.Sequential(
+        [
+            toolkit.Input((8, 8)),
+            layers.Rescaling(1 / 16),
+            layers.Flatten(),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile(
+        optimizer=optimizers.Adam(learning_rate=0.01),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    model.fit(x_train, y_train, batch_size=32, epochs=options.epochs)
+
+    _, accuracy = model.evaluate(x_test, y_test, verbose=0)
+    print(f"test accuracy {accuracy:.4f}")
+    return model
+
+
+if __name__ == "__main__":
+    main()
