@@ -1,0 +1,118 @@
+"""Layers, with the names and arguments of `keras.layers`."""
+
+from toolkit.layers.activation import (
+    ELU,
+    Activation,
+    ActivityRegularization,
+    LeakyReLU,
+    PReLU,
+    ReLU,
+    Rescaling,
+    Softmax,
+)
+from toolkit.layers.attention import MultiHeadAttention
+from toolkit.layers.basic import Identity, Lambda, Masking
+from toolkit.layers.cells import GRUCell, LSTMCell, SimpleRNNCell
+from toolkit.layers.conv import (
+    Conv1D,
+    Conv1DTranspose,
+    Conv2D,
+    Conv2DTranspose,
+    Conv3D,
+    Conv3DTranspose,
+    Convolution1D,
+    Convolution1DTranspose,
+    Convolution2D,
+    Convolution2DTranspose,
+    Convolution3D,
+    Convolution3DTranspose,
+)
+from toolkit.layers.core import Dense, EinsumDense, Embedding
+from toolkit.layers.depthwise import (
+    DepthwiseConv1D,
+    DepthwiseConv2D,
+    SeparableConv1D,
+    SeparableConv2D,
+    SeparableConvolution1D,
+    SeparableConvolution2D,
+)
+from toolkit.layers.input_layer import Input, InputLayer
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.merging import (
+    Add,
+    Average,
+    Concatenate,
+    Dot,
+    Maximum,
+    Minimum,
+    Multiply,
+    Subtract,
+    add,
+    average,
+    concatenate,
+    dot,
+    maximum,
+    minimum,
+    multiply,
+    subtract,
+)
+from toolkit.layers.normalization import (
+    BatchNormalization,
+    GroupNormalization,
+    LayerNormalization,
+    RMSNormalization,
+    UnitNormalization,
+)
+from toolkit.layers.pooling import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    AvgPool1D,
+    AvgPool2D,
+    AvgPool3D,
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+    GlobalAvgPool1D,
+    GlobalAvgPool2D,
+    GlobalAvgPool3D,
+    GlobalMaxPool1D,
+    GlobalMaxPool2D,
+    GlobalMaxPool3D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    GlobalMaxPooling3D,
+    MaxPool1D,
+    MaxPool2D,
+    MaxPool3D,
+    MaxPooling1D,
+    MaxPooling2D,
+    MaxPooling3D,
+)
+from toolkit.layers.recurrent import GRU, LSTM, SimpleRNN
+from toolkit.layers.regularization import (
+    Dropout,
+    GaussianDropout,
+    GaussianNoise,
+    SpatialDropout1D,
+    SpatialDropout2D,
+    SpatialDropout3D,
+)
+from toolkit.layers.reshaping import (
+    Cropping1D,
+    Cropping2D,
+    Cropping3D,
+    Flatten,
+    Permute,
+    RepeatVector,
+    Reshape,
+    UpSampling1D,
+    UpSampling2D,
+    UpSampling3D,
+    ZeroPadding1D,
+    ZeroPadding2D,
+    ZeroPadding3D,
+)
+from toolkit.layers.rnn import RNN, StackedRNNCells
+from toolkit.layers.wrappers import Bidirectional, TimeDistributed, Wrapper

@@ -1,0 +1,259 @@
+"""Activation functions as layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import activations, config, ops, regularizers
+from toolkit.errors import ArgumentError
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import create_weight, declare_weight, known
+
+
+class Activation(Layer):
+    """An activation function: `activation(inputs)`.
+
+    Args:
+        activation: a name such as "relu", or a function.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.Activation("relu")(toolkit.ops.arange(-2, 2)).tolist()
+        [0, 0, 0, 1]
+    """
+
+    def __init__(self, activation: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activations.get(activation)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return self.activation(inputs)
+
+
+def _not_negative(layer: Layer, argument: str, value: Any) -> float:
+    if value is None or not value >= 0:
+        raise ArgumentError(
+            f"{type(layer).__name__}: {argument} must be >= 0; received {value!r}"
+        )
+    return float(value)
+
+
+class ReLU(Layer):
+    """`min(max(x, 0), max_value)`, with a slope for what is below the threshold.
+
+    Args:
+        max_value: the largest output; None for no limit.
+        negative_slope: slope below the threshold: `negative_slope * (x - threshold)`.
+        threshold: below it outputs are 0, or on the slope.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([-10.0, 0.5, 9.0])
+        >>> toolkit.layers.ReLU(max_value=6, negative_slope=0.5)(x).tolist()
+        [-5.0, 0.5, 6.0]
+    """
+
+    def __init__(
+        self,
+        max_value: float | None = None,
+        negative_slope: float = 0.0,
+        threshold: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if max_value is not None:
+            max_value = _not_negative(self, "max_value", max_value)
+        self.max_value = max_value
+        self.negative_slope = _not_negative(self, "negative_slope", negative_slope)
+        self.threshold = _not_negative(self, "threshold", threshold)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return activations.relu(
+            inputs, self.negative_slope, self.max_value, self.threshold
+        )
+
+
+class LeakyReLU(Layer):
+    """`x` if x > 0, else `negative_slope * x`.
+
+    Args:
+        negative_slope: slope below 0.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([-10.0, 5.0])
+        >>> toolkit.layers.LeakyReLU(0.5)(x).tolist()
+        [-5.0, 5.0]
+    """
+
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.negative_slope = _not_negative(self, "negative_slope", negative_slope)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return activations.leaky_relu(inputs, negative_slope=self.negative_slope)
+
+
+class ELU(Layer):
+    """`x` if x > 0, else `alpha * (exp(x) - 1)`.
+
+    Args:
+        alpha: minus the limit for large negative x.
+
+    Output shape: that of the inputs.
+
+    Reference: https://arxiv.org/abs/1511.07289
+    """
+
+    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = alpha
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return activations.elu(inputs, alpha=self.alpha)
+
+
+class PReLU(Layer):
+    """`x` if x > 0, else `alpha * x`, where alpha is learned.
+
+    Args:
+        alpha_initializer: how alpha, (*input shape without the batch), starts.
+        alpha_regularizer: a penalty on alpha.
+        alpha_constraint: applied to alpha after each update.
+        shared_axes: axes along which one alpha serves all, such as (1, 2) for images.
+
+    Output shape: that of the inputs.
+
+    Reference: https://arxiv.org/abs/1502.01852
+    """
+
+    def __init__(
+        self,
+        alpha_initializer: Any = "zeros",
+        alpha_regularizer: Any = None,
+        alpha_constraint: Any = None,
+        shared_axes: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        declare_weight(
+            self, "alpha", alpha_initializer, alpha_regularizer, alpha_constraint
+        )
+        single = isinstance(shared_axes, int)
+        self.shared_axes = (shared_axes,) if single else tuple(shared_axes or ())
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        axes = range(1, len(input_shape))
+        own = {
+            i: known(self, input_shape, i) for i in axes if i not in self.shared_axes
+        }
+        self.alpha = create_weight(self, "alpha", tuple(own.get(i, 1) for i in axes))
+        self.input_spec = InputSpec(ndim=len(input_shape), axes=own)
+
+    def call(self, inputs: Any) -> Any:
+        return ops.maximum(inputs, 0) + self.alpha * ops.minimum(inputs, 0)
+
+
+class Softmax(Layer):
+    """`exp(x) / sum(exp(x))` along an axis.
+
+    Args:
+        axis: along which the outputs sum to 1; several in a tuple.
+
+    Call arguments:
+        mask: booleans that broadcast to the inputs; where False the output is 0.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([[1.0, 1.0, 5.0]])
+        >>> mask = toolkit.ops.convert_to_tensor([[True, True, False]])
+        >>> toolkit.layers.Softmax()(x, mask=mask).tolist()
+        [[0.5, 0.5, 0.0]]
+    """
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = tuple(axis) if isinstance(axis, (list, tuple)) else axis
+        self.supports_masking = True
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        if mask is not None:
+            inputs = inputs + additive_mask(mask, inputs.dtype)
+        if not isinstance(self.axis, tuple):
+            return activations.softmax(inputs, axis=self.axis)
+        largest = ops.max(inputs, axis=self.axis, keepdims=True)
+        shifted = ops.exp(inputs - ops.stop_gradient(largest))
+        return shifted / ops.sum(shifted, axis=self.axis, keepdims=True)
+
+
+def additive_mask(mask: Any, dtype: str) -> Any:
+    """0 where the mask is true, a large negative number elsewhere, to add to logits."""
+    lowest = -3e4 if dtype == "float16" else -1e9
+    return (1.0 - ops.cast(mask, dtype)) * lowest
+
+
+class ActivityRegularization(Layer):
+    """The inputs, unchanged, with an L1 and an L2 penalty added to the losses.
+
+    Args:
+        l1: factor of `sum(abs(x))`.
+        l2: factor of `sum(x ** 2)`.
+
+    Output shape: that of the inputs.
+    """
+
+    def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
+        penalty = regularizers.L1L2(l1=l1, l2=l2)
+        super().__init__(activity_regularizer=penalty, **kwargs)
+        self.l1, self.l2 = l1, l2
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+
+class Rescaling(Layer):
+    """`inputs * scale + offset`.
+
+    Args:
+        scale: a number, or one for each channel; 1 / 255 brings bytes to [0, 1].
+        offset: the same, added after scaling.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([0, 255], dtype="uint8")
+        >>> toolkit.layers.Rescaling(2 / 255, offset=-1)(x).tolist()
+        [-1.0, 1.0]
+    """
+
+    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale = scale
+        self.offset = offset
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        scale, offset = (self._by_channel(v, inputs) for v in (self.scale, self.offset))
+        return ops.cast(inputs, self.compute_dtype) * scale + offset
+
+    def _by_channel(self, value: Any, inputs: Any) -> Any:
+        tensor = ops.cast(value, self.compute_dtype)
+        if tensor.ndim == 1 and config.image_data_format() == "channels_first":
+            return ops.reshape(tensor, (-1,) + (1,) * (inputs.ndim - 2))
+        return tensor

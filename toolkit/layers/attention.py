@@ -1,0 +1,322 @@
+"""Multi-head attention."""
+
+from __future__ import annotations
+
+import math
+from string import ascii_lowercase
+from typing import Any
+
+from toolkit import constraints, initializers, ops, regularizers
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.activation import Softmax
+from toolkit.layers.core import EinsumDense
+from toolkit.layers.layer import Layer
+from toolkit.layers.regularization import Dropout
+from toolkit.layers.weights import fraction, positive
+
+
+def projection_equation(free: int, bound: int, produced: int) -> tuple[str, str, int]:
+    """The einsum of a projection, the axes of its bias, and the rank of its result.
+
+    Args:
+        free: axes between the batch and those summed over.
+        bound: axes summed over, the last ones.
+        produced: axes that take their place.
+    """
+    letters = iter(ascii_lowercase)
+    kept = "".join(next(letters) for _ in range(1 + free))
+    summed = "".join(next(letters) for _ in range(bound))
+    new = "".join(next(letters) for _ in range(produced))
+    return f"{kept}{summed},{summed}{new}->{kept}{new}", new, len(kept + new)
+
+
+def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
+    """The einsums of scores, (keys, queries), and of outputs, (scores, values).
+
+    Args:
+        rank: of projected queries, keys and values: (batch, ..., heads, features).
+        axes: those that attention runs over.
+    """
+    target = ascii_lowercase[:rank]
+    new = iter(ascii_lowercase[rank:])
+    source = "".join(next(new) if i in axes else x for i, x in enumerate(target))
+    batch = "".join(x for i, x in enumerate(target[:-1]) if i not in axes)
+    scores = batch + "".join(side[i] for side in (target, source) for i in axes)
+    return f"{source},{target}->{scores}", f"{scores},{source}->{target}"
+
+
+class MultiHeadAttention(Layer):
+    """Attention of several heads side by side.
+
+    For each head, `softmax(q @ k.T / sqrt(key_dim)) @ v`, where q, k and v are learned
+    projections of query, key and value; a last projection joins the heads.
+
+    Args:
+        num_heads: number of heads.
+        key_dim: features of q and k in each head.
+        value_dim: features of v in each head; key_dim if None.
+        dropout: the part of the attention weights that is dropped in training.
+        use_bias: whether the projections have biases.
+        output_shape: extents of the outputs' last axes; the query's features if None.
+        attention_axes: axes of the query that attention runs over; all between batch
+            and features if None.
+        sliding_window: attend only to positions less than this far away; None: to all.
+        flash_attention: True is refused where no such kernel exists.
+        kernel_initializer: how the projections start.
+        bias_initializer: how the biases start.
+        kernel_regularizer: a penalty on the projections.
+        bias_regularizer: a penalty on the biases.
+        activity_regularizer: a penalty on the outputs of each projection.
+        kernel_constraint: applied to the projections after each update.
+        bias_constraint: applied to the biases after each update.
+        use_gate: whether to multiply the heads with a sigmoid of a projection of the
+            query.
+        seed: of the dropout.
+
+    Call arguments:
+        query: (batch, targets, features).
+        value: (batch, sources, features).
+        key: (batch, sources, features); the value if None.
+        query_mask, value_mask, key_mask: (batch, targets) or (batch, sources), False
+            for padding; by default the masks that came with the tensors.
+        attention_mask: (batch, targets, sources), False where a target must not look.
+        return_attention_scores: whether to return the weights too, (batch, heads,
+            targets, sources).
+        training: whether to drop.
+        use_causal_mask: whether targets must not look at later sources.
+
+    Returns:
+        (batch, targets, features of the query), or as `output_shape` says; with the
+        weights, if they were asked for.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.MultiHeadAttention(num_heads=2, key_dim=4)
+        >>> x = toolkit.ops.ones((2, 8, 16))
+        >>> layer(x, x, use_causal_mask=True).shape
+        (2, 8, 16)
+
+    Reference: https://arxiv.org/abs/1706.03762
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: Any = None,
+        attention_axes: Any = None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        use_gate: bool = False,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = positive(self, "num_heads", num_heads)
+        self.key_dim = positive(self, "key_dim", key_dim)
+        self.value_dim = positive(self, "value_dim", value_dim or key_dim)
+        self.dropout = fraction(self, "dropout", dropout)
+        self.use_bias = use_bias
+        self.use_gate = use_gate
+        single = isinstance(output_shape, int)
+        self._output_shape = (output_shape,) if single else tuple(output_shape or ())
+        single = isinstance(attention_axes, int)
+        self.attention_axes = (attention_axes,) if single else attention_axes
+        if sliding_window is not None:
+            positive(self, "sliding_window", sliding_window)
+        self.sliding_window = sliding_window
+        self.flash_attention = flash_attention
+        if flash_attention and dropout > 0:
+            raise ArgumentError("MultiHeadAttention: flash_attention needs dropout=0.0")
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self._regularization = {
+            "kernel_regularizer": regularizers.get(kernel_regularizer),
+            "bias_regularizer": regularizers.get(bias_regularizer),
+            "activity_regularizer": regularizers.get(activity_regularizer),
+            "kernel_constraint": constraints.get(kernel_constraint),
+            "bias_constraint": constraints.get(bias_constraint),
+        }
+        self.seed = seed
+
+    def build(self, query_shape: Any, value_shape: Any, key_shape: Any = None) -> None:
+        key_shape = value_shape if key_shape is None else key_shape
+        if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
+            raise ShapeError(
+                "MultiHeadAttention: expected key and value that differ in the last "
+                f"axis only; received shapes {tuple(key_shape)}, {tuple(value_shape)}"
+            )
+        keys, values = (self.num_heads, self.key_dim), (self.num_heads, self.value_dim)
+        self.query_dense = self._projection("query", query_shape, keys)
+        self.key_dense = self._projection("key", key_shape, keys)
+        if self.use_gate:
+            self.gate_dense = self._projection(
+                "gate", query_shape, values, activation="sigmoid"
+            )
+        self.value_dense = self._projection("value", value_shape, values)
+        rank = len(query_shape) + 1
+        axes = self.attention_axes or range(1, rank - 2)
+        self._axes = tuple(a if a >= 0 else rank - 1 + a for a in axes)
+        self._equations = attention_equations(rank, self._axes)
+        self._softmax = Softmax(
+            axis=tuple(range(-len(self._axes), 0)), dtype=self.dtype_policy
+        )
+        self._dropout_layer = Dropout(
+            self.dropout, dtype=self.dtype_policy, seed=self.seed
+        )
+        joined = (*query_shape[:-1], *values)
+        features = self._output_shape or (query_shape[-1],)
+        self.output_dense = self._projection(
+            "attention_output", joined, features, bound=2
+        )
+
+    def _projection(
+        self, name: str, shape: Any, produced: Any, bound: int = 1, **options: Any
+    ) -> EinsumDense:
+        """A projection of the last `bound` axes, built."""
+        free = len(shape) - 1 - bound
+        equation, bias_axes, rank = projection_equation(free, bound, len(produced))
+        layer = EinsumDense(
+            equation,
+            output_shape=[None] * (rank - 1 - len(produced)) + list(produced),
+            bias_axes=bias_axes if self.use_bias else None,
+            kernel_initializer=_clone(self.kernel_initializer),
+            bias_initializer=_clone(self.bias_initializer),
+            dtype=self.dtype_policy,
+            name=name,
+            **self._regularization,
+            **options,
+        )
+        layer.supports_masking = True
+        layer.build(shape)
+        return layer
+
+    def call(
+        self,
+        query: Any,
+        value: Any,
+        key: Any = None,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+    ) -> Any:
+        key = value if key is None else key
+        mask = self._mask(
+            query, value, query_mask, value_mask, key_mask, attention_mask
+        )
+        gate = self.gate_dense(query) if self.use_gate else None
+        x, scores = self._compute_attention(
+            self.query_dense(query),
+            self.key_dense(key),
+            self.value_dense(value),
+            mask,
+            training,
+            return_attention_scores,
+            use_causal_mask=use_causal_mask,
+        )
+        x = self.output_dense(x if gate is None else x * gate)
+        return (x, scores) if return_attention_scores else x
+
+    def _mask(
+        self,
+        query: Any,
+        value: Any,
+        query_mask: Any,
+        value_mask: Any,
+        key_mask: Any,
+        attention_mask: Any,
+    ) -> Any:
+        """All masks but the causal one as one, (batch, targets, sources), or None."""
+        masks = []
+        if query_mask is not None:
+            masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), -1))
+        for mask in (value_mask, key_mask):
+            if mask is not None:
+                masks.append(ops.expand_dims(ops.cast(mask, "bool"), -2))
+        if self.sliding_window is not None:
+            distance = ops.abs(_distances(query, value))
+            masks.append(ops.less(distance, self.sliding_window))
+        if attention_mask is not None:
+            masks.append(ops.cast(attention_mask, "bool"))
+        return _all_of(masks)
+
+    def _compute_attention(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        attention_mask: Any = None,
+        training: bool | None = None,
+        return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
+    ) -> tuple[Any, Any]:
+        """Attention of projected tensors: the outputs, and the weights or None."""
+        scale = 1.0 / math.sqrt(self.key_dim)
+        if not (self.dropout > 0 or return_attention_scores or query.ndim != 4):
+            mask = self._with_head_axes(attention_mask, 4)
+            x = ops.dot_product_attention(
+                query,
+                key,
+                value,
+                mask=mask,
+                scale=scale,
+                is_causal=use_causal_mask,
+                flash_attention=self.flash_attention,
+            )
+            return x, None
+        if self.flash_attention:
+            raise ArgumentError(
+                "MultiHeadAttention: flash_attention cannot return attention scores"
+            )
+        if use_causal_mask:
+            causal = ops.greater_equal(_distances(query, value), 0)
+            masks = [causal] if attention_mask is None else [attention_mask, causal]
+            attention_mask = _all_of(masks)
+        scores = ops.einsum(self._equations[0], key, query * scale)
+        mask = self._with_head_axes(attention_mask, scores.ndim)
+        scores = self._softmax(scores, mask=mask)
+        dropped = self._dropout_layer(scores, training=training)
+        return ops.einsum(self._equations[1], dropped, value), scores
+
+    def _with_head_axes(self, mask: Any, rank: int) -> Any:
+        """A mask with axes of extent 1 for the heads."""
+        while mask is not None and mask.ndim < rank:
+            mask = ops.expand_dims(mask, -2 * len(self._axes) - 1)
+        return mask
+
+
+def _clone(initializer: Any) -> Any:
+    """An equal initializer: the same one would give each projection the same values."""
+    if not hasattr(initializer, "get_config"):
+        return initializer
+    return type(initializer).from_config(initializer.get_config())
+
+
+def _distances(query: Any, value: Any) -> Any:
+    """How far targets are behind sources, (1, targets, sources)."""
+    targets = ops.arange(query.shape[1], dtype="int32")
+    sources = ops.arange(value.shape[1], dtype="int32")
+    return ops.reshape(targets, (1, -1, 1)) - ops.reshape(sources, (1, 1, -1))
+
+
+def _all_of(masks: list[Any]) -> Any:
+    """True where all masks are; None if there are none."""
+    result = None
+    for mask in masks:
+        result = mask if result is None else ops.logical_and(result, mask)
+    return result

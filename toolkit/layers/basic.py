@@ -1,0 +1,116 @@
+"""Identity, Masking and Lambda."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import ArgumentError
+from toolkit.layers.layer import Layer
+from toolkit.symbolic import KerasTensor, is_symbolic
+
+
+class Identity(Layer):
+    """The inputs, unchanged.
+
+    Output shape: that of the inputs, which may be any structure of tensors.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+
+class Masking(Layer):
+    """Marks the steps of sequences that hold nothing: all features are `mask_value`.
+
+    Those steps become 0, and layers behind see a mask that is False there.
+
+    Args:
+        mask_value: what such steps hold.
+
+    Input and output shape: (batch, steps, features).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([[[1.0, 2.0], [0.0, 0.0]]])
+        >>> toolkit.layers.Masking()(x)._keras_mask.tolist()
+        [[True, False]]
+    """
+
+    def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mask_value = mask_value
+
+    def call(self, inputs: Any) -> Any:
+        kept = ops.any(ops.not_equal(inputs, self.mask_value), axis=-1, keepdims=True)
+        return inputs * ops.cast(kept, inputs.dtype)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
+
+
+class Lambda(Layer):
+    """A function of tensors as a layer, without weights.
+
+    A file holds the function's name, never its code: to load it, register the function
+    with `register_keras_serializable` or pass it in `custom_objects`. A lambda has no
+    name and cannot be saved.
+
+    Args:
+        function: takes the inputs, and `mask` and `training` if it names them.
+        output_shape: the outputs' shape without the batch, or a function of the
+            inputs' shape that returns the whole shape; inferred if None.
+        mask: the outputs' mask, or a function of (inputs, mask) that returns it.
+        arguments: more arguments of the function, by name.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Lambda(lambda x, n: x**n, arguments={"n": 2})
+        >>> layer(toolkit.ops.arange(4)).tolist()
+        [0, 1, 4, 9]
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not callable(function):
+            raise ArgumentError(f"Lambda: expected a function; received {function!r}")
+        self.function = function
+        self.arguments = dict(arguments or {})
+        self.mask = mask
+        self.supports_masking = self._computes_mask = mask is not None
+        if output_shape is not None and not callable(output_shape):
+            output_shape = tuple(output_shape)
+        self._output_shape = output_shape
+        self._takes = set(inspect.signature(function).parameters)
+
+    def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:
+        options = dict(self.arguments)
+        if "mask" in self._takes:
+            options["mask"] = mask
+        if "training" in self._takes:
+            options["training"] = training
+        return self.function(inputs, **options)
+
+    def compute_output_spec(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._output_shape is None or not is_symbolic(inputs):
+            return super().compute_output_spec(inputs, *args, **kwargs)
+        if callable(self._output_shape):
+            shape = tuple(self._output_shape(inputs.shape))
+        else:
+            shape = (inputs.shape[0], *self._output_shape)
+        return KerasTensor(shape, dtype=self.compute_dtype)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask

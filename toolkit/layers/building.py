@@ -1,0 +1,212 @@
+"""How a layer gets its weights: `build`, `add_weight`, and the scope they are under."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from toolkit import constraints, dtypes, initializers, regularizers
+from toolkit.errors import ArgumentError
+from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
+from toolkit.layers.input_spec import check_inputs, describe
+from toolkit.layers.tracking import StateOwner
+from toolkit.naming import current_path, scopes
+from toolkit.symbolic import KerasTensor, infer, standardize_shape
+from toolkit.variable import Variable
+
+
+def in_scope(build: Any) -> Any:
+    """`build`, run under the layer's name scope; it marks the layer as built.
+
+    A `build` that fails leaves the layer without the weights it had created.
+    """
+
+    @wraps(build)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
+        if self._building:  # a subclass calls super().build()
+            build(self, *args, **kwargs)
+            return
+        owned = list(self._owned)
+        self._building = True
+        try:
+            with self._scope():
+                self._path = current_path()
+                build(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__["_owned"] = owned
+            raise
+        finally:
+            self._building = False
+        shapes = inspect.signature(build).bind(self, *args, **kwargs).arguments
+        self.__dict__["_build_shapes"] = dict(list(shapes.items())[1:])
+        self._finish_build()
+
+    return wrapper
+
+
+class Buildable(StateOwner):
+    """Base of layers: creates weights once, for the shapes of the first call."""
+
+    _build_shapes: dict[str, Any] | None = None
+    _building = False
+    _dtype_policy: Any = None
+    _input_spec: Any = None
+    _last_fit: Any = None  # a Spec that fits `_input_spec`, not to be checked again
+    _path: str | None = None
+    built = False
+    call: Any
+    variable_dtype: str
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in vars(cls):
+            cls.build = in_scope(cls.build)  # type: ignore[method-assign]
+
+    @property
+    def path(self) -> str | None:
+        """The name with those of the layers around it, `model/dense`; None at first."""
+        return self._path
+
+    @property
+    def input_spec(self) -> Any:
+        """What is expected of the inputs: an InputSpec, a nest of them, or None."""
+        return self._input_spec
+
+    @input_spec.setter
+    def input_spec(self, value: Any) -> None:
+        self._input_spec = value
+        self._last_fit = None
+
+    def build(self, input_shape: Any) -> None:
+        """Create the weights for inputs of this shape (None: an unknown extent).
+
+        By default a layer has none; layers inside are built by a symbolic call.
+        """
+        if not self.built and any(not part.built for part in self._sublayers()):
+            dtype = self._dtype_policy.compute_dtype
+            symbols = map_shapes(lambda s: KerasTensor(s, dtype), input_shape)
+            outer, context.symbolic = context.symbolic, True
+            try:
+                infer(self.call, (symbols,), {})
+            finally:
+                context.symbolic = outer
+
+    def _build_for(self, arguments: Arguments) -> None:
+        """Build for the arguments of the first call, if the class defines `build`."""
+        self._path = current_path()
+        if getattr(type(self).build, "__wrapped__", None) is _default_build:
+            self.__dict__["_build_shapes"] = dict(list(arguments.shapes().items())[:1])
+            return
+        self.build(**match_shapes(self.build, arguments.shapes(), arguments.by_name))
+        if self._input_spec is not None:
+            check_inputs(self._input_spec, arguments.first, self)
+
+    def _finish_build(self) -> None:
+        self.built = True
+        self._locked = True
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """The shapes that the layer was built with, for `build_from_config`."""
+        shapes = self._build_shapes
+        if not shapes:
+            return None
+        if len(shapes) == 1:
+            return {"input_shape": next(iter(shapes.values()))}
+        return {"shapes_dict": shapes}
+
+    def build_from_config(self, config: dict[str, Any] | None) -> None:
+        """Build the layer with the shapes that `get_build_config` returned."""
+        if config and "input_shape" in config:
+            self.build(config["input_shape"])
+        elif config and "shapes_dict" in config:
+            self.build(**config["shapes_dict"])
+
+    def add_weight(
+        self,
+        shape: Any = None,
+        initializer: Any = None,
+        dtype: Any = None,
+        *,
+        trainable: bool = True,
+        autocast: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        aggregation: str = "none",
+        overwrite_with_gradient: bool = False,
+        name: str | None = None,
+    ) -> Variable:
+        """Create a weight of this layer.
+
+        Args:
+            shape: its extents, all known; () by default.
+            initializer: a name, an initializer or a function `(shape, dtype)`;
+                "glorot_uniform" by default, "zeros" for dtypes that are not floating.
+            dtype: that of the layer's policy by default.
+            trainable: whether optimizers may change it.
+            autocast: whether it is read in the layer's compute dtype.
+            regularizer: a penalty on its value, added to `losses`.
+            constraint: a function applied to it after each update.
+            aggregation: how replicas of it would be combined.
+            overwrite_with_gradient: whether its gradient is its next value.
+            name: part of its path.
+        """
+        self._check_initialized()
+        extents = _weight_shape(self, shape, name)
+        dtype = dtypes.standardize(dtype or self.variable_dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
+        initializer = initializers.get("zeros" if context.weightless else initializer)
+        with self._scope():
+            variable = Variable(
+                initializer, extents, dtype, trainable, autocast, aggregation, name=name
+            )
+        variable.regularizer = regularizers.get(regularizer)
+        variable.constraint = constraints.get(constraint)
+        variable.overwrite_with_gradient = overwrite_with_gradient
+        self._own(variable)
+        return variable
+
+    add_variable = add_weight
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """Open this layer's name scope, unless it is the innermost one already."""
+        if context.layer is self:
+            yield
+            return
+        outer = context.layer, scopes.names
+        context.layer, scopes.names = self, (*scopes.names, self.name)
+        try:
+            yield
+        finally:
+            context.layer, scopes.names = outer
+
+    def _check_initialized(self) -> None:
+        if self._dtype_policy is None:
+            raise ArgumentError(
+                f"{type(self).__name__}: call super().__init__() first in __init__"
+            )
+
+
+_default_build = Buildable.build
+Buildable.build = in_scope(Buildable.build)  # type: ignore[method-assign]
+
+
+def _weight_shape(layer: Any, shape: Any, name: str | None) -> tuple[int, ...]:
+    if isinstance(shape, str):
+        raise ArgumentError(
+            f"{describe(layer)}: add_weight expected a shape first; received "
+            f"{shape!r}; pass the name as `name=`"
+        )
+    if shape is None:
+        return ()
+    extents = standardize_shape((shape,) if isinstance(shape, int) else shape)
+    if None in extents:
+        raise ArgumentError(
+            f"{describe(layer)}: the weight {name!r} needs extents that are known; "
+            f"received {extents}"
+        )
+    return extents  # type: ignore[return-value]

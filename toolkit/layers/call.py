@@ -1,0 +1,235 @@
+"""What happens around `Layer.call`: arguments, shapes, masks, the call's context."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from toolkit import dtypes, tree
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ToolkitError
+from toolkit.layers.input_spec import describe
+from toolkit.symbolic import PROBES, KerasTensor, is_symbolic
+from toolkit.tensor import Tensor
+from toolkit.variable import Variable
+
+
+class _Context(threading.local):
+    """The layer calls that are going on in this thread."""
+
+    layer: Any = None  # the innermost layer that is being called or built
+    training: bool | None = None
+    symbolic = False  # whether only shapes are wanted: losses are dropped
+    weightless = False  # whether new weights may be zeros, because only shapes count
+
+
+context = _Context()
+
+
+class CallInfo(NamedTuple):
+    """What the signature of a `call` method says."""
+
+    signature: inspect.Signature
+    takes_training: bool
+    takes_mask: bool
+    training_default: bool | None
+
+
+@lru_cache(maxsize=4096)
+def call_info(function: Any) -> CallInfo:
+    """The CallInfo of an unbound `call` method."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())[1:]
+    by_name = {p.name: p for p in parameters}
+    default = by_name["training"].default if "training" in by_name else None
+    return CallInfo(
+        signature.replace(parameters=parameters),
+        "training" in by_name,
+        "mask" in by_name,
+        None if default is inspect.Parameter.empty else default,
+    )
+
+
+def mask_of(x: Any) -> Any:
+    """The mask that travels with a tensor, or None."""
+    return getattr(x, "_keras_mask", None)
+
+
+def masks_of(structure: Any) -> Any:
+    """The masks of the tensors in a structure, in the same structure."""
+    if not tree.is_nested(structure):
+        return mask_of(structure)
+    return tree.map_structure(mask_of, structure)
+
+
+def any_mask(masks: Any) -> bool:
+    """Whether there is a mask in a structure of masks and Nones."""
+    return masks is not None and any(m is not None for m in tree.flatten(masks))
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor, a symbol of one, or a Variable."""
+    return isinstance(x, (Tensor, KerasTensor, Variable))
+
+
+def standardize_input(x: Any, dtype: str | None) -> Any:
+    """An array as a tensor, floats cast to `dtype` (None: no cast); others as is."""
+    if is_symbolic(x):
+        if not _to_cast(x.dtype, dtype):
+            return x
+        cast: Any = KerasTensor(x.shape, dtype)
+    elif isinstance(x, (Tensor, Variable)) or hasattr(x, "__array__"):
+        tensor = convert(x)
+        if tensor is x and not _to_cast(tensor.dtype, dtype):
+            return x
+        cast = convert(tensor, dtype) if _to_cast(tensor.dtype, dtype) else tensor
+    else:
+        return x
+    if mask_of(x) is not None:
+        cast._keras_mask = mask_of(x)
+    return cast
+
+
+def _to_cast(dtype: str, wanted: str | None) -> bool:
+    return wanted is not None and dtype != wanted and dtypes.is_float(dtype)
+
+
+class Arguments:
+    """The arguments of one call, by name.
+
+    Args:
+        layer: whose `call` they are for.
+        info: what the signature of `call` says.
+        args: positional arguments, tensors by now.
+        kwargs: named arguments.
+    """
+
+    def __init__(self, layer: Any, info: CallInfo, args: Any, kwargs: Any) -> None:
+        try:
+            bound = info.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{describe(layer)}: {error}") from None
+        bound.apply_defaults()
+        self.by_name = dict(bound.arguments)
+        self.first = next(iter(self.by_name.values()), None)
+        self.tensors = {
+            name: value for name, value in self.by_name.items() if _all_tensors(value)
+        }
+
+    def masks(self) -> dict[str, Any]:
+        """The masks of the inputs, for the mask arguments that `call` was not given."""
+        if len(self.tensors) == 1:
+            names = {"mask": next(iter(self.tensors.values()))}
+        else:
+            names = {f"{name}_mask": x for name, x in self.tensors.items()}
+        return {
+            name: masks_of(x)
+            for name, x in names.items()
+            if name in self.by_name and self.by_name[name] is None
+        }
+
+    def shapes(self) -> dict[str, Any]:
+        """`<argument>_shape` of every argument that holds tensors, masks left out."""
+        return {
+            f"{name}_shape": tree.map_structure(_shape_of, value)
+            for name, value in self.tensors.items()
+            if name not in ("mask", "args", "kwargs")
+        }
+
+
+def _all_tensors(value: Any) -> bool:
+    if not tree.is_nested(value):
+        return is_tensor(value)
+    leaves = tree.flatten(value)
+    return any(map(is_tensor, leaves)) and all(
+        x is None or is_tensor(x) for x in leaves
+    )
+
+
+def _shape_of(x: Any) -> Any:
+    if x is None:
+        return None
+    if context.symbolic:  # a probe's extent stands for an unknown one
+        return tuple(None if n in PROBES else n for n in x.shape)
+    return tuple(x.shape)
+
+
+def check_positional(layer: Any, args: Any) -> None:
+    """Raise unless only tensors (and None) were passed by position."""
+    for x in tree.flatten(args):
+        if x is not None and not is_tensor(x):
+            raise ArgumentError(
+                f"{describe(layer)}: expected tensors or arrays as positional "
+                f"arguments; received {x!r} of type {type(x).__name__}; "
+                "pass other arguments by name"
+            )
+
+
+def match_shapes(
+    function: Any, shapes: dict[str, Any], arguments: Any
+) -> dict[str, Any]:
+    """The shapes that `build` or `compute_output_shape` takes, by parameter name.
+
+    A single parameter gets the first shape; several must be named after the arguments
+    of `call`, with `_shape` appended.
+    """
+    parameters = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if len(parameters) == 1:
+        return {parameters[0].name: next(iter(shapes.values()), None)}
+    for parameter in parameters:
+        argument = parameter.name.removesuffix("_shape")
+        if argument == parameter.name or argument not in arguments:
+            raise ArgumentError(
+                f"{function.__qualname__}: expected each of its parameters to be "
+                "named after an argument of `call` with `_shape` appended; "
+                f"received {parameter.name!r}"
+            )
+    return {p.name: shapes[p.name] for p in parameters if p.name in shapes}
+
+
+def is_shape(value: Any) -> bool:
+    """Whether `value` is a single shape rather than a structure of them."""
+    return isinstance(value, (tuple, list)) and all(
+        n is None or isinstance(n, int) for n in value
+    )
+
+
+def map_shapes(function: Any, shapes: Any) -> Any:
+    """Apply `function` to every shape in a structure of shapes."""
+    if shapes is None:
+        return None
+    if is_shape(shapes):
+        return function(tuple(shapes))
+    if isinstance(shapes, dict):
+        return {key: map_shapes(function, value) for key, value in shapes.items()}
+    return type(shapes)(map_shapes(function, value) for value in shapes)
+
+
+def explain(error: ToolkitError, layer: Any, args: Any, kwargs: Any) -> None:
+    """Add to an error's message the layer that was called and its input shapes.
+
+    The innermost layer does; it leaves a mark for those around it.
+    """
+    if getattr(error, "layer", None) or getattr(error.__cause__, "layer", None):
+        return
+    given = [*args, *kwargs.items()]
+    shapes = ", ".join(_brief(value) for value in given)
+    error.args = (f"{error}\n  in {describe(layer)}, called with {shapes}",)
+    error.layer = layer  # type: ignore[attr-defined]
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+        return f"{value[0]}={_brief(value[1])}"
+    if is_tensor(value):
+        shape = tuple(None if n in PROBES else n for n in value.shape)
+        return f"{value.dtype}{shape}"
+    if tree.is_nested(value):
+        return "[" + ", ".join(_brief(x) for x in tree.flatten(value)) + "]"
+    return repr(value)

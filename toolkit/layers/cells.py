@@ -1,0 +1,374 @@
+"""Recurrent cells: one step of a recurrent layer.
+
+A cell's step is `step(project(inputs), states)`. The projection does not look at the
+states, so a recurrent layer does it for all steps at once, as one matrix product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import activations, ops, random
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import (
+    create_weight,
+    declare_weight,
+    fraction,
+    known,
+    positive,
+)
+
+
+class Cell(Layer):
+    """Base of the cells here: kernel, recurrent kernel, bias, and dropout.
+
+    The same elements are dropped in every step of a sequence.
+    """
+
+    gates: int
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.units = positive(self, "units", units)
+        self.activation = activations.get(activation)
+        self.use_bias = use_bias
+        declare_weight(
+            self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
+        )
+        declare_weight(
+            self,
+            "recurrent",
+            recurrent_initializer,
+            recurrent_regularizer,
+            recurrent_constraint,
+        )
+        declare_weight(
+            self, "bias", bias_initializer, bias_regularizer, bias_constraint
+        )
+        self.dropout = fraction(self, "dropout", dropout)
+        self.recurrent_dropout = fraction(self, "recurrent_dropout", recurrent_dropout)
+        self.seed = seed
+        if dropout > 0 or recurrent_dropout > 0:
+            self.seed_generator = random.SeedGenerator(seed)
+        self.state_size: Any = self.units
+        self.output_size = self.units
+
+    def build(self, input_shape: Any) -> None:
+        width = self.gates * self.units
+        self.kernel = create_weight(self, "kernel", (known(self, input_shape), width))
+        self.recurrent_kernel = create_weight(
+            self, "recurrent_kernel", (self.units, width), declared="recurrent"
+        )
+        self.bias = self._create_bias(width) if self.use_bias else None
+
+    def _create_bias(self, width: int) -> Any:
+        return create_weight(self, "bias", (width,))
+
+    def get_initial_state(self, batch_size: int) -> list[Any]:
+        """Zeros for every state, (batch, units)."""
+        sizes = self.state_size if isinstance(self.state_size, list) else [self.units]
+        return [ops.zeros((batch_size, n), dtype=self.compute_dtype) for n in sizes]
+
+    def project(self, inputs: Any, mask: Any = None) -> Any:
+        """What the inputs, (..., features), contribute to the gates.
+
+        Args:
+            inputs: for one step, (batch, features), or all, (batch, steps, features).
+            mask: what dropout multiplies them with, or None.
+        """
+        if mask is not None:
+            inputs = inputs * (mask if inputs.ndim == 2 else ops.expand_dims(mask, 1))
+        return self._add_input_bias(ops.matmul(inputs, self.kernel))
+
+    def _add_input_bias(self, x: Any) -> Any:
+        return x if self.bias is None else x + self.bias
+
+    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+        """The output and the new states.
+
+        Args:
+            x: the projected inputs of one step.
+            states: each (batch, units).
+            mask: what dropout multiplies the first state with, or None.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define `step`")
+
+    def dropout_masks(
+        self, batch: int, features: int, training: bool | None
+    ) -> tuple[Any, Any]:
+        """What dropout multiplies inputs and state with in one call; None: nothing."""
+        rates = (self.dropout, features), (self.recurrent_dropout, self.units)
+        inputs, state = (
+            random.dropout(
+                ops.ones((batch, n), dtype=self.compute_dtype),
+                rate,
+                seed=self.seed_generator,
+            )
+            if training and rate > 0
+            else None
+            for rate, n in rates
+        )
+        return inputs, state
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        nested = isinstance(states, (list, tuple))
+        states = list(states) if nested else [states]
+        masks = self.dropout_masks(inputs.shape[0], inputs.shape[-1], training)
+        output, states = self.step(self.project(inputs, masks[0]), states, masks[1])
+        return output, states if nested else states[0]
+
+
+class SimpleRNNCell(Cell):
+    """`h' = activation(x @ kernel + h @ recurrent_kernel + bias)`.
+
+    Args:
+        units: extent of state and output.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (features, units), starts.
+        recurrent_initializer: how the recurrent kernel, (units, units), starts.
+        bias_initializer: how the bias, (units,), starts.
+        kernel_regularizer: a penalty on the kernel.
+        recurrent_regularizer: a penalty on the recurrent kernel.
+        bias_regularizer: a penalty on the bias.
+        kernel_constraint: applied to the kernel after each update.
+        recurrent_constraint: applied to the recurrent kernel after each update.
+        bias_constraint: applied to the bias after each update.
+        dropout: the part of the inputs that is dropped in training.
+        recurrent_dropout: the part of the state that is dropped in training.
+        seed: of the dropout.
+
+    Call arguments:
+        sequence: (batch, features).
+        states: [h], (batch, units).
+        training: whether to drop.
+
+    Returns:
+        (output, [new h]), both (batch, units).
+    """
+
+    gates = 1
+
+    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+        h = states[0] if mask is None else states[0] * mask
+        h = self.activation(x + ops.matmul(h, self.recurrent_kernel))
+        return h, [h]
+
+
+class GRUCell(Cell):
+    """One step of a gated recurrent unit.
+
+    `h' = z * h + (1 - z) * n`. The gates z and r are the recurrent activation of
+    `x @ kernel + h @ recurrent_kernel + bias`, each with its part of the weights. With
+    `reset_after`, `n = activation(x_n + r * h_n)`, with x_n and h_n the third parts
+    of both products; otherwise `n = activation(x_n + (r * h) @ recurrent_kernel_n)`.
+
+    Args:
+        units: extent of state and output.
+        activation: of n.
+        recurrent_activation: of z and r.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (features, 3 * units), starts.
+        recurrent_initializer: how the recurrent kernel, (units, 3 * units), starts.
+        bias_initializer: how the bias starts: (2, 3 * units) if `reset_after`, for
+            inputs and state, else (3 * units,).
+        kernel_regularizer: a penalty on the kernel.
+        recurrent_regularizer: a penalty on the recurrent kernel.
+        bias_regularizer: a penalty on the bias.
+        kernel_constraint: applied to the kernel after each update.
+        recurrent_constraint: applied to the recurrent kernel after each update.
+        bias_constraint: applied to the bias after each update.
+        dropout: the part of the inputs that is dropped in training.
+        recurrent_dropout: the part of the state that is dropped in training.
+        reset_after: whether r is applied after the matrix product, as above.
+        seed: of the dropout.
+
+    Call arguments:
+        inputs: (batch, features).
+        states: [h], (batch, units).
+        training: whether to drop.
+
+    Returns:
+        (output, [new h]), both (batch, units).
+
+    Reference: https://arxiv.org/abs/1406.1078
+    """
+
+    gates = 3
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        reset_after: bool = True,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            *(units, activation, use_bias),
+            *(kernel_initializer, recurrent_initializer, bias_initializer),
+            *(kernel_regularizer, recurrent_regularizer, bias_regularizer),
+            *(kernel_constraint, recurrent_constraint, bias_constraint),
+            *(dropout, recurrent_dropout, seed),
+            **kwargs,
+        )
+        self.recurrent_activation = activations.get(recurrent_activation)
+        self.reset_after = reset_after
+
+    def _create_bias(self, width: int) -> Any:
+        return create_weight(self, "bias", (2, width) if self.reset_after else (width,))
+
+    def _add_input_bias(self, x: Any) -> Any:
+        if self.bias is None:
+            return x
+        return x + (self.bias[0] if self.reset_after else self.bias)
+
+    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+        previous = states[0]
+        h = previous if mask is None else previous * mask
+        x_z, x_r, x_n = ops.split(x, 3, axis=-1)
+        if self.reset_after:
+            inner = ops.matmul(h, self.recurrent_kernel)
+            inner = inner if self.bias is None else inner + self.bias[1]
+            h_z, h_r, h_n = ops.split(inner, 3, axis=-1)
+        else:
+            kernel_zr, kernel_n = ops.split(
+                self.recurrent_kernel, [2 * self.units], axis=1
+            )
+            h_z, h_r = ops.split(ops.matmul(h, kernel_zr), 2, axis=-1)
+        z = self.recurrent_activation(x_z + h_z)
+        r = self.recurrent_activation(x_r + h_r)
+        h_n = r * h_n if self.reset_after else ops.matmul(r * h, kernel_n)
+        h = z * previous + (1 - z) * self.activation(x_n + h_n)
+        return h, [h]
+
+
+class LSTMCell(Cell):
+    """One step of a long short-term memory.
+
+    `c' = f * c + i * activation(g)` and `h' = o * activation(c')`. The gates i, f, g, o
+    are the parts of `x @ kernel + h @ recurrent_kernel + bias` in this order; to i, f
+    and o the recurrent activation is applied.
+
+    Args:
+        units: extent of states and output.
+        activation: of g and c.
+        recurrent_activation: of i, f and o.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (features, 4 * units), starts.
+        recurrent_initializer: how the recurrent kernel, (units, 4 * units), starts.
+        bias_initializer: how the bias, (4 * units,), starts.
+        unit_forget_bias: whether the bias of f starts at 1, whatever the initializer.
+        kernel_regularizer: a penalty on the kernel.
+        recurrent_regularizer: a penalty on the recurrent kernel.
+        bias_regularizer: a penalty on the bias.
+        kernel_constraint: applied to the kernel after each update.
+        recurrent_constraint: applied to the recurrent kernel after each update.
+        bias_constraint: applied to the bias after each update.
+        dropout: the part of the inputs that is dropped in training.
+        recurrent_dropout: the part of h that is dropped in training.
+        seed: of the dropout.
+
+    Call arguments:
+        inputs: (batch, features).
+        states: [h, c], each (batch, units).
+        training: whether to drop.
+
+    Returns:
+        (output, [new h, new c]), all (batch, units).
+
+    Reference: https://www.bioinf.jku.at/publications/older/2604.pdf
+    """
+
+    gates = 4
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            *(units, activation, use_bias),
+            *(kernel_initializer, recurrent_initializer, bias_initializer),
+            *(kernel_regularizer, recurrent_regularizer, bias_regularizer),
+            *(kernel_constraint, recurrent_constraint, bias_constraint),
+            *(dropout, recurrent_dropout, seed),
+            **kwargs,
+        )
+        self.recurrent_activation = activations.get(recurrent_activation)
+        self.unit_forget_bias = unit_forget_bias
+        self.state_size = [self.units, self.units]
+
+    def _create_bias(self, width: int) -> Any:
+        own = self.bias_initializer
+
+        def forget_bias_of_1(shape: Any, dtype: Any = None) -> Any:
+            sides = own((self.units,), dtype=dtype), own((2 * self.units,), dtype=dtype)
+            forget = ops.ones((self.units,), dtype=dtype)
+            return ops.concatenate([sides[0], forget, sides[1]])
+
+        if not self.unit_forget_bias:
+            return create_weight(self, "bias", (width,))
+        return self.add_weight(
+            shape=(width,),
+            initializer=forget_bias_of_1,
+            regularizer=self.bias_regularizer,
+            constraint=self.bias_constraint,
+            name="bias",
+        )
+
+    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+        h, c = states
+        h = h if mask is None else h * mask
+        gates = ops.split(x + ops.matmul(h, self.recurrent_kernel), 4, axis=-1)
+        i, f, o = (self.recurrent_activation(gates[k]) for k in (0, 1, 3))
+        c = f * c + i * self.activation(gates[2])
+        h = o * self.activation(c)
+        return h, [h, c]

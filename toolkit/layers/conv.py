@@ -1,0 +1,386 @@
+"""Convolutions over 1, 2 and 3 spatial axes, and their transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import activations, ops
+from toolkit.config import standardize_data_format
+from toolkit.errors import ArgumentError
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import (
+    choice,
+    create_weight,
+    declare_weight,
+    extents,
+    known,
+    positive,
+)
+
+
+class Convolution(Layer):
+    """Base of all convolutions: windows, bias and activation.
+
+    Args:
+        kernel_size: extents of a window, an integer or one for each spatial axis.
+        strides: the step between windows.
+        padding: "valid", "same", or "causal" where a layer has it.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        dilation_rate: the step between the elements of a window.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        bias_initializer, bias_regularizer, bias_constraint: for the bias.
+        paddings: the values that `padding` may have.
+    """
+
+    rank: int
+
+    def __init__(
+        self,
+        *,
+        kernel_size: Any,
+        strides: Any,
+        padding: str,
+        data_format: str | None,
+        dilation_rate: Any,
+        activation: Any,
+        use_bias: bool,
+        bias_initializer: Any,
+        bias_regularizer: Any,
+        bias_constraint: Any,
+        paddings: tuple[str, ...] = ("same", "valid"),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.kernel_size = extents(self, "kernel_size", kernel_size, self.rank)
+        self.strides = extents(self, "strides", strides, self.rank)
+        self.padding = choice(self, "padding", str(padding).lower(), paddings)
+        self.data_format = standardize_data_format(data_format)
+        self.dilation_rate = extents(self, "dilation_rate", dilation_rate, self.rank)
+        self.activation = activations.get(activation)
+        self.use_bias = use_bias
+        declare_weight(
+            self, "bias", bias_initializer, bias_regularizer, bias_constraint
+        )
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    @property
+    def _channel_axis(self) -> int:
+        return -1 if self.data_format == "channels_last" else 1
+
+    def _channels(self, input_shape: Any) -> int:
+        """The inputs' channels; from now on all inputs must have as many."""
+        axis = self._channel_axis
+        channels = known(self, input_shape, axis)
+        self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: channels})
+        return channels
+
+    def _create_bias(self, channels: int) -> None:
+        self.bias = create_weight(self, "bias", (channels,)) if self.use_bias else None
+
+    def _window_options(self) -> dict[str, Any]:
+        """What `ops` must know about the windows."""
+        return {
+            "strides": self.strides,
+            "padding": "valid" if self.padding == "causal" else self.padding,
+            "data_format": self.data_format,
+            "dilation_rate": self.dilation_rate,
+        }
+
+    def _pad_causally(self, inputs: Any) -> Any:
+        """Zeros before the first step, so that no window sees what comes later."""
+        if self.padding != "causal":
+            return inputs
+        widths = [(0, 0)] * 3
+        axis = 1 if self.data_format == "channels_last" else 2
+        widths[axis] = (self.dilation_rate[0] * (self.kernel_size[0] - 1), 0)
+        return ops.pad(inputs, widths)
+
+    def _finish(self, x: Any) -> Any:
+        """Bias and activation."""
+        if self.bias is not None:
+            bias = self.bias
+            if self.data_format == "channels_first":
+                bias = ops.reshape(bias, (-1, *(1,) * self.rank))
+            x = x + bias
+        return self.activation(x)
+
+
+class _Conv(Convolution):
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        groups: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        causal = ("causal",) if self.rank == 1 else ()
+        super().__init__(
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            bias_constraint=bias_constraint,
+            paddings=(*causal, "same", "valid"),
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.filters = positive(self, "filters", filters)
+        self.groups = positive(self, "groups", groups)
+        if filters % groups:
+            raise ArgumentError(
+                f"{type(self).__name__}: filters must be a multiple of groups; "
+                f"received filters={filters}, groups={groups}"
+            )
+        declare_weight(
+            self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
+        )
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._channels(input_shape)
+        if channels % self.groups:
+            raise ArgumentError(
+                f"{type(self).__name__} {self.name!r}: the channels of the inputs must "
+                f"be a multiple of groups={self.groups}; received shape {input_shape}"
+            )
+        shape = (*self.kernel_size, channels // self.groups, self.filters)
+        self.kernel = create_weight(self, "kernel", shape)
+        self._create_bias(self.filters)
+
+    def call(self, inputs: Any) -> Any:
+        inputs = self._pad_causally(inputs)
+        return self._finish(ops.conv(inputs, self.kernel, **self._window_options()))
+
+
+class Conv1D(_Conv):
+    """A convolution over the steps of a sequence.
+
+    `outputs[b, t, f] = activation(sum(inputs[b, s * t + d * i, c] * kernel[i, c, f]))`
+    over i and c, for strides s and dilation d, with the bias added inside.
+
+    Args:
+        filters: extent of the outputs' channels.
+        kernel_size: steps in a window.
+        strides: steps between windows.
+        padding: "valid"; "same": ceil(steps / strides) windows; or "causal": the same,
+            where no window sees later steps.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        dilation_rate: steps between the elements of a window.
+        groups: parts that the channels are split into, each with its own filters.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (size, channels / groups, filters), starts.
+        bias_initializer: how the bias, (filters,), starts.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the outputs.
+        kernel_constraint: applied to the kernel after each update.
+        bias_constraint: applied to the bias after each update.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, windows, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Conv1D(32, 3, padding="causal")
+        >>> layer(toolkit.ops.ones((4, 10, 128))).shape
+        (4, 10, 32)
+    """
+
+    rank = 1
+
+
+class Conv2D(_Conv):
+    """A convolution over images.
+
+    Args:
+        filters: extent of the outputs' channels.
+        kernel_size: extents of a window, (rows, columns) or one integer for both.
+        strides: the step between windows.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        dilation_rate: the step between the elements of a window.
+        groups: parts that the channels are split into, each with its own filters.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (rows, columns, channels / groups, filters),
+            starts.
+        bias_initializer: how the bias, (filters,), starts.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the outputs.
+        kernel_constraint: applied to the kernel after each update.
+        bias_constraint: applied to the bias after each update.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, windows down, windows across, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Conv2D(32, 3, activation="relu")
+        >>> layer(toolkit.ops.ones((4, 10, 10, 8))).shape
+        (4, 8, 8, 32)
+    """
+
+    rank = 2
+
+
+class Conv3D(_Conv):
+    """A convolution over volumes; arguments as for Conv2D.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: (batch, *windows, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Conv3D(4, 3)
+        >>> layer(toolkit.ops.ones((1, 5, 5, 5, 2))).shape
+        (1, 3, 3, 3, 4)
+    """
+
+    rank = 3
+
+
+class _ConvTranspose(Convolution):
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            bias_constraint=bias_constraint,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.filters = positive(self, "filters", filters)
+        self.output_padding = output_padding
+        if output_padding is not None:
+            self.output_padding = extents(
+                self, "output_padding", output_padding, self.rank, minimum=0
+            )
+        declare_weight(
+            self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
+        )
+
+    def build(self, input_shape: Any) -> None:
+        shape = (*self.kernel_size, self.filters, self._channels(input_shape))
+        self.kernel = create_weight(self, "kernel", shape)
+        self._create_bias(self.filters)
+
+    def call(self, inputs: Any) -> Any:
+        x = ops.conv_transpose(
+            inputs,
+            self.kernel,
+            output_padding=self.output_padding,
+            **self._window_options(),
+        )
+        return self._finish(x)
+
+
+class Conv1DTranspose(_ConvTranspose):
+    """The transpose of Conv1D: each step adds a window to the outputs.
+
+    Args:
+        filters: extent of the outputs' channels.
+        kernel_size: extent of a window.
+        strides: the step between windows of the outputs.
+        padding: "valid" keeps every window whole, "same" gives steps * strides.
+        output_padding: extra steps behind; None for what `padding` says.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        dilation_rate: the step between the elements of a window.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (size, filters, channels), starts.
+        bias_initializer: how the bias, (filters,), starts.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the outputs.
+        kernel_constraint: applied to the kernel after each update.
+        bias_constraint: applied to the bias after each update.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, more steps, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Conv1DTranspose(4, 3, strides=2, padding="same")
+        >>> layer(toolkit.ops.ones((2, 10, 8))).shape
+        (2, 20, 4)
+    """
+
+    rank = 1
+
+
+class Conv2DTranspose(_ConvTranspose):
+    """The transpose of Conv2D; arguments as for Conv1DTranspose.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, larger height, larger width, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Conv2DTranspose(4, 3, strides=2, padding="same")
+        >>> layer(toolkit.ops.ones((2, 5, 5, 8))).shape
+        (2, 10, 10, 4)
+    """
+
+    rank = 2
+
+
+class Conv3DTranspose(_ConvTranspose):
+    """The transpose of Conv3D; arguments as for Conv1DTranspose.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: (batch, *larger extents, filters).
+    """
+
+    rank = 3
+
+
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+Convolution1DTranspose = Conv1DTranspose
+Convolution2DTranspose = Conv2DTranspose
+Convolution3DTranspose = Conv3DTranspose

@@ -1,0 +1,250 @@
+"""Convolutions of each channel by itself, alone or followed by a mix of channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.layers.conv import Convolution
+from toolkit.layers.weights import create_weight, declare_weight, positive
+
+
+class _DepthwiseConv(Convolution):
+    def __init__(
+        self,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        depth_multiplier: int = 1,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            bias_constraint=bias_constraint,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.depth_multiplier = positive(self, "depth_multiplier", depth_multiplier)
+        declare_weight(
+            self,
+            "depthwise",
+            depthwise_initializer,
+            depthwise_regularizer,
+            depthwise_constraint,
+        )
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._channels(input_shape)
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        self.kernel = create_weight(self, "kernel", shape, declared="depthwise")
+        self._create_bias(channels * self.depth_multiplier)
+
+    def call(self, inputs: Any) -> Any:
+        x = ops.depthwise_conv(inputs, self.kernel, **self._window_options())
+        return self._finish(x)
+
+
+class DepthwiseConv1D(_DepthwiseConv):
+    """A convolution of each channel of a sequence by itself.
+
+    Args:
+        kernel_size: extent of a window.
+        strides: the step between windows.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        depth_multiplier: how many outputs each channel has.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        dilation_rate: the step between the elements of a window.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        depthwise_initializer: how the kernel, (size, channels, depth_multiplier),
+            starts.
+        bias_initializer: how the bias, (channels * depth_multiplier,), starts.
+        depthwise_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the outputs.
+        depthwise_constraint: applied to the kernel after each update.
+        bias_constraint: applied to the bias after each update.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, windows, channels * depth_multiplier).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.DepthwiseConv1D(3, depth_multiplier=2)
+        >>> layer(toolkit.ops.ones((4, 10, 5))).shape
+        (4, 8, 10)
+    """
+
+    rank = 1
+
+
+class DepthwiseConv2D(_DepthwiseConv):
+    """A convolution of each channel of images by itself; as DepthwiseConv1D.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, windows down, windows across, channels * depth_multiplier).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.DepthwiseConv2D(3, padding="same")
+        >>> layer(toolkit.ops.ones((4, 10, 10, 5))).shape
+        (4, 10, 10, 5)
+    """
+
+    rank = 2
+
+
+class _SeparableConv(Convolution):
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        depth_multiplier: int = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform",
+        pointwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None,
+        pointwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        pointwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        causal = ("causal",) if self.rank == 1 else ()
+        super().__init__(
+            kernel_size=kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            bias_constraint=bias_constraint,
+            paddings=(*causal, "same", "valid"),
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.filters = positive(self, "filters", filters)
+        self.depth_multiplier = positive(self, "depth_multiplier", depth_multiplier)
+        declare_weight(
+            self,
+            "depthwise",
+            depthwise_initializer,
+            depthwise_regularizer,
+            depthwise_constraint,
+        )
+        declare_weight(
+            self,
+            "pointwise",
+            pointwise_initializer,
+            pointwise_regularizer,
+            pointwise_constraint,
+        )
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._channels(input_shape)
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        mixed = (*(1,) * self.rank, channels * self.depth_multiplier, self.filters)
+        self.depthwise_kernel = create_weight(
+            self, "depthwise_kernel", shape, declared="depthwise"
+        )
+        self.pointwise_kernel = create_weight(
+            self, "pointwise_kernel", mixed, declared="pointwise"
+        )
+        self._create_bias(self.filters)
+
+    def call(self, inputs: Any) -> Any:
+        x = ops.separable_conv(
+            self._pad_causally(inputs),
+            self.depthwise_kernel,
+            self.pointwise_kernel,
+            **self._window_options(),
+        )
+        return self._finish(x)
+
+
+class SeparableConv1D(_SeparableConv):
+    """A convolution of each channel by itself, then one of size 1 that mixes them.
+
+    Args:
+        filters: extent of the outputs' channels.
+        kernel_size: extent of a window.
+        strides: the step between windows.
+        padding: "valid", "same" or "causal".
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        dilation_rate: the step between the elements of a window.
+        depth_multiplier: how many intermediate channels each channel has.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        depthwise_initializer: how the first kernel, (size, channels,
+            depth_multiplier), starts.
+        pointwise_initializer: how the second kernel, (1, channels * depth_multiplier,
+            filters), starts.
+        bias_initializer: how the bias, (filters,), starts.
+        depthwise_regularizer: a penalty on the first kernel.
+        pointwise_regularizer: a penalty on the second kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the outputs.
+        depthwise_constraint: applied to the first kernel after each update.
+        pointwise_constraint: applied to the second kernel after each update.
+        bias_constraint: applied to the bias after each update.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, windows, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.SeparableConv1D(3, 4)
+        >>> layer(toolkit.ops.ones((4, 10, 12))).shape
+        (4, 7, 3)
+    """
+
+    rank = 1
+
+
+class SeparableConv2D(_SeparableConv):
+    """SeparableConv1D for images: padding is "valid" or "same", the rest as there.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, windows down, windows across, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.SeparableConv2D(3, 4)
+        >>> layer(toolkit.ops.ones((4, 10, 10, 12))).shape
+        (4, 7, 7, 3)
+    """
+
+    rank = 2
+
+
+SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D

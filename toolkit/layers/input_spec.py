@@ -1,0 +1,174 @@
+"""InputSpec: what a layer expects of the rank, extents and dtype of its inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtypes, tree
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.symbolic import standardize_shape
+
+
+class InputSpec:
+    """What a layer expects of one input; None leaves a property free.
+
+    Args:
+        dtype: the exact dtype.
+        shape: the exact shape; None inside it leaves that extent free.
+        ndim: the exact rank.
+        max_ndim: the largest rank.
+        min_ndim: the smallest rank.
+        axes: extents by axis, `{-1: 64}`.
+        allow_last_axis_squeeze: whether a last axis of extent 1 may be there or not.
+        name: the key of this input where inputs come as a dict.
+        optional: whether None may be passed.
+
+    Example:
+        >>> from toolkit.layers import InputSpec
+        >>> InputSpec(min_ndim=2, axes={-1: 64})
+        InputSpec(min_ndim=2, axes={-1: 64})
+    """
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        shape: Any = None,
+        ndim: int | None = None,
+        max_ndim: int | None = None,
+        min_ndim: int | None = None,
+        axes: dict[int, int | None] | None = None,
+        allow_last_axis_squeeze: bool = False,
+        name: str | None = None,
+        optional: bool = False,
+    ) -> None:
+        self.dtype = None if dtype is None else dtypes.standardize(dtype)
+        self.shape = None if shape is None else standardize_shape(shape)
+        self.ndim = ndim if self.shape is None else len(self.shape)
+        self.max_ndim = max_ndim
+        self.min_ndim = min_ndim
+        self.axes = _checked_axes(axes, self.ndim or self.max_ndim)
+        self.allow_last_axis_squeeze = allow_last_axis_squeeze
+        self.name = name
+        self.optional = optional
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal spec."""
+        return {
+            "dtype": self.dtype,
+            "shape": self.shape,
+            "ndim": self.ndim,
+            "max_ndim": self.max_ndim,
+            "min_ndim": self.min_ndim,
+            "axes": self.axes,
+            "optional": self.optional,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> InputSpec:
+        """The spec that `get_config` described."""
+        return cls(**config)
+
+    def mismatch(self, shape: tuple[int | None, ...], dtype: str) -> str | None:
+        """What was expected where the input does not fit, else None."""
+        ndim = len(shape)
+        if self.shape is not None:
+            expected = _squeezed(self.shape) if self.allow_last_axis_squeeze else None
+            if not _fits(self.shape, shape) and not (
+                expected is not None and _fits(expected, _squeezed(shape))
+            ):
+                return f"shape {self.shape}"
+        elif self.ndim is not None and ndim != self.ndim:
+            return f"{self.ndim} axes"
+        if self.max_ndim is not None and ndim > self.max_ndim:
+            return f"at most {self.max_ndim} axes"
+        if self.min_ndim is not None and ndim < self.min_ndim:
+            return f"at least {self.min_ndim} axes"
+        for axis, extent in self.axes.items():
+            if extent is None:
+                continue
+            if not -ndim <= axis < ndim or shape[axis] not in (extent, None):
+                return f"extent {extent} along axis {axis}"
+        if self.dtype is not None and dtype != self.dtype:
+            return f"dtype {self.dtype}"
+        return None
+
+    def __repr__(self) -> str:
+        names = ("dtype", "shape", "ndim", "max_ndim", "min_ndim", "axes")
+        members = ((name, getattr(self, name)) for name in names)
+        text = ", ".join(f"{name}={value}" for name, value in members if value)
+        return f"InputSpec({text})"
+
+
+def _checked_axes(axes: Any, ndim: int | None) -> dict[int, int | None]:
+    try:
+        checked = {int(axis): extent for axis, extent in (axes or {}).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ArgumentError(
+            f"InputSpec: axes must be a dict from axis to extent; received {axes!r}"
+        ) from None
+    if checked and ndim and max(checked) >= ndim:
+        raise ArgumentError(
+            f"InputSpec: axis {max(checked)} is not among the {ndim} axes"
+        )
+    return checked
+
+
+def _squeezed(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    return shape[:-1] if shape and shape[-1] == 1 else shape
+
+
+def _fits(expected: tuple[int | None, ...], shape: tuple[int | None, ...]) -> bool:
+    return len(expected) == len(shape) and all(
+        m is None or n is None or m == n for m, n in zip(expected, shape, strict=True)
+    )
+
+
+def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
+    """Raise unless `inputs` fit `specs` (an InputSpec or a nest of them).
+
+    Raises:
+        ShapeError, DTypeError: naming the layer, its path, expected and received.
+        ArgumentError: if the number of inputs or their keys do not fit.
+    """
+    flat_specs = tree.flatten(specs)
+    flat_inputs = tree.flatten(_in_order(flat_specs, inputs, layer))
+    if len(flat_inputs) != len(flat_specs):
+        raise ArgumentError(
+            f"{describe(layer)}: expected {len(flat_specs)} inputs; "
+            f"received {len(flat_inputs)}"
+        )
+    for i, (x, spec) in enumerate(zip(flat_inputs, flat_specs, strict=True)):
+        if spec is None or (x is None and spec.optional):
+            continue
+        if not hasattr(x, "shape"):
+            raise ArgumentError(
+                f"{describe(layer)}: expected tensors; "
+                f"received {x!r} of type {type(x).__name__}"
+            )
+        expected = spec.mismatch(tuple(x.shape), x.dtype)
+        if expected is not None:
+            which = f"input {i}" if len(flat_specs) > 1 else "an input"
+            error = DTypeError if expected.startswith("dtype") else ShapeError
+            raise error(
+                f"{describe(layer)}: expected {which} of {expected}; "
+                f"received shape {tuple(x.shape)}, dtype {x.dtype}"
+            )
+
+
+def _in_order(flat_specs: list[Any], inputs: Any, layer: Any) -> Any:
+    """A dict of inputs in the order of the specs' names, if all have one."""
+    names = [getattr(spec, "name", None) for spec in flat_specs]
+    if not isinstance(inputs, dict) or not all(names):
+        return inputs
+    missing = [name for name in names if name not in inputs]
+    if missing:
+        raise ArgumentError(
+            f"{describe(layer)}: expected inputs named {names}; received {list(inputs)}"
+        )
+    return [inputs[name] for name in names]
+
+
+def describe(layer: Any) -> str:
+    """The words for a layer in messages: `layer 'dense' (Dense, path 'a/dense')`."""
+    path = f", path {layer.path!r}" if layer.path else ""
+    return f"layer {layer.name!r} ({type(layer).__name__}{path})"

@@ -1,0 +1,417 @@
+"""Layer: weights, and the function from tensors to tensors that they parametrise."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from toolkit import dtype_policies, dtypes, regularizers, tree
+from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError
+from toolkit.layers.building import Buildable
+from toolkit.layers.call import (
+    Arguments,
+    CallInfo,
+    any_mask,
+    call_info,
+    check_positional,
+    context,
+    explain,
+    map_shapes,
+    mask_of,
+    masks_of,
+    match_shapes,
+    standardize_input,
+)
+from toolkit.layers.input_spec import check_inputs, describe
+from toolkit.layers.losses import LossOwner, with_losses
+from toolkit.layers.tracking import no_tracking
+from toolkit.naming import keep_counts, scopes
+from toolkit.recording import Recorded, constructor_signature
+from toolkit.serialization import deserialize_keras_object
+from toolkit.symbolic import (
+    KerasTensor,
+    Operation,
+    any_symbolic,
+    infer,
+    is_symbolic,
+    record,
+)
+from toolkit.tensor import Tensor, state
+from toolkit.trace import StatelessScope
+
+# Arguments whose values the layer's own properties tell, as they may have changed.
+_KEPT_APART = ("name", "trainable", "dtype", "input_shape", "input_dim")
+
+
+class Layer(Recorded, Buildable, LossOwner, Operation):
+    """Base of all layers.
+
+    A subclass stores its configuration in `__init__`, creates weights in
+    `build(input_shape)`, which runs once, on the first call, and computes in `call`.
+    The arguments of its constructor are recorded and are its config.
+
+    Args:
+        activity_regularizer: a penalty on the outputs, divided by the batch size and
+            added to `losses`.
+        trainable: whether optimizers may change the weights.
+        dtype: a dtype, a policy such as "mixed_bfloat16", or None for the global one.
+        autocast: whether floating inputs are cast to the compute dtype.
+        name: made up from the class if not given.
+
+    Call arguments:
+        training: if `call` takes it: whether to behave as in training. What is passed
+            wins over what the calling layer was passed, and that over the default.
+        mask: if `call` takes it: by default the mask that came with the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> class Scale(toolkit.layers.Layer):
+        ...     def build(self, input_shape):
+        ...         self.factor = self.add_weight(
+        ...             shape=(input_shape[-1],), initializer="ones", name="factor"
+        ...         )
+        ...     def call(self, inputs):
+        ...         return inputs * self.factor
+        >>> layer = Scale()
+        >>> layer(toolkit.ops.ones((2, 3))).shape, layer.count_params()
+        ((2, 3), 3)
+    """
+
+    _info: CallInfo
+    _input_dtype: str | None = None
+    _allow_non_tensor_positional_args = False
+
+    def __init__(
+        self,
+        *,
+        activity_regularizer: Any = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        autocast: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        with no_tracking():
+            Operation.__init__(self, name)
+        if "input_dim" in kwargs:
+            self._input_shape_arg: Any = (kwargs.pop("input_dim"),)
+        if "input_shape" in kwargs:
+            self._input_shape_arg = tuple(kwargs.pop("input_shape"))
+        if kwargs:
+            raise ArgumentError(
+                f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}"
+            )
+        if not isinstance(trainable, bool):
+            raise ArgumentError(
+                f"{type(self).__name__}: trainable must be a bool; "
+                f"received {trainable!r}"
+            )
+        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self._trainable = trainable
+        self.autocast = autocast
+        self.dtype_policy = dtype_policies.get(dtype)
+        self.__dict__["_losses"] = []
+        self._info = call_info(type(self).call)
+        self._computes_mask = type(self).compute_mask is not Layer.compute_mask
+        self.supports_masking = self._computes_mask
+        self._warned_of_mask = False
+
+    # --- dtypes -----------------------------------------------------------------------
+
+    @property
+    def dtype_policy(self) -> dtype_policies.DTypePolicy:
+        """The dtypes of computation and weights; settable."""
+        return self._dtype_policy  # type: ignore[no-any-return]
+
+    @dtype_policy.setter
+    def dtype_policy(self, value: Any) -> None:
+        self._dtype_policy = policy = dtype_policies.get(value)
+        casts = self.autocast and dtypes.is_float(policy.compute_dtype)
+        self._input_dtype = policy.compute_dtype if casts else None
+        mixed = casts and policy.compute_dtype != policy.variable_dtype
+        self._autocast_dtype = policy.compute_dtype if mixed else None
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of the computation."""
+        return self._dtype_policy.compute_dtype  # type: ignore[no-any-return]
+
+    @property
+    def variable_dtype(self) -> str:
+        """The dtype of the weights."""
+        return self._dtype_policy.variable_dtype  # type: ignore[no-any-return]
+
+    dtype = variable_dtype
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype that floating inputs are cast to."""
+        return self.compute_dtype
+
+    # --- calling ----------------------------------------------------------------------
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs; every layer defines it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `call`")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # The common case, one tensor of the right dtype, needs no walk over arguments.
+        if len(args) == 1 and not kwargs and self.built and not self._computes_mask:
+            x = args[0]
+            if type(x) is Tensor and mask_of(x) is None:
+                dtype = x.dtype
+                if dtype == self._input_dtype or dtype not in dtypes.FLOATS:
+                    if self._input_spec is not None and x.spec != self._last_fit:
+                        check_inputs(self._input_spec, x, self)
+                        self.__dict__["_last_fit"] = x.spec
+                    return self._run(self.call, args, kwargs, None)
+        return self._general_call(args, kwargs)
+
+    def _general_call(
+        self, given_args: Any, given_kwargs: Any, recorded: bool = True
+    ) -> Any:
+        self._check_initialized()
+        args, kwargs = tree.map_structure(
+            lambda x: standardize_input(x, self._input_dtype),
+            (given_args, given_kwargs),
+        )
+        if not self._allow_non_tensor_positional_args:
+            check_positional(self, args)
+        training = kwargs.get("training")
+        if not self._info.takes_training or training is None:
+            kwargs.pop("training", None)
+        arguments = Arguments(self, self._info, args, kwargs)
+        if self._input_spec is not None:
+            check_inputs(self._input_spec, arguments.first, self)
+        kwargs.update(arguments.masks())
+        mask = kwargs.get("mask")
+        mask = masks_of(arguments.first) if mask is None else mask
+        if any_symbolic(args, kwargs):
+            outputs = self._symbolic_run(arguments, args, kwargs, training)
+        else:
+            outputs = self._run(self.call, args, kwargs, training, arguments)
+        self._pass_mask(arguments.first, outputs, mask)
+        if recorded and any_symbolic(given_args, given_kwargs):
+            record(self, given_args, given_kwargs, outputs)
+        return outputs
+
+    def _symbolic_run(
+        self, arguments: Arguments, args: Any, kwargs: Any, training: bool | None
+    ) -> Any:
+        outer, context.symbolic = context.symbolic, True
+        try:
+            outputs = self._run(
+                self.compute_output_spec, args, kwargs, training, arguments
+            )
+        finally:
+            context.symbolic = outer
+        # A symbol that passed through unchanged must not lose where it came from.
+        return tree.map_structure(_own_symbol, outputs)
+
+    def _run(
+        self,
+        function: Any,
+        args: Any,
+        kwargs: Any,
+        training: bool | None,
+        arguments: Any = None,
+    ) -> Any:
+        """Run `call` or `compute_output_spec` in this layer's context."""
+        outer, names = context.layer, scopes.names
+        outer_training, autocast = context.training, state.autocast
+        if outer is None and with_losses:
+            self._clear_losses()
+        if training is None:
+            training = outer_training
+        if training is None:
+            training = self._info.training_default
+        if training is not None and self._info.takes_training:
+            kwargs = {**kwargs, "training": training}
+        context.layer, context.training = self, training
+        scopes.names = (*names, self.name)
+        state.autocast = self._autocast_dtype
+        try:
+            if not self.built:
+                self._build_for(arguments)
+            outputs = function(*args, **kwargs)
+            if not self.built:
+                self._finish_build()
+            if self.activity_regularizer is not None:
+                self._regularize_activity(outputs)
+            return outputs
+        except ToolkitError as error:
+            explain(error, self, args, kwargs)
+            raise
+        finally:
+            context.layer, context.training = outer, outer_training
+            scopes.names = names
+            state.autocast = autocast
+
+    def _pass_mask(self, inputs: Any, outputs: Any, mask: Any) -> None:
+        """Let the outputs carry the mask that follows from that of the inputs."""
+        masked = any_mask(mask)
+        if not self.supports_masking:
+            if masked and not self._warned_of_mask:
+                self._warned_of_mask = True
+                warnings.warn(
+                    f"{describe(self)}: does not support masking; the layers after it "
+                    "will not see the mask of its inputs",
+                    stacklevel=4,
+                )
+            return
+        if not masked and not self._computes_mask:
+            return
+        tensors = [
+            x for x in tree.flatten(outputs) if isinstance(x, (Tensor, KerasTensor))
+        ]
+        if all(mask_of(x) is not None for x in tensors):
+            return
+        masks = self.compute_mask(inputs, mask)
+        if masks is None:
+            return
+        for tensor, its_mask in zip(tensors, tree.flatten(masks), strict=False):
+            if its_mask is not None and mask_of(tensor) is None:
+                tensor._keras_mask = its_mask
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """The mask of the outputs; by default that of the inputs."""
+        return previous_mask
+
+    def stateless_call(
+        self,
+        trainable_variables: Any,
+        non_trainable_variables: Any,
+        *args: Any,
+        return_losses: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the layer with other values for its variables, and change none.
+
+        Args:
+            trainable_variables: one value for each of `self.trainable_variables`.
+            non_trainable_variables: the same for `self.non_trainable_variables`.
+            *args, **kwargs: as for a call.
+            return_losses: whether to return `losses` too.
+
+        Returns:
+            (outputs, new non-trainable values), and the losses if asked for.
+        """
+        if not self.built:
+            raise NotBuiltError(f"{self.name}.stateless_call: build the layer first")
+        pairs = []
+        for what, values in (
+            ("trainable_variables", trainable_variables),
+            ("non_trainable_variables", non_trainable_variables),
+        ):
+            own = getattr(self, what)
+            if len(own) != len(values):
+                raise ArgumentError(
+                    f"{self.name}.stateless_call: expected {len(own)} {what}; "
+                    f"received {len(values)}"
+                )
+            pairs += zip(own, values, strict=True)
+        with StatelessScope(pairs) as scope:
+            outputs = self(*args, **kwargs)
+            losses = self.losses if return_losses else []
+        updated = [scope.get_current_value(v) for v in self.non_trainable_variables]
+        return (outputs, updated, losses) if return_losses else (outputs, updated)
+
+    # --- shapes and config ------------------------------------------------------------
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbols that a call with these symbols would return."""
+        if context.layer is not self:
+            if self.built:
+                return self._general_call(args, kwargs, recorded=False)
+            return self._infer_unbuilt(args, kwargs)
+        if type(self).compute_output_shape is Layer.compute_output_shape:
+            return infer(self.call, args, kwargs)
+        arguments = Arguments(self, self._info, args, kwargs)
+        shapes = arguments.shapes()
+        shapes = match_shapes(self.compute_output_shape, shapes, arguments.by_name)
+        output_shape = self.compute_output_shape(**shapes)
+        return map_shapes(lambda s: KerasTensor(s, self.compute_dtype), output_shape)
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shape of the outputs for inputs of these shapes (None: unknown).
+
+        Args:
+            *args, **kwargs: shapes, or structures of them, for the arguments of `call`;
+                those passed by name end in `_shape`.
+        """
+
+        def symbols(shapes: Any) -> Any:
+            return map_shapes(lambda s: KerasTensor(s, self.compute_dtype), shapes)
+
+        named = {k.removesuffix("_shape"): symbols(v) for k, v in kwargs.items()}
+        outputs = self.compute_output_spec(*map(symbols, args), **named)
+        return tree.map_structure(lambda x: x.shape, outputs)
+
+    def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
+        """The output symbols by way of a twin, whose weights cost nothing."""
+        outer, context.weightless = context.weightless, True
+        try:
+            with keep_counts():
+                twin = type(self).from_config(self.get_config())
+                return twin._general_call(args, kwargs, recorded=False)
+        finally:
+            context.weightless = outer
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal layer, as strings, numbers, lists and dicts.
+
+        They are those that the constructor was given. A subclass needs a `get_config`
+        of its own only if some of them cannot be serialized.
+        """
+        cls = type(self)
+        recorded_only = cls.get_config is Layer.get_config
+        config = {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": dtype_policies.serialize(self.dtype_policy),
+        }
+        if recorded_only:
+            config = {k: v for k, v in config.items() if _accepts(cls, k)}
+        recorded = self._recorded_config(strict=recorded_only)
+        return config | {k: v for k, v in recorded.items() if k not in _KEPT_APART}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer that `get_config` described."""
+        config = dict(config)
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = dtype_policies.deserialize(config["dtype"])
+        if cls.get_config is Layer.get_config:
+            config = {k: _deserialized(v) for k, v in config.items()}
+        try:
+            return cls(**config)
+        except TypeError as error:
+            raise ArgumentError(
+                f"{cls.__name__}.from_config: the config {config} does not fit the "
+                f"constructor: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _accepts(cls: type, name: str) -> bool:
+    """Whether `cls(..., name=...)` is possible."""
+    parameters = constructor_signature(cls).parameters
+    return name in parameters or any(
+        p.kind is p.VAR_KEYWORD for p in parameters.values()
+    )
+
+
+def _deserialized(value: Any) -> Any:
+    """An argument from a config; a bare string stays one."""
+    return value if isinstance(value, str) else deserialize_keras_object(value)
+
+
+def _own_symbol(x: Any) -> Any:
+    """`x`, or if it already belongs to another call, a symbol like it."""
+    if not is_symbolic(x) or x._keras_history is None:
+        return x
+    symbol = KerasTensor(x.shape, x.dtype)
+    symbol._keras_mask = x._keras_mask
+    return symbol

@@ -1,0 +1,278 @@
+"""Layers that make one tensor out of several."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.layer import Layer
+
+
+class Merge(Layer):
+    """Base of merging layers: checks the list and brings its tensors to one rank."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def merge(self, inputs: list[Any]) -> Any:
+        """The result for tensors of equal rank."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `merge`")
+
+    def call(self, inputs: Any) -> Any:
+        return self.merge(_of_one_rank(_checked(self, inputs)))
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """True where any input has something, or None if one has no mask."""
+        if previous_mask is None or any(mask is None for mask in previous_mask):
+            return None
+        return reduce(ops.logical_or, previous_mask)
+
+
+def _checked(layer: Layer, inputs: Any) -> list[Any]:
+    """`inputs` as a list, if they are several tensors of one batch size."""
+    if not isinstance(inputs, (list, tuple)) or not inputs:
+        received = getattr(inputs, "shape", inputs)
+        raise ArgumentError(
+            f"{type(layer).__name__}: expected a list of tensors; received {received}"
+        )
+    if len({x.shape[:1] for x in inputs}) > 1:
+        shapes = ", ".join(str(tuple(x.shape)) for x in inputs)
+        raise ShapeError(
+            f"{type(layer).__name__}: expected tensors of one batch size; "
+            f"received shapes {shapes}"
+        )
+    return list(inputs)
+
+
+def _of_one_rank(inputs: list[Any]) -> list[Any]:
+    """Tensors of fewer axes get new ones after the batch."""
+    ndim = max(x.ndim for x in inputs)
+    if all(x.ndim == ndim for x in inputs):
+        return inputs
+    return [ops.expand_dims(x, tuple(range(1, 1 + ndim - x.ndim))) for x in inputs]
+
+
+class Add(Merge):
+    """The sum of tensors, elementwise: `x1 + x2 + ...`.
+
+    Input shape: a list of tensors whose shapes broadcast after the batch.
+    Output shape: what they broadcast to.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.ones((2, 3))
+        >>> float(toolkit.ops.max(toolkit.layers.Add()([x, x, x])))
+        3.0
+    """
+
+    def merge(self, inputs: list[Any]) -> Any:
+        return reduce(ops.add, inputs)
+
+
+class Subtract(Merge):
+    """The difference of two tensors, elementwise: `x1 - x2`.
+
+    Input shape: a list of two tensors whose shapes broadcast after the batch.
+    Output shape: what they broadcast to.
+    """
+
+    def merge(self, inputs: list[Any]) -> Any:
+        if len(inputs) != 2:
+            raise ArgumentError(f"Subtract: expected 2 tensors; received {len(inputs)}")
+        return ops.subtract(*inputs)
+
+
+class Multiply(Merge):
+    """The product of tensors, elementwise: `x1 * x2 * ...`.
+
+    Input shape: a list of tensors whose shapes broadcast after the batch.
+    Output shape: what they broadcast to.
+    """
+
+    def merge(self, inputs: list[Any]) -> Any:
+        return reduce(ops.multiply, inputs)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """True where any of the masks is; inputs without one do not count."""
+        masks = [mask for mask in previous_mask or () if mask is not None]
+        return reduce(ops.logical_or, masks) if masks else None
+
+
+class Average(Merge):
+    """The mean of tensors, elementwise.
+
+    Input shape: a list of tensors whose shapes broadcast after the batch.
+    Output shape: what they broadcast to.
+    """
+
+    def merge(self, inputs: list[Any]) -> Any:
+        return reduce(ops.add, inputs) / len(inputs)
+
+
+class Maximum(Merge):
+    """The largest of tensors, elementwise.
+
+    Input shape: a list of tensors whose shapes broadcast after the batch.
+    Output shape: what they broadcast to.
+    """
+
+    def merge(self, inputs: list[Any]) -> Any:
+        return reduce(ops.maximum, inputs)
+
+
+class Minimum(Merge):
+    """The smallest of tensors, elementwise.
+
+    Input shape: a list of tensors whose shapes broadcast after the batch.
+    Output shape: what they broadcast to.
+    """
+
+    def merge(self, inputs: list[Any]) -> Any:
+        return reduce(ops.minimum, inputs)
+
+
+class Concatenate(Merge):
+    """Tensors joined along an axis.
+
+    Args:
+        axis: that axis; the batch counts as axis 0.
+
+    Input shape: a list of tensors whose shapes differ along that axis only.
+    Output shape: theirs, with the sum of their extents along that axis.
+
+    Example:
+        >>> import toolkit
+        >>> parts = [toolkit.ops.ones((2, 3)), toolkit.ops.ones((2, 5))]
+        >>> toolkit.layers.Concatenate()(parts).shape
+        (2, 8)
+    """
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def call(self, inputs: Any) -> Any:
+        if not isinstance(inputs, (list, tuple)):
+            _checked(self, inputs)
+        return ops.concatenate(inputs, axis=self.axis)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """The masks joined; inputs without one count as wholly there."""
+        if previous_mask is None or all(mask is None for mask in previous_mask):
+            return None
+        pairs = zip(inputs, previous_mask, strict=True)
+        masks = [_mask_of_shape(mask, x) for x, mask in pairs]
+        return ops.any(ops.concatenate(masks, axis=self.axis), axis=-1)
+
+
+def _mask_of_shape(mask: Any, x: Any) -> Any:
+    """A mask of all of x's axes."""
+    if mask is None:
+        return ops.ones_like(x, dtype="bool")
+    if mask.ndim == x.ndim:
+        return mask
+    return ops.logical_or(ops.expand_dims(mask, -1), ops.zeros_like(x, dtype="bool"))
+
+
+class Dot(Merge):
+    """For each sample, the product of two tensors, summed along an axis of each.
+
+    Args:
+        axes: the axis of both tensors, or (axis of the first, of the second); not 0.
+        normalize: whether to scale both to length 1 along it first, for the cosine.
+
+    Input shape: a list of two tensors, (batch, ...).
+    Output shape: (batch, other axes of the first, other axes of the second); (batch, 1)
+        if there are none.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.ones((2, 3, 5)), toolkit.ops.ones((2, 10, 3))
+        >>> toolkit.layers.Dot(axes=(1, 2))([x, y]).shape
+        (2, 5, 10)
+    """
+
+    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        pair = (axes, axes) if isinstance(axes, int) else tuple(axes)
+        if len(pair) != 2 or not all(isinstance(axis, int) for axis in pair):
+            raise ArgumentError(
+                f"Dot: axes must be an integer or two of them; received {axes!r}"
+            )
+        self.axes = axes
+        self.normalize = normalize
+        self._pair = pair
+
+    def call(self, inputs: Any) -> Any:
+        tensors = _checked(self, inputs)
+        if len(tensors) != 2:
+            raise ArgumentError(f"Dot: expected 2 tensors; received {len(tensors)}")
+        axes = [a % x.ndim for a, x in zip(self._pair, tensors, strict=True)]
+        x, y = tensors
+        if 0 in axes or x.shape[axes[0]] != y.shape[axes[1]]:
+            raise ShapeError(
+                f"Dot: expected equal extents along the axes {tuple(axes)}, none of "
+                f"them the batch; received shapes {x.shape} and {y.shape}"
+            )
+        if self.normalize:
+            x, y = _of_length_1(x, axes[0]), _of_length_1(y, axes[1])
+        letters = iter("cdefghijklmnopqrst")
+        left, right = (
+            ["a", *(next(letters) for _ in range(t.ndim - 1))] for t in (x, y)
+        )
+        left[axes[0]] = right[axes[1]] = "z"
+        rest = [*left[1:], *right[1:]]
+        result = "a" + "".join(letter for letter in rest if letter != "z")
+        total = ops.einsum(f"{''.join(left)},{''.join(right)}->{result}", x, y)
+        return ops.expand_dims(total, -1) if total.ndim == 1 else total
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
+        """None: what a mask would stand for is summed over."""
+
+
+def _of_length_1(x: Any, axis: int) -> Any:
+    squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
+    return x * ops.rsqrt(ops.maximum(squared, 1e-12))
+
+
+def add(inputs: Any, **kwargs: Any) -> Any:
+    """The sum of tensors: `Add(**kwargs)(inputs)`."""
+    return Add(**kwargs)(inputs)
+
+
+def subtract(inputs: Any, **kwargs: Any) -> Any:
+    """The difference of two tensors: `Subtract(**kwargs)(inputs)`."""
+    return Subtract(**kwargs)(inputs)
+
+
+def multiply(inputs: Any, **kwargs: Any) -> Any:
+    """The product of tensors: `Multiply(**kwargs)(inputs)`."""
+    return Multiply(**kwargs)(inputs)
+
+
+def average(inputs: Any, **kwargs: Any) -> Any:
+    """The mean of tensors: `Average(**kwargs)(inputs)`."""
+    return Average(**kwargs)(inputs)
+
+
+def maximum(inputs: Any, **kwargs: Any) -> Any:
+    """The largest of tensors: `Maximum(**kwargs)(inputs)`."""
+    return Maximum(**kwargs)(inputs)
+
+
+def minimum(inputs: Any, **kwargs: Any) -> Any:
+    """The smallest of tensors: `Minimum(**kwargs)(inputs)`."""
+    return Minimum(**kwargs)(inputs)
+
+
+def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
+    """Tensors joined along an axis: `Concatenate(axis, **kwargs)(inputs)`."""
+    return Concatenate(axis=axis, **kwargs)(inputs)
+
+
+def dot(inputs: Any, axes: Any = -1, **kwargs: Any) -> Any:
+    """The product of two tensors for each sample: `Dot(axes, **kwargs)(inputs)`."""
+    return Dot(axes=axes, **kwargs)(inputs)

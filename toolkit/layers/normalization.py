@@ -1,0 +1,400 @@
+"""Layers that shift and scale their inputs to mean 0 and variance 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtypes, initializers, ops
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import create_weight, declare_weight, known, positive
+
+
+class _Affine(Layer):
+    """Base of normalizations followed by `gamma * x + beta`."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        center: bool,
+        scale: bool,
+        beta_initializer: Any,
+        gamma_initializer: Any,
+        beta_regularizer: Any,
+        gamma_regularizer: Any,
+        beta_constraint: Any,
+        gamma_constraint: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.center = center
+        self.scale = scale
+        declare_weight(
+            self, "beta", beta_initializer, beta_regularizer, beta_constraint
+        )
+        declare_weight(
+            self, "gamma", gamma_initializer, gamma_regularizer, gamma_constraint
+        )
+        self.gamma = self.beta = None
+        self.supports_masking = True
+
+    def _create_affine(self, shape: tuple[int, ...]) -> None:
+        """The weights gamma and beta; statistics need their whole precision."""
+        if self.scale:
+            self.gamma = create_weight(self, "gamma", shape, autocast=False)
+        if self.center:
+            self.beta = create_weight(self, "beta", shape, autocast=False)
+
+
+def _widened(x: Any) -> Any:
+    """`x` in float32 at least: 16 bits are too few for sums of squares."""
+    return ops.cast(x, dtypes.result_type(x.dtype, "float32"))
+
+
+class BatchNormalization(_Affine):
+    """`gamma * (x - mean) / sqrt(variance + epsilon) + beta` for each channel.
+
+    In training, mean and variance are those of the batch, and move the moving ones:
+    `moving = moving * momentum + batch's * (1 - momentum)`. Otherwise, or if the layer
+    is frozen (`trainable = False`), the moving ones are used.
+
+    Args:
+        axis: the axis of the channels.
+        momentum: how slowly the moving statistics move, in [0, 1].
+        epsilon: added to the variance.
+        center: whether there is a beta.
+        scale: whether there is a gamma.
+        beta_initializer: how beta, (channels,), starts.
+        gamma_initializer: how gamma, (channels,), starts.
+        moving_mean_initializer: how the moving mean starts.
+        moving_variance_initializer: how the moving variance starts.
+        beta_regularizer: a penalty on beta.
+        gamma_regularizer: a penalty on gamma.
+        beta_constraint: applied to beta after each update.
+        gamma_constraint: applied to gamma after each update.
+        synchronized: whether replicas share statistics; without replicas, no matter.
+
+    Call arguments:
+        training: whether to use the statistics of the batch.
+        mask: all axes but the channels; where it is False, elements do not count.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([[1.0], [3.0]])
+        >>> y = toolkit.layers.BatchNormalization(epsilon=0.0)(x, training=True)
+        >>> y.tolist()
+        [[-1.0], [1.0]]
+
+    Reference: https://arxiv.org/abs/1502.03167
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        moving_mean_initializer: Any = "zeros",
+        moving_variance_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        synchronized: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+            **kwargs,
+        )
+        self.axis = axis
+        self.momentum = momentum
+        self.synchronized = synchronized
+        self.moving_mean_initializer = initializers.get(moving_mean_initializer)
+        self.moving_variance_initializer = initializers.get(moving_variance_initializer)
+
+    def build(self, input_shape: Any) -> None:
+        channels = known(self, input_shape, self.axis)
+        self._create_affine((channels,))
+        self.moving_mean = self.add_weight(
+            shape=(channels,),
+            initializer=self.moving_mean_initializer,
+            trainable=False,
+            autocast=False,
+            name="moving_mean",
+        )
+        self.moving_variance = self.add_weight(
+            shape=(channels,),
+            initializer=self.moving_variance_initializer,
+            trainable=False,
+            autocast=False,
+            name="moving_variance",
+        )
+        self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        x = _widened(inputs)
+        if training and self.trainable:
+            mean, variance = self._moments(x, mask)
+            self._move(self.moving_mean, mean)
+            self._move(self.moving_variance, variance)
+        else:
+            mean = ops.cast(self.moving_mean, x.dtype)
+            variance = ops.cast(self.moving_variance, x.dtype)
+        offset = None if self.beta is None else ops.cast(self.beta, x.dtype)
+        scale = None if self.gamma is None else ops.cast(self.gamma, x.dtype)
+        x = ops.batch_normalization(
+            x, mean, variance, self.axis, offset, scale, self.epsilon
+        )
+        return ops.cast(x, self.compute_dtype)
+
+    def _move(self, moving: Any, value: Any) -> None:
+        momentum = self.momentum
+        moving.assign(ops.cast(moving, value.dtype) * momentum + value * (1 - momentum))
+
+    def _moments(self, x: Any, mask: Any) -> tuple[Any, Any]:
+        """Mean and variance for each channel of what is not masked."""
+        axis = self.axis % x.ndim
+        axes = tuple(i for i in range(x.ndim) if i != axis)
+        if mask is None:
+            return ops.moments(x, axes)  # type: ignore[no-any-return]
+        if mask.ndim != x.ndim - 1:
+            raise ShapeError(
+                "BatchNormalization: expected a mask with one axis less than the "
+                f"inputs {x.shape}; received {mask.shape}"
+            )
+        weights = ops.expand_dims(ops.cast(mask, x.dtype), axis)
+        weights = ops.broadcast_to(weights, x.shape)
+        count = ops.sum(weights, axes, keepdims=True) + 1e-7
+        mean = ops.sum(weights * x, axes, keepdims=True) / count
+        variance = ops.sum(weights * ops.square(x - mean), axes, keepdims=True) / count
+        return ops.squeeze(mean, axes), ops.squeeze(variance, axes)
+
+
+class LayerNormalization(_Affine):
+    """`gamma * (x - mean) / sqrt(variance + epsilon) + beta` for each sample.
+
+    Args:
+        axis: the axis, or axes, that mean and variance are taken over.
+        epsilon: added to the variance.
+        center: whether there is a beta.
+        scale: whether there is a gamma.
+        beta_initializer: how beta, the extents along `axis`, starts.
+        gamma_initializer: how gamma, the extents along `axis`, starts.
+        beta_regularizer: a penalty on beta.
+        gamma_regularizer: a penalty on gamma.
+        beta_constraint: applied to beta after each update.
+        gamma_constraint: applied to gamma after each update.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([[1.0, 3.0], [10.0, 30.0]])
+        >>> toolkit.layers.LayerNormalization(epsilon=0.0)(x).tolist()
+        [[-1.0, 1.0], [-1.0, 1.0]]
+
+    Reference: https://arxiv.org/abs/1607.06450
+    """
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+            **kwargs,
+        )
+        self.axis = _axes(axis)
+
+    def build(self, input_shape: Any) -> None:
+        self._create_affine(_normalized_shape(self, input_shape))
+
+    def call(self, inputs: Any) -> Any:
+        x = ops.layer_normalization(
+            inputs, self.gamma, self.beta, self.axis, self.epsilon
+        )
+        return ops.cast(x, self.compute_dtype)
+
+
+def _axes(axis: Any) -> Any:
+    """An axis, or a list of them, as Keras keeps it."""
+    return list(axis) if isinstance(axis, (list, tuple)) else int(axis)
+
+
+def _normalized_shape(layer: Any, input_shape: Any) -> tuple[int, ...]:
+    """The extents along `layer.axis`, in the order of the inputs."""
+    axes = layer.axis if isinstance(layer.axis, list) else [layer.axis]
+    ndim = len(input_shape)
+    shape = {axis % ndim: known(layer, input_shape, axis) for axis in axes}
+    return tuple(shape[axis] for axis in sorted(shape))
+
+
+class GroupNormalization(_Affine):
+    """LayerNormalization of each group of channels, over all positions.
+
+    Args:
+        groups: number of groups; it divides the channels. -1: each channel is one.
+        axis: the axis of the channels.
+        epsilon: added to the variance.
+        center: whether there is a beta.
+        scale: whether there is a gamma.
+        beta_initializer: how beta, (channels,), starts.
+        gamma_initializer: how gamma, (channels,), starts.
+        beta_regularizer: a penalty on beta.
+        gamma_regularizer: a penalty on gamma.
+        beta_constraint: applied to beta after each update.
+        gamma_constraint: applied to gamma after each update.
+
+    Output shape: that of the inputs.
+
+    Reference: https://arxiv.org/abs/1803.08494
+    """
+
+    def __init__(
+        self,
+        groups: int = 32,
+        axis: int = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+            **kwargs,
+        )
+        self.groups = groups if groups == -1 else positive(self, "groups", groups)
+        self.axis = axis
+
+    def build(self, input_shape: Any) -> None:
+        channels = known(self, input_shape, self.axis)
+        self.groups = channels if self.groups == -1 else self.groups
+        if channels % self.groups:
+            raise ArgumentError(
+                f"GroupNormalization {self.name!r}: the channels must be a multiple of "
+                f"groups={self.groups}; received shape {tuple(input_shape)}"
+            )
+        self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
+        self._create_affine((channels,))
+
+    def call(self, inputs: Any) -> Any:
+        x = _widened(inputs)
+        axis = self.axis % x.ndim
+        channels = x.shape[axis]
+        shape = x.shape
+        grouped = (
+            *shape[:axis],
+            self.groups,
+            channels // self.groups,
+            *shape[axis + 1 :],
+        )
+        x = ops.reshape(x, grouped)
+        axes = tuple(i for i in range(1, x.ndim) if i != axis)
+        mean, variance = ops.moments(x, axes, keepdims=True)
+        x = ops.reshape((x - mean) * ops.rsqrt(variance + self.epsilon), shape)
+        channel_shape = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+        if self.gamma is not None:
+            x = x * ops.cast(ops.reshape(self.gamma, channel_shape), x.dtype)
+        if self.beta is not None:
+            x = x + ops.cast(ops.reshape(self.beta, channel_shape), x.dtype)
+        return ops.cast(x, self.compute_dtype)
+
+
+class RMSNormalization(Layer):
+    """`scale * x / sqrt(mean(x ** 2) + epsilon)`.
+
+    Args:
+        axis: the axis, or axes, that the mean is taken over.
+        epsilon: added to the mean.
+
+    Output shape: that of the inputs.
+
+    Reference: https://arxiv.org/abs/1910.07467
+    """
+
+    def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = _axes(axis)
+        self.epsilon = epsilon
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        shape = _normalized_shape(self, input_shape)
+        self.scale = self.add_weight(shape, "ones", autocast=False, name="scale")
+
+    def call(self, inputs: Any) -> Any:
+        x = ops.rms_normalization(inputs, self.scale, self.axis, self.epsilon)
+        return ops.cast(x, self.compute_dtype)
+
+
+class UnitNormalization(Layer):
+    """`x / sqrt(sum(x ** 2))`: vectors of length 1.
+
+    Args:
+        axis: the axis, or axes, that the sum is taken over.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([[3.0, 4.0]])
+        >>> [round(v, 3) for v in toolkit.layers.UnitNormalization()(x)[0].tolist()]
+        [0.6, 0.8]
+    """
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = _axes(axis)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        return ops.normalize(inputs, axis=self.axis, order=2, epsilon=1e-12)

@@ -1,0 +1,309 @@
+"""Pooling over windows, and over all positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.config import standardize_data_format
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import choice, extents
+
+
+class _Pooling(Layer):
+    """Base of pooling over windows: `pool` takes what the functions of `ops` take."""
+
+    rank: int
+    pool: Any
+
+    def __init__(
+        self,
+        pool_size: Any = 2,
+        strides: Any = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.pool_size = extents(self, "pool_size", pool_size, self.rank)
+        strides = self.pool_size if strides is None else strides
+        self.strides = extents(self, "strides", strides, self.rank)
+        self.padding = choice(self, "padding", str(padding).lower(), ("same", "valid"))
+        self.data_format = standardize_data_format(data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def call(self, inputs: Any) -> Any:
+        return self.pool(
+            inputs, self.pool_size, self.strides, self.padding, self.data_format
+        )
+
+
+class MaxPooling1D(_Pooling):
+    """The largest value of each window of a sequence.
+
+    Args:
+        pool_size: extent of a window.
+        strides: the step between windows; that extent if None.
+        padding: "valid", or "same": ceil(steps / strides) windows.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, windows, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(1.0, 6.0), (1, 5, 1))
+        >>> toolkit.layers.MaxPooling1D(2)(x).tolist()
+        [[[2.0], [4.0]]]
+    """
+
+    rank = 1
+    pool = staticmethod(ops.max_pool)
+
+
+class MaxPooling2D(_Pooling):
+    """The largest value of each window of images.
+
+    Args:
+        pool_size: extents of a window, (rows, columns) or one integer for both.
+        strides: the step between windows; the window's extents if None.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, windows down, windows across, channels).
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.MaxPooling2D(2)(toolkit.ops.ones((1, 4, 6, 3))).shape
+        (1, 2, 3, 3)
+    """
+
+    rank = 2
+    pool = staticmethod(ops.max_pool)
+
+
+class MaxPooling3D(_Pooling):
+    """The largest value of each window of volumes; arguments as for MaxPooling2D.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: (batch, *windows, channels).
+    """
+
+    rank = 3
+    pool = staticmethod(ops.max_pool)
+
+
+class _AveragePooling(_Pooling):
+    pool = staticmethod(ops.average_pool)
+
+    def __init__(
+        self,
+        pool_size: Any,
+        strides: Any = None,
+        padding: str = "valid",
+        data_format: str | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pool_size, strides, padding, data_format, name, **kwargs)
+
+
+class AveragePooling1D(_AveragePooling):
+    """The mean of each window of a sequence; padding does not count.
+
+    Args:
+        pool_size: extent of a window.
+        strides: the step between windows; that extent if None.
+        padding: "valid", or "same": ceil(steps / strides) windows.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, windows, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(1.0, 6.0), (1, 5, 1))
+        >>> toolkit.layers.AveragePooling1D(2)(x).tolist()
+        [[[1.5], [3.5]]]
+    """
+
+    rank = 1
+
+
+class AveragePooling2D(_AveragePooling):
+    """The mean of each window of images; padding does not count.
+
+    Args:
+        pool_size: extents of a window, (rows, columns) or one integer for both.
+        strides: the step between windows; the window's extents if None.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, windows down, windows across, channels).
+    """
+
+    rank = 2
+
+
+class AveragePooling3D(_AveragePooling):
+    """The mean of each window of volumes; arguments as for AveragePooling2D.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: (batch, *windows, channels).
+    """
+
+    rank = 3
+
+
+class _GlobalPooling(Layer):
+    """Base of pooling over all positions."""
+
+    rank: int
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.data_format = standardize_data_format(data_format)
+        self.keepdims = keepdims
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        first = 2 if self.data_format == "channels_first" else 1
+        return tuple(range(first, first + self.rank))
+
+
+class _GlobalMaxPooling(_GlobalPooling):
+    def call(self, inputs: Any) -> Any:
+        return ops.max(inputs, axis=self._axes, keepdims=self.keepdims)
+
+
+class GlobalMaxPooling1D(_GlobalMaxPooling):
+    """The largest value of each channel of a sequence.
+
+    Args:
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        keepdims: whether the steps stay as an axis of extent 1.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, channels).
+    """
+
+    rank = 1
+
+
+class GlobalMaxPooling2D(_GlobalMaxPooling):
+    """The largest value of each channel of images.
+
+    Args:
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        keepdims: whether height and width stay as axes of extent 1.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, channels).
+    """
+
+    rank = 2
+
+
+class GlobalMaxPooling3D(_GlobalMaxPooling):
+    """The largest value of each channel of volumes.
+
+    Args:
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        keepdims: whether the spatial axes stay, with extent 1.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: (batch, channels).
+    """
+
+    rank = 3
+
+
+class _GlobalAveragePooling(_GlobalPooling):
+    def call(self, inputs: Any) -> Any:
+        return ops.mean(inputs, axis=self._axes, keepdims=self.keepdims)
+
+
+class GlobalAveragePooling1D(_GlobalPooling):
+    """The mean of each channel of a sequence.
+
+    Args:
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        keepdims: whether the steps stay as an axis of extent 1.
+
+    Call arguments:
+        mask: (batch, steps); steps where it is False do not count.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, channels).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.GlobalAveragePooling1D()
+        >>> layer(toolkit.ops.ones((2, 3, 4))).shape
+        (2, 4)
+    """
+
+    rank = 1
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(data_format, keepdims, **kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        axis = self._axes[0]
+        if mask is None:
+            return ops.mean(inputs, axis=axis, keepdims=self.keepdims)
+        kept = ops.expand_dims(ops.cast(mask, "bool"), 3 - axis)
+        total = ops.sum(ops.where(kept, inputs, 0), axis, keepdims=self.keepdims)
+        count = ops.sum(ops.cast(kept, inputs.dtype), axis, keepdims=self.keepdims)
+        return total / count
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
+        """None: no steps are left to be masked."""
+
+
+class GlobalAveragePooling2D(_GlobalAveragePooling):
+    """The mean of each channel of images.
+
+    Args:
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        keepdims: whether height and width stay as axes of extent 1.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, channels).
+    """
+
+    rank = 2
+
+
+class GlobalAveragePooling3D(_GlobalAveragePooling):
+    """The mean of each channel of volumes.
+
+    Args:
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        keepdims: whether the spatial axes stay, with extent 1.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: (batch, channels).
+    """
+
+    rank = 3
+
+
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+GlobalMaxPool1D = GlobalMaxPooling1D
+GlobalMaxPool2D = GlobalMaxPooling2D
+GlobalMaxPool3D = GlobalMaxPooling3D
+GlobalAvgPool1D = GlobalAveragePooling1D
+GlobalAvgPool2D = GlobalAveragePooling2D
+GlobalAvgPool3D = GlobalAveragePooling3D

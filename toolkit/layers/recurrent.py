@@ -1,0 +1,376 @@
+"""SimpleRNN, GRU and LSTM: recurrent layers of the cells of this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.errors import ArgumentError
+from toolkit.layers.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.rnn import RNN
+
+_OF_CELL = (
+    *("units", "activation", "use_bias", "dropout", "recurrent_dropout"),
+    *("kernel_initializer", "recurrent_initializer", "bias_initializer"),
+    *("kernel_regularizer", "recurrent_regularizer", "bias_regularizer"),
+    *("kernel_constraint", "recurrent_constraint", "bias_constraint"),
+)
+
+
+class _Recurrent(RNN):
+    """An RNN whose arguments are those of its cell."""
+
+    cell_class: type[Cell]
+
+    def __init__(
+        self,
+        cell_arguments: dict[str, Any],
+        layer_arguments: dict[str, Any],
+        use_cudnn: Any = "auto",
+        **kwargs: Any,
+    ) -> None:
+        if use_cudnn not in ("auto", False):
+            raise ArgumentError(
+                f"{type(self).__name__}: use_cudnn must be 'auto' or False: there is "
+                f"no cuDNN here; received {use_cudnn!r}"
+            )
+        cell = self.cell_class(
+            **cell_arguments,
+            dtype=kwargs.get("dtype"),
+            trainable=kwargs.get("trainable", True),
+        )
+        super().__init__(cell, **layer_arguments, **kwargs)
+        self.input_spec = InputSpec(ndim=3)
+
+
+def _of_cell(name: str) -> property:
+    return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
+
+
+for _name in _OF_CELL:
+    setattr(_Recurrent, _name, _of_cell(_name))
+
+
+class SimpleRNN(_Recurrent):
+    """A recurrent layer of SimpleRNNCell: `h' = activation(x @ W + h @ U + b)`.
+
+    Args:
+        units: extent of state and output.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        kernel_initializer: how W, (features, units), starts.
+        recurrent_initializer: how U, (units, units), starts.
+        bias_initializer: how b, (units,), starts.
+        kernel_regularizer: a penalty on W.
+        recurrent_regularizer: a penalty on U.
+        bias_regularizer: a penalty on b.
+        activity_regularizer: a penalty on the outputs.
+        kernel_constraint: applied to W after each update.
+        recurrent_constraint: applied to U after each update.
+        bias_constraint: applied to b after each update.
+        dropout: the part of the inputs that is dropped in training.
+        recurrent_dropout: the part of the state that is dropped in training.
+        return_sequences: whether to return the outputs of all steps, or the last one.
+        return_state: whether to return the last state too.
+        go_backwards: whether to start at the last step.
+        stateful: whether each call starts with the state that the last one ended with.
+        unroll: whether to repeat the cell in the graph instead of looping.
+        seed: of the dropout.
+
+    Call arguments:
+        sequences: (batch, steps, features).
+        initial_state: [h], (batch, units); zeros if None.
+        mask: (batch, steps); steps where it is False leave the state as it is.
+        training: whether to drop.
+
+    Returns:
+        (batch, units), or (batch, steps, units) if `return_sequences`; with the state
+        behind it in a tuple if `return_state`.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.SimpleRNN(4)(toolkit.ops.ones((2, 5, 3))).shape
+        (2, 4)
+    """
+
+    cell_class = SimpleRNNCell
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            {
+                "units": units,
+                "activation": activation,
+                "use_bias": use_bias,
+                "kernel_initializer": kernel_initializer,
+                "recurrent_initializer": recurrent_initializer,
+                "bias_initializer": bias_initializer,
+                "kernel_regularizer": kernel_regularizer,
+                "recurrent_regularizer": recurrent_regularizer,
+                "bias_regularizer": bias_regularizer,
+                "kernel_constraint": kernel_constraint,
+                "recurrent_constraint": recurrent_constraint,
+                "bias_constraint": bias_constraint,
+                "dropout": dropout,
+                "recurrent_dropout": recurrent_dropout,
+                "seed": seed,
+                "name": "simple_rnn_cell",
+            },
+            {
+                "return_sequences": return_sequences,
+                "return_state": return_state,
+                "go_backwards": go_backwards,
+                "stateful": stateful,
+                "unroll": unroll,
+                "activity_regularizer": activity_regularizer,
+            },
+            **kwargs,
+        )
+
+
+class GRU(_Recurrent):
+    """A gated recurrent unit along sequences; GRUCell has the formula.
+
+    Args:
+        units: extent of state and output.
+        activation: of the candidate.
+        recurrent_activation: of the update and reset gates.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (features, 3 * units), starts.
+        recurrent_initializer: how the recurrent kernel, (units, 3 * units), starts.
+        bias_initializer: how the bias starts: (2, 3 * units) if `reset_after`, else
+            (3 * units,).
+        kernel_regularizer: a penalty on the kernel.
+        recurrent_regularizer: a penalty on the recurrent kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the outputs.
+        kernel_constraint: applied to the kernel after each update.
+        recurrent_constraint: applied to the recurrent kernel after each update.
+        bias_constraint: applied to the bias after each update.
+        dropout: the part of the inputs that is dropped in training.
+        recurrent_dropout: the part of the state that is dropped in training.
+        seed: of the dropout.
+        return_sequences: whether to return the outputs of all steps, or the last one.
+        return_state: whether to return the last state too.
+        go_backwards: whether to start at the last step.
+        stateful: whether each call starts with the state that the last one ended with.
+        unroll: whether to repeat the cell in the graph instead of looping.
+        reset_after: whether the reset gate is applied after the matrix product.
+        use_cudnn: "auto" or False.
+
+    Call arguments:
+        sequences: (batch, steps, features).
+        initial_state: [h], (batch, units); zeros if None.
+        mask: (batch, steps); steps where it is False leave the state as it is.
+        training: whether to drop.
+
+    Returns:
+        (batch, units), or (batch, steps, units) if `return_sequences`; with the state
+        behind it in a tuple if `return_state`.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.GRU(4, return_sequences=True, return_state=True)
+        >>> outputs, state = layer(toolkit.ops.ones((2, 5, 3)))
+        >>> outputs.shape, state.shape
+        ((2, 5, 4), (2, 4))
+
+    Reference: https://arxiv.org/abs/1406.1078
+    """
+
+    cell_class = GRUCell
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: Any = "auto",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            {
+                "units": units,
+                "activation": activation,
+                "recurrent_activation": recurrent_activation,
+                "use_bias": use_bias,
+                "kernel_initializer": kernel_initializer,
+                "recurrent_initializer": recurrent_initializer,
+                "bias_initializer": bias_initializer,
+                "kernel_regularizer": kernel_regularizer,
+                "recurrent_regularizer": recurrent_regularizer,
+                "bias_regularizer": bias_regularizer,
+                "kernel_constraint": kernel_constraint,
+                "recurrent_constraint": recurrent_constraint,
+                "bias_constraint": bias_constraint,
+                "dropout": dropout,
+                "recurrent_dropout": recurrent_dropout,
+                "reset_after": reset_after,
+                "seed": seed,
+                "name": "gru_cell",
+            },
+            {
+                "return_sequences": return_sequences,
+                "return_state": return_state,
+                "go_backwards": go_backwards,
+                "stateful": stateful,
+                "unroll": unroll,
+                "activity_regularizer": activity_regularizer,
+            },
+            use_cudnn,
+            **kwargs,
+        )
+
+
+class LSTM(_Recurrent):
+    """A long short-term memory along sequences; LSTMCell has the formula.
+
+    Args:
+        units: extent of states and output.
+        activation: of the candidate and the cell state.
+        recurrent_activation: of the input, forget and output gates.
+        use_bias: whether there is a bias.
+        kernel_initializer: how the kernel, (features, 4 * units), starts.
+        recurrent_initializer: how the recurrent kernel, (units, 4 * units), starts.
+        bias_initializer: how the bias, (4 * units,), starts.
+        unit_forget_bias: whether the forget gate's bias starts at 1.
+        kernel_regularizer: a penalty on the kernel.
+        recurrent_regularizer: a penalty on the recurrent kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the outputs.
+        kernel_constraint: applied to the kernel after each update.
+        recurrent_constraint: applied to the recurrent kernel after each update.
+        bias_constraint: applied to the bias after each update.
+        dropout: the part of the inputs that is dropped in training.
+        recurrent_dropout: the part of the state that is dropped in training.
+        seed: of the dropout.
+        return_sequences: whether to return the outputs of all steps, or the last one.
+        return_state: whether to return the last states too.
+        go_backwards: whether to start at the last step.
+        stateful: whether each call starts with the states that the last one ended with.
+        unroll: whether to repeat the cell in the graph instead of looping.
+        use_cudnn: "auto" or False.
+
+    Call arguments:
+        sequences: (batch, steps, features).
+        initial_state: [h, c], each (batch, units); zeros if None.
+        mask: (batch, steps); steps where it is False leave the states as they are.
+        training: whether to drop.
+
+    Returns:
+        (batch, units), or (batch, steps, units) if `return_sequences`; with h and c
+        behind it in a tuple if `return_state`.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.LSTM(4)(toolkit.ops.ones((2, 5, 3))).shape
+        (2, 4)
+
+    Reference: https://www.bioinf.jku.at/publications/older/2604.pdf
+    """
+
+    cell_class = LSTMCell
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        use_cudnn: Any = "auto",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            {
+                "units": units,
+                "activation": activation,
+                "recurrent_activation": recurrent_activation,
+                "use_bias": use_bias,
+                "kernel_initializer": kernel_initializer,
+                "recurrent_initializer": recurrent_initializer,
+                "bias_initializer": bias_initializer,
+                "unit_forget_bias": unit_forget_bias,
+                "kernel_regularizer": kernel_regularizer,
+                "recurrent_regularizer": recurrent_regularizer,
+                "bias_regularizer": bias_regularizer,
+                "kernel_constraint": kernel_constraint,
+                "recurrent_constraint": recurrent_constraint,
+                "bias_constraint": bias_constraint,
+                "dropout": dropout,
+                "recurrent_dropout": recurrent_dropout,
+                "seed": seed,
+                "name": "lstm_cell",
+            },
+            {
+                "return_sequences": return_sequences,
+                "return_state": return_state,
+                "go_backwards": go_backwards,
+                "stateful": stateful,
+                "unroll": unroll,
+                "activity_regularizer": activity_regularizer,
+            },
+            use_cudnn,
+            **kwargs,
+        )

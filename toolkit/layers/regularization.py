@@ -1,0 +1,194 @@
+"""Layers that disturb their inputs in training and pass them on otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, random
+from toolkit.config import standardize_data_format
+from toolkit.errors import ArgumentError
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import fraction
+
+
+class Dropout(Layer):
+    """In training, sets a random part of the inputs to 0 and scales the rest up.
+
+    What stays is divided by `1 - rate`, so that the expected sum does not change.
+
+    Args:
+        rate: the part that is dropped, in [0, 1].
+        noise_shape: shape of the mask, to be broadcast; None inside it: as the inputs.
+        seed: an integer, for the same masks every time; or a SeedGenerator.
+
+    Call arguments:
+        training: whether to drop; otherwise the inputs are passed on.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Dropout(0.5, seed=1)
+        >>> float(toolkit.ops.max(layer(toolkit.ops.ones((8, 8)), training=True)))
+        2.0
+
+    Reference: https://jmlr.org/papers/v15/srivastava14a.html
+    """
+
+    def __init__(
+        self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rate = fraction(self, "rate", rate)
+        self.seed = seed
+        self.noise_shape = None if noise_shape is None else tuple(noise_shape)
+        if rate > 0:
+            self.seed_generator = random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if not training or self.rate == 0:
+            return inputs
+        shape = self._noise_shape(inputs)
+        return random.dropout(inputs, self.rate, shape, self.seed_generator)
+
+    def _noise_shape(self, inputs: Any) -> Any:
+        """The shape of the mask; None: that of the inputs."""
+        if self.noise_shape is None:
+            return None
+        if len(self.noise_shape) != inputs.ndim:
+            raise ArgumentError(
+                f"Dropout: noise_shape {self.noise_shape} must have as many axes as "
+                f"the inputs; received shape {inputs.shape}"
+            )
+        pairs = zip(self.noise_shape, inputs.shape, strict=True)
+        return tuple(n if own is None else own for own, n in pairs)
+
+
+class _SpatialDropout(Dropout):
+    """Dropout of whole feature maps."""
+
+    rank: int
+
+    def __init__(
+        self, rate: float, data_format: Any = None, seed: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(rate, seed=seed, **kwargs)
+        self.data_format = standardize_data_format(data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def _noise_shape(self, inputs: Any) -> Any:
+        shape, ones = inputs.shape, (1,) * self.rank
+        if self.data_format == "channels_first":
+            return (*shape[:2], *ones)
+        return (shape[0], *ones, shape[-1])
+
+
+class SpatialDropout1D(_SpatialDropout):
+    """Dropout that drops whole channels of a sequence.
+
+    Args:
+        rate: the part of the channels that is dropped, in [0, 1].
+        seed: an integer or a SeedGenerator.
+
+    Input and output shape: (batch, steps, channels).
+    """
+
+    rank = 1
+
+    def __init__(self, rate: float, seed: Any = None, **kwargs: Any) -> None:
+        super().__init__(rate, "channels_last", seed, **kwargs)
+
+
+class SpatialDropout2D(_SpatialDropout):
+    """Dropout that drops whole channels of images.
+
+    Args:
+        rate: the part of the channels that is dropped, in [0, 1].
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        seed: an integer or a SeedGenerator.
+
+    Input and output shape: (batch, height, width, channels) if channels last.
+    """
+
+    rank = 2
+
+
+class SpatialDropout3D(_SpatialDropout):
+    """Dropout that drops whole channels of volumes.
+
+    Args:
+        rate: the part of the channels that is dropped, in [0, 1].
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        seed: an integer or a SeedGenerator.
+
+    Input and output shape: (batch, depth, height, width, channels) if channels last.
+    """
+
+    rank = 3
+
+
+class GaussianNoise(Layer):
+    """In training, adds normal noise of mean 0.
+
+    Args:
+        stddev: standard deviation of the noise.
+        seed: an integer or a SeedGenerator.
+
+    Output shape: that of the inputs.
+    """
+
+    def __init__(self, stddev: float, seed: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if stddev < 0:
+            raise ArgumentError(
+                f"GaussianNoise: stddev must be >= 0; received {stddev!r}"
+            )
+        self.stddev = stddev
+        self.seed = seed
+        if stddev > 0:
+            self.seed_generator = random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if not training or self.stddev == 0:
+            return inputs
+        return inputs + random.normal(
+            inputs.shape,
+            stddev=self.stddev,
+            dtype=self.compute_dtype,
+            seed=self.seed_generator,
+        )
+
+
+class GaussianDropout(Layer):
+    """In training, multiplies with normal noise of mean 1.
+
+    Args:
+        rate: the variance of the noise is `rate / (1 - rate)`; in [0, 1).
+        seed: an integer or a SeedGenerator.
+
+    Output shape: that of the inputs.
+    """
+
+    def __init__(self, rate: float, seed: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rate = fraction(self, "rate", rate)
+        if rate == 1:
+            raise ArgumentError("GaussianDropout: rate must be below 1; received 1")
+        self.seed = seed
+        if rate > 0:
+            self.seed_generator = random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if not training or self.rate == 0:
+            return inputs
+        return inputs * random.normal(
+            ops.shape(inputs),
+            mean=1.0,
+            stddev=(self.rate / (1.0 - self.rate)) ** 0.5,
+            dtype=self.compute_dtype,
+            seed=self.seed_generator,
+        )

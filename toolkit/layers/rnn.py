@@ -1,0 +1,312 @@
+"""Recurrent layers: a cell carried along the steps of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, tree
+from toolkit.control import scan
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.call import context
+from toolkit.layers.cells import Cell
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.tracking import no_tracking
+from toolkit.variable import Variable
+
+
+class RNN(Layer):
+    """A recurrent layer made of any cell.
+
+    Args:
+        cell: a layer with `call(inputs, states) -> (output, new states)`, `state_size`
+            (an integer or a list) and maybe `output_size` and
+            `get_initial_state(batch_size)`; or a list of cells, to be stacked.
+        return_sequences: whether to return the outputs of all steps, or the last one.
+        return_state: whether to return the last states too.
+        go_backwards: whether to start at the last step; outputs are then in that order.
+        stateful: whether each call starts with the states that the last one ended with.
+        unroll: whether to repeat the cell in the graph instead of looping.
+        zero_output_for_mask: whether the output of a masked step is 0; otherwise it is
+            that of the step before.
+
+    Call arguments:
+        sequences: (batch, steps, features).
+        initial_state: a list of states; zeros if None.
+        mask: (batch, steps); steps where it is False leave the states as they are.
+        training: passed to the cell, for its dropout.
+
+    Returns:
+        (batch, units), or (batch, steps, units) if `return_sequences`; with the states
+        behind it in a tuple if `return_state`.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RNN(toolkit.layers.GRUCell(4), return_sequences=True)
+        >>> layer(toolkit.ops.ones((2, 5, 3))).shape
+        (2, 5, 4)
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        zero_output_for_mask: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        cell = StackedRNNCells(cell) if isinstance(cell, (list, tuple)) else cell
+        if not callable(getattr(cell, "call", None)) or not hasattr(cell, "state_size"):
+            raise ArgumentError(
+                f"{type(self).__name__}: a cell needs `call(inputs, states)` and "
+                f"`state_size`; received {cell!r}"
+            )
+        self.cell = cell
+        self.return_sequences = return_sequences
+        self.return_state = return_state
+        self.go_backwards = go_backwards
+        self.stateful = stateful
+        self.unroll = unroll
+        self.zero_output_for_mask = zero_output_for_mask
+        self.supports_masking = True
+        self.input_spec = InputSpec(min_ndim=3)
+        self.states: Any = None
+
+    @property
+    def state_size(self) -> list[Any]:
+        """The extents of the cell's states."""
+        size = self.cell.state_size
+        return list(size) if isinstance(size, (list, tuple)) else [size]
+
+    def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
+        step_shape = (sequences_shape[0], *sequences_shape[2:])
+        if isinstance(self.cell, Layer) and not self.cell.built:
+            self.cell.build(step_shape)
+        if self.stateful:
+            self._create_states(sequences_shape)
+
+    def _create_states(self, shape: Any) -> None:
+        if shape[0] is None:
+            raise ArgumentError(
+                f"{type(self).__name__} {self.name!r}: stateful=True needs a fixed "
+                f"batch size; received shape {tuple(shape)}"
+            )
+        with no_tracking():  # they are no weights: files do not hold them
+            self.states = tree.map_structure(
+                lambda x: Variable(
+                    x, dtype=self.variable_dtype, trainable=False, name="rnn_state"
+                ),
+                self.get_initial_state(shape[0]),
+            )
+
+    def get_initial_state(self, batch_size: int) -> list[Any]:
+        """The states before the first step: the cell's, or zeros."""
+        initial = getattr(self.cell, "get_initial_state", None)
+        if initial is None:
+            dtype = self.cell.compute_dtype
+            return [ops.zeros((batch_size, n), dtype=dtype) for n in self.state_size]
+        found = initial(batch_size=batch_size)
+        return list(found) if tree.is_nested(found) else [found]
+
+    def reset_state(self) -> None:
+        """Start the next call of a stateful layer with zeros."""
+        for variable in tree.flatten(self.states) if self.states else ():
+            variable.assign(ops.zeros(variable.shape, dtype=variable.dtype))
+
+    reset_states = reset_state
+
+    def call(
+        self,
+        sequences: Any,
+        initial_state: Any = None,
+        mask: Any = None,
+        training: bool = False,
+    ) -> Any:
+        states = self._first_states(sequences, initial_state)
+        xs, step = step_function(self.cell, sequences, training)
+        mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+        last, outputs, states = self._loop(xs, step, states, mask)
+        if self.stateful:
+            for variable, value in zip(
+                tree.flatten(self.states), tree.flatten(states), strict=True
+            ):
+                variable.assign(value)
+        output = outputs if self.return_sequences else last
+        return (output, *states) if self.return_state else output
+
+    def _first_states(self, sequences: Any, initial_state: Any) -> list[Any]:
+        batch = sequences.shape[0]
+        if initial_state is None and not self.stateful:
+            initial_state = self.get_initial_state(batch)
+        states = self.states if initial_state is None else initial_state
+        states = list(states) if isinstance(states, (list, tuple)) else [states]
+        if len(states) != len(self.state_size):
+            raise ArgumentError(
+                f"{type(self).__name__}: expected {len(self.state_size)} initial "
+                f"states; received {len(states)}"
+            )
+        states = tree.map_structure(
+            lambda x: convert(x, self.cell.compute_dtype), states
+        )
+        for state in tree.flatten(states):
+            if state.shape[0] != batch:
+                raise ShapeError(
+                    f"{type(self).__name__}: the batch size of states and sequences "
+                    f"differs: {state.shape} and {sequences.shape}"
+                )
+        return states  # type: ignore[no-any-return]
+
+    def _loop(
+        self, xs: Any, step: Any, states: list[Any], mask: Any
+    ) -> tuple[Any, Any, Any]:
+        """The last output, all outputs (None if not wanted), and the last states."""
+        size = getattr(self.cell, "output_size", None) or self.state_size[0]
+        size = tuple(size) if isinstance(size, (list, tuple)) else (size,)
+        zeros = ops.zeros((xs.shape[0], *size), dtype=self.cell.compute_dtype)
+
+        def body(carry: Any, items: Any) -> Any:
+            states, previous = carry
+            output, new_states = step(items[0], states)
+            if len(items) > 1:
+                held = zeros if self.zero_output_for_mask else previous
+                output = _where_kept(items[1], output, held)
+                new_states = tree.map_structure(
+                    lambda new, old: _where_kept(items[1], new, old), new_states, states
+                )
+            return (new_states, output), output if self.return_sequences else None
+
+        items = (_time_first(xs),)
+        items = items if mask is None else (*items, _time_first(ops.cast(mask, "bool")))
+        unroll = self.unroll and not context.symbolic
+        (states, last), outputs = scan(
+            body,
+            (states, zeros),
+            items,
+            reverse=self.go_backwards,
+            unroll=True if unroll else 1,
+        )
+        if outputs is not None:
+            outputs = ops.flip(outputs, axis=0) if self.go_backwards else outputs
+            outputs = _time_first(outputs)
+        return last, outputs, states
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        mask = tree.flatten(previous_mask)[0] if self.return_sequences else None
+        return [mask, *(None for _ in self.state_size)] if self.return_state else mask
+
+
+def _time_first(x: Any) -> Any:
+    """Batch and steps exchanged."""
+    return ops.swapaxes(x, 0, 1)
+
+
+def _where_kept(mask: Any, new: Any, old: Any) -> Any:
+    """`new` for the samples where the mask is true."""
+    shape = (mask.shape[0], *(1,) * (new.ndim - 1))
+    return ops.where(ops.reshape(mask, shape), new, old)
+
+
+def step_function(cell: Any, inputs: Any, training: bool | None) -> tuple[Any, Any]:
+    """What a cell is fed with, for all steps, and its function of one step and states.
+
+    Cells of this package project all steps at once, and drop the same elements in each.
+    """
+    if isinstance(cell, Cell) and cell.dtype_policy == context.layer.dtype_policy:
+        masks = cell.dropout_masks(inputs.shape[0], inputs.shape[-1], training)
+        xs = cell.project(inputs, masks[0])
+        return xs, lambda x, states: cell.step(x, states, masks[1])
+    if isinstance(cell, StackedRNNCells):
+        return inputs, cell.stacked_step(inputs, training)
+    options = {"training": training} if cell._info.takes_training else {}
+
+    def step(x: Any, states: Any) -> Any:
+        output, states = cell(x, states, **options)
+        return output, list(states) if tree.is_nested(states) else [states]
+
+    return inputs, step
+
+
+class StackedRNNCells(Layer):
+    """Several cells as one: each takes the output of the one before.
+
+    Args:
+        cells: a list of cells.
+
+    Example:
+        >>> import toolkit
+        >>> cells = [toolkit.layers.LSTMCell(3), toolkit.layers.LSTMCell(4)]
+        >>> layer = toolkit.layers.RNN(toolkit.layers.StackedRNNCells(cells))
+        >>> layer(toolkit.ops.ones((2, 5, 6))).shape
+        (2, 4)
+    """
+
+    def __init__(self, cells: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for cell in cells:
+            if not callable(getattr(cell, "call", None)) or not hasattr(
+                cell, "state_size"
+            ):
+                raise ArgumentError(
+                    "StackedRNNCells: a cell needs `call(inputs, states)` and "
+                    f"`state_size`; received {cell!r}"
+                )
+        self.cells = list(cells)
+
+    @property
+    def state_size(self) -> list[Any]:
+        """The state sizes of each cell."""
+        return [cell.state_size for cell in self.cells]
+
+    @property
+    def output_size(self) -> Any:
+        """The output size of the last cell."""
+        return _output_size(self.cells[-1])
+
+    def get_initial_state(self, batch_size: int) -> list[Any]:
+        """The states of each cell before the first step."""
+        return [list(cell.get_initial_state(batch_size)) for cell in self.cells]
+
+    def build(self, input_shape: Any) -> None:
+        for cell in self.cells:
+            if isinstance(cell, Layer) and not cell.built:
+                cell.build(input_shape)
+            input_shape = (input_shape[0], _output_size(cell))
+
+    def stacked_step(self, inputs: Any, training: bool | None) -> Any:
+        """One step of all cells, with dropout that stays the same along a sequence."""
+        batch, features = inputs.shape[0], inputs.shape[-1]
+        masks = []
+        for cell in self.cells:
+            ours = isinstance(cell, Cell)
+            masks.append(
+                cell.dropout_masks(batch, features, training) if ours else None
+            )
+            features = _output_size(cell)
+
+        def step(x: Any, states: Any) -> Any:
+            new_states = []
+            for cell, cell_states, mask in zip(self.cells, states, masks, strict=True):
+                if mask is not None:
+                    x, found = cell.step(cell.project(x, mask[0]), cell_states, mask[1])
+                else:
+                    x, found = cell(x, cell_states)
+                new_states.append(found)
+            return x, new_states
+
+        return step
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        return self.stacked_step(inputs, training)(inputs, states)
+
+
+def _output_size(cell: Any) -> Any:
+    size = getattr(cell, "output_size", None)
+    if size is not None:
+        return size
+    state = cell.state_size
+    return state[0] if isinstance(state, (list, tuple)) else state

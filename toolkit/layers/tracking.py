@@ -1,0 +1,254 @@
+"""What a layer owns: the variables, layers, metrics and seeds in its attributes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
+from toolkit.metrics.metric import Metric
+from toolkit.random import SeedGenerator
+from toolkit.variable import Variable
+
+T = TypeVar("T")
+
+
+class _Tracking(threading.local):
+    on = True
+
+
+_tracking = _Tracking()
+
+
+@contextmanager
+def no_tracking() -> Iterator[None]:
+    """Let attributes that are set inside belong to no layer."""
+    outer, _tracking.on = _tracking.on, False
+    try:
+        yield
+    finally:
+        _tracking.on = outer
+
+
+def unique(values: Iterator[T] | list[T]) -> list[T]:
+    """`values` without repetitions, by identity."""
+    return list({id(value): value for value in values}.values())
+
+
+def _walk(value: Any, seen: set[int]) -> Iterator[Any]:
+    """What can be owned inside of `value`, in order."""
+    if isinstance(value, (Variable, StateOwner, Metric, SeedGenerator)):
+        yield value
+    elif (
+        isinstance(value, (list, tuple, set, frozenset, dict)) and id(value) not in seen
+    ):
+        seen.add(id(value))
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _walk(item, seen)
+
+
+class StateOwner:
+    """Base of layers: finds state in attributes, also inside lists, tuples and dicts.
+
+    Lists and dicts stay plain ones, and are walked when someone asks, so that what is
+    appended to them later is found too.
+    """
+
+    _owned: list[tuple[Any, bool]]
+    _locked = False
+    _trainable = True
+    name: str
+    built: bool
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        instance = super().__new__(cls)
+        # Values in order of arrival, each with whether it came in as trainable.
+        instance.__dict__["_owned"] = []
+        return instance
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        members = self.__dict__
+        if _tracking.on:
+            old = members.get(name)
+            if old is not None and old is not value:
+                self._disown(name, old)
+            self._own(value)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._disown(name, self.__dict__.get(name))
+        object.__delattr__(self, name)
+
+    def _own(self, value: Any) -> None:
+        """Track `value` if it is or may hold state."""
+        if isinstance(value, (list, dict, set)):
+            self._owned.append((value, True))
+        elif isinstance(value, (Variable, StateOwner, Metric, SeedGenerator)):
+            if any(owned is value for owned, _ in self._owned):
+                return
+            if self._locked and isinstance(value, (Variable, StateOwner)):
+                raise ArgumentError(
+                    f"{type(self).__name__} {self.name!r}: variables and layers are "
+                    "created in `__init__` or `build`; it is built already"
+                )
+            self._owned.append((value, getattr(value, "trainable", True)))
+            if isinstance(value, Variable) and not self._trainable:
+                value.trainable = False
+        elif isinstance(value, tuple):
+            for item in value:
+                self._own(item)
+
+    def _disown(self, name: str, value: Any) -> None:
+        """Forget `value` unless another attribute holds it."""
+        others = (held for key, held in self.__dict__.items() if key != name)
+        if not any(held is value for held in others):
+            kept = [pair for pair in self._owned if pair[0] is not value]
+            self.__dict__["_owned"] = kept
+
+    def _owned_of(self, kind: type[T]) -> list[T]:
+        """The state of one kind, in order of arrival."""
+        seen: set[int] = set()
+        found = (leaf for value, _ in self._owned for leaf in _walk(value, seen))
+        return unique(leaf for leaf in found if isinstance(leaf, kind))
+
+    def _own_variables(self) -> list[Variable]:
+        """This layer's variables without its parts': those born trainable first."""
+        came_frozen = {id(v) for v, trainable in self._owned if not trainable}
+        variables = self._owned_of(Variable)
+        return sorted(variables, key=lambda v: id(v) in came_frozen)
+
+    def _sublayers(self) -> list[Any]:
+        return self._owned_of(StateOwner)
+
+    def _flatten_layers(
+        self, include_self: bool = True, recursive: bool = True
+    ) -> list[Any]:
+        """The layers inside, depth first."""
+        layers: list[Any] = [self]
+        for layer in self._sublayers():
+            layers += layer._flatten_layers() if recursive else [layer]
+        return unique(layers)[0 if include_self else 1 :]
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All state: weights, and the seeds of random layers."""
+        own = [
+            *self._own_variables(),
+            *(s.state for s in self._owned_of(SeedGenerator)),
+        ]
+        return unique(
+            [*own, *(v for part in self._sublayers() for v in part.variables)]
+        )
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The weights of this layer, then those of the layers inside; no seeds."""
+        inner = (v for part in self._sublayers() for v in part.weights)
+        return unique([*self._own_variables(), *inner])
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables that an optimizer changes; none if the layer is frozen."""
+        return [v for v in self.variables if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:
+        """The variables that no optimizer changes, seeds included."""
+        return [v for v in self.variables if not (self.trainable and v.trainable)]
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """The weights that an optimizer changes; none if the layer is frozen."""
+        return [v for v in self.weights if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[Variable]:
+        """The weights that no optimizer changes."""
+        return [v for v in self.weights if not (self.trainable and v.trainable)]
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers may change this layer and those inside; settable."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        came_frozen = {id(v) for v, trainable in self._owned if not trainable}
+        for variable in self._own_variables():
+            if id(variable) not in came_frozen:
+                variable.trainable = self._trainable
+        for layer in self._sublayers():
+            layer.trainable = self._trainable
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics of this layer and of those inside."""
+        inner = (m for layer in self._sublayers() for m in layer.metrics)
+        return unique([*self._owned_of(Metric), *inner])
+
+    @property
+    def metrics_variables(self) -> list[Variable]:
+        """The variables of `metrics`."""
+        return [v for metric in self.metrics for v in metric.variables]
+
+    def get_weights(self) -> list[np.ndarray[Any, Any]]:
+        """Copies of the weights as NumPy arrays, in the order of `weights`."""
+        return [np.array(v._eager_value().numpy()) for v in self.weights]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the weights from arrays, in the order of `weights`; all or none.
+
+        Raises:
+            ArgumentError: if there are more or fewer arrays than weights.
+            ShapeError: listing every array whose shape does not fit.
+        """
+        own, weights = self.weights, list(weights)
+        if len(own) != len(weights):
+            raise ArgumentError(
+                f"{self.name}.set_weights: expected {len(own)} arrays; "
+                f"received {len(weights)}"
+            )
+        wrong = [
+            f"{v.path} expected {v.shape}, received {np.shape(value)}"
+            for v, value in zip(own, weights, strict=True)
+            if v.shape != tuple(np.shape(value))
+        ]
+        if wrong:
+            raise ShapeError(f"{self.name}.set_weights: {'; '.join(wrong)}")
+        for variable, value in zip(own, weights, strict=True):
+            variable.assign(value)
+
+    def count_params(self) -> int:
+        """The number of elements of all weights."""
+        if not self.built:
+            raise NotBuiltError(
+                f"{self.name}.count_params: the layer has no weights yet; "
+                "build it or call it first"
+            )
+        return sum(v.size for v in self.weights)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put this layer's variables, without those of its parts, into `store`.
+
+        Args:
+            store: a mapping that takes arrays: "0", "1", ... in order.
+        """
+        for i, variable in enumerate(self._own_variables()):
+            store[str(i)] = variable
+
+    def load_own_variables(self, store: Any) -> None:
+        """Take this layer's variables, without those of its parts, from `store`."""
+        own = self._own_variables()
+        if len(store.keys()) != len(own):
+            hint = "" if self.built else " (it is not built)"
+            raise ArgumentError(
+                f"{self.name}.load_own_variables: expected {len(own)} variables, "
+                f"{[v.name for v in own]}{hint}; received {len(store.keys())}"
+            )
+        for i, variable in enumerate(own):
+            variable.assign(store[str(i)])

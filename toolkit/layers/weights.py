@@ -1,0 +1,87 @@
+"""What most layers do with their arguments: check them, and make weights of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import constraints, initializers, regularizers
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.variable import Variable
+
+
+def declare_weight(
+    layer: Any, name: str, initializer: Any, regularizer: Any, constraint: Any
+) -> None:
+    """Store how the weight `name` starts, is penalised and is constrained."""
+    setattr(layer, f"{name}_initializer", initializers.get(initializer))
+    setattr(layer, f"{name}_regularizer", regularizers.get(regularizer))
+    setattr(layer, f"{name}_constraint", constraints.get(constraint))
+
+
+def create_weight(
+    layer: Any, name: str, shape: Any, declared: str | None = None, **options: Any
+) -> Variable:
+    """Create the weight `name` as it was declared, maybe under another name."""
+    declared = declared or name
+    return layer.add_weight(  # type: ignore[no-any-return]
+        shape=shape,
+        initializer=getattr(layer, f"{declared}_initializer"),
+        regularizer=getattr(layer, f"{declared}_regularizer"),
+        constraint=getattr(layer, f"{declared}_constraint"),
+        name=name,
+        **options,
+    )
+
+
+def positive(layer: Any, argument: str, value: Any) -> int:
+    """`value`, checked to be an integer > 0."""
+    is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_integer or value <= 0:
+        raise ArgumentError(
+            f"{type(layer).__name__}: {argument} must be an integer > 0; "
+            f"received {value!r}"
+        )
+    return int(value)
+
+
+def choice(layer: Any, argument: str, value: Any, choices: Any) -> Any:
+    """`value`, checked to be one of `choices`."""
+    if value not in choices:
+        raise unknown_choice(f"{type(layer).__name__}: {argument}", value, choices)
+    return value
+
+
+def fraction(layer: Any, argument: str, value: Any) -> float:
+    """`value`, checked to lie in [0, 1]."""
+    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ArgumentError(
+            f"{type(layer).__name__}: {argument} must be in [0, 1]; received {value!r}"
+        )
+    return value
+
+
+def extents(
+    layer: Any, argument: str, value: Any, rank: int, minimum: int = 1
+) -> tuple[int, ...]:
+    """`value`, an integer or one for each of `rank` axes, as a tuple, checked."""
+    values = (value,) * rank if hasattr(value, "__index__") else value
+    try:
+        values = tuple(int(n) for n in values)
+    except (TypeError, ValueError):
+        values = ()
+    if len(values) != rank or min(values) < minimum:
+        raise ArgumentError(
+            f"{type(layer).__name__}: {argument} must be an integer >= {minimum} or "
+            f"{rank} of them; received {value!r}"
+        )
+    return values
+
+
+def known(layer: Any, shape: Any, axis: int = -1) -> int:
+    """The extent of `shape` along `axis`, which a weight depends on."""
+    if not -len(shape) <= axis < len(shape) or shape[axis] is None:
+        raise ArgumentError(
+            f"{type(layer).__name__} {layer.name!r}: the extent of the inputs along "
+            f"axis {axis} must be known; received shape {tuple(shape)}"
+        )
+    return int(shape[axis])

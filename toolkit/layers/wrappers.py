@@ -1,0 +1,228 @@
+"""Layers around another layer: Wrapper, TimeDistributed, Bidirectional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, serialization
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import choice
+
+
+class Wrapper(Layer):
+    """Base of layers that wrap another one, which they build.
+
+    Args:
+        layer: what is wrapped.
+    """
+
+    def __init__(self, layer: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(layer, Layer):
+            raise ArgumentError(
+                f"{type(self).__name__}: expected a layer; received {layer!r}"
+            )
+        self.layer = layer
+
+    def build(self, input_shape: Any = None) -> None:
+        if not self.layer.built:
+            self.layer.build(input_shape)
+
+
+class TimeDistributed(Wrapper):
+    """The same layer for every step of sequences.
+
+    All steps go through the layer as one large batch.
+
+    Args:
+        layer: what is applied.
+
+    Call arguments:
+        mask: (batch, steps); passed on to a layer that takes a mask.
+        training: passed on.
+
+    Input shape: (batch, steps, ...).
+    Output shape: (batch, steps, ...), what the layer makes of each step.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.TimeDistributed(toolkit.layers.Flatten())
+        >>> layer(toolkit.ops.ones((2, 10, 4, 4))).shape
+        (2, 10, 16)
+    """
+
+    def __init__(self, layer: Any, **kwargs: Any) -> None:
+        super().__init__(layer, **kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        if len(input_shape) < 3:
+            raise ShapeError(
+                "TimeDistributed: expected inputs (batch, steps, ...); "
+                f"received shape {tuple(input_shape)}"
+            )
+        if not self.layer.built:
+            self.layer.build((input_shape[0], *input_shape[2:]))
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        steps = inputs.shape[:2]
+        if mask is not None and tuple(mask.shape[:2]) != tuple(steps):
+            raise ShapeError(
+                f"TimeDistributed: expected a mask for {tuple(steps)} steps; "
+                f"received shape {tuple(mask.shape)}"
+            )
+        options: dict[str, Any] = {}
+        if self.layer._info.takes_training:
+            options["training"] = training
+        if self.layer._info.takes_mask and mask is not None:
+            options["mask"] = _joined(mask)
+        outputs = self.layer(_joined(inputs), **options)
+        return ops.reshape(outputs, (*steps, *outputs.shape[1:]))
+
+
+def _joined(x: Any) -> Any:
+    """The first two axes as one."""
+    return ops.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+
+
+_MERGE = {
+    "sum": lambda forward, backward: forward + backward,
+    "mul": lambda forward, backward: forward * backward,
+    "ave": lambda forward, backward: (forward + backward) / 2,
+    "concat": lambda forward, backward: ops.concatenate([forward, backward], axis=-1),
+    None: lambda forward, backward: (forward, backward),
+}
+
+
+class Bidirectional(Layer):
+    """A recurrent layer in both directions of time.
+
+    Args:
+        layer: a recurrent layer; a copy of it goes forward.
+        merge_mode: how outputs are joined: "concat", "sum", "mul", "ave"; None: a tuple
+            of both.
+        weights: first values of the weights: those of the forward layer, then those of
+            the backward one.
+        backward_layer: what goes backward; a copy of `layer` if None.
+
+    Call arguments:
+        sequences: (batch, steps, features).
+        initial_state: the states of the forward layer, then those of the backward one.
+        mask, training: passed to both.
+
+    Returns:
+        what both return, joined; with all states behind it if `layer` returns states.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Bidirectional(toolkit.layers.LSTM(4))
+        >>> layer(toolkit.ops.ones((2, 5, 3))).shape
+        (2, 8)
+    """
+
+    def __init__(
+        self,
+        layer: Any,
+        merge_mode: str | None = "concat",
+        weights: Any = None,
+        backward_layer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for given in (layer, backward_layer or layer):
+            if not isinstance(given, Layer) or not hasattr(given, "go_backwards"):
+                raise ArgumentError(
+                    f"Bidirectional: expected a recurrent layer; received {given!r}"
+                )
+        self.merge_mode = choice(self, "merge_mode", merge_mode, _MERGE)
+        # Files hold weights apart, so they are no part of the config.
+        self._arguments = {**(self._arguments or {}), "weights": None}
+        self.forward_layer = _copy(layer, "forward")
+        if backward_layer is None:
+            backward_layer = _copy(layer, "backward", go_backwards=True)
+        self.backward_layer = backward_layer
+        self._check_directions()
+        for part in (self.forward_layer, self.backward_layer):
+            if hasattr(part, "zero_output_for_mask"):
+                part.zero_output_for_mask = part.return_sequences
+        self._first_weights = weights
+        self.stateful = layer.stateful
+        self.return_sequences = layer.return_sequences
+        self.return_state = layer.return_state
+        self.supports_masking = True
+        self.input_spec = layer.input_spec
+
+    def _check_directions(self) -> None:
+        forward, backward = self.forward_layer, self.backward_layer
+        if forward.go_backwards == backward.go_backwards:
+            raise ArgumentError(
+                "Bidirectional: one layer must go forward and the other backwards; "
+                f"both have go_backwards={forward.go_backwards}"
+            )
+        for name in ("stateful", "return_sequences", "return_state"):
+            if getattr(forward, name) != getattr(backward, name):
+                raise ArgumentError(
+                    f"Bidirectional: both layers must have the same {name}; received "
+                    f"{getattr(forward, name)} and {getattr(backward, name)}"
+                )
+
+    def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
+        for part in (self.forward_layer, self.backward_layer):
+            if not part.built:
+                part.build(sequences_shape)
+        if self._first_weights is not None:
+            self.set_weights(self._first_weights)
+
+    def call(
+        self,
+        sequences: Any,
+        initial_state: Any = None,
+        mask: Any = None,
+        training: bool | None = None,
+    ) -> Any:
+        states: Any = (None, None)
+        if initial_state is not None:
+            half = len(initial_state) // 2
+            states = list(initial_state[:half]), list(initial_state[half:])
+        layers = self.forward_layer, self.backward_layer
+        found = [
+            layer(sequences, initial_state=state, mask=mask, training=training)
+            for layer, state in zip(layers, states, strict=True)
+        ]
+        ends: tuple[Any, ...] = ()
+        if self.return_state:
+            ends = (*found[0][1:], *found[1][1:])
+            found = [outputs[0] for outputs in found]
+        forward, backward = (ops.cast(x, self.compute_dtype) for x in found)
+        if self.return_sequences:
+            backward = ops.flip(backward, axis=1)
+        output = _MERGE[self.merge_mode](forward, backward)
+        if not self.return_state:
+            return output
+        return (*output, *ends) if self.merge_mode is None else (output, *ends)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        mask = previous_mask[0] if isinstance(previous_mask, list) else previous_mask
+        mask = mask if self.return_sequences else None
+        outputs = [mask, mask] if self.merge_mode is None else [mask]
+        if self.return_state:
+            count = 2 * len(self.forward_layer.state_size)
+            outputs += [None] * count
+        return outputs if len(outputs) > 1 else mask
+
+    def reset_state(self) -> None:
+        """Start the next call of stateful layers with zeros."""
+        self.forward_layer.reset_state()
+        self.backward_layer.reset_state()
+
+    reset_states = reset_state
+
+
+def _copy(layer: Layer, direction: str, **changes: Any) -> Layer:
+    """A layer like `layer`, unbuilt, named after its direction."""
+    config = serialization.serialize_keras_object(layer)
+    config.pop("build_config", None)
+    name = f"{direction}_{layer.name.removeprefix(direction + '_')}"
+    config["config"] = {**config["config"], **changes, "name": name}
+    return serialization.deserialize_keras_object(config)  # type: ignore[no-any-return]
