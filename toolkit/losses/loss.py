@@ -165,15 +165,15 @@ def reduce_weighted(
     if weight is not None:
         weight = ops.convert_to_tensor(weight, values.dtype)
     if mask is not None:
-        weight = _apply_mask(weight, mask, values.dtype, reduction)
+        weight = mask_weights(weight, mask, values.dtype, reduction)
     if weight is not None:
         values, weight = match_ranks(values, weight)
-        _check_weight(what, weight, values)
+        check_weight(what, weight, values)
         values = values * weight
     return _reduce(values, weight, reduction)
 
 
-def _apply_mask(weight: Any, mask: Any, dtype: str, reduction: str | None) -> Tensor:
+def mask_weights(weight: Any, mask: Any, dtype: str, reduction: str | None) -> Tensor:
     """The mask as weights, multiplied into those that are given."""
     mask = ops.cast(mask, dtype)
     if reduction in ("mean", "sum_over_batch_size"):
@@ -186,7 +186,8 @@ def _apply_mask(weight: Any, mask: Any, dtype: str, reduction: str | None) -> Te
     return weight * mask
 
 
-def _check_weight(what: str, weight: Any, values: Any) -> None:
+def check_weight(what: str, weight: Any, values: Any) -> None:
+    """Raise a ShapeError unless the weights broadcast to the values."""
     try:
         broadcast_shapes(what, weight.shape, values.shape)
     except ShapeError:

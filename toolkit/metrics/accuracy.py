@@ -1,0 +1,255 @@
+"""Accuracies: how often predictions equal labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, dtypes, ops
+from toolkit.losses.loss import match_ranks
+from toolkit.losses.regression import matched
+from toolkit.metrics.reduction import MeanMetricWrapper
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+def _as_float(matches: Any) -> Tensor:
+    return ops.cast(matches, config.floatx())
+
+
+@operation
+def accuracy(y_true: Any, y_pred: Any) -> Tensor:
+    """1 where y_true equals y_pred, else 0.
+
+    Args:
+        y_true: (batch, ...).
+        y_pred: (batch, ...).
+    """
+    return _as_float(ops.equal(*matched(y_true, y_pred)))
+
+
+@operation
+def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
+    """1 where y_pred > threshold says the label y_true, else 0.
+
+    Args:
+        y_true: (batch, ...), labels 0 and 1.
+        y_pred: (batch, ...), probabilities of label 1.
+        threshold: above which a prediction means label 1.
+    """
+    y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+    y_true, y_pred = match_ranks(y_true, y_pred)
+    return _as_float(ops.equal(y_true, ops.cast(y_pred > threshold, y_true.dtype)))
+
+
+@operation
+def categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
+    """1 where the largest prediction is that of the right class, else 0.
+
+    Args:
+        y_true: (..., classes), one-hot.
+        y_pred: (..., classes), probabilities or logits.
+    """
+    winners = (ops.argmax(y, axis=-1) for y in (y_true, y_pred))
+    return _as_float(ops.equal(*winners))
+
+
+@operation
+def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
+    """1 where the largest prediction is that of the label's class, else 0.
+
+    Args:
+        y_true: (...), or (..., 1): labels.
+        y_pred: (..., classes), probabilities or logits.
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    labels = _labels(y_true, y_pred)
+    return _as_float(ops.equal(labels, ops.argmax(y_pred, axis=-1)))
+
+
+def _labels(y_true: Any, y_pred: Tensor) -> Tensor:
+    """Labels as integers, without an axis of extent 1 in place of the classes."""
+    labels = ops.convert_to_tensor(y_true)
+    if not dtypes.is_integer(labels.dtype):
+        labels = ops.cast(labels, "int32")
+    if labels.ndim == y_pred.ndim and labels.shape[-1] == 1:
+        labels = ops.squeeze(labels, -1)
+    return labels
+
+
+def _in_top(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
+    """Whether labels (...) are among the k best of y_pred (..., classes)."""
+    rows = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
+    found = ops.in_top_k(ops.reshape(ops.cast(labels, "int32"), (-1,)), rows, k)
+    return _as_float(ops.reshape(found, labels.shape))
+
+
+@operation
+def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
+    """1 where the right class is among the k largest predictions, else 0.
+
+    Args:
+        y_true: (..., classes), one-hot.
+        y_pred: (..., classes), probabilities or logits.
+        k: how many predictions count.
+    """
+    return _in_top(ops.argmax(y_true, axis=-1), ops.convert_to_tensor(y_pred), k)
+
+
+@operation
+def sparse_top_k_categorical_accuracy(
+    y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
+) -> Tensor:
+    """1 where the label's class is among the k largest predictions, else 0.
+
+    Args:
+        y_true: (...), or (..., 1): labels.
+        y_pred: (..., classes), probabilities or logits.
+        k: how many predictions count.
+        from_sorted_ids: whether y_pred holds the ids of classes instead, best first.
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    labels = _labels(y_true, y_pred)
+    if not from_sorted_ids:
+        return _in_top(labels, y_pred, k)
+    best = ops.cast(y_pred[..., :k], labels.dtype)
+    return _as_float(ops.any(ops.equal(ops.expand_dims(labels, -1), best), axis=-1))
+
+
+class Accuracy(MeanMetricWrapper):
+    """How often predictions equal labels.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> float(metrics.Accuracy()([1, 2, 3, 4], [0, 2, 3, 4]))
+        0.75
+    """
+
+    _direction = "up"
+
+    def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
+        super().__init__(accuracy, name=name, dtype=dtype)
+
+
+class BinaryAccuracy(MeanMetricWrapper):
+    """How often predictions above a threshold are labels 1, others labels 0.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        threshold: above which a prediction means label 1.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> float(metrics.BinaryAccuracy()([1, 1, 0, 0], [0.9, 0.4, 0.1, 0.6]))
+        0.5
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        name: str | None = "binary_accuracy",
+        dtype: Any = None,
+        threshold: float = 0.5,
+    ) -> None:
+        super().__init__(binary_accuracy, name=name, dtype=dtype, threshold=threshold)
+        self.threshold = threshold
+
+
+class CategoricalAccuracy(MeanMetricWrapper):
+    """How often the largest prediction is that of the right class, labels one-hot.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.CategoricalAccuracy()
+        >>> float(metric([[0, 1], [1, 0]], [[0.1, 0.9], [0.3, 0.7]]))
+        0.5
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self, name: str | None = "categorical_accuracy", dtype: Any = None
+    ) -> None:
+        super().__init__(categorical_accuracy, name=name, dtype=dtype)
+
+
+class SparseCategoricalAccuracy(MeanMetricWrapper):
+    """How often the largest prediction is that of the label's class.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.SparseCategoricalAccuracy()
+        >>> float(metric([1, 0], [[0.1, 0.9], [0.3, 0.7]]))
+        0.5
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None
+    ) -> None:
+        super().__init__(sparse_categorical_accuracy, name=name, dtype=dtype)
+
+
+class TopKCategoricalAccuracy(MeanMetricWrapper):
+    """How often the right class is among the k largest predictions, labels one-hot.
+
+    Args:
+        k: how many predictions count.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        k: int = 5,
+        name: str | None = "top_k_categorical_accuracy",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(top_k_categorical_accuracy, name=name, dtype=dtype, k=k)
+        self.k = k
+
+
+class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
+    """How often the label's class is among the k largest predictions.
+
+    Args:
+        k: how many predictions count.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        from_sorted_ids: whether predictions are the ids of classes, best first.
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        k: int = 5,
+        name: str | None = "sparse_top_k_categorical_accuracy",
+        dtype: Any = None,
+        from_sorted_ids: bool = False,
+    ) -> None:
+        super().__init__(
+            sparse_top_k_categorical_accuracy,
+            name=name,
+            dtype=dtype,
+            k=k,
+            from_sorted_ids=from_sorted_ids,
+        )
+        self.k = k
+        self.from_sorted_ids = from_sorted_ids

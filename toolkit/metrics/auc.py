@@ -1,0 +1,346 @@
+"""Areas under curves, and the best of one rate where another is high enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, ops
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.metrics.confusion import ThresholdMetric
+from toolkit.tensor import Tensor
+
+_CURVES = ("ROC", "PR", "PRGAIN")
+_METHODS = ("interpolation", "majoring", "minoring")
+
+
+def _grid(what: str, num_thresholds: int, least: int) -> list[float]:
+    """Thresholds in equal steps; the outer ones just beyond 0 and 1."""
+    if num_thresholds < least:
+        raise ArgumentError(
+            f"{what}: expected num_thresholds >= {least}; received {num_thresholds}"
+        )
+    inner = [i / (num_thresholds - 1) for i in range(1, num_thresholds - 1)]
+    return [-config.epsilon(), *inner, 1 + config.epsilon()]
+
+
+class AUC(ThresholdMetric):
+    """The area under a curve of rates at many thresholds, a Riemann sum.
+
+    Args:
+        num_thresholds: how many thresholds in [0, 1].
+        curve: "ROC" (recall over false positive rate), "PR" (precision over recall)
+            or "PRGAIN" (both as gains over the base rate).
+        summation_method: "interpolation" (the middle of each step; for PR, as Davis
+            and Goadrich do), "majoring" (its upper end) or "minoring" (its lower end).
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        thresholds: thresholds in [0, 1] instead of equal steps; 0 and 1 are added.
+        multi_label: whether y is (batch, labels) and each label has a curve; the
+            result is their mean.
+        num_labels: how many labels, if `multi_label`; else found on the first batch.
+        label_weights: weights of the labels.
+        from_logits: whether predictions are logits, to which sigmoid is to be applied.
+
+    Reference:
+        [Davis, Goadrich, 2006](https://doi.org/10.1145/1143844.1143874)
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.AUC(num_thresholds=3)
+        >>> round(float(metric([0, 0, 1, 1], [0, 0.5, 0.3, 0.9])), 4)
+        0.75
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        num_thresholds: int = 200,
+        curve: str = "ROC",
+        summation_method: str = "interpolation",
+        name: str | None = None,
+        dtype: Any = None,
+        thresholds: Any = None,
+        multi_label: bool = False,
+        num_labels: int | None = None,
+        label_weights: Any = None,
+        from_logits: bool = False,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        if str(curve).upper() not in _CURVES:
+            raise unknown_choice("AUC: curve", curve, _CURVES)
+        if str(summation_method).lower() not in _METHODS:
+            raise unknown_choice("AUC: summation_method", summation_method, _METHODS)
+        if num_labels and not multi_label:
+            raise ArgumentError("AUC: num_labels is for multi_label=True only")
+        if thresholds is None:
+            self.thresholds = _grid("AUC", num_thresholds, 2)
+        else:
+            self.thresholds = _with_ends(thresholds)
+        self.num_thresholds = len(self.thresholds)
+        self.curve = str(curve).upper()
+        self.summation_method = str(summation_method).lower()
+        self.multi_label = bool(multi_label)
+        self.num_labels = num_labels
+        self.from_logits = bool(from_logits)
+        if label_weights is not None:
+            self.label_weights = ops.convert_to_tensor(label_weights, self.dtype)
+        self._built = False
+        if num_labels or not multi_label:
+            self._build(num_labels)
+
+    def _build(self, num_labels: int | None) -> None:
+        n = self.num_thresholds
+        self._add_counts((n, num_labels) if self.multi_label else (n,))
+        self._built = True
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Count a batch; y_pred in [0, 1], or logits if so configured."""
+        y_pred = ops.convert_to_tensor(y_pred, self.dtype)
+        if self.multi_label and y_pred.ndim != 2:
+            raise ShapeError(
+                f"AUC: with multi_label=True, expected predictions of shape "
+                f"(batch, labels); received {y_pred.shape}"
+            )
+        if not self._built:
+            self._build(y_pred.shape[1])
+        if self.from_logits:
+            y_pred = ops.sigmoid(y_pred)
+        super().update_state(y_true, y_pred, sample_weight)
+
+    def result(self) -> Tensor:
+        areas = self._areas()
+        if not self.multi_label:
+            return areas
+        if self.label_weights is None:
+            return ops.mean(areas)
+        total = ops.sum(areas * self.label_weights)
+        return ops.divide_no_nan(total, ops.sum(self.label_weights))
+
+    def _areas(self) -> Tensor:
+        """The area under the curve, or under that of each label."""
+        if self.curve == "PR" and self.summation_method == "interpolation":
+            return self._interpolated_precision_recall()
+        x, y = self._curve()
+        if self.summation_method == "interpolation":
+            heights = (y[:-1] + y[1:]) / 2.0
+        else:
+            pick = ops.minimum if self.summation_method == "minoring" else ops.maximum
+            heights = pick(y[:-1], y[1:])
+        return ops.sum((x[:-1] - x[1:]) * heights, axis=0)
+
+    def _curve(self) -> tuple[Tensor, Tensor]:
+        """The points of the curve, one per threshold."""
+        tp, fp = self.true_positives.read(), self.false_positives.read()
+        tn, fn = self.true_negatives.read(), self.false_negatives.read()
+        recall = ops.divide_no_nan(tp, tp + fn)
+        if self.curve == "ROC":
+            return ops.divide_no_nan(fp, fp + tn), recall
+        if self.curve == "PR":
+            return recall, ops.divide_no_nan(tp, tp + fp)
+        scale = ops.divide_no_nan(tp + fn, tn + fp)
+        none = ops.equal(tp, 0)
+        recall_gain = 1.0 - scale * ops.divide_no_nan(fn, tp)
+        recall_gain = ops.where(none, 0.0, ops.maximum(recall_gain, 0.0))
+        precision_gain = 1.0 - scale * ops.divide_no_nan(fp, tp)
+        return recall_gain, ops.where(none, 1.0, precision_gain)
+
+    def _interpolated_precision_recall(self) -> Tensor:
+        """The area when counts, not rates, change linearly between thresholds.
+
+        With slope = dtp / dp for p = tp + fp, and tp = slope * p + intercept, precision
+        tp / p integrates to slope * (dtp + intercept * log(p_high / p_low)).
+        """
+        tp, fn = self.true_positives.read(), self.false_negatives.read()
+        p = tp + self.false_positives.read()
+        slope = ops.divide_no_nan(tp[:-1] - tp[1:], ops.maximum(p[:-1] - p[1:], 0))
+        intercept = tp[1:] - slope * p[1:]
+        both = ops.logical_and(ops.greater(p[:-1], 0), ops.greater(p[1:], 0))
+        ratio = ops.where(both, ops.divide_no_nan(p[:-1], p[1:]), 1.0)
+        area = slope * (tp[:-1] - tp[1:] + intercept * ops.log(ratio))
+        positives = ops.maximum(tp[1:] + fn[1:], 0)
+        return ops.sum(ops.divide_no_nan(area, positives), axis=0)
+
+
+def _with_ends(thresholds: Any) -> list[float]:
+    """Sorted thresholds, and one just beyond each end."""
+    if not all(0 <= t <= 1 for t in thresholds):
+        raise ArgumentError(
+            f"AUC: expected thresholds in [0, 1]; received {thresholds!r}"
+        )
+    inner = sorted(float(t) for t in thresholds)
+    return [-config.epsilon(), *inner, 1 + config.epsilon()]
+
+
+class _BestWhere(ThresholdMetric):
+    """The largest value of one rate among the thresholds where another is enough."""
+
+    _direction = "up"
+    _wanted = "value"
+
+    def __init__(
+        self,
+        value: float,
+        num_thresholds: int = 200,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        if not 0 <= value <= 1:
+            raise ArgumentError(
+                f"{type(self).__name__}: expected {self._wanted} in [0, 1]; "
+                f"received {value!r}"
+            )
+        if num_thresholds < 1:
+            raise ArgumentError(
+                f"{type(self).__name__}: expected num_thresholds >= 1; "
+                f"received {num_thresholds}"
+            )
+        self.value = value
+        self.num_thresholds = num_thresholds
+        self.class_id = class_id
+        self.thresholds = [0.5]
+        if num_thresholds > 1:
+            steps = num_thresholds - 1
+            self.thresholds = [i / steps for i in range(num_thresholds)]
+        self._add_counts()
+
+    def _rates(self) -> tuple[Tensor, Tensor]:
+        """The rate that must be at least `value`, and the rate that is wanted."""
+        raise NotImplementedError
+
+    def _rate(self, hits: str, misses: str) -> Tensor:
+        hit, miss = getattr(self, hits).read(), getattr(self, misses).read()
+        return ops.divide_no_nan(hit, hit + miss)
+
+    def _recall(self) -> Tensor:
+        return self._rate("true_positives", "false_negatives")
+
+    def _precision(self) -> Tensor:
+        return self._rate("true_positives", "false_positives")
+
+    def _specificity(self) -> Tensor:
+        return self._rate("true_negatives", "false_positives")
+
+    def result(self) -> Tensor:
+        constrained, wanted = self._rates()
+        return ops.max(ops.where(constrained >= self.value, wanted, 0.0))
+
+
+class SensitivityAtSpecificity(_BestWhere):
+    """The best recall tp / (tp + fn) where the specificity tn / (tn + fp) is enough.
+
+    Args:
+        specificity: the least specificity, in [0, 1].
+        num_thresholds: how many thresholds are tried.
+        class_id: look at this class only.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    _wanted = "specificity"
+
+    def __init__(
+        self,
+        specificity: float,
+        num_thresholds: int = 200,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(specificity, num_thresholds, class_id, name, dtype)
+        self.specificity = specificity
+
+    def _rates(self) -> tuple[Tensor, Tensor]:
+        return self._specificity(), self._recall()
+
+
+class SpecificityAtSensitivity(_BestWhere):
+    """The best specificity tn / (tn + fp) where the recall tp / (tp + fn) is enough.
+
+    Args:
+        sensitivity: the least recall, in [0, 1].
+        num_thresholds: how many thresholds are tried.
+        class_id: look at this class only.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    _wanted = "sensitivity"
+
+    def __init__(
+        self,
+        sensitivity: float,
+        num_thresholds: int = 200,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(sensitivity, num_thresholds, class_id, name, dtype)
+        self.sensitivity = sensitivity
+
+    def _rates(self) -> tuple[Tensor, Tensor]:
+        return self._recall(), self._specificity()
+
+
+class PrecisionAtRecall(_BestWhere):
+    """The best precision tp / (tp + fp) where the recall tp / (tp + fn) is enough.
+
+    Args:
+        recall: the least recall, in [0, 1].
+        num_thresholds: how many thresholds are tried.
+        class_id: look at this class only.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.PrecisionAtRecall(0.5)
+        >>> float(metric([0, 0, 0, 1, 1], [0, 0.3, 0.8, 0.3, 0.8]))
+        0.5
+    """
+
+    _wanted = "recall"
+
+    def __init__(
+        self,
+        recall: float,
+        num_thresholds: int = 200,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(recall, num_thresholds, class_id, name, dtype)
+        self.recall = recall
+
+    def _rates(self) -> tuple[Tensor, Tensor]:
+        return self._recall(), self._precision()
+
+
+class RecallAtPrecision(_BestWhere):
+    """The best recall tp / (tp + fn) where the precision tp / (tp + fp) is enough.
+
+    Args:
+        precision: the least precision, in [0, 1].
+        num_thresholds: how many thresholds are tried.
+        class_id: look at this class only.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    _wanted = "precision"
+
+    def __init__(
+        self,
+        precision: float,
+        num_thresholds: int = 200,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(precision, num_thresholds, class_id, name, dtype)
+        self.precision = precision
+
+    def _rates(self) -> tuple[Tensor, Tensor]:
+        return self._precision(), self._recall()

@@ -1,0 +1,340 @@
+"""Counts of true and false positives and negatives, and what is made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, ops
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.losses.loss import check_weight, match_ranks
+from toolkit.metrics.metric import Metric
+from toolkit.tensor import Tensor
+from toolkit.variable import Variable
+
+KINDS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+
+
+def parse_thresholds(what: str, thresholds: Any, default: float = 0.5) -> list[float]:
+    """Thresholds as a list, checked."""
+    values = default if thresholds is None else thresholds
+    values = list(values) if isinstance(values, (list, tuple, np.ndarray)) else [values]
+    # A default may be minus infinity: then all of the top k are positive.
+    if thresholds is not None and not all(
+        isinstance(t, (int, float)) and 0 <= t <= 1 for t in values
+    ):
+        raise ArgumentError(
+            f"{what}: expected thresholds in [0, 1]; received {thresholds!r}"
+        )
+    return [float(t) for t in values]
+
+
+def are_even(thresholds: Sequence[float]) -> bool:
+    """Whether thresholds run from 0 to 1 in equal steps."""
+    n = len(thresholds)
+    even = np.linspace(0.0, 1.0, n)
+    return n >= 3 and bool(np.allclose(thresholds, even, atol=config.epsilon()))
+
+
+def prepare(
+    what: str,
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    dtype: str,
+    top_k: int | None = None,
+    class_id: int | None = None,
+) -> tuple[Tensor, Tensor, Any]:
+    """Labels (0 or 1), predictions and weights, all of one shape (..., classes).
+
+    Weights are None if none are given.
+    """
+    y_true = ops.convert_to_tensor(y_true, dtype)
+    y_pred = ops.convert_to_tensor(y_pred, dtype)
+    y_pred, y_true = match_ranks(y_pred, y_true)
+    if y_true.shape != y_pred.shape:
+        raise ShapeError(
+            f"{what}: expected labels and predictions of one shape; received "
+            f"{y_true.shape} and {y_pred.shape}"
+        )
+    weight = None
+    if sample_weight is not None:
+        weight = ops.expand_dims(ops.convert_to_tensor(sample_weight, dtype), -1)
+        if weight.ndim == y_true.ndim + 1:
+            weight = ops.squeeze(weight, -1)
+    if top_k is not None:
+        y_pred = _only_top(y_pred, top_k)
+    if class_id is not None:
+        if y_pred.ndim < 2:
+            raise ShapeError(
+                f"{what}: with class_id, expected predictions of shape "
+                f"(batch, classes); received {y_pred.shape}"
+            )
+        y_true = y_true[..., class_id : class_id + 1]
+        y_pred = y_pred[..., class_id : class_id + 1]
+    if weight is not None:
+        check_weight(what, weight, y_pred)
+        weight = ops.broadcast_to(weight, y_pred.shape)
+    return ops.cast(ops.not_equal(y_true, 0), dtype), y_pred, weight
+
+
+def _only_top(x: Tensor, k: int) -> Tensor:
+    """x with everything but the k largest of the last axis set to -1e10."""
+    _, best = ops.top_k(x, k)
+    kept = ops.sum(ops.one_hot(best, x.shape[-1], dtype=x.dtype), axis=-2)
+    return ops.where(ops.greater(kept, 0), x, -1e10)
+
+
+def count(
+    labels: Tensor, y_pred: Tensor, weight: Any, thresholds: Sequence[float]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """How many positives and negatives each threshold finds.
+
+    Args:
+        labels: (samples,) or (samples, classes), 0 or 1.
+        y_pred: of the same shape.
+        weight: of the same shape, or None for 1 everywhere.
+        thresholds: n numbers; above them a prediction is positive.
+
+    Returns:
+        True positives, false positives, all positives, all negatives; the first two
+        (n,) or (n, classes), the last two () or (classes,).
+    """
+    dtype = y_pred.dtype
+    positive = labels if weight is None else labels * weight
+    negative = 1 - labels if weight is None else weight - positive
+    found = _found_evenly if are_even(np.clip(thresholds, 0, 1)) else _found
+    limits = np.array(thresholds, dtype="float64")
+    true_positives = found(positive, y_pred, limits, dtype)
+    false_positives = found(negative, y_pred, limits, dtype)
+    totals = ops.sum(positive, axis=0), ops.sum(negative, axis=0)
+    return true_positives, false_positives, *totals
+
+
+def _found(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
+    """The sum of `amount` over the predictions above each limit."""
+    limits = ops.convert_to_tensor(limits, dtype)
+    limits = ops.reshape(limits, (-1,) + (1,) * y_pred.ndim)
+    above = ops.cast(ops.greater(ops.expand_dims(y_pred, 0), limits), dtype)
+    return ops.sum(above * ops.expand_dims(amount, 0), axis=1)
+
+
+def _found_evenly(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
+    """The same for limits in equal steps from 0 to 1: sort into buckets, then sum up.
+
+    Bucket i holds the predictions above limit i, but not above limit i + 1.
+    """
+    n = len(limits)
+    y_pred = ops.clip(y_pred, 0.0, 1.0)
+    bucket = ops.ceil(y_pred * (n - 1)) - 1
+    if limits[0] < 0:
+        bucket = ops.maximum(bucket, 0)
+    else:  # a prediction of 0 is above no limit: it goes to an extra bucket
+        bucket = ops.where(ops.less(bucket, 0), n, bucket)
+    bucket = ops.cast(bucket, "int32")
+    rest = y_pred.shape[1:]
+    classes = math.prod(rest)
+    # One bucket of each class after another.
+    offset = ops.arange(classes, dtype="int32") * (n + 1)
+    places = ops.reshape(bucket, (-1, classes)) + offset
+    sums = ops.segment_sum(
+        ops.reshape(amount, (-1,)), ops.reshape(places, (-1,)), classes * (n + 1)
+    )
+    sums = ops.transpose(ops.reshape(sums, (classes, n + 1)))[:n]
+    above = ops.flip(ops.cumsum(ops.flip(sums, 0), axis=0), 0)
+    return ops.reshape(above, (n, *rest))
+
+
+class ThresholdMetric(Metric):
+    """Base of metrics that count what predictions above thresholds get right.
+
+    Subclasses name what they count in `_counts`, among `KINDS`.
+    """
+
+    _counts: tuple[str, ...] = KINDS
+    thresholds: list[float]
+    class_id: int | None = None
+    top_k: int | None = None
+    multi_label = False
+    label_weights: Any = None
+
+    def _add_counts(self, shape: Any = None) -> None:
+        shape = (len(self.thresholds),) if shape is None else shape
+        for kind in self._counts:
+            setattr(self, kind, self.add_variable(shape, "zeros", name=kind))
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Count a batch.
+
+        Args:
+            y_true: (batch, ...), labels: 0, or anything else for 1.
+            y_pred: of the same shape, in [0, 1].
+            sample_weight: weights of the samples; None: all 1.
+        """
+        variables: dict[str, Variable] = {k: getattr(self, k) for k in self._counts}
+        dtype = next(iter(variables.values())).dtype
+        labels, y_pred, weight = prepare(
+            *(self.name, y_true, y_pred, sample_weight, dtype),
+            top_k=self.top_k,
+            class_id=self.class_id,
+        )
+        if self.label_weights is not None and not self.multi_label:
+            weight = (
+                self.label_weights if weight is None else weight * self.label_weights
+            )
+            weight = ops.broadcast_to(weight, y_pred.shape)
+        if not self.multi_label:
+            labels, y_pred = ops.reshape(labels, (-1,)), ops.reshape(y_pred, (-1,))
+            weight = None if weight is None else ops.reshape(weight, (-1,))
+        tp, fp, positives, negatives = count(labels, y_pred, weight, self.thresholds)
+        counts = {
+            "true_positives": tp,
+            "false_positives": fp,
+            "true_negatives": negatives - fp,
+            "false_negatives": positives - tp,
+        }
+        for kind, variable in variables.items():
+            variable.assign_add(counts[kind])
+
+    def _squeezed(self, x: Tensor) -> Tensor:
+        """The number for a single threshold, else the vector of all."""
+        return x[0] if len(self.thresholds) == 1 else x
+
+
+class _Count(ThresholdMetric):
+    """One of the four counts."""
+
+    def __init__(
+        self, thresholds: Any = None, name: str | None = None, dtype: Any = None
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.thresholds = parse_thresholds(type(self).__name__, thresholds)
+        self.accumulator = self.add_variable(
+            (len(self.thresholds),), "zeros", name="accumulator"
+        )
+        setattr(self, self._counts[0], self.accumulator)
+
+    def result(self) -> Tensor:
+        return self._squeezed(self.accumulator.read())
+
+
+class TruePositives(_Count):
+    """How many (or how much weight) of label 1 are predicted as such.
+
+    Args:
+        thresholds: in [0, 1], one or several; above them a prediction means 1. None:
+            0.5.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> float(metrics.TruePositives()([0, 1, 1, 1], [1, 0, 1, 1]))
+        2.0
+    """
+
+    _counts = ("true_positives",)
+
+
+class FalsePositives(_Count):
+    """How many (or how much weight) of label 0 are predicted as 1.
+
+    Args:
+        thresholds: as for `TruePositives`.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    _counts = ("false_positives",)
+
+
+class TrueNegatives(_Count):
+    """How many (or how much weight) of label 0 are predicted as such.
+
+    Args:
+        thresholds: as for `TruePositives`.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    _counts = ("true_negatives",)
+
+
+class FalseNegatives(_Count):
+    """How many (or how much weight) of label 1 are predicted as 0.
+
+    Args:
+        thresholds: as for `TruePositives`.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    _counts = ("false_negatives",)
+
+
+class _Ratio(ThresholdMetric):
+    """True positives over a sum of counts."""
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        thresholds: Any = None,
+        top_k: int | None = None,
+        class_id: int | None = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        # Without thresholds, all of the top k count as positive.
+        default = 0.5 if top_k is None else -1e10
+        self.thresholds = parse_thresholds(type(self).__name__, thresholds, default)
+        self.top_k = top_k
+        self.class_id = class_id
+        self._add_counts()
+
+    def result(self) -> Tensor:
+        right = self.true_positives.read()
+        other = getattr(self, self._counts[1]).read()
+        return self._squeezed(ops.divide_no_nan(right, right + other))
+
+
+class Precision(_Ratio):
+    """How many of the positives that are predicted are right: tp / (tp + fp).
+
+    Args:
+        thresholds: as for `TruePositives`.
+        top_k: count only the k largest predictions of each sample as positive.
+        class_id: look at this class only.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> round(float(metrics.Precision()([0, 1, 1, 1], [1, 0, 1, 1])), 4)
+        0.6667
+    """
+
+    _counts = ("true_positives", "false_positives")
+
+
+class Recall(_Ratio):
+    """How many of the positives that exist are found: tp / (tp + fn).
+
+    Args:
+        thresholds: as for `TruePositives`.
+        top_k: count only the k largest predictions of each sample as positive.
+        class_id: look at this class only.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> round(float(metrics.Recall()([0, 1, 1, 1], [1, 0, 1, 1])), 4)
+        0.6667
+    """
+
+    _counts = ("true_positives", "false_negatives")

@@ -1,0 +1,88 @@
+"""Correlations between targets and predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, ops
+from toolkit.losses.regression import matched
+from toolkit.metrics.reduction import MeanMetricWrapper
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+@operation
+def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+    """covariance(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
+
+    Args:
+        y_true: (..., features).
+        y_pred: (..., features).
+        axis: along which the correlation is taken.
+    """
+    y_true, y_pred = matched(y_true, y_pred)
+    deviations = [y - ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
+    scores = [d / ops.std(d, axis=axis, keepdims=True) for d in deviations]
+    return ops.mean(scores[0] * scores[1], axis=axis)
+
+
+@operation
+def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+    """2 * covariance / (var(y_true) + var(y_pred) + (difference of means) ** 2).
+
+    Args:
+        y_true: (..., features).
+        y_pred: (..., features).
+        axis: along which the correlation is taken.
+    """
+    y_true, y_pred = matched(y_true, y_pred)
+    means = [ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
+    variances = [ops.var(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
+    covariance = (y_true - means[0]) * (y_pred - means[1])
+    total = variances[0] + variances[1] + ops.square(means[0] - means[1])
+    return ops.mean(2 * covariance / (total + config.epsilon()), axis=axis)
+
+
+class PearsonCorrelation(MeanMetricWrapper):
+    """The mean Pearson correlation of y_true and y_pred, in [-1, 1].
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        axis: along which the correlation is taken.
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        name: str | None = "pearson_correlation",
+        dtype: Any = None,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(pearson_correlation, name=name, dtype=dtype, axis=axis)
+        self.axis = axis
+
+
+class ConcordanceCorrelation(MeanMetricWrapper):
+    """The mean concordance of y_true and y_pred: correlation that sees offsets too.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        axis: along which the correlation is taken.
+
+    Reference:
+        [Lin, 1989](https://doi.org/10.2307/2532051)
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        name: str | None = "concordance_correlation",
+        dtype: Any = None,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(concordance_correlation, name=name, dtype=dtype, axis=axis)
+        self.axis = axis

@@ -1,0 +1,135 @@
+"""F-scores: precision and recall in one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, ops
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.metrics.metric import Metric
+from toolkit.tensor import Tensor
+
+_AVERAGES = (None, "micro", "macro", "weighted")
+_COUNTS = (
+    *("true_positives", "false_positives"),
+    *("false_negatives", "intermediate_weights"),
+)
+
+
+class FBetaScore(Metric):
+    """(1 + beta ** 2) * precision * recall / (beta ** 2 * precision + recall).
+
+    Args:
+        average: how the scores of the classes become one: "micro" (from counts over
+            all classes), "macro" (their mean), "weighted" (their mean by number of
+            labels), or None for all of them.
+        beta: how much recall counts beside precision, > 0.
+        threshold: in (0, 1], above it a prediction is positive; None: the largest
+            prediction of each sample is.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.FBetaScore(beta=2.0, threshold=0.5)
+        >>> y_true = [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+        >>> y_pred = [[0.2, 0.6, 0.7], [0.2, 0.6, 0.6], [0.6, 0.8, 0.0]]
+        >>> [round(score, 4) for score in metric(y_true, y_pred).tolist()]
+        [0.3846, 0.9091, 0.8333]
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        average: str | None = None,
+        beta: float = 1.0,
+        threshold: float | None = None,
+        name: str | None = "fbeta_score",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        what = type(self).__name__
+        if average not in _AVERAGES:
+            raise unknown_choice(f"{what}: average", average, _AVERAGES)
+        if not isinstance(beta, float) or beta <= 0:
+            raise ArgumentError(f"{what}: beta must be a float > 0; received {beta!r}")
+        if threshold is not None and not (
+            isinstance(threshold, float) and 0 < threshold <= 1
+        ):
+            raise ArgumentError(
+                f"{what}: threshold must be a float in (0, 1]; received {threshold!r}"
+            )
+        self.average = average
+        self.beta = beta
+        self.threshold = threshold
+        self._axis = None if average == "micro" else 0
+        self._built = False
+
+    def _build(self, classes: int) -> None:
+        shape = () if self.average == "micro" else (classes,)
+        for name in _COUNTS:
+            setattr(
+                self, name, self.add_variable(shape, "zeros", self.dtype, name=name)
+            )
+        self._built = True
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Count a batch of shape (batch, classes), with weights (batch,)."""
+        y_true = ops.convert_to_tensor(y_true, self.dtype)
+        y_pred = ops.convert_to_tensor(y_pred, self.dtype)
+        if y_pred.ndim != 2 or y_true.shape != y_pred.shape:
+            raise ShapeError(
+                f"{type(self).__name__}: expected labels and predictions of shape "
+                f"(batch, classes); received {y_true.shape} and {y_pred.shape}"
+            )
+        if not self._built:
+            self._build(y_pred.shape[1])
+        if self.threshold is None:
+            largest = y_pred >= ops.max(y_pred, axis=-1, keepdims=True)
+            found = ops.logical_and(largest, ops.abs(y_pred) > 1e-9)
+        else:
+            found = y_pred > self.threshold
+        found = ops.cast(found, self.dtype)
+        weight: Any = 1
+        if sample_weight is not None:
+            weight = ops.convert_to_tensor(sample_weight, self.dtype)
+            weight = ops.expand_dims(weight, 1) if weight.ndim == 1 else weight
+        counts = (
+            *(found * y_true, found * (1 - y_true)),
+            *((1 - found) * y_true, y_true),
+        )
+        for name, values in zip(_COUNTS, counts, strict=True):
+            getattr(self, name).assign_add(ops.sum(values * weight, axis=self._axis))
+
+    def result(self) -> Tensor:
+        epsilon, square = config.epsilon(), self.beta**2
+        right = self.true_positives.read()
+        precision = right / (right + self.false_positives.read() + epsilon)
+        recall = right / (right + self.false_negatives.read() + epsilon)
+        score = precision * recall / (square * precision + recall + epsilon)
+        score = score * (1 + square)
+        if self.average == "weighted":
+            labels = self.intermediate_weights.read()
+            return ops.sum(score * (labels / (ops.sum(labels) + epsilon)))
+        return score if self.average is None else ops.mean(score)
+
+
+class F1Score(FBetaScore):
+    """2 * precision * recall / (precision + recall).
+
+    Args:
+        average: as for `FBetaScore`.
+        threshold: as for `FBetaScore`.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(
+        self,
+        average: str | None = None,
+        threshold: float | None = None,
+        name: str | None = "f1_score",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(average, 1.0, threshold, name, dtype)

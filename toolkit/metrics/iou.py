@@ -1,0 +1,223 @@
+"""Intersections over unions of the regions that predictions and labels mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import config, ops
+from toolkit.errors import ArgumentError
+from toolkit.metrics.metric import Metric
+from toolkit.tensor import Tensor
+
+
+class IoU(Metric):
+    """tp / (tp + fp + fn), the mean over some classes.
+
+    Args:
+        num_classes: how many classes there are; other labels do not count.
+        target_class_ids: the classes whose mean is taken.
+        name: as for `Metric`.
+        dtype: as for `Metric`; int32 if not given, and weights are cast to it.
+        ignore_class: a label whose samples do not count, such as -1 or 255.
+        sparse_y_true: whether labels are integers, not one-hot.
+        sparse_y_pred: whether predictions are integers, not one value per class.
+        axis: the axis of classes, where there is one.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.IoU(num_classes=2, target_class_ids=[0])
+        >>> round(float(metric([0, 0, 1, 1], [0, 1, 0, 1])), 4)
+        0.3333
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        num_classes: int,
+        target_class_ids: Sequence[int],
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_true: bool = True,
+        sparse_y_pred: bool = True,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype or "int32")
+        if not all(0 <= i < num_classes for i in target_class_ids):
+            raise ArgumentError(
+                f"{type(self).__name__}: expected target_class_ids in "
+                f"[0, {num_classes}); received {target_class_ids!r}"
+            )
+        self.num_classes = num_classes
+        self.target_class_ids = list(target_class_ids)
+        self.ignore_class = ignore_class
+        self.sparse_y_true = sparse_y_true
+        self.sparse_y_pred = sparse_y_pred
+        self.axis = axis
+        self.total_cm = self.add_variable(
+            (num_classes, num_classes),
+            "zeros",
+            dtype=self.dtype,
+            name="total_confusion_matrix",
+        )
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Count a batch; weights have the shape of the labels."""
+        true = self._classes(y_true, self.sparse_y_true)
+        pred = self._classes(y_pred, self.sparse_y_pred)
+        n = self.num_classes
+        valid = (true >= 0) & (true < n) & (pred >= 0) & (pred < n)
+        if self.ignore_class is not None:
+            valid = valid & ops.not_equal(true, self.ignore_class)
+        weight = ops.cast(valid, self.dtype)
+        if sample_weight is not None:
+            given = ops.convert_to_tensor(sample_weight, self.dtype)
+            given = ops.reshape(given, (-1,)) if given.ndim > 1 else given
+            weight = weight * given
+        cell = ops.where(valid, true * n + pred, 0)
+        counts = ops.segment_sum(weight, cell, n * n)
+        self.total_cm.assign_add(ops.reshape(counts, (n, n)))
+
+    def _classes(self, y: Any, sparse: bool) -> Tensor:
+        y = ops.convert_to_tensor(y) if sparse else ops.argmax(y, axis=self.axis)
+        return ops.reshape(ops.cast(y, "int32"), (-1,))
+
+    def result(self) -> Tensor:
+        total = ops.cast(self.total_cm.read(), "float32")
+        right = ops.diagonal(total)
+        union = ops.sum(total, axis=0) + ops.sum(total, axis=1) - right
+        ids = ops.convert_to_tensor(self.target_class_ids, "int32")
+        right, union = ops.take(right, ids), ops.take(union, ids)
+        exists = ops.greater(union, 1e-9)
+        ratios = ops.where(exists, right / (union + config.epsilon()), 0.0)
+        count = ops.sum(ops.cast(exists, "float32"))
+        return ops.sum(ratios) / (count + config.epsilon())
+
+
+class BinaryIoU(IoU):
+    """The IoU of two classes, which a threshold tells apart.
+
+    Args:
+        target_class_ids: the classes whose mean is taken: 0, 1 or both.
+        threshold: from which on a prediction means class 1.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(
+        self,
+        target_class_ids: Sequence[int] = (0, 1),
+        threshold: float = 0.5,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(2, target_class_ids, name=name, dtype=dtype)
+        self.threshold = threshold
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        y_pred = ops.convert_to_tensor(y_pred) >= self.threshold
+        super().update_state(y_true, y_pred, sample_weight)
+
+
+class MeanIoU(IoU):
+    """The mean IoU of all classes.
+
+    Args:
+        num_classes: how many classes there are.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        ignore_class: a label whose samples do not count.
+        sparse_y_true: whether labels are integers, not one-hot.
+        sparse_y_pred: whether predictions are integers, not one value per class.
+        axis: the axis of classes, where there is one.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_true: bool = True,
+        sparse_y_pred: bool = True,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            range(num_classes),
+            name=name,
+            dtype=dtype,
+            ignore_class=ignore_class,
+            sparse_y_true=sparse_y_true,
+            sparse_y_pred=sparse_y_pred,
+            axis=axis,
+        )
+
+
+class OneHotIoU(IoU):
+    """The mean IoU of some classes, labels one-hot.
+
+    Args:
+        num_classes: how many classes there are.
+        target_class_ids: the classes whose mean is taken.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        ignore_class: a label whose samples do not count.
+        sparse_y_pred: whether predictions are integers, not one value per class.
+        axis: the axis of classes.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        target_class_ids: Sequence[int],
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_pred: bool = False,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            target_class_ids,
+            name=name,
+            dtype=dtype,
+            ignore_class=ignore_class,
+            sparse_y_true=False,
+            sparse_y_pred=sparse_y_pred,
+            axis=axis,
+        )
+
+
+class OneHotMeanIoU(MeanIoU):
+    """The mean IoU of all classes, labels one-hot.
+
+    Args:
+        num_classes: how many classes there are.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        ignore_class: a label whose samples do not count.
+        sparse_y_pred: whether predictions are integers, not one value per class.
+        axis: the axis of classes.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+        sparse_y_pred: bool = False,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            name=name,
+            dtype=dtype,
+            ignore_class=ignore_class,
+            sparse_y_true=False,
+            sparse_y_pred=sparse_y_pred,
+            axis=axis,
+        )

@@ -1,0 +1,266 @@
+"""Losses as metrics: their means over many batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import losses
+from toolkit.metrics.reduction import MeanMetricWrapper
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+class MeanSquaredError(MeanMetricWrapper):
+    """mean((y_true - y_pred) ** 2).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> float(metrics.MeanSquaredError()([[0.0], [1.0]], [[1.0], [3.0]]))
+        2.5
+    """
+
+    def __init__(
+        self, name: str | None = "mean_squared_error", dtype: Any = None
+    ) -> None:
+        super().__init__(losses.mean_squared_error, name=name, dtype=dtype)
+
+
+class MeanAbsoluteError(MeanMetricWrapper):
+    """mean(|y_true - y_pred|).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(
+        self, name: str | None = "mean_absolute_error", dtype: Any = None
+    ) -> None:
+        super().__init__(losses.mean_absolute_error, name=name, dtype=dtype)
+
+
+class MeanAbsolutePercentageError(MeanMetricWrapper):
+    """100 * mean(|(y_true - y_pred) / y_true|), in percent.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(
+        self, name: str | None = "mean_absolute_percentage_error", dtype: Any = None
+    ) -> None:
+        super().__init__(losses.mean_absolute_percentage_error, name=name, dtype=dtype)
+
+
+class MeanSquaredLogarithmicError(MeanMetricWrapper):
+    """mean((log(1 + y_true) - log(1 + y_pred)) ** 2).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(
+        self, name: str | None = "mean_squared_logarithmic_error", dtype: Any = None
+    ) -> None:
+        super().__init__(losses.mean_squared_logarithmic_error, name=name, dtype=dtype)
+
+
+class LogCoshError(MeanMetricWrapper):
+    """mean(log(cosh(y_pred - y_true))).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(self, name: str | None = "logcosh", dtype: Any = None) -> None:
+        super().__init__(losses.log_cosh, name=name, dtype=dtype)
+
+
+@operation
+def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+    """The cosine of the angle between y_true and y_pred: 1 where they are parallel.
+
+    Args:
+        y_true: (..., features).
+        y_pred: (..., features).
+        axis: along which vectors run.
+    """
+    return -losses.cosine_similarity(y_true, y_pred, axis=axis)
+
+
+class CosineSimilarity(MeanMetricWrapper):
+    """The mean cosine of the angle between y_true and y_pred, in [-1, 1].
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        axis: along which vectors run.
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        name: str | None = "cosine_similarity",
+        dtype: Any = None,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(cosine_similarity, name=name, dtype=dtype, axis=axis)
+        self.axis = axis
+
+
+class Hinge(MeanMetricWrapper):
+    """mean(maximum(1 - y_true * y_pred, 0)).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(self, name: str | None = "hinge", dtype: Any = None) -> None:
+        super().__init__(losses.hinge, name=name, dtype=dtype)
+
+
+class SquaredHinge(MeanMetricWrapper):
+    """mean(maximum(1 - y_true * y_pred, 0) ** 2).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(self, name: str | None = "squared_hinge", dtype: Any = None) -> None:
+        super().__init__(losses.squared_hinge, name=name, dtype=dtype)
+
+
+class CategoricalHinge(MeanMetricWrapper):
+    """The hinge between the right class and the best of the others.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(
+        self, name: str | None = "categorical_hinge", dtype: Any = None
+    ) -> None:
+        super().__init__(losses.categorical_hinge, name=name, dtype=dtype)
+
+
+class KLDivergence(MeanMetricWrapper):
+    """sum(y_true * log(y_true / y_pred)).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(self, name: str | None = "kl_divergence", dtype: Any = None) -> None:
+        super().__init__(losses.kl_divergence, name=name, dtype=dtype)
+
+
+class Poisson(MeanMetricWrapper):
+    """mean(y_pred - y_true * log(y_pred)).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+    """
+
+    def __init__(self, name: str | None = "poisson", dtype: Any = None) -> None:
+        super().__init__(losses.poisson, name=name, dtype=dtype)
+
+
+class BinaryCrossentropy(MeanMetricWrapper):
+    """mean(-y_true * log(y_pred) - (1 - y_true) * log(1 - y_pred)).
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        from_logits: whether predictions are logits.
+        label_smoothing: in [0, 1]; moves targets that much towards 1/2.
+    """
+
+    def __init__(
+        self,
+        name: str | None = "binary_crossentropy",
+        dtype: Any = None,
+        from_logits: bool = False,
+        label_smoothing: float = 0,
+    ) -> None:
+        super().__init__(
+            losses.binary_crossentropy,
+            name=name,
+            dtype=dtype,
+            from_logits=from_logits,
+            label_smoothing=label_smoothing,
+        )
+        self.from_logits = from_logits
+        self.label_smoothing = label_smoothing
+
+
+class CategoricalCrossentropy(MeanMetricWrapper):
+    """-sum(y_true * log(y_pred)) for one-hot targets.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        from_logits: whether predictions are logits.
+        label_smoothing: in [0, 1]; moves targets that much towards 1 / classes.
+        axis: the axis of classes.
+    """
+
+    def __init__(
+        self,
+        name: str | None = "categorical_crossentropy",
+        dtype: Any = None,
+        from_logits: bool = False,
+        label_smoothing: float = 0,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            losses.categorical_crossentropy,
+            name=name,
+            dtype=dtype,
+            from_logits=from_logits,
+            label_smoothing=label_smoothing,
+            axis=axis,
+        )
+        self.from_logits = from_logits
+        self.label_smoothing = label_smoothing
+        self.axis = axis
+
+
+class SparseCategoricalCrossentropy(MeanMetricWrapper):
+    """-log(y_pred[y_true]) for integer labels.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        from_logits: whether predictions are logits.
+        axis: the axis of classes.
+    """
+
+    def __init__(
+        self,
+        name: str | None = "sparse_categorical_crossentropy",
+        dtype: Any = None,
+        from_logits: bool = False,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(
+            losses.sparse_categorical_crossentropy,
+            name=name,
+            dtype=dtype,
+            from_logits=from_logits,
+            axis=axis,
+        )
+        self.from_logits = from_logits
+        self.axis = axis

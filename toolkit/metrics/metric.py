@@ -1,0 +1,192 @@
+"""Metric: state that sums up many batches, and one result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolkit import config, dtype_policies, initializers, ops
+from toolkit.errors import ArgumentError
+from toolkit.naming import auto_name, name_scope
+from toolkit.recording import Recorded
+from toolkit.tensor import Tensor
+from toolkit.trace import StatelessScope
+from toolkit.variable import Variable
+
+
+class Metric(Recorded):
+    """Base of all metrics: `update_state` takes a batch, `result` sums up all of them.
+
+    Subclasses create variables with `add_variable` in `__init__`, change them in
+    `update_state` and compute the number in `result`.
+
+    Args:
+        dtype: of the computation, a name or a policy; None is floatx.
+        name: made up from the class's name if not given.
+
+    Example:
+        >>> from toolkit import metrics, ops
+        >>> class Largest(metrics.Metric):
+        ...     def __init__(self, **kwargs):
+        ...         super().__init__(**kwargs)
+        ...         self.value = self.add_variable((), "zeros", name="value")
+        ...     def update_state(self, values):
+        ...         self.value.assign(ops.maximum(self.value, ops.max(values)))
+        ...     def result(self):
+        ...         return self.value.read()
+        >>> metric = Largest()
+        >>> metric.update_state([1.0, 5.0])
+        >>> float(metric([2.0, 3.0]))
+        5.0
+    """
+
+    # "up" if more is better, "down" if less is; what callbacks monitor goes by it.
+    _direction: str | None = None
+    name: str
+    _variables: list[Variable]
+    _metrics: list[Metric]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        instance = super().__new__(cls, *args, **kwargs)
+        instance.__dict__.update(_variables=[], _metrics=[])
+        return instance
+
+    def __init__(self, dtype: Any = None, name: str | None = None) -> None:
+        self.name = name or auto_name(type(self).__name__)
+        self._dtype = dtype_policies.get(dtype or config.floatx()).compute_dtype
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Variable):
+            _append(self._variables, value)
+        elif isinstance(value, Metric):
+            _append(self._metrics, value)
+        super().__setattr__(name, value)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the computation."""
+        return self._dtype
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The state, that of metrics inside included."""
+        own = list(self._variables)
+        return own + [v for metric in self._metrics for v in metric.variables]
+
+    def add_variable(
+        self,
+        shape: Any,
+        initializer: Any,
+        dtype: Any = None,
+        aggregation: str | None = "sum",
+        name: str | None = None,
+    ) -> Variable:
+        """Create a variable of the state.
+
+        Args:
+            shape: its shape.
+            initializer: its first value, as `initializers.get` takes it.
+            dtype: floatx if not given.
+            aggregation: how replicas of it would be combined.
+            name: part of its path.
+        """
+        if not hasattr(self, "name"):
+            raise ArgumentError(
+                f"{type(self).__name__}: call `super().__init__()` before adding "
+                "variables"
+            )
+        with name_scope(self.name.replace("/", ">")):
+            variable = Variable(
+                initializers.get(initializer or "zeros"),
+                shape=tuple(shape),
+                dtype=dtype or config.floatx(),
+                trainable=False,
+                aggregation=aggregation,
+                synchronization="on_read",
+                name=name,
+            )
+        _append(self._variables, variable)
+        return variable
+
+    def add_weight(
+        self,
+        shape: Any = (),
+        initializer: Any = None,
+        dtype: Any = None,
+        name: str | None = None,
+    ) -> Variable:
+        """Create a variable of the state, zeros unless an initializer is given."""
+        return self.add_variable(shape, initializer, dtype=dtype, name=name)
+
+    def update_state(self, *args: Any, **kwargs: Any) -> Any:
+        """Take a batch into account."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define `update_state`"
+        )
+
+    def result(self) -> Any:
+        """The metric over all batches since the last reset."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `result`")
+
+    def reset_state(self) -> None:
+        """Forget all batches: set every variable to 0."""
+        for variable in self.variables:
+            variable.assign(ops.zeros(variable.shape, variable.dtype))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Take a batch into account and return the result."""
+        self.update_state(*args, **kwargs)
+        return self.result()
+
+    def stateless_update_state(
+        self, metric_variables: Iterable[Any], *args: Any, **kwargs: Any
+    ) -> list[Tensor]:
+        """The state after a batch, from a given state; no variable changes.
+
+        Args:
+            metric_variables: one value for each of `variables`.
+            *args, **kwargs: as for `update_state`.
+        """
+        with StatelessScope(self._pairs(metric_variables)) as scope:
+            self.update_state(*args, **kwargs)
+        return self._values(scope)
+
+    def stateless_result(self, metric_variables: Iterable[Any]) -> Any:
+        """The result for a given state: one value for each of `variables`."""
+        with StatelessScope(self._pairs(metric_variables)):
+            return self.result()
+
+    def stateless_reset_state(self) -> list[Tensor]:
+        """The state after a reset; no variable changes."""
+        with StatelessScope() as scope:
+            self.reset_state()
+        return self._values(scope)
+
+    def _pairs(self, values: Iterable[Any]) -> list[tuple[Variable, Any]]:
+        values = list(values)
+        if len(values) != len(self.variables):
+            raise ArgumentError(
+                f"metric {self.name!r}: expected {len(self.variables)} values, one for "
+                f"each of its variables; received {len(values)}"
+            )
+        return list(zip(self.variables, values, strict=True))
+
+    def _values(self, scope: StatelessScope) -> list[Tensor]:
+        values = [(v, scope.get_current_value(v)) for v in self.variables]
+        return [v.read() if value is None else value for v, value in values]
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal metric, as plain values."""
+        if type(self).get_config is Metric.get_config:
+            return self._recorded_config(strict=True)
+        base = {"name": self.name, "dtype": self.dtype}
+        return {**base, **self._recorded_config(strict=False)}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}>"
+
+
+def _append(items: list[Any], item: Any) -> None:
+    """Append, unless it is there already."""
+    if not any(each is item for each in items):
+        items.append(item)

@@ -1,0 +1,145 @@
+"""Sums and means of values over many batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops
+from toolkit.losses.loss import check_weight, mask_weights, match_ranks
+from toolkit.metrics.metric import Metric
+from toolkit.tensor import Tensor
+
+
+def per_sample(
+    values: Any, sample_weight: Any, reduce: Callable[..., Tensor], dtype: str
+) -> tuple[Tensor, Any]:
+    """Values times weights, and the weights, each reduced to one per sample.
+
+    Args:
+        values: (batch, ...), or a single number.
+        sample_weight: weights of the leading axes of the values, or None.
+        reduce: the reduction of the other axes, `ops.sum` or `ops.mean`.
+        dtype: of both results.
+    """
+    mask = getattr(values, "_keras_mask", None)
+    values = ops.convert_to_tensor(values, dtype)
+    weight = sample_weight
+    if weight is not None:
+        weight = ops.convert_to_tensor(weight, dtype)
+        if mask is not None:
+            weight = mask_weights(weight, mask, dtype, "sum")
+        values, weight = match_ranks(values, weight)
+        if values.ndim > weight.ndim:
+            values = reduce(values, axis=tuple(range(weight.ndim, values.ndim)))
+        check_weight("metric", weight, values)
+        weight = ops.broadcast_to(weight, values.shape)
+        values = values * weight
+        weight = _reduce_rest(weight, reduce)
+    return _reduce_rest(values, reduce), weight
+
+
+def _reduce_rest(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+    return reduce(x, axis=tuple(range(1, x.ndim))) if x.ndim > 1 else x
+
+
+class Sum(Metric):
+    """The sum of all values, weighted if weights are given.
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.Sum()
+        >>> metric.update_state([1.0, 2.0])
+        >>> float(metric([3.0]))
+        6.0
+    """
+
+    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.total = self.add_variable((), "zeros", self.dtype, name="total")
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        """Add values, (batch, ...), with weights that broadcast to them."""
+        values, _ = per_sample(values, sample_weight, ops.sum, self.dtype)
+        self.total.assign_add(ops.sum(values))
+
+    def result(self) -> Tensor:
+        return self.total.read()
+
+
+class Mean(Metric):
+    """The mean of all values, weighted if weights are given.
+
+    sum(values * weights) / sum(weights)
+
+    Args:
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.Mean()
+        >>> metric.update_state([1.0, 2.0])
+        >>> float(metric([6.0], sample_weight=[2.0]))
+        3.75
+    """
+
+    def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.total = self.add_variable((), "zeros", self.dtype, name="total")
+        self.count = self.add_variable((), "zeros", self.dtype, name="count")
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        """Add values, (batch, ...), with weights that broadcast to them."""
+        values, weight = per_sample(values, sample_weight, ops.mean, self.dtype)
+        count = values.shape[0] if values.ndim else 1
+        self.total.assign_add(ops.sum(values))
+        self.count.assign_add(count if weight is None else ops.sum(weight))
+
+    def result(self) -> Tensor:
+        return ops.divide_no_nan(self.total.read(), self.count.read())
+
+
+class MeanMetricWrapper(Mean):
+    """The mean of a function of targets and predictions.
+
+    Args:
+        fn: a function `(y_true, y_pred, **kwargs)` that returns one value per sample.
+        name: as for `Metric`.
+        dtype: as for `Metric`.
+        **kwargs: passed on to `fn`.
+
+    Example:
+        >>> from toolkit import losses, metrics
+        >>> metric = metrics.MeanMetricWrapper(losses.mean_absolute_error, name="mae")
+        >>> float(metric([[1.0], [2.0]], [[1.0], [4.0]]))
+        1.0
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self._fn = fn
+        self._fn_kwargs = kwargs
+        # Less of a loss is better.
+        if "toolkit.losses" in (getattr(fn, "__module__", None) or ""):
+            self._direction = "down"
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Add the values of a batch; a mask that y_pred carries is a weight too."""
+        mask = getattr(y_pred, "_keras_mask", None)
+        values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        if mask is not None:
+            if sample_weight is not None:
+                sample_weight = ops.convert_to_tensor(sample_weight, self.dtype)
+            sample_weight = mask_weights(sample_weight, mask, self.dtype, "sum")
+        super().update_state(values, sample_weight)
