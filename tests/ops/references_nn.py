@@ -1,0 +1,177 @@
+"""Plain NumPy definitions of neural-network ops: loops and textbook formulas."""
+
+import itertools
+import math
+
+import numpy as np
+
+
+def per_axis(value, ndim):
+    return tuple(value) if isinstance(value, tuple) else (value,) * ndim
+
+
+def same_pads(n, k, stride):
+    """TensorFlow's padding "same" for windows that reach over k elements."""
+    total = max((math.ceil(n / stride) - 1) * stride + k - n, 0)
+    return total // 2, total - total // 2
+
+
+def windows(x, size, strides, padding, dilation=1, fill=0.0):
+    """(output position, what the window there sees as (batch, *size, channels))."""
+    ndim = x.ndim - 2
+    strides, dilation = per_axis(strides, ndim), per_axis(dilation, ndim)
+    reach = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
+    pads = [(0, 0)] * ndim
+    if padding == "same":
+        pads = [
+            same_pads(*axis) for axis in zip(x.shape[1:-1], reach, strides, strict=True)
+        ]
+    x = np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=fill)
+    axes = zip(x.shape[1:-1], reach, strides, strict=True)
+    counts = [(n - k) // stride + 1 for n, k, stride in axes]
+    for position in itertools.product(*map(range, counts)):
+        starts = [i * stride for i, stride in zip(position, strides, strict=True)]
+        spans = zip(starts, reach, dilation, strict=True)
+        yield (
+            position,
+            x[(slice(None), *(slice(i, i + k, d) for i, k, d in spans))],
+            counts,
+        )
+
+
+def assembled(found):
+    """An array (batch, *counts, channels) from (position, value, counts)."""
+    found = list(found)
+    (_, value, counts) = found[0]
+    y = np.empty((value.shape[0], *counts, value.shape[1]))
+    for position, value, _ in found:
+        y[(slice(None), *position)] = value
+    return y
+
+
+def conv(x, w, strides=1, padding="valid", dilation=1):
+    """x (batch, *spatial, channels), w (*size, channels / groups, filters)."""
+    *size, taken, filters = w.shape
+    groups = x.shape[-1] // taken
+    share = filters // groups
+
+    def product(seen):
+        parts = []
+        for g in range(groups):
+            part = seen[..., g * taken : (g + 1) * taken]
+            weights = w[..., g * share : (g + 1) * share]
+            axes = range(1, x.ndim), range(x.ndim - 1)
+            parts.append(np.tensordot(part, weights, axes))
+        return np.concatenate(parts, -1)
+
+    found = windows(x, size, strides, padding, dilation)
+    return assembled((p, product(seen), counts) for p, seen, counts in found)
+
+
+def depthwise_conv(x, w, strides=1, padding="valid", dilation=1):
+    """w (*size, channels, multiplier)."""
+    w = w.reshape(*w.shape[:-2], 1, -1)
+    return conv(x, w, strides, padding, dilation)
+
+
+def conv_transpose(x, w, strides=1, padding="valid", dilation=1, output_padding=None):
+    """Each element of x adds w, scaled, to the output; w (*size, filters, channels)."""
+    ndim = x.ndim - 2
+    strides, dilation = per_axis(strides, ndim), per_axis(dilation, ndim)
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[:-2], dilation, strict=True)]
+    extents = x.shape[1:-1]
+    whole = [(n - 1) * s + k for n, s, k in zip(extents, strides, reach, strict=True)]
+    y = np.zeros((len(x), *whole, w.shape[-2]))
+    for position in itertools.product(*map(range, extents)):
+        for tap in itertools.product(*map(range, w.shape[:-2])):
+            axes = zip(position, strides, tap, dilation, strict=True)
+            target = tuple(i * s + k * d for i, s, k, d in axes)
+            y[(slice(None), *target)] += x[(slice(None), *position)] @ w[tap].T
+    for axis, (n, s, k) in enumerate(
+        zip(extents, strides, reach, strict=True), start=1
+    ):
+        low, size = 0, (n - 1) * s + max(k, s)
+        if output_padding is not None:
+            size = (n - 1) * s + k + output_padding
+        if padding == "same":
+            # The transpose of a convolution with n "same" windows over n * s elements.
+            low, size = same_pads(n * s, k, s)[0], n * s
+        y = np.pad(y, [(0, size if i == axis else 0) for i in range(y.ndim)])
+        y = np.take(y, range(low, low + size), axis)
+    return y
+
+
+def pool(function, x, size, strides=None, padding="valid"):
+    """`function` of the windows of x, which are NaN outside."""
+    size = per_axis(size, x.ndim - 2)
+    strides = size if strides is None else strides
+    axes = tuple(range(1, x.ndim - 1))
+    found = windows(x, size, strides, padding, fill=np.nan)
+    return assembled((p, function(seen, axes), counts) for p, seen, counts in found)
+
+
+def adaptive(function, x, sizes):
+    ndim = x.ndim - 2
+    sizes = per_axis(sizes, ndim)
+    y = np.empty((len(x), *sizes, x.shape[-1]))
+    for position in itertools.product(*map(range, sizes)):
+        axes = list(zip(position, x.shape[1:-1], sizes, strict=True))
+        spans = [slice(i * n // m, math.ceil((i + 1) * n / m)) for i, n, m in axes]
+        seen = x[(slice(None), *spans)]
+        y[(slice(None), *position)] = function(seen, tuple(range(1, ndim + 1)))
+    return y
+
+
+def channels_first(function):
+    """A function of images, applied to images with their channels first."""
+    return lambda x, *others: np.moveaxis(
+        function(np.moveaxis(x, 1, -1), *others), -1, 1
+    )
+
+
+def softmax(x, axis=-1):
+    weights = np.exp(x - x.max(axis=axis, keepdims=True))
+    return weights / weights.sum(axis=axis, keepdims=True)
+
+
+def sparsemax(x):
+    """The threshold of each row by bisection: the sum falls as the threshold rises."""
+    low, high = x.min(-1, keepdims=True) - 1, x.max(-1, keepdims=True)
+    for _ in range(100):
+        middle = (low + high) / 2
+        above = np.maximum(x - middle, 0).sum(-1, keepdims=True) > 1
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.maximum(x - low, 0)
+
+
+def binary_crossentropy(t, p):
+    p = np.clip(p, 1e-7, 1 - 1e-7)
+    return -t * np.log(p) - (1 - t) * np.log(1 - p)
+
+
+def categorical_crossentropy(t, p, axis=-1):
+    p = p / p.sum(axis=axis, keepdims=True)
+    return -np.sum(t * np.log(np.clip(p, 1e-7, 1 - 1e-7)), axis=axis)
+
+
+def one_hot(labels, classes, axis=-1):
+    return np.moveaxis(np.eye(classes)[labels], -1, axis)
+
+
+def layer_norm(x, gamma=1, beta=0, axis=-1, epsilon=1e-7):
+    centered = x - x.mean(axis=axis, keepdims=True)
+    variance = np.mean(centered**2, axis=axis, keepdims=True)
+    return centered / np.sqrt(variance + epsilon) * gamma + beta
+
+
+def attention(q, k, v, bias=0.0, mask=None, scale=None, cap=None):
+    """Over lists of heads; q (batch, targets, heads, features)."""
+    share = q.shape[2] // k.shape[2]
+    k, v = np.repeat(k, share, axis=2), np.repeat(v, share, axis=2)
+    scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
+    logits = np.einsum("btnh,bsnh->bnts", q, k) * scale
+    logits = logits if cap is None else cap * np.tanh(logits / cap)
+    logits = logits + bias
+    if mask is not None:
+        logits = np.where(mask, logits, -1e30)
+    return np.einsum("bnts,bsnh->btnh", softmax(logits), v)
