@@ -46,6 +46,8 @@ LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 UPWARD = {
     # A setting that names a backend or describes it asks the registry, when it is used.
     ("config", "backends"),
+    # The default policy is a setting, though a policy is more than a name.
+    ("config", "dtype_policies"),
 }
 
 OPTIONAL = {

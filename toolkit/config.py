@@ -88,6 +88,24 @@ def standardize_data_format(data_format: str | None) -> str:
     return chosen
 
 
+def dtype_policy() -> Any:
+    """The dtype policy of layers that are given none: floatx unless set."""
+    from toolkit import dtype_policies
+
+    return dtype_policies.dtype_policy()
+
+
+def set_dtype_policy(policy: Any) -> None:
+    """Set the dtype policy of layers that are given none; None is floatx again.
+
+    Args:
+        policy: a dtype, "mixed_float16", "mixed_bfloat16", or a DTypePolicy.
+    """
+    from toolkit import dtype_policies
+
+    dtype_policies.set_dtype_policy(policy)
+
+
 def backend() -> str:
     """The name of the backend that computes, "numpy" unless TOOLKIT_BACKEND is set."""
     return _settings["backend"]  # type: ignore[no-any-return]
