@@ -37,7 +37,7 @@ ENTRY_POINT_GROUP = "toolkit.backends"
 # guard: they move, compare or select elements, or work on bits.
 _QUIET = frozenset(
     "negative abs sign floor ceil round trunc logical_not bitwise_not isnan isinf "
-    "isfinite stop_gradient equal not_equal less less_equal logical_and logical_or "
+    "isfinite stop_gradient equal not_equal logical_and logical_or "
     "logical_xor bitwise_and bitwise_or bitwise_xor where any all argmax argmin "
     "reshape transpose broadcast_to slice concatenate pad gather take_along_axis "
     "dynamic_slice dynamic_update_slice max_pool_gather searchsorted "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.backends.array.common import Kernel
 from toolkit.backends.array.contract import Contract
 from toolkit.backends.array.conv import Conv
 from toolkit.backends.array.elementwise import Elementwise
@@ -14,6 +13,7 @@ from toolkit.backends.array.random import Random
 from toolkit.backends.array.reduce import Reduce
 from toolkit.backends.array.shape import Shape
 from toolkit.backends.array.sort import Sort
+from toolkit.backends.base import Kernel
 
 FAMILIES = (Elementwise, Reduce, Shape, Index, Contract, Conv, Pool, Sort, Random)
 

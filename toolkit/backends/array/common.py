@@ -34,8 +34,8 @@ class Kernels:
 
     def table(self) -> dict[str, Kernel]:
         """The kernels by the name of their primitive."""
-        names = (name for name in vars(type(self)) if not name.startswith("_"))
-        return {name: getattr(self, name) for name in names}
+        public = (name for name in vars(type(self)) if not name.startswith("_"))
+        return {name: getattr(self, name) for name in public if name != "table"}
 
     def _result(self, out: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
         """`out`, or a new array if there is none."""

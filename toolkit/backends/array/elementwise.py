@@ -11,7 +11,6 @@ from toolkit.backends.array.common import (
     CHUNK,
     HALVES,
     Array,
-    Kernel,
     Kernels,
     Scratch,
     boxes,
@@ -19,7 +18,7 @@ from toolkit.backends.array.common import (
     piece,
     scratch_bytes,
 )
-from toolkit.backends.base import workspace
+from toolkit.backends.base import Kernel, workspace
 from toolkit.ir import Spec
 
 _UFUNCS = (
@@ -103,12 +102,12 @@ class Elementwise(Kernels):
         memory = Scratch(xp, work)
         integer = f"int{8 * out.itemsize}"
         size = min(out.size, CHUNK)
-        bits, diff = memory.take(size, integer), memory.take(size, integer)
+        buffers = memory.take(size, integer), memory.take(size, integer)
         for box in boxes(out.shape, CHUNK):
             target = out[box]
-            operands = (piece(x, out.shape, box) for x in (c, a, b))
-            temporaries = (_shaped(t, target) for t in (bits, diff))
-            special.select(xp, *operands, target, *temporaries)
+            chosen, left, right = (piece(x, out.shape, box) for x in (c, a, b))
+            bits, diff = (_shaped(buffer, target) for buffer in buffers)
+            special.select(xp, chosen, left, right, target, bits, diff)
         return out
 
     @workspace(_steps_bytes(0))

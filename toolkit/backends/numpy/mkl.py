@@ -1,0 +1,212 @@
+"""Intel's MKL by ctypes: matrix products, and functions of long arrays (VML)."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import site
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.base import Kernel
+from toolkit.errors import ArgumentError
+
+Array = Any
+
+# Codes from mkl_cblas.h, mkl_vml_defines.h and mkl_types.h.
+_ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
+_HIGH_ACCURACY, _KEEP_SUBNORMALS, _IGNORE_ERRORS = 0x2, 0x140000, 0x100
+_MODE = _HIGH_ACCURACY | _KEEP_SUBNORMALS | _IGNORE_ERRORS
+_SAME_BITS_EACH_RUN = 2  # MKL_CBWR_AUTO
+_LARGEST_INT = 2**31 - 1
+
+# Below these sizes a call by ctypes costs more than it gains.
+_LEAST_PRODUCT = 1 << 15
+_LEAST_VECTOR = 2048
+
+_PREFIXES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
+_FUNCTIONS = {
+    "exp": "Exp",
+    "expm1": "Expm1",
+    "log": "Ln",
+    "log1p": "Log1p",
+    "sin": "Sin",
+    "cos": "Cos",
+    "tan": "Tan",
+    "arcsin": "Asin",
+    "arccos": "Acos",
+    "arctan": "Atan",
+    "sinh": "Sinh",
+    "cosh": "Cosh",
+    "tanh": "Tanh",
+    "arcsinh": "Asinh",
+    "arccosh": "Acosh",
+    "arctanh": "Atanh",
+    "erf": "Erf",
+    "erfinv": "ErfInv",
+}
+
+
+@lru_cache(maxsize=1)
+def _path() -> Path | None:
+    """The library that the `mkl` package installed, if it did."""
+    roots = [Path(root) for root in (sys.prefix, site.getuserbase())]
+    for pattern in ("lib/libmkl_rt.*", "Library/bin/mkl_rt*.dll"):
+        for root in roots:
+            for path in sorted(root.glob(pattern)):
+                return path
+    return None
+
+
+def is_installed() -> bool:
+    """Whether the `mkl` package is there."""
+    return _path() is not None
+
+
+class Mkl:
+    """MKL, for float32 and float64; all else goes to NumPy."""
+
+    def __init__(self) -> None:
+        path = _path()
+        if path is None:
+            raise ArgumentError(
+                "blas: expected an installed `mkl` package for 'mkl'; received none "
+                "(pip install mkl)"
+            )
+        self._library = ctypes.CDLL(str(path))
+        self._library.MKL_CBWR_Set(_SAME_BITS_EACH_RUN)
+        self._gemm = {p: self._declare_gemm(p) for p in _PREFIXES.values()}
+        self._batch = {p: self._declare_batch(p) for p in _PREFIXES.values()}
+
+    @property
+    def description(self) -> str:
+        """Name and version."""
+        text = ctypes.create_string_buffer(200)
+        self._library.MKL_Get_Version_String(text, len(text))
+        version = text.value.decode().partition("Version ")[2].partition("-")[0]
+        return f"MKL {version}"
+
+    @property
+    def threads(self) -> int:
+        """The number of threads."""
+        return int(self._library.MKL_Get_Max_Threads())
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._library.MKL_Set_Num_Threads(count)
+
+    def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:
+        """VML's functions, over those of `table` for short arrays and other dtypes."""
+        return {
+            name: self._vector(function, table[name])
+            for name, function in _FUNCTIONS.items()
+        }
+
+    def gemm(self, a: Array, b: Array, out: Array | None = None) -> Array:
+        """np.matmul for operands of two or more axes."""
+        rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+        prefix = _PREFIXES.get(a.dtype)
+        if prefix is None or rows * depth * columns < _LEAST_PRODUCT:
+            return np.matmul(a, b, out=out)
+        if out is None:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            out = np.empty((*batch, rows, columns), a.dtype)
+        arrays = (a, b, out)
+        layouts = [_layout(x) for x in arrays]
+        strides = [_batch_stride(x, out.shape[:-2]) for x in arrays]
+        if None in layouts or None in strides or layouts[2][0] == _TRANS:  # type: ignore[index]
+            return np.matmul(a, b, out=out)
+        (trans_a, lead_a), (trans_b, lead_b), (_, lead_out) = layouts  # type: ignore[misc]
+        pa, pb, po = (x.__array_interface__["data"][0] for x in arrays)
+        size = (_ROW_MAJOR, trans_a, trans_b, rows, columns, depth, 1.0)
+        if out.ndim == 2:
+            self._gemm[prefix](*size, pa, lead_a, pb, lead_b, 0.0, po, lead_out)
+        else:
+            sa, sb, so = strides
+            count = math.prod(out.shape[:-2])
+            operands = (pa, lead_a, sa, pb, lead_b, sb, 0.0, po, lead_out, so, count)
+            self._batch[prefix](*size, *operands)
+        return out
+
+    def _declare_gemm(self, prefix: str) -> Any:
+        integer, pointer = ctypes.c_int, ctypes.c_void_p
+        real = ctypes.c_float if prefix == "s" else ctypes.c_double
+        function = self._library[f"cblas_{prefix}gemm"]
+        operand = (pointer, integer)
+        function.argtypes = (*[integer] * 6, real, *operand * 2, real, *operand)
+        function.restype = None
+        return function
+
+    def _declare_batch(self, prefix: str) -> Any:
+        integer, pointer = ctypes.c_int, ctypes.c_void_p
+        real = ctypes.c_float if prefix == "s" else ctypes.c_double
+        function = self._library[f"cblas_{prefix}gemm_batch_strided"]
+        operand = (pointer, integer, integer)
+        function.argtypes = (
+            *[integer] * 6,
+            real,
+            *operand * 2,
+            real,
+            *operand,
+            integer,
+        )
+        function.restype = None
+        return function
+
+    def _vector(self, name: str, fallback: Kernel) -> Kernel:
+        """The kernel that calls VML for long contiguous arrays."""
+        functions = {}
+        for dtype, prefix in _PREFIXES.items():
+            function = functions[dtype] = self._library[f"vm{prefix}{name}"]
+            pointer = ctypes.c_void_p
+            function.argtypes = (ctypes.c_int, pointer, pointer, ctypes.c_int64)
+            function.restype = None
+
+        def kernel(x: Array, *, out: Array | None = None, **work: Array) -> Array:
+            function = functions.get(x.dtype)
+            fits = _LEAST_VECTOR <= x.size <= _LARGEST_INT and x.flags.c_contiguous
+            if function is None or not fits:
+                return fallback(x, out=out, **work)
+            if out is None:
+                out = np.empty(x.shape, x.dtype)
+            elif not out.flags.c_contiguous:
+                return fallback(x, out=out, **work)
+            source, target = (a.__array_interface__["data"][0] for a in (x, out))
+            function(x.size, source, target, _MODE)
+            return out
+
+        rule = getattr(fallback, "workspace", None)
+        if rule is not None:
+            kernel.workspace = rule  # type: ignore[attr-defined]
+        return kernel
+
+
+def _layout(x: Array) -> tuple[int, int] | None:
+    """Whether the last two axes are transposed, and the distance between rows.
+
+    None where BLAS cannot read the matrix as it lies.
+    """
+    down, across = (stride // x.itemsize for stride in x.strides[-2:])
+    rows, columns = x.shape[-2:]
+    if (across == 1 or columns == 1) and (down >= columns or rows == 1):
+        layout, lead = _NO_TRANS, max(down if rows > 1 else columns, columns)
+    elif (down == 1 or rows == 1) and (across >= rows or columns == 1):
+        layout, lead = _TRANS, max(across if columns > 1 else rows, rows)
+    else:
+        return None
+    return (layout, lead) if 0 < lead <= _LARGEST_INT else None
+
+
+def _batch_stride(x: Array, batch: tuple[int, ...]) -> int | None:
+    """The distance between the matrices of a stack; None if it is not one number."""
+    stack = np.broadcast_to(x, (*batch, *x.shape[-2:]))
+    axes = [(n, s) for n, s in zip(batch, stack.strides, strict=False) if n != 1]
+    for (_, outer), (n, inner) in zip(axes, axes[1:], strict=False):
+        if outer != n * inner:
+            return None
+    stride = axes[-1][1] // x.itemsize if axes else 0
+    return stride if 0 <= stride <= _LARGEST_INT else None

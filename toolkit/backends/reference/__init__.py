@@ -1,0 +1,42 @@
+"""The reference backend: every kernel in plain NumPy, slow but easy to check.
+
+It is the definition that other backends are tested against, so it shares no code with
+them, uses nothing optional, and needs no scratch memory.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from toolkit.backends.base import Backend, Kernel
+from toolkit.backends.reference import arrays, images, scalars
+from toolkit.backends.reference.common import kernel
+
+__all__ = ["ReferenceBackend", "create"]
+
+
+class ReferenceBackend(Backend):
+    """Plain NumPy, whatever the primitive."""
+
+    name = "reference"
+
+
+def create() -> ReferenceBackend:
+    """The backend with a kernel for every primitive."""
+    return ReferenceBackend(
+        {
+            **{name: scalars.elementwise_kernel(name) for name in scalars.names()},
+            **_functions(arrays),
+            **_functions(images),
+        }
+    )
+
+
+def _functions(module: ModuleType) -> dict[str, Kernel]:
+    """The public functions that a module defines, as kernels."""
+    return {
+        name: kernel(value)
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", "") == module.__name__
+    }
