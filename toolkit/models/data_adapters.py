@@ -65,6 +65,11 @@ def is_array(x: Any) -> bool:
     return isinstance(x, (np.ndarray, Tensor, Variable)) or hasattr(x, "__array__")
 
 
+def is_arrays(x: Any) -> bool:
+    """Whether `x` is an array or a list, tuple or dict, as nests of arrays are."""
+    return tree.is_nested(x) or is_array(x)
+
+
 def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
     """`x` as a NumPy array of numbers, without a copy where that is possible."""
     if hasattr(x, "detach"):  # a torch tensor
@@ -391,7 +396,7 @@ def make_source(
     """The batches of whatever `x` is."""
     if x is None:
         raise ArgumentError("expected data `x`; received None")
-    if tree.is_nested(x) or is_array(x):
+    if is_arrays(x):
         return ArraySource(
             x, y, sample_weight, batch_size, steps, shuffle, class_weight
         )

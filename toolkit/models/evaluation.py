@@ -55,7 +55,7 @@ class Evaluation(Steps):
         check_run("evaluate", verbose)
         with named("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
-            self._build_for(batches.peek())
+            self._prepare_for(batches.peek())
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         logs = self._evaluate(batches, callbacks)
         return logs if return_dict else self._in_order(logs)
@@ -97,7 +97,7 @@ class Evaluation(Steps):
         check_run("predict", verbose)
         with named("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
-            self._build_for(batches.peek())
+            self._prepare_for(batches.peek())
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         step = self.make_predict_function()
         self.stop_predicting = False
@@ -125,7 +125,7 @@ class Evaluation(Steps):
         self._check_compiled("test_on_batch")
         with named("test_on_batch"):
             batch = one_batch(x, y, sample_weight)
-            self._build_for(batch)
+            self._prepare_for(batch)
         self.reset_metrics()
         logs = python_logs(self.make_test_function()(batch))
         return logs if return_dict else self._in_order(logs)
@@ -164,7 +164,7 @@ class Evaluation(Steps):
             steps=batches.num_batches,
         )
 
-    def _build_for(self, batch: Any) -> None:
+    def _prepare_for(self, batch: Any) -> None:
         """Make whatever is missing of weights, losses, metrics and slots."""
         x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
         parts = (self._compile_loss, self._compile_metrics)

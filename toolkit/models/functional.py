@@ -193,13 +193,13 @@ class Functional(Model):
 
     def _standardize(self, inputs: Any) -> list[Any]:
         """The inputs as tensors in the order of `self.inputs`, checked."""
-        flat = self._in_order(inputs)
+        flat = self._ordered(inputs)
         return [
             self._standardize_one(x, own)
             for x, own in zip(flat, self._inputs, strict=True)
         ]
 
-    def _in_order(self, inputs: Any) -> list[Any]:
+    def _ordered(self, inputs: Any) -> list[Any]:
         struct = self._inputs_struct
         if isinstance(inputs, dict):
             by_key = struct if isinstance(struct, dict) else None

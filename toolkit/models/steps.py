@@ -12,7 +12,7 @@ from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.functions import Function
 from toolkit.inspection import Inspection
-from toolkit.metrics import Metric
+from toolkit.metrics.metric import Metric
 from toolkit.models.data_adapters import unpack_x_y_sample_weight
 from toolkit.tape import GradientTape
 from toolkit.tensor import Tensor
@@ -29,7 +29,7 @@ class CompiledStep:
         self.step = step
         self.jit_compile = jit_compile
         self._functions: dict[Any, Function] = {}
-        self._last: Function | None = None
+        self._first: Any = None  # a structure of specs like the first batch
 
     @property
     def trace_count(self) -> int:
@@ -59,16 +59,27 @@ class CompiledStep:
             return step(tree.pack_sequence_as(structure, leaves))
 
         run.__name__ = getattr(step, "__name__", "step")
-        made = Function(run, jit_compile=self.jit_compile)
-        self._functions[key] = self._last = made
+        if self._first is None:
+            self._first = tree.map_structure(_spec_of, batch)
+        made = self._functions[key] = Function(run, jit_compile=self.jit_compile)
         return made
 
     def inspect(self, batch: Any = None) -> Inspection | None:
-        """What the compiler made of the step for this batch, or for the last one."""
-        if batch is not None:
-            self._last = self._function_for(batch)[0]
-            return self._last.inspect(*tree.flatten(batch))
-        return None if self._last is None else self._last.inspect()
+        """What the compiler made of the step for this batch, or one like the first."""
+        if batch is None:
+            if self._first is None:
+                return None
+            batch = tree.map_structure(_zeros_like, self._first)
+        function, leaves = self._function_for(batch)
+        return function.inspect(*leaves)
+
+
+def _spec_of(leaf: Any) -> Any:
+    return None if leaf is None else leaf.spec
+
+
+def _zeros_like(spec: Any) -> Any:
+    return None if spec is None else ops.zeros(spec.shape, spec.dtype)
 
 
 class EagerStep:

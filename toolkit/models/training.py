@@ -15,6 +15,7 @@ from toolkit.models.callbacks.callback_list import CallbackList, python_logs
 from toolkit.models.compile_loss import CompileLoss
 from toolkit.models.compile_metrics import CompileMetrics
 from toolkit.models.data_adapters import (
+    is_arrays,
     make_source,
     named,
     split_arrays,
@@ -163,14 +164,9 @@ class Trainer(Evaluation):
                 x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
             )
             batches = EpochBatches(source, steps_per_epoch)
-            validation = None
-            if validation_data is not None:
-                val_x, val_y, val_weight = unpack_x_y_sample_weight(validation_data)
-                size = validation_batch_size or source.batch_size
-                validation = make_batches(
-                    val_x, val_y, val_weight, size, validation_steps
-                )
-            self._build_for(batches.peek())
+            size = validation_batch_size
+            validation = _validation(validation_data, size, source, validation_steps)
+            self._prepare_for(batches.peek())
             self._prepare_optimizer()
         callbacks = self._callback_list(
             callbacks, verbose, epochs, batches, add_history=True
@@ -247,7 +243,7 @@ class Trainer(Evaluation):
             if class_weight is not None:
                 sample_weight = weights_of_classes(y, sample_weight, class_weight)
             batch = one_batch(x, y, sample_weight)
-            self._build_for(batch)
+            self._prepare_for(batch)
             self._prepare_optimizer()
         self.reset_metrics()
         logs = python_logs(self.make_train_function()(batch))
@@ -269,7 +265,7 @@ class Trainer(Evaluation):
             training = self.compiled and (y is not None or self.loss is None)
             with named("inspect"):
                 batch = one_batch(x, y, sample_weight)
-                self._build_for(batch)
+                self._prepare_for(batch)
                 if training:
                     self._prepare_optimizer()
             train = training and self.make_train_function()
@@ -299,6 +295,18 @@ class Trainer(Evaluation):
             )
             self.train_function = None
         self._trained = trained
+
+
+def _validation(
+    data: Any, batch_size: int | None, train: Any, steps: int | None
+) -> EpochBatches | None:
+    """The steps of validation; arrays go by the batch size of training."""
+    if data is None:
+        return None
+    x, y, sample_weight = unpack_x_y_sample_weight(data)
+    if batch_size is None and is_arrays(x):
+        batch_size = train.batch_size
+    return make_batches(x, y, sample_weight, batch_size, steps)
 
 
 class _LossWatch:

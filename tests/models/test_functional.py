@@ -1,0 +1,326 @@
+"""Models made from symbols: topologies, inputs, masks, configs, errors."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import Input, KerasTensor, Model, layers, ops
+from toolkit.errors import ArgumentError, ShapeError
+
+
+def arrays(*shapes):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=shape).astype("float32") for shape in shapes]
+
+
+def dense(x, layer):
+    kernel, bias = layer.get_weights()
+    return x @ kernel + bias
+
+
+def test_a_chain_of_layers():
+    inputs = Input((4,))
+    first, second = layers.Dense(3), layers.Dense(2)
+    model = Model(inputs, second(first(inputs)))
+    (x,) = arrays((5, 4))
+    expected = dense(dense(x, first), second)
+    np.testing.assert_allclose(model(x), expected, rtol=1e-5)
+    assert model.input_shape == (None, 4)
+    assert model.output_shape == (None, 2)
+    assert [layer.name for layer in model.layers][1:] == [first.name, second.name]
+    assert model.count_params() == 4 * 3 + 3 + 3 * 2 + 2
+    assert [v.path for v in model.weights] == [v.path for v in model.variables]
+
+
+def test_several_inputs_and_outputs_in_lists():
+    a, b = Input((3,)), Input((3,))
+    total = layers.Add()([a, b])
+    product = layers.Multiply()([a, b])
+    model = Model([a, b], [total, product])
+    x, y = arrays((2, 3), (2, 3))
+    found = model([x, y])
+    assert isinstance(found, list)
+    np.testing.assert_allclose(found[0], x + y, rtol=1e-6)
+    np.testing.assert_allclose(found[1], x * y, rtol=1e-6)
+    assert model.output_shape == [(None, 3), (None, 3)]
+
+
+@pytest.mark.parametrize("container", [list, tuple])
+def test_dict_inputs_are_matched_by_name(container):
+    a, b = Input((3,), name="left"), Input((3,), name="right")
+    model = Model(container([a, b]), layers.Subtract()([a, b]))
+    x, y = arrays((2, 3), (2, 3))
+    for given in ([x, y], (x, y), {"right": y, "left": x, "more": x}):
+        np.testing.assert_allclose(model(given), x - y, rtol=1e-6)
+
+
+def test_dict_structures():
+    nest = {"b": Input((3,), name="b"), "a": Input((3,), name="a")}
+    outputs = {"sum": nest["a"] + nest["b"], "first": nest["a"] * 2.0}
+    model = Model(nest, outputs)
+    x, y = arrays((2, 3), (2, 3))
+    found = model({"a": x, "b": y})
+    assert list(found) == ["sum", "first"]
+    np.testing.assert_allclose(found["sum"], x + y, rtol=1e-6)
+    np.testing.assert_allclose(found["first"], 2 * x, rtol=1e-6)
+    with pytest.raises(ArgumentError, match="structure"):
+        model([x, y])  # whether a or b comes first is anybody's guess
+
+
+def test_nested_structures():
+    a, b, c = Input((2,)), Input((2,)), Input((2,), name="rest")
+    model = Model({"pair": [a, b], "rest": c}, (a + b, [b + c]))
+    x, y, z = arrays((2, 2), (2, 2), (2, 2))
+    found = model({"pair": [x, y], "rest": z})
+    np.testing.assert_allclose(found[0], x + y, rtol=1e-6)
+    np.testing.assert_allclose(found[1][0], y + z, rtol=1e-6)
+
+
+def test_shared_layers_share_weights():
+    shared = layers.Dense(3)
+    a, b = Input((3,)), Input((3,))
+    model = Model([a, b], shared(shared(a)) + shared(b))
+    assert len(model.weights) == 2
+    x, y = arrays((2, 3), (2, 3))
+    expected = dense(dense(x, shared), shared) + dense(y, shared)
+    np.testing.assert_allclose(model([x, y]), expected, rtol=1e-5)
+
+
+def test_models_inside_models():
+    inner_input = Input((4,))
+    inner = Model(inner_input, layers.Dense(3)(inner_input), name="inner")
+    outer_input = Input((4,))
+    model = Model(outer_input, layers.Dense(2)(inner(outer_input)))
+    (x,) = arrays((5, 4))
+    expected = dense(dense(x, inner.layers[1]), model.layers[-1])
+    np.testing.assert_allclose(model(x), expected, rtol=1e-5)
+    assert model.get_layer("inner") is inner
+    assert model.get_layer(index=1) is inner
+
+
+def test_part_of_a_model_from_intermediate_symbols():
+    inputs = Input((4,))
+    first, second, third = layers.Dense(3), layers.Dense(5), layers.Dense(2)
+    hidden = first(inputs)
+    deeper = second(hidden)
+    whole = Model(inputs, third(deeper))
+    features = Model(inputs, deeper)
+    head = Model(hidden, third.output)
+    x, h = arrays((2, 4), (2, 3))
+    np.testing.assert_allclose(features(x), dense(dense(x, first), second), rtol=1e-5)
+    np.testing.assert_allclose(head(h), dense(dense(h, second), third), rtol=1e-5)
+    assert [type(layer).__name__ for layer in head.layers] == [
+        "InputLayer",
+        "Dense",
+        "Dense",
+    ]
+    np.testing.assert_allclose(whole(x), head(first(x)), rtol=1e-5)
+
+
+def test_ops_and_constants_become_part_of_the_model():
+    inputs = Input((3,))
+    offset = np.array([1.0, 2.0, 3.0], "float32")
+    outputs = ops.mean(ops.maximum(inputs - offset, 0.0), axis=-1, keepdims=True)
+    model = Model(inputs, ops.concatenate([outputs, inputs], axis=-1))
+    (x,) = arrays((4, 3))
+    expected = np.maximum(x - offset, 0).mean(-1, keepdims=True)
+    np.testing.assert_allclose(model(x)[:, :1], expected, rtol=1e-6)
+    assert model.output_shape == (None, 4)
+
+
+def test_order_of_layers_is_by_depth():
+    a = Input((4,), name="in")
+    long = layers.Dense(4, name="l2")(layers.Dense(4, name="l1")(a))
+    short = layers.Dense(4, name="s1")(a)
+    model = Model(a, layers.Add(name="end")([short, long]))
+    assert [layer.name for layer in model.layers] == ["in", "l1", "s1", "l2", "end"]
+
+
+def test_a_deep_model_needs_no_recursion():
+    inputs = x = Input((2,))
+    for _ in range(1500):
+        x = ops.negative(x)
+    model = Model(inputs, x)
+    np.testing.assert_array_equal(model(np.ones((1, 2), "float32")), np.ones((1, 2)))
+
+
+def test_training_reaches_the_layers_inside():
+    inputs = Input((1000,))
+    model = Model(inputs, layers.Dropout(0.5, seed=1)(inputs))
+    x = np.ones((1, 1000), "float32")
+    assert (model(x, training=True).numpy() == 0).any()
+    np.testing.assert_array_equal(model(x, training=False), x)
+    np.testing.assert_array_equal(model(x), x)
+
+
+def test_masks_travel_through_the_graph():
+    inputs = Input((4,), dtype="int32")
+    x = layers.Embedding(5, 3, mask_zero=True)(inputs)
+    model = Model(inputs, x)
+    outputs = model(np.array([[1, 2, 0, 0]]))
+    assert outputs._keras_mask.numpy().tolist() == [[True, True, False, False]]
+
+
+def test_inputs_are_cast_and_their_rank_adjusted():
+    inputs = Input((1,))
+    model = Model(inputs, inputs * 2.0)
+    found = model(np.array([1, 2, 3]))
+    assert found.shape == (3, 1)
+    assert found.dtype == "float32"
+    flat = Input(())
+    model = Model(flat, flat + 1.0)
+    assert model(np.zeros((3, 1), "float32")).shape == (3,)
+
+
+def test_optional_inputs():
+    a, b = Input((2,)), Input((2,), optional=True)
+
+    class Sum(layers.Layer):
+        def call(self, x, y=None):
+            return x if y is None else x + y
+
+    model = Model([a, b], Sum()(a, b))
+    (x,) = arrays((3, 2))
+    np.testing.assert_array_equal(model([x, None]), x)
+    np.testing.assert_allclose(model([x, x]), 2 * x)
+    with pytest.raises(ArgumentError, match="not optional"):
+        model([None, x])
+
+
+def test_subclass_with_a_step_of_its_own_becomes_functional():
+    class Custom(Model):
+        def train_step(self, data):
+            return {"seen": ops.convert_to_tensor(1.0)}
+
+    inputs = Input((3,))
+    model = Custom(inputs, layers.Dense(2)(inputs))
+    assert type(model) is Custom
+    assert model.output_shape == (None, 2)
+    model.compile("sgd", "mse")
+    history = model.fit(np.zeros((4, 3)), np.zeros((4, 2)), verbose=0)
+    assert history.history == {"seen": [1.0]}
+
+
+def test_symbolic_call_with_another_shape():
+    inputs = Input((None, 3))
+    model = Model(inputs, layers.Dense(2)(inputs))
+    assert model(KerasTensor((8, 5, 3))).shape == (8, 5, 2)
+    assert model.compute_output_shape((7, 4, 3)) == (7, 4, 2)
+
+
+# --- configuration --------------------------------------------------------------------
+
+
+def branching():
+    a, b = Input((4,), name="a"), Input((4,), name="b")
+    shared = layers.Dense(4, name="shared")
+    x = layers.Concatenate(name="join")([shared(a), shared(b)])
+    outputs = {
+        "one": layers.Dense(2, name="d1")(x),
+        "two": layers.Dense(1, name="d2")(x),
+    }
+    return Model({"a": a, "b": b}, outputs, name="branching")
+
+
+def test_config_round_trip():
+    model = branching()
+    again = Model.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    assert again.name == "branching"
+    assert [x.name for x in again.layers] == [x.name for x in model.layers]
+    x, y = arrays((3, 4), (3, 4))
+    found, expected = again({"a": x, "b": y}), model({"a": x, "b": y})
+    for key in expected:
+        np.testing.assert_array_equal(found[key], expected[key])
+    assert again.get_config() == model.get_config()
+
+
+def test_config_format():
+    config = branching().get_config()
+    assert config["input_layers"] == {"a": ["a", 0, 0], "b": ["b", 0, 0]}
+    assert config["output_layers"] == {"one": ["d1", 0, 0], "two": ["d2", 0, 0]}
+    by_name = {layer["name"]: layer for layer in config["layers"]}
+    calls = by_name["shared"]["inbound_nodes"]
+    assert [c["args"][0]["config"]["keras_history"] for c in calls] == [
+        ["a", 0, 0],
+        ["b", 0, 0],
+    ]
+    (call,) = by_name["join"]["inbound_nodes"]
+    assert [part["class_name"] for part in call["args"][0]] == ["__keras_tensor__"] * 2
+    assert by_name["join"]["class_name"] == "Concatenate"
+
+
+def test_config_of_a_model_in_a_model_with_a_shared_layer():
+    shared = layers.Dense(3, name="shared")
+    first = Input((3,), name="first")
+    Model(first, shared(first))  # a call that is no part of the model below
+    inner_in = Input((3,), name="inner_in")
+    inner = Model(inner_in, shared(inner_in), name="inner")
+    outer = Input((3,), name="outer")
+    model = Model(outer, inner(inner(outer)), name="model")
+    again = Model.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    (x,) = arrays((2, 3))
+    np.testing.assert_array_equal(again(x), model(x))
+
+
+# --- errors ---------------------------------------------------------------------------
+
+
+def test_disconnected_outputs_are_named():
+    a, b = Input((2,), name="a"), Input((2,), name="b")
+    both = layers.Add(name="both")([a, b])
+    with pytest.raises(ArgumentError, match="'both' needs .*name=b"):
+        Model(a, both)
+    with pytest.raises(ArgumentError, match="does not come from the inputs"):
+        Model(a, b)
+
+
+def test_only_symbols_make_a_model():
+    a = Input((2,))
+    with pytest.raises(ArgumentError, match="expected symbols .* `inputs`"):
+        Model(np.zeros(2), a)
+    with pytest.raises(ArgumentError, match="expected symbols .* `outputs`"):
+        Model(a, "output")
+    with pytest.raises(ArgumentError, match="at least one"):
+        Model([], a)
+
+
+def test_layers_with_the_same_name():
+    a = Input((2,))
+    x = layers.Dense(2, name="twin")(layers.Dense(2, name="twin")(a))
+    with pytest.raises(ArgumentError, match="'twin'"):
+        Model(a, x)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 3, 3), (3,)])
+def test_wrong_shape_names_the_input(shape):
+    a = Input((3,), name="pixels")
+    model = Model(a, layers.Dense(2)(a), name="net")
+    with pytest.raises(ShapeError, match=r"'pixels'.*\(None, 3\).*received"):
+        model(np.zeros(shape, "float32"))
+
+
+def test_wrong_number_of_inputs_and_missing_keys():
+    a, b = Input((3,), name="a"), Input((3,), name="b")
+    model = Model([a, b], a + b)
+    with pytest.raises(ArgumentError, match=r"\['a', 'b'\]"):
+        model([np.zeros((1, 3))])
+    with pytest.raises(ArgumentError, match=r"\['a', 'b'\]"):
+        model({"a": np.zeros((1, 3))})
+
+
+def test_unknown_layer():
+    model = toolkit.Sequential([Input((2,)), layers.Dense(1, name="only")])
+    with pytest.raises(ArgumentError, match="'only'.*received 'other'"):
+        model.get_layer("other")
+    with pytest.raises(ArgumentError, match="index"):
+        model.get_layer(index=3)
+    with pytest.raises(AttributeError, match="layers"):
+        model.layers = []
+
+
+def test_a_key_that_is_not_the_name_of_its_input_warns():
+    a = Input((2,), name="a")
+    with pytest.warns(UserWarning, match="'key'.*'a'"):
+        Model({"key": a}, a * 1.0)

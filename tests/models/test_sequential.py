@@ -1,0 +1,140 @@
+"""Sequential: building, adding, popping, configs, errors."""
+
+import numpy as np
+import pytest
+
+from toolkit import Input, Model, Sequential, layers
+from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
+
+
+def test_with_an_input_it_is_built_as_layers_are_added():
+    model = Sequential()
+    model.add(Input((4,)))
+    model.add(layers.Dense(3))
+    assert model.built
+    assert len(model.weights) == 2
+    model.add(layers.Dense(2))
+    assert model.output_shape == (None, 2)
+    assert len(model.weights) == 4
+    assert model(np.zeros((5, 4), "float32")).shape == (5, 2)
+
+
+def test_without_an_input_it_is_built_on_the_first_call():
+    model = Sequential([layers.Dense(3), layers.Dense(2)])
+    assert not model.built
+    assert model.weights == []
+    with pytest.raises(NotBuiltError, match="no output_shape yet"):
+        model.output_shape  # noqa: B018
+    assert model(np.zeros((5, 4), "float32")).shape == (5, 2)
+    assert model.built
+    assert [v.shape for v in model.weights] == [(4, 3), (3,), (3, 2), (2,)]
+    assert model(np.zeros((7, 4), "float32")).shape == (7, 2)
+
+
+def test_build_by_hand():
+    model = Sequential([layers.Dense(3)])
+    model.build((None, 4))
+    assert model.input_shape == (None, 4)
+    assert model.output_shape == (None, 3)
+
+
+def test_paths_and_order_of_weights():
+    model = Sequential([Input((4,)), layers.Dense(3, name="a")], name="net")
+    assert [v.path for v in model.weights] == ["net/a/kernel", "net/a/bias"]
+
+
+def test_layers_leave_the_input_out():
+    first = layers.Dense(3)
+    model = Sequential([Input((4,)), first])
+    assert model.layers == [first]
+    with pytest.raises(AttributeError):
+        model.layers = []
+
+
+def test_pop():
+    first, second = layers.Dense(3), layers.Dense(2)
+    model = Sequential([Input((4,)), first, second])
+    assert model.pop() is second
+    assert model.output_shape == (None, 3)
+    assert model.pop() is first
+    assert model.layers == []
+    with pytest.raises(ArgumentError, match="no layer to pop"):
+        model.pop()
+
+
+def test_inside_another_model():
+    inner = Sequential([layers.Dense(3)])
+    model = Sequential([Input((4,)), inner, layers.Dense(2)])
+    assert len(model.weights) == 4
+    inputs = Input((4,))
+    outer = Model(inputs, model(inputs))
+    x = np.ones((2, 4), "float32")
+    np.testing.assert_array_equal(outer(x), model(x))
+
+
+def test_begins_with_a_model():
+    inputs = Input((4,))
+    base = Model(inputs, layers.Dense(3)(inputs))
+    model = Sequential([base, layers.Dense(2)])
+    assert model.built
+    assert model.input_shape == (None, 4)
+
+
+def test_several_inputs_through_the_first_layer():
+    model = Sequential([layers.Add(), layers.Dense(2)])
+    x = np.ones((3, 4), "float32")
+    assert model([x, x]).shape == (3, 2)
+    assert len(model.weights) == 2
+
+
+def test_training_and_masks_reach_the_layers():
+    model = Sequential([Input((1000,)), layers.Dropout(0.5, seed=1)])
+    x = np.ones((1, 1000), "float32")
+    assert (model(x, training=True).numpy() == 0).any()
+    np.testing.assert_array_equal(model(x), x)
+    inputs = Input((None,), dtype="int32")
+    model = Sequential([inputs, layers.Embedding(5, 3, mask_zero=True), layers.LSTM(2)])
+    tokens = np.array([[1, 2, 0, 0]])
+    masked = model(tokens)
+    np.testing.assert_allclose(masked, model(tokens[:, :2]), rtol=1e-5)
+
+
+def test_config_round_trip():
+    model = Sequential(
+        [Input((4,), name="in"), layers.Dense(3, activation="relu"), layers.Dense(2)],
+        name="net",
+    )
+    config = model.get_config()
+    assert config["name"] == "net"
+    assert config["build_input_shape"] == (None, 4)
+    assert [c["class_name"] for c in config["layers"]] == [
+        "InputLayer",
+        "Dense",
+        "Dense",
+    ]
+    again = Sequential.from_config(config)
+    again.set_weights(model.get_weights())
+    x = np.ones((2, 4), "float32")
+    np.testing.assert_array_equal(again(x), model(x))
+
+
+def test_config_of_a_model_that_is_not_built():
+    again = Sequential.from_config(Sequential([layers.Dense(3)]).get_config())
+    assert not again.built
+    assert again(np.zeros((2, 4), "float32")).shape == (2, 3)
+
+
+def test_errors():
+    model = Sequential([Input((4,)), layers.Dense(2, name="twin")])
+    with pytest.raises(ArgumentError, match="expected a layer; received 3"):
+        model.add(3)
+    with pytest.raises(ArgumentError, match="second 'twin'"):
+        model.add(layers.Dense(2, name="twin"))
+    with pytest.raises(ArgumentError, match="must come first"):
+        model.add(Input((4,)))
+    with pytest.raises(ShapeError, match=r"\(None, 4\).*received \(None, 5\)"):
+        model.build((None, 5))
+    with pytest.raises(ArgumentError, match="no layers to build"):
+        Sequential().build((None, 3))
+    with pytest.raises(ShapeError, match=r"\(None, 4\)"):
+        model(np.zeros((2, 5), "float32"))
