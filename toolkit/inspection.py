@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 from typing import Any
 
-from toolkit.compiler.execute import Program
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.compiler.execute import Frame, Program
 from toolkit.compiler.passes import stages
 
 
@@ -38,6 +42,28 @@ class Inspection:
     def live_bytes(self) -> int:
         """Bytes that live at the worst point of the schedule."""
         return self.program.plan.live_peak
+
+    def measure(self, repeats: int = 5) -> list[tuple[float, Any]]:
+        """Run on made-up inputs (halves for floats, zeros for integers).
+
+        Returns:
+            (median seconds, node) of every kernel call, the slowest first.
+        """
+        program = self.program
+        inputs = [
+            np.full(v.spec.shape, 0.5, dtypes.numpy_dtype(v.spec.dtype))
+            for v in program.graph.inputs
+        ]
+        frame = Frame(program)
+        runs: list[list[float]] = []
+        with program.backend.errstate():
+            for _ in range(repeats):
+                times: list[float] = []
+                frame.run(inputs, None, times)
+                runs.append(times)
+        medians = [median(column) for column in zip(*runs, strict=True)]
+        rows = zip(medians, frame.step_nodes, strict=True)
+        return sorted(rows, key=lambda row: -row[0])
 
     def __str__(self) -> str:
         parts = [f"function {self.name} on backend {self.program.backend.name}"]

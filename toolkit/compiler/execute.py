@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,7 @@ class Frame:
             if value.constant is not None:
                 self._fix(value, value.constant)
         self.steps: list[Step] = []
+        self.step_nodes: list[Node] = []  # which node each step computes
         self._bind(plan, graph)
         self._collect(graph)
 
@@ -134,6 +136,7 @@ class Frame:
             work = plan.work.get(i)
             scratch = work and view(arena, work.offset, (work.nbytes,), "uint8")
             self._bind_node(node, self.program.kernels[i], scratch, plan)
+            self.step_nodes += [node] * (len(self.steps) - len(self.step_nodes))
 
     def _bind_node(self, node: Node, kernel: Any, scratch: Array, plan: Plan) -> None:
         ins = [self._slot(value) for value in node.inputs]
@@ -186,8 +189,12 @@ class Frame:
         self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
 
     def run(
-        self, inputs: Sequence[Array], outs: Sequence[Array | None] | None
+        self,
+        inputs: Sequence[Array],
+        outs: Sequence[Array | None] | None,
+        times: list[float] | None = None,
     ) -> list[Array]:
+        """Run every step; `times`, if given, takes the seconds of each."""
         slots, empty = self.slots, self.backend.empty
         for slot, array in zip(self.inputs, inputs, strict=True):
             slots[slot] = array
@@ -198,14 +205,23 @@ class Frame:
         for i, slot in self.direct:
             slots[slot] = results[i]
         try:
-            for step in self.steps:
-                step()
+            if times is None:
+                for step in self.steps:
+                    step()
+            else:
+                times += [_timed(step) for step in self.steps]
             for i, slot in self.copied:
                 np.copyto(results[i], slots[slot])
         finally:
             for slot in self.dynamic:
                 slots[slot] = None
         return results
+
+
+def _timed(step: Step) -> float:
+    start = perf_counter()
+    step()
+    return perf_counter() - start
 
 
 def _view_step(view: Any, slots: list[Array], source: int, target: int) -> Step:
