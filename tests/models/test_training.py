@@ -29,7 +29,7 @@ def small_batches(n=4):
     return [(X[5 * i : 5 * i + 5], Y[5 * i : 5 * i + 5]) for i in range(n)]
 
 
-# --- the same numbers as NumPy ----------------------------------------------------------
+# --- the same numbers as NumPy --------------------------------------------------------
 
 
 def forward(w, x):
@@ -39,7 +39,7 @@ def forward(w, x):
 
 
 def gradients(w, x, y, weights):
-    """Of the mean over samples of the weighted mean squared error of a two-layer MLP."""
+    """Of the mean of the weighted squared errors of a two-layer MLP."""
     z, h, out = forward(w, x)
     g = 2 * (out - y) / out.size * weights[:, None]
     gh = (g @ w[2].T) * (z > 0)
@@ -189,7 +189,7 @@ def test_masks_weigh_the_loss():
     assert model.evaluate(tokens, y, verbose=0) == pytest.approx(expected, rel=1e-5)
 
 
-# --- one graph --------------------------------------------------------------------------
+# --- one graph ------------------------------------------------------------------------
 
 
 def test_a_step_is_traced_once_per_signature():
@@ -237,7 +237,7 @@ def test_batches_share_memory_with_unshuffled_arrays():
     assert all(np.shares_memory(batch, X) for batch in seen)
 
 
-# --- order and seeds --------------------------------------------------------------------
+# --- order and seeds ------------------------------------------------------------------
 
 
 def order_of(epochs=1, **arguments):
@@ -287,7 +287,7 @@ def test_same_seed_same_bits():
         np.testing.assert_array_equal(a, b)
 
 
-# --- data of other kinds ------------------------------------------------------------------
+# --- data of other kinds --------------------------------------------------------------
 
 
 class Batches:
@@ -393,7 +393,7 @@ def test_dicts_and_lists_of_arrays():
     assert logs["loss"] == pytest.approx(((found[0] - Y) ** 2).mean(), rel=1e-4)
 
 
-# --- validation -------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------
 
 
 def test_validation_split_takes_the_last_samples():
@@ -429,7 +429,7 @@ def test_validation_data_weights_frequency_and_steps():
     model.fit(X, Y, validation_data=Batches(), verbose=0)
 
 
-# --- single steps -------------------------------------------------------------------------
+# --- single steps ---------------------------------------------------------------------
 
 
 def test_single_batches():
@@ -449,7 +449,7 @@ def test_single_batches():
     np.testing.assert_allclose(model.predict_on_batch(X), model(X), rtol=1e-5)
 
 
-# --- overriding -----------------------------------------------------------------------------
+# --- overriding -----------------------------------------------------------------------
 
 
 def test_overriding_train_step_and_metrics():
@@ -570,7 +570,7 @@ def test_mixed_precision_scales_the_loss():
     assert model.layers[0].kernel.dtype == "float32"
 
 
-# --- interrupts and broken numbers --------------------------------------------------------
+# --- interrupts and broken numbers ----------------------------------------------------
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
