@@ -1,0 +1,8 @@
+"""Settings of every test process, made before NumPy is imported."""
+
+import os
+
+# Several test processes share the cores: BLAS threads of one would wait for those of
+# another, which costs a time slice each time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
