@@ -53,13 +53,13 @@ def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
     weights = {}
 
     def projected(*xs):
-        """f with its outputs weighted and summed to one number."""
+        """A curved function of f's outputs: so gradients depend on the values."""
         total = 0.0
         for i, y in enumerate(tree.flatten(f(*xs))):
             if dtypes.is_float(y.dtype):
                 if i not in weights:
                     weights[i] = rng.uniform(0.5, 1.5, y.shape)
-                total = ops.sum(y * weights[i]) + total
+                total = ops.sum(y * (weights[i] + 0.5 * y)) + total
         return total
 
     def derivative(*xs):

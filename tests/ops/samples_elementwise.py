@@ -154,7 +154,7 @@ BINARY = [
     *binary("power", first=(0.4, 2)),
     sample("power", np.array([-2.0, 3.0, -1.5]), 2),
     sample("power", np.array([-2.0, 3.0, -1.5]), 3),
-    sample("power", np.array([0.0, 2.0]), np.array([2.0, 0.0]), order=1),
+    sample("power", np.array([0.0, 2.0, 0.0]), np.array([2, 0, 0], np.int32), order=1),
     *binary("maximum"),
     *binary("minimum"),
     *binary("fmax"),

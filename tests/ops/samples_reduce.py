@@ -53,6 +53,7 @@ REDUCTIONS = [
     *reduction("prod", _positive),
     *of_empty("prod"),
     sample("prod", np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 4.0]]), axis=1),
+    sample("prod", np.array([[[2.0, 3.0]], [[0.0, 0.0]]]), axis=(0, 2)),
     sample("prod", integers(-3, 3), axis=1),
     *reduction("max"),
     *reduction("min"),
@@ -66,10 +67,10 @@ REDUCTIONS = [
     *reduction("var"),
     *reduction("std", tolerance=5)[:3],
     sample("mean", integers(-9, 9), axis=0, dtype="float32"),
-    *[
-        sample("logsumexp", x.inputs[0], numpy=lambda x, a=x.attrs: logsumexp(x, **a))
-        for x in reduction("sum")
-    ],
+    sample("logsumexp", distinct(), numpy=logsumexp),
+    sample("logsumexp", distinct(), 1, numpy=logsumexp),
+    sample("logsumexp", distinct((2, 3, 4)), (0, -1), True, numpy=logsumexp),
+    sample("logsumexp", distinct(()), numpy=logsumexp),
     sample("logsumexp", np.array([1000.0, 1000.0]), numpy=lambda x: 1000 + np.log(2)),
     sample("logsumexp", np.array([-np.inf, -np.inf]), numpy=lambda x: -np.inf, order=0),
     *reduction("any", booleans),
@@ -123,7 +124,7 @@ WITHOUT_NAN = [
         "nanmax",
         np.array([[NAN, NAN], [1.0, NAN]]),
         axis=1,
-        numpy=lambda x: [NAN, 1.0],
+        numpy=lambda x: np.array([NAN, 1.0]),
         order=0,
     ),
     sample("nanprod", _with_nan, axis=0, order=0),
@@ -148,14 +149,16 @@ WITHOUT_NAN = [
 
 STATISTICS = [
     sample("average", distinct()),
-    sample("average", distinct(), axis=1, weights=np.array([0.1, 0.2, 0.3, 0.4])),
-    sample("average", distinct(), weights=uniform(0.5, 1, (3, 4))),
+    sample("average", distinct(), 1, np.array([0.1, 0.2, 0.3, 0.4])),
+    sample("average", distinct(), None, uniform(0.5, 1, (3, 4))),
     *reduction("median")[:3],
     *[
         sample("quantile", distinct((3, 5)), 0.3, axis=1, method=method)
         for method in ("linear", "lower", "higher", "midpoint", "nearest")
     ],
-    sample("quantile", distinct((3, 4)), np.array([0.1, 0.5, 1.0]), axis=0, half=False),
+    sample(
+        "quantile", distinct((3, 4)), np.array([0.1, 0.45, 0.9]), axis=0, half=False
+    ),
     sample(
         "quantile", distinct((2, 3, 4)), 0.6, axis=(0, 2), keepdims=True, half=False
     ),
@@ -178,7 +181,7 @@ STATISTICS = [
         "histogram",
         distinct((20,)),
         5,
-        (-1.0, 2.0),
+        (-1.03, 2.1),
         dtype=("int32", "float"),
         order=0,
         half=False,

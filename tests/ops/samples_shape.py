@@ -218,7 +218,10 @@ def segments(name, ufunc, start):
         ufunc.at(y, ids[inside], x[inside])
         return y
 
-    return sample(name, distinct((6, 2)) + 0.01, _segments, 4, numpy=reference)
+    return [
+        sample(name, distinct((6, 2)) + 0.01, _segments, 3, numpy=reference),
+        sample(name, distinct((6,)), _segments, 5, numpy=reference, order=0),
+    ]
 
 
 GATHERING = [
@@ -327,10 +330,10 @@ GATHERING = [
         minlength=3,
         numpy=lambda x: np.array([[1, 0, 1], [0, 2, 0]]),
     ),
-    segments("segment_sum", np.add, 0),
-    segments("segment_prod", np.multiply, 1),
-    segments("segment_max", np.maximum, -np.inf),
-    segments("segment_min", np.minimum, np.inf),
+    *segments("segment_sum", np.add, 0),
+    *segments("segment_prod", np.multiply, 1),
+    *segments("segment_max", np.maximum, -np.inf),
+    *segments("segment_min", np.minimum, np.inf),
     sample("unravel_index", np.array([5, 11, 0]), (3, 4), dtype=("int64", "int64")),
 ]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit
+import toolkit.random
 from tests.helpers import assert_close, check_grads
 from tests.ops.samples import SAMPLES
 from tests.ops.table import is_float
@@ -59,6 +60,12 @@ def strided(x):
     return ops.transpose(ops.convert_to_tensor(np.ascontiguousarray(x.T)))
 
 
+def contents(tensors):
+    """The bytes of each Tensor."""
+    leaves = tree.flatten(tensors)
+    return [x.numpy().tobytes() for x in leaves if isinstance(x, Tensor)]
+
+
 def expected_dtypes(row, outputs, dtype):
     """The dtype that each output must have."""
     given = row.dtype if isinstance(row.dtype, tuple) else (row.dtype,) * len(outputs)
@@ -76,11 +83,9 @@ def check_values(row, dtype, make=ops.convert_to_tensor):
     """Compare the result with NumPy's in float64 on the same, rounded inputs."""
     inputs = cast(row.inputs, dtype)
     tensors = to_tensors(inputs, make)
-    before = [x.numpy().copy() for x in tree.flatten(tensors) if isinstance(x, Tensor)]
+    before = contents(tensors)
     found = tree.flatten(row.call(*tensors))
-    after = [x.numpy() for x in tree.flatten(tensors) if isinstance(x, Tensor)]
-    for x, y in zip(before, after, strict=True):
-        np.testing.assert_array_equal(x, y, "an input was changed")
+    assert contents(tensors) == before, "an input was changed"
 
     wide = tree.map_structure(
         lambda x: x.astype(np.float64) if getattr(x, "dtype", "") == dtype else x,
@@ -125,7 +130,15 @@ def test_values_in_half_precision(row, dtype):
     check_values(row, dtype)
 
 
-DIFFERENTIABLE = [row for row in SAMPLES if row.order and row.has_floats and row.size]
+def is_differentiable(row):
+    """Whether floats go in and come out."""
+    if not (row.order and row.has_floats and row.size):
+        return False
+    outputs = tree.flatten(row.expected(row.inputs))
+    return any(np.asarray(y).dtype.kind == "f" for y in outputs)
+
+
+DIFFERENTIABLE = [row for row in SAMPLES if is_differentiable(row)]
 
 
 def check_row_grads(row, order):

@@ -13,6 +13,7 @@ from toolkit.symbolic import KerasTensor, operation
 from toolkit.tensor import Tensor
 
 
+@operation
 def convert_to_tensor(
     x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None
 ) -> Tensor:
@@ -30,6 +31,7 @@ def convert_to_tensor(
     return convert(x, None if dtype is None else dtypes.standardize(dtype))
 
 
+@operation
 def array(x: Any, dtype: Any = None) -> Tensor:
     """x as a Tensor; like `convert_to_tensor`."""
     return convert_to_tensor(x, dtype)

@@ -120,7 +120,7 @@ def _combine_vjp(g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any)
 
 
 def _product_vjp(g: Tensor, x: Tensor, u: Tensor, take: Any, put: Any) -> Any:
-    """Each factor's gradient is the product of the others, exact at zeros."""
+    """Each factor's gradient is the product of the others, also where one is 0."""
     zero_x, zero_u = equal(x, 0), equal(u, 0)
     count = put(convert(zero_x, g.dtype), convert(zero_u, g.dtype), "add")
     rest = put(where(zero_x, x * 0 + 1, x), where(zero_u, u * 0 + 1, u), "mul")  # type: ignore[operator]

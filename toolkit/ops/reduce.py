@@ -9,7 +9,7 @@ from toolkit.convert import convert, floating
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
-from toolkit.ops.creation import eye, tril, triu
+from toolkit.ops.creation import eye, full, tril, triu
 from toolkit.ops.elementwise import (
     equal,
     exp,
@@ -22,7 +22,15 @@ from toolkit.ops.elementwise import (
     zero_like,
 )
 from toolkit.ops.numeric import square, stop_gradient
-from toolkit.ops.shape import broadcast_to, expand_dims, moveaxis, reshape
+from toolkit.ops.shape import (
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    moveaxis,
+    reshape,
+    slice_axis,
+    transpose,
+)
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
 
@@ -45,16 +53,22 @@ def _extremum_vjp(
 
 
 def _prod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    """The product of all the others, exact where some elements are zero."""
-    zeros = convert(equal(x, 0), x.dtype)
-    count = sum(zeros, axis=axis, keepdims=True)
-    nonzero = where(equal(x, 0), x * 0 + 1, x)
-    rest = bind(prod_p, nonzero, axis=axis, keepdims=True)
-    only_zero = equal(x, 0) & equal(count, 1)
-    others = where(
-        equal(count, 0), rest / nonzero, where(only_zero, rest, zero_like(rest))
-    )
-    return _spread(g, x, axis) * others
+    """The product of all others: of those before times those after; exact at zeros."""
+    if x.size == 0:
+        return x
+    kept = tuple(i for i in range(x.ndim) if i not in axis)
+    order = (*kept, *axis)
+    moved = transpose(x, order)
+    factors = reshape(moved, (*(x.shape[i] for i in kept), -1))
+    last, n = factors.ndim - 1, factors.shape[-1]
+    one = full((*factors.shape[:-1], 1), 1, x.dtype)
+    before = slice_axis(factors, last, 0, n - 1)
+    before = concatenate([one, bind(cumprod_p, before, axis=last, reverse=False)], last)
+    after = slice_axis(factors, last, 1, n)
+    after = concatenate([bind(cumprod_p, after, axis=last, reverse=True), one], last)
+    others = reshape(before * after, moved.shape)
+    inverse = tuple(order.index(i) for i in range(x.ndim))
+    return _spread(g, x, axis) * transpose(others, inverse)
 
 
 def reduction(name: str, vjp: Any = None) -> Primitive:
