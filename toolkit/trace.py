@@ -150,7 +150,7 @@ class StatelessScope(Overlay):
         >>> import toolkit
         >>> v = toolkit.Variable(1.0)
         >>> with toolkit.StatelessScope() as scope:
-        ...     v.assign(2.0)
+        ...     _ = v.assign(2.0)
         ...     inside = float(v.value)
         >>> inside, float(v.value), float(scope.get_current_value(v))
         (2.0, 1.0, 2.0)

@@ -52,7 +52,7 @@ class Optimizer(OptimizerState):
         >>> import toolkit
         >>> v = toolkit.Variable([1.0, 2.0])
         >>> optimizer = toolkit.optimizers.SGD(learning_rate=0.5)
-        >>> optimizer.apply_gradients([(toolkit.ops.ones((2,)), v)])
+        >>> _ = optimizer.apply_gradients([(toolkit.ops.ones((2,)), v)])
         >>> v.numpy().tolist()
         [0.5, 1.5]
     """

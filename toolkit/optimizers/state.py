@@ -9,7 +9,8 @@ from toolkit import initializers, ops, serialization
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.naming import name_scope
 from toolkit.optimizers.schedules import LearningRateSchedule
-from toolkit.tensor import Tensor, no_tapes
+from toolkit.tensor import Tensor
+from toolkit.trace import no_trace
 from toolkit.variable import Variable
 
 
@@ -65,12 +66,12 @@ class OptimizerState:
     def _make_slots(self, variable: Variable) -> dict[str, Variable]:
         if variable.overwrite_with_gradient:
             return {}
-        with no_tapes():
+        with no_trace():  # the first step may be a traced one
             initial = self.init_slots(variable)
-            return {
-                name: self.add_variable_from_reference(variable, name, value)
-                for name, value in initial.items()
-            }
+        return {
+            name: self.add_variable_from_reference(variable, name, value)
+            for name, value in initial.items()
+        }
 
     def init_slots(self, p: Any) -> dict[str, Any]:
         """What to remember of a variable at first, by name."""
@@ -107,7 +108,8 @@ class OptimizerState:
         dtype = reference_variable.dtype
         if isinstance(initializer, str) or callable(initializer):
             return self.add_variable(reference_variable.shape, initializer, dtype, name)
-        value = initializer.numpy().copy()
+        with no_trace():
+            value = initializer.numpy().copy()
         return self.add_variable(value.shape, value, None, name)
 
     def add_optimizer_variables(
