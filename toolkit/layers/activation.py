@@ -191,19 +191,13 @@ class Softmax(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        if mask is not None:
-            inputs = inputs + additive_mask(mask, inputs.dtype)
-        if not isinstance(self.axis, tuple):
-            return activations.softmax(inputs, axis=self.axis)
-        largest = ops.max(inputs, axis=self.axis, keepdims=True)
-        shifted = ops.exp(inputs - ops.stop_gradient(largest))
-        return shifted / ops.sum(shifted, axis=self.axis, keepdims=True)
-
-
-def additive_mask(mask: Any, dtype: str) -> Any:
-    """0 where the mask is true, a large negative number elsewhere, to add to logits."""
-    lowest = -3e4 if dtype == "float16" else -1e9
-    return (1.0 - ops.cast(mask, dtype)) * lowest
+        if mask is None:
+            return ops.softmax(inputs, axis=self.axis)
+        mask = ops.cast(mask, "bool")
+        lowest = -3e4 if inputs.dtype == "float16" else -1e9
+        x = ops.softmax(ops.where(mask, inputs, lowest), axis=self.axis)
+        # Where everything is masked, softmax would give all the same share.
+        return ops.where(mask, x, 0.0)
 
 
 class ActivityRegularization(Layer):

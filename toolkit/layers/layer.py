@@ -40,7 +40,7 @@ from toolkit.tensor import Tensor, state
 from toolkit.trace import StatelessScope
 
 # Arguments whose values the layer's own properties tell, as they may have changed.
-_KEPT_APART = ("name", "trainable", "dtype", "input_shape", "input_dim")
+_OF_PROPERTIES = ("name", "trainable", "dtype")
 
 
 class Layer(Recorded, Buildable, LossOwner, Operation):
@@ -373,7 +373,8 @@ class Layer(Recorded, Buildable, LossOwner, Operation):
         if recorded_only:
             config = {k: v for k, v in config.items() if _accepts(cls, k)}
         recorded = self._recorded_config(strict=recorded_only)
-        return config | {k: v for k, v in recorded.items() if k not in _KEPT_APART}
+        own = {k: v for k, v in recorded.items() if k not in _OF_PROPERTIES}
+        return config | own
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
