@@ -17,6 +17,7 @@ _COMBINE: dict[str, Any] = {
     "set": lambda old, new: new,
     "max": np.maximum,
     "min": np.minimum,
+    "mul": lambda old, new: old * new,
 }
 
 
