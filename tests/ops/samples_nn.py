@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.ops import references_nn as ref
 from tests.ops.table import Sample, booleans, distinct, integers, sample, unary, uniform
+from toolkit import ops
 
 # --- convolutions -------------------------------------------------------------------
 
@@ -88,6 +89,16 @@ def pool_samples(x, size, strides=None, padding="valid", first=False):
     return rows
 
 
+class Squared(Sample):
+    """A row whose result is squared, so that its gradient depends on the inputs."""
+
+    def expected(self, inputs):
+        return super().expected(inputs) ** 2
+
+    def call(self, *inputs):
+        return ops.square(super().call(*inputs))
+
+
 def adaptive_samples(x, sizes):
     return [
         sample(
@@ -108,6 +119,13 @@ POOLS = [
     *pool_samples((1, 5, 5, 1), 2, 3, "same"),
     *pool_samples((1, 2, 4, 4), 2, first=True),
     *pool_samples((1, 4, 3, 4, 1), 2, 2, "same"),
+    Squared(
+        "max_pool",
+        [distinct((2, 5, 2))],
+        {"pool_size": 2, "strides": 1, "padding": "same"},
+        functools.partial(ref.pool, np.nanmax, size=2, strides=1, padding="same"),
+        label="squared",
+    ),
     *adaptive_samples((2, 7, 2), 3),
     *adaptive_samples((1, 5, 4, 2), (2, 6)),
 ]
@@ -277,13 +295,9 @@ NORMALIZATIONS = [
     ),
     sample(
         "batch_normalization",
-        *(uniform(-2, 2, (5, 4)), uniform(-1, 1, 4), uniform(0.5, 2, 4)),
-        numpy=functools.partial(
-            batch_norm, offset=np.arange(4.0), scale=np.arange(4.0) - 1
-        ),
-        axis=1,
-        offset=np.arange(4.0),
-        scale=np.arange(4.0) - 1,
+        *(uniform(-2, 2, (5, 4)), uniform(-1, 1, 4), uniform(0.5, 2, 4), 1),
+        *(uniform(-1, 1, 4), uniform(-1, 1, 4)),
+        numpy=lambda x, m, v, axis, offset, scale: batch_norm(x, m, v, offset, scale),
     ),
     sample("layer_normalization", uniform(-2, 2, (3, 4)), numpy=ref.layer_norm),
     sample(
