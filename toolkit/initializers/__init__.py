@@ -16,7 +16,7 @@ from toolkit import dtypes
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer
-from toolkit.initializers.constant import Constant, Identity, Ones, Zeros
+from toolkit.initializers.constants import Constant, Identity, Ones, Zeros
 from toolkit.initializers.random import (
     GlorotNormal,
     GlorotUniform,
