@@ -6,6 +6,7 @@ over an input that dies there. Graph outputs have buffers of their own.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -177,21 +178,41 @@ def _donor(
     return None
 
 
-def _place(plan: Plan) -> None:
-    """Give every buffer the lowest offset that is free for its whole life.
+# No order of placement is best for every graph, so each is tried.
+_ORDERS: tuple[Callable[[Buffer], Any], ...] = (
+    lambda b: (-b.nbytes, b.first),
+    lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
+    lambda b: (b.first - b.last, -b.nbytes),
+    lambda b: (b.first, -b.nbytes),
+)
 
-    Large buffers first: the small ones then fill the gaps.
+
+def _place(plan: Plan) -> None:
+    """Give every buffer an offset that is free for its whole life."""
+    buffers = plan.distinct
+    layouts = [_layout(sorted(buffers, key=order)) for order in _ORDERS]
+    plan.nbytes, offsets = min(layouts, key=lambda layout: layout[0])
+    for buffer in buffers:
+        buffer.offset = offsets[id(buffer)]
+
+
+def _layout(buffers: list[Buffer]) -> tuple[int, dict[int, int]]:
+    """Place buffers one after the other, each at the lowest offset that is free.
+
+    Returns:
+        The size of the arena, and the offsets by the buffers' ids.
     """
-    placed: list[Buffer] = []
-    for buffer in sorted(plan.distinct, key=lambda b: (-b.nbytes, b.first)):
+    placed: list[tuple[int, int, Buffer]] = []  # (offset, end), in order
+    size, offsets = 0, {}
+    for buffer in buffers:
         offset = 0
-        for other in placed:
+        for start, end, other in placed:
             if other.first > buffer.last or buffer.first > other.last:
                 continue
-            if offset + buffer.extent <= other.offset:
+            if offset + buffer.extent <= start:
                 break
-            offset = max(offset, other.offset + other.extent)
-        buffer.offset = offset
-        plan.nbytes = max(plan.nbytes, offset + buffer.extent)
-        placed.append(buffer)
-        placed.sort(key=lambda b: b.offset)
+            offset = max(offset, end)
+        offsets[id(buffer)] = offset
+        size = max(size, offset + buffer.extent)
+        insort(placed, (offset, offset + buffer.extent, buffer), key=lambda row: row[0])
+    return size, offsets
