@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import serialization
+from toolkit.errors import ArgumentError
 from toolkit.optimizers import schedules
 from toolkit.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
 from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from toolkit.optimizers.matrix import Adafactor, Muon
 from toolkit.optimizers.optimizer import Optimizer
 from toolkit.optimizers.rmsprop import Adadelta, Adagrad, Ftrl, RMSprop
 from toolkit.optimizers.sgd import SGD, Lion
@@ -15,6 +17,7 @@ from toolkit.optimizers.sgd import SGD, Lion
 __all__ = [
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
@@ -23,6 +26,7 @@ __all__ = [
     "Lamb",
     "Lion",
     "LossScaleOptimizer",
+    "Muon",
     "Nadam",
     "Optimizer",
     "RMSprop",
@@ -34,7 +38,7 @@ __all__ = [
 
 _CLASSES = (
     *(SGD, Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, Nadam, RMSprop),
-    LossScaleOptimizer,
+    *(Adafactor, Muon, LossScaleOptimizer),
 )
 # Strings mean optimizers in any case: "adam", "Adam", "RMSprop".
 _BY_NAME = {cls.__name__.lower(): cls for cls in _CLASSES}
@@ -47,7 +51,12 @@ def serialize(optimizer: Optimizer) -> Any:
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
     """The optimizer that a config describes."""
-    return serialization.deserialize_keras_object(config, custom_objects)
+    if isinstance(config, dict) and str(config.get("class_name")).lower() in _BY_NAME:
+        config = {
+            **config,
+            "class_name": _BY_NAME[config["class_name"].lower()].__name__,
+        }
+    return _checked(config, custom_objects)
 
 
 def get(identifier: Any) -> Any:
@@ -60,4 +69,13 @@ def get(identifier: Any) -> Any:
     """
     if isinstance(identifier, str) and identifier.lower() in _BY_NAME:
         identifier = identifier.lower()
-    return serialization.get(identifier, _BY_NAME, "optimizer")
+    return _checked(identifier)
+
+
+def _checked(identifier: Any, custom_objects: Any = None) -> Any:
+    found = serialization.get(identifier, _BY_NAME, "optimizer", custom_objects)
+    if found is not None and not isinstance(found, Optimizer):
+        raise ArgumentError(
+            f"optimizer: expected a name, a config or an optimizer; received {found!r}"
+        )
+    return found

@@ -35,6 +35,8 @@ class Adam(Optimizer):
         >>> optimizer = toolkit.optimizers.Adam(learning_rate=3e-4)
     """
 
+    late_slots = ("velocity_hat",)
+
     def __init__(
         self,
         learning_rate: Any = 0.001,
@@ -48,24 +50,36 @@ class Adam(Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.amsgrad = amsgrad
+        self.slots = ("momentum", "velocity", *(["velocity_hat"] if amsgrad else []))
         super().__init__(learning_rate, **kwargs)
-
-    @property
-    def slots(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("momentum", "velocity", *(["velocity_hat"] if self.amsgrad else []))
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
     ) -> tuple[Tensor, Slots]:
-        m, v = slots["momentum"], slots["velocity"]
-        m = m + (g - m) * (1 - self.beta_1)
-        v = v + (ops.square(g) - v) * (1 - self.beta_2)
-        memory = {"momentum": m, "velocity": v}
-        if self.amsgrad:
-            v = memory["velocity_hat"] = ops.maximum(slots["velocity_hat"], v)
-        correction = ops.sqrt(1 - _power(self.beta_2, step))
-        alpha = lr * correction / (1 - _power(self.beta_1, step))
-        return p - m * alpha / (ops.sqrt(v) + self.epsilon), memory
+        return adam_update(
+            g, p, slots, lr, step, self.beta_1, self.beta_2, self.epsilon
+        )
+
+
+def adam_update(
+    g: Tensor,
+    p: Tensor,
+    slots: Slots,
+    lr: Tensor,
+    step: Tensor,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+) -> tuple[Tensor, Slots]:
+    """Adam's step; amsgrad if there is a slot for the largest v."""
+    m, v = slots["momentum"], slots["velocity"]
+    m = m + (g - m) * (1 - beta_1)
+    v = v + (ops.square(g) - v) * (1 - beta_2)
+    memory = {"momentum": m, "velocity": v}
+    if "velocity_hat" in slots:
+        v = memory["velocity_hat"] = ops.maximum(slots["velocity_hat"], v)
+    alpha = lr * ops.sqrt(1 - _power(beta_2, step)) / (1 - _power(beta_1, step))
+    return p - m * alpha / (ops.sqrt(v) + epsilon), memory
 
 
 def _power(base: float, exponent: Tensor) -> Tensor:

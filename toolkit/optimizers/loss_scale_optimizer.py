@@ -55,11 +55,15 @@ class LossScaleOptimizer(Optimizer):
                 f"LossScaleOptimizer: pass {', '.join(sorted(given))} to the inner "
                 "optimizer instead"
             )
+        if inner_optimizer.loss_scale_factor is not None:
+            raise ArgumentError(
+                "LossScaleOptimizer: the inner optimizer has a loss_scale_factor, "
+                "which this one would replace; create it without"
+            )
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
         self.initial_scale = initial_scale
         self.dynamic_growth_steps = dynamic_growth_steps
-        self._variables = [self._iterations]
         self.step_counter = self.add_variable((), "zeros", "int32", "step_counter")
         self.dynamic_scale = self.add_variable(
             (), lambda shape, dtype: initial_scale, "float32", "dynamic_scale"
@@ -97,14 +101,24 @@ class LossScaleOptimizer(Optimizer):
         grads: Sequence[Any],
         trainable_variables: Sequence[Variable] | None = None,
     ) -> None:
+        grads = [None if g is None else convert(g) for g in grads]
         if not self.built:
-            self.build(trainable_variables or ())
-        present = [convert(g) for g in grads if g is not None]
+            if trainable_variables is None:
+                raise ArgumentError(
+                    f"{self.name}.apply: the first call needs trainable_variables, or "
+                    "call `build` before"
+                )
+            self.build(trainable_variables)
         finite = convert(True)
-        for g in present:
-            finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
+        for g in grads:
+            if g is not None:
+                finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
         scale = self.dynamic_scale.read()
-        unscaled = [None if g is None else g / convert(scale, g.dtype) for g in grads]
+        variables = trainable_variables or self._trainable_variables
+        unscaled = [
+            g if g is None or v.overwrite_with_gradient else g / convert(scale, g.dtype)
+            for g, v in zip(grads, variables, strict=True)
+        ]
 
         def good() -> None:
             self.inner_optimizer.apply(unscaled, trainable_variables)
@@ -117,7 +131,6 @@ class LossScaleOptimizer(Optimizer):
             self.dynamic_scale.assign(scale / 2.0)
 
         ops.cond(finite, good, bad)
-        self._iterations.assign_add(1)
 
     def finalize_variable_values(self, var_list: Any) -> None:
         self.inner_optimizer.finalize_variable_values(var_list)

@@ -7,16 +7,16 @@ schedules, averaging and accumulation live here.
 
 from __future__ import annotations
 
-import inspect
 import re
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolkit import ops, serialization
+from toolkit import ops
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.naming import name_scope, to_snake_case
+from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from toolkit.optimizers.state import OptimizerState
 from toolkit.tensor import Tensor, no_tapes
 from toolkit.trace import StatelessScope
@@ -35,10 +35,10 @@ class Optimizer(OptimizerState):
         clipnorm: the largest norm of each gradient.
         clipvalue: the largest absolute value of a gradient's elements.
         global_clipnorm: the largest norm of all gradients together.
-        use_ema: whether to keep moving averages of the variables:
-            `average = ema_momentum * average + (1 - ema_momentum) * variable`.
+        use_ema: whether to keep moving averages of the variables, which start at the
+            first update: `average = momentum * average + (1 - momentum) * variable`.
         ema_momentum: in [0, 1].
-        ema_overwrite_frequency: every how many steps the variables become their
+        ema_overwrite_frequency: every how many updates the variables become their
             averages; None: in `finalize_variable_values` only.
         loss_scale_factor: what the loss was multiplied by; gradients are divided by
             it.
@@ -134,8 +134,8 @@ class Optimizer(OptimizerState):
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
         """Change variables by pairs of (gradient, variable); returns the iteration."""
-        gradients, variables = zip(*grads_and_vars, strict=True)
-        self.apply(gradients, variables)
+        pairs = list(grads_and_vars)
+        self.apply([g for g, _ in pairs], [v for _, v in pairs])
         return self._iterations
 
     def apply(
@@ -150,6 +150,8 @@ class Optimizer(OptimizerState):
             trainable_variables: by default those the optimizer was built with.
         """
         grads = list(grads)
+        if not grads:
+            return
         if trainable_variables is None:
             if not self.built:
                 raise ArgumentError(
@@ -187,12 +189,25 @@ class Optimizer(OptimizerState):
         """Variables marked so take their gradient as their value."""
         kept: list[tuple[Any, Variable]] = []
         for g, v in zip(grads, variables, strict=True):
-            if v.overwrite_with_gradient:
-                if g is not None:
-                    v.assign(g)
-            else:
+            if not v.overwrite_with_gradient:
                 kept.append((g, v))
+            elif g is not None and self.gradient_accumulation_steps:
+                self._overwrite_with_largest(convert(g), v)
+            elif g is not None:
+                v.assign(g)
         return [g for g, _ in kept], [v for _, v in kept]
+
+    def _overwrite_with_largest(self, g: Tensor, variable: Variable) -> None:
+        """With accumulation, the value is the largest gradient of all steps."""
+        so_far = self._accumulators[self._get_variable_index(variable)]
+        largest, due = ops.maximum(g, so_far.read()), self._is_due()
+        variable.assign(ops.where(due, largest, variable.read()))
+        so_far.assign(ops.where(due, ops.zeros_like(largest), largest))
+
+    def _is_due(self) -> Tensor:
+        """Whether this step is the last of those that gradients are averaged over."""
+        steps = self.gradient_accumulation_steps
+        return ops.equal((self._iterations.read() + 1) % steps, 0)
 
     def _present(
         self, grads: list[Any], variables: list[Variable]
@@ -214,9 +229,8 @@ class Optimizer(OptimizerState):
         grads = [convert(g) for g in grads]
         if self.loss_scale_factor is not None:
             grads = [g / self.loss_scale_factor for g in grads]
-        steps = self.gradient_accumulation_steps
-        if steps:
-            self._accumulate(grads, variables, steps)
+        if self.gradient_accumulation_steps:
+            self._accumulate(grads, variables)
         else:
             self._update_all(grads, variables)
         if self.use_ema:
@@ -301,7 +315,7 @@ class Optimizer(OptimizerState):
 
         Args:
             var_list: variables.
-            var_names: regular expressions, searched for in the variables' paths.
+            var_names: regular expressions, searched for in the variables' names.
         """
         if self.built:
             raise ArgumentError(
@@ -314,40 +328,51 @@ class Optimizer(OptimizerState):
         ids, patterns = self._excluded
         if id(variable) in ids:
             return False
-        return not any(re.search(p, variable.path) for p in patterns)
+        return not any(re.search(p, variable.name) for p in patterns)
 
     def _apply_weight_decay(self, variables: Iterable[Variable]) -> None:
-        if self.weight_decay is None:
-            return
         rate = self.learning_rate
         for v in variables:
-            if self._use_weight_decay(v):
-                shrink = convert(rate, v.dtype) * self.weight_decay
+            decay = self._weight_decay_of(v)
+            if decay is not None and self._use_weight_decay(v):
+                shrink = convert(rate, v.dtype) * decay
                 v.assign(v.read() - v.read() * shrink)
 
+    def _weight_decay_of(self, variable: Variable) -> float | None:
+        """The weight decay of a variable that is not exempt."""
+        return self.weight_decay
+
+    def _averaged(self) -> list[tuple[Variable, Variable]]:
+        """Pairs of a variable and its average."""
+        pairs = zip(self._trainable_variables, self._averages, strict=True)
+        return [(v, average) for v, average in pairs if average is not None]
+
     def _update_averages(self) -> None:
-        for v, average in zip(self._trainable_variables, self._averages, strict=True):
+        updates = convert(self.iterations)
+        first = ops.equal(updates, 0)
+        share = ops.where(first, 1.0, 1 - self.ema_momentum)
+        for v, average in self._averaged():
             past = average.read()
-            average.assign(past + (v.read() - past) * (1 - self.ema_momentum))
+            average.assign(past + (v.read() - past) * convert(share, v.dtype))
         if self.ema_overwrite_frequency:
-            due = ops.equal((self._iterations + 1) % self.ema_overwrite_frequency, 0)
-            for v, average in zip(
-                self._trainable_variables, self._averages, strict=True
-            ):
-                v.assign(ops.where(due, average.read(), v.read()))
+            due = ops.equal((updates + 1) % self.ema_overwrite_frequency, 0)
+            ops.cond(due, self._overwrite_with_averages, lambda: None)
+
+    def _overwrite_with_averages(self) -> None:
+        for v, average in self._averaged():
+            v.assign(average.read())
 
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
         """At the end of training: variables become their averages, if there are any."""
-        if self.use_ema:
-            for v in var_list:
-                if id(v) in self._indices:
-                    v.assign(self._averages[self._indices[id(v)]].read())
+        if self.use_ema and self.built:
+            wanted = {id(v) for v in var_list}
+            for v, average in self._averaged():
+                if id(v) in wanted:
+                    v.assign(average.read())
 
-    def _accumulate(
-        self, grads: list[Any], variables: list[Variable], steps: int
-    ) -> None:
+    def _accumulate(self, grads: list[Any], variables: list[Variable]) -> None:
         sums = [self._accumulators[self._get_variable_index(v)] for v in variables]
-        due = ops.equal((self._iterations + 1) % steps, 0)
+        steps = self.gradient_accumulation_steps
 
         def update() -> None:
             mean = [
@@ -361,9 +386,9 @@ class Optimizer(OptimizerState):
             for g, total in zip(grads, sums, strict=True):
                 total.assign_add(g)
 
-        ops.cond(due, update, add)
+        ops.cond(self._is_due(), update, add)
 
-    # --- loss scaling, configs, saving ------------------------------------------------
+    # --- loss scaling -----------------------------------------------------------------
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss times `loss_scale_factor`."""
@@ -386,47 +411,7 @@ class Optimizer(OptimizerState):
         found = [[_after(scope, v) for v in variables] for variables in values]
         return found[0], found[1]
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        names = [*inspect.signature(type(self).__init__).parameters]
-        names += inspect.signature(Optimizer.__init__).parameters
-        config = {
-            name: getattr(self, name)
-            for name in dict.fromkeys(names)
-            if name not in ("self", "kwargs", "learning_rate")
-        }
-        return {"learning_rate": self._rate_config(), **config}
-
-    def _rate_config(self) -> Any:
-        if isinstance(self._learning_rate, Variable):
-            return float(self._learning_rate.numpy())
-        return serialization.serialize_keras_object(self._learning_rate)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """An optimizer from what `get_config` returned."""
-        config = dict(config)
-        rate = config.get("learning_rate")
-        if isinstance(rate, dict):
-            config["learning_rate"] = serialization.deserialize_keras_object(
-                rate, custom_objects
-            )
-        return cls(**config)
-
 
 def _after(scope: Any, variable: Variable) -> Tensor:
     value = scope.get_current_value(variable)
     return variable.read() if value is None else value
-
-
-def clip_by_norm(g: Tensor, norm: float) -> Tensor:
-    """g scaled down to the norm if it is longer: g * norm / max(|g|, norm)."""
-    length = ops.sqrt(ops.sum(ops.square(g)))
-    return g * (norm / ops.maximum(length, norm))
-
-
-def clip_by_global_norm(grads: Sequence[Tensor], norm: float) -> list[Tensor]:
-    """All gradients scaled by one factor, to have at most the norm together."""
-    total = ops.sqrt(sum((ops.sum(ops.square(g)) for g in grads), start=ops.zeros(())))
-    scale = norm / ops.maximum(total, norm)
-    return [g * convert(scale, g.dtype) for g in grads]

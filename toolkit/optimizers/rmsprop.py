@@ -33,6 +33,8 @@ class RMSprop(Optimizer):
         >>> optimizer = toolkit.optimizers.RMSprop(0.001, rho=0.9)
     """
 
+    late_slots = ("momentum", "average_gradient")
+
     def __init__(
         self,
         learning_rate: Any = 0.001,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from toolkit import initializers, ops, serialization
+from toolkit import config, initializers, ops, serialization
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.naming import name_scope
 from toolkit.optimizers.schedules import LearningRateSchedule
@@ -19,6 +20,8 @@ class OptimizerState:
 
     # What is remembered of each variable: tensors of its shape, zeros at first.
     slots: tuple[str, ...] = ()
+    # Slots that come after those of all variables in `variables`, as in Keras's files.
+    late_slots: tuple[str, ...] = ()
 
     name: str
     use_ema: bool
@@ -51,27 +54,32 @@ class OptimizerState:
         self._trainable_variables = list(variables)
         self._indices = {id(v): i for i, v in enumerate(self._trainable_variables)}
         if self.use_ema:
-            self._averages = [
-                self.add_variable_from_reference(v, "average", initializer=v)
-                for v in self._trainable_variables
-            ]
+            self._averages = self.add_optimizer_variables(
+                self._trainable_variables, "average"
+            )
         if self.gradient_accumulation_steps:
             self._accumulators = [
                 self.add_variable_from_reference(v, "gradient_accumulator")
                 for v in self._trainable_variables
             ]
-        self._slots = [self._make_slots(v) for v in self._trainable_variables]
+        self._make_slots()
         self.built = True
 
-    def _make_slots(self, variable: Variable) -> dict[str, Variable]:
-        if variable.overwrite_with_gradient:
-            return {}
-        with no_trace():  # the first step may be a traced one
-            initial = self.init_slots(variable)
-        return {
-            name: self.add_variable_from_reference(variable, name, value)
-            for name, value in initial.items()
-        }
+    def _make_slots(self) -> None:
+        with no_trace():
+            initial = [
+                {} if v.overwrite_with_gradient else self.init_slots(v)
+                for v in self._trainable_variables
+            ]
+        self._slots: list[dict[str, Variable]] = [{} for _ in initial]
+        early = {name for slots in initial for name in slots} - {*self.late_slots}
+        for names in (early, *({name} for name in self.late_slots)):
+            rows = zip(self._trainable_variables, initial, self._slots, strict=True)
+            for variable, values, made in rows:
+                for name in filter(names.__contains__, values):
+                    made[name] = self.add_variable_from_reference(
+                        variable, name, values[name]
+                    )
 
     def init_slots(self, p: Any) -> dict[str, Any]:
         """What to remember of a variable at first, by name."""
@@ -102,7 +110,7 @@ class OptimizerState:
         name: str | None = None,
         initializer: Any = "zeros",
     ) -> Variable:
-        """A variable like another one: of its shape and dtype unless given a value."""
+        """A variable like another one, or with the shape and dtype of a given value."""
         path = reference_variable.path.replace("/", "_")
         name = f"{path}_{name or 'slot'}"
         dtype = reference_variable.dtype
@@ -115,13 +123,30 @@ class OptimizerState:
     def add_optimizer_variables(
         self, trainable_variables: Any, name: Any, initializer: Any = "zeros"
     ) -> Any:
-        """One variable like each of those given; a tuple of lists for several names."""
+        """One variable like each of those given; a tuple of lists for several names.
+
+        Args:
+            trainable_variables: the variables; for those that take their gradient as
+                their value there is None in the lists.
+            name: a name, or a list of them.
+            initializer: of all, or a list with one for each name.
+        """
         names = [name] if isinstance(name, str) else list(name)
-        made = [
-            [self.add_variable_from_reference(v, n, initializer) for n in names]
-            for v in trainable_variables
-        ]
-        columns = tuple([list(column) for column in zip(*made, strict=True)])
+        starts = initializer
+        if not isinstance(initializer, (list, tuple)):
+            starts = [initializer] * len(names)
+        if len(starts) != len(names):
+            raise ArgumentError(
+                f"{self.name}.add_optimizer_variables: expected {len(names)} "
+                f"initializers, one for each name; received {len(starts)}"
+            )
+        columns: tuple[list[Any], ...] = tuple([] for _ in names)
+        for v in trainable_variables:
+            for column, each, start in zip(columns, names, starts, strict=True):
+                made = None
+                if not v.overwrite_with_gradient:
+                    made = self.add_variable_from_reference(v, each, start)
+                column.append(made)
         return columns[0] if isinstance(name, str) else columns
 
     def _get_variable_index(self, variable: Variable) -> int:
@@ -143,7 +168,10 @@ class OptimizerState:
             )
         with name_scope(self.name):
             return Variable(
-                float(value), dtype="float32", trainable=False, name="learning_rate"
+                float(value),
+                dtype=config.floatx(),
+                trainable=False,
+                name="learning_rate",
             )
 
     @property
@@ -173,7 +201,50 @@ class OptimizerState:
             ]
         self._learning_rate = self._rate_from(value)
 
-    # --- saving -----------------------------------------------------------------------
+    def set_weights(self, weights: Iterable[Any]) -> None:
+        """Give every variable a value; one for each of `variables`."""
+        weights = list(weights)
+        if len(weights) != len(self.variables):
+            raise ArgumentError(
+                f"{self.name}.set_weights: expected {len(self.variables)} values, one "
+                f"for each variable; received {len(weights)}"
+            )
+        pairs = list(zip(self.variables, weights, strict=True))
+        values = [variable.convert(weight) for variable, weight in pairs]
+        for (variable, _), value in zip(pairs, values, strict=True):
+            variable.assign(value)
+
+    # --- configs, saving --------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        names = [
+            name
+            for cls in type(self).__mro__
+            for name in inspect.signature(cls.__init__).parameters
+        ]
+        config = {"learning_rate": self._rate_config()}
+        for name in dict.fromkeys(names):
+            # A subclass that does not store an argument adds it to the config itself.
+            if name not in config and hasattr(self, name):
+                config[name] = serialization.serialize_keras_object(getattr(self, name))
+        return config
+
+    def _rate_config(self) -> Any:
+        if isinstance(self._learning_rate, Variable):
+            return float(self._learning_rate.numpy())
+        return serialization.serialize_keras_object(self._learning_rate)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """An optimizer from what `get_config` returned."""
+        config = dict(config)
+        rate = config.get("learning_rate")
+        if isinstance(rate, dict):
+            config["learning_rate"] = serialization.deserialize_keras_object(
+                rate, custom_objects
+            )
+        return cls(**config)
 
     def save_own_variables(self, store: Any) -> None:
         """Put every variable's value into a dict-like store, under its index."""
@@ -187,9 +258,7 @@ class OptimizerState:
                 f"{self.name}: expected {len(self.variables)} values; "
                 f"the file holds {len(store)}"
             )
-        values = [v.convert(store[str(i)]) for i, v in enumerate(self.variables)]
-        for variable, value in zip(self.variables, values, strict=True):
-            variable.assign(value)
+        self.set_weights([store[str(i)] for i in range(len(self.variables))])
 
 
 def _initial(initializer: Any) -> Callable[..., Any] | Any:

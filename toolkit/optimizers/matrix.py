@@ -1,0 +1,201 @@
+"""Optimizers that treat a matrix as a matrix: Adafactor and Muon."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import ArgumentError
+from toolkit.optimizers.adam import adam_update
+from toolkit.optimizers.optimizer import Optimizer, Slots
+from toolkit.tensor import Tensor
+
+
+class Adafactor(Optimizer):
+    """Adam with little memory: of a matrix of squares, only row and column means.
+
+    b = 1 - t ** beta_2_decay;  s = g ** 2 + epsilon_1
+    r = b * r + (1 - b) * mean of s over columns;  c likewise over rows
+    v = r / mean(r) * c  (for vectors: v = b * v + (1 - b) * s)
+    u = g / sqrt(v);  u = u / max(1, rms(u) / clip_threshold)
+    p = p - max(epsilon_2, rms(p)) * min(lr, 1 / sqrt(t)) * u
+
+    Args:
+        learning_rate: the relative step size.
+        beta_2_decay: how fast the decay of the means approaches 1.
+        epsilon_1: keeps the quotient finite.
+        epsilon_2: the least size of a parameter that steps are relative to.
+        clip_threshold: the largest root mean square of a step.
+        relative_step: whether the learning rate is at most 1 / sqrt(t).
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Shazeer & Stern, 2018](https://arxiv.org/abs/1804.04235)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_2_decay: float = -0.8,
+        epsilon_1: float = 1e-30,
+        epsilon_2: float = 1e-3,
+        clip_threshold: float = 1.0,
+        relative_step: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        self.beta_2_decay = beta_2_decay
+        self.epsilon_1 = epsilon_1
+        self.epsilon_2 = epsilon_2
+        self.clip_threshold = clip_threshold
+        self.relative_step = relative_step
+        super().__init__(learning_rate, **kwargs)
+
+    def init_slots(self, p: Any) -> dict[str, Any]:
+        rows = p.shape[:-1] if p.ndim > 1 else ()
+        columns = (*p.shape[:-2], p.shape[-1]) if p.ndim > 1 else ()
+        shapes = {"row": rows, "column": columns, "velocity": p.shape}
+        return {name: ops.zeros(shape, p.dtype) for name, shape in shapes.items()}
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        rate = ops.minimum(lr, ops.rsqrt(step)) if self.relative_step else lr
+        share = ops.power(step, self.beta_2_decay)  # of the new square in the means
+        square = ops.square(g) + self.epsilon_1
+        memory = dict(slots)
+        if p.ndim > 1:
+            row = _towards(slots["row"], ops.mean(square, axis=-1), share)
+            column = _towards(slots["column"], ops.mean(square, axis=-2), share)
+            memory["row"], memory["column"] = row, column
+            row = row / ops.mean(row, axis=-1, keepdims=True)
+            v = ops.expand_dims(row, -1) * ops.expand_dims(column, -2)
+        else:
+            v = _towards(slots["velocity"], square, share)
+        memory["velocity"] = v
+        u = g / ops.sqrt(v)
+        u = u / ops.maximum(1.0, _rms(u) / self.clip_threshold)
+        return p - ops.maximum(self.epsilon_2, _rms(p)) * rate * u, memory
+
+
+def _towards(mean: Tensor, x: Tensor, share: Tensor) -> Tensor:
+    return mean + (x - mean) * share
+
+
+def _rms(x: Tensor) -> Tensor:
+    return ops.sqrt(ops.mean(ops.square(x)))  # type: ignore[no-any-return]
+
+
+class Muon(Optimizer):
+    """Momentum whose steps are made orthogonal matrices; other variables take Adam.
+
+    m = momentum * m + g;  d = g + momentum * m  (m itself if not nesterov)
+    p = p - lr * rms_rate * sqrt(max(rows, columns)) * orthogonal(d)
+
+    `orthogonal` brings the singular values of d near 1 by a few steps of
+    x = a * x + (b * y + c * y @ y) @ x with y = x @ x.T, from d / |d|.
+
+    Args:
+        learning_rate: the step size.
+        adam_beta_1: of Adam.
+        adam_beta_2: of Adam.
+        adam_weight_decay: the weight decay of variables that take Adam.
+        epsilon: of Adam.
+        weight_decay: the weight decay of the others.
+        exclude_layers: regular expressions; variables with such paths take Adam.
+        exclude_embeddings: whether variables with "embedding" in their paths do.
+        muon_a: a.
+        muon_b: b.
+        muon_c: c.
+        adam_lr_ratio: the learning rate of Adam over that of the others.
+        momentum: in [0, 1).
+        ns_steps: how many steps `orthogonal` takes.
+        nesterov: whether to look ahead.
+        rms_rate: the root mean square of a step of rate 1; None: the step is
+            lr * orthogonal(d).
+        **kwargs: those of `Optimizer`.
+
+    Reference:
+        [Jordan, 2024](https://kellerjordan.github.io/posts/muon/),
+        [Liu et al., 2025](https://arxiv.org/abs/2502.16982)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        adam_beta_1: float = 0.9,
+        adam_beta_2: float = 0.999,
+        adam_weight_decay: float | None = 0.004,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = 0.004,
+        exclude_layers: Sequence[str] | None = None,
+        exclude_embeddings: bool = True,
+        muon_a: float = 3.4445,
+        muon_b: float = -4.7750,
+        muon_c: float = 2.0315,
+        adam_lr_ratio: float = 1,
+        momentum: float = 0.95,
+        ns_steps: int = 5,
+        nesterov: bool = True,
+        rms_rate: float | None = 0.2,
+        **kwargs: Any,
+    ) -> None:
+        if not 0 <= momentum < 1:
+            raise ArgumentError(
+                f"Muon: expected momentum in [0, 1); received {momentum!r}"
+            )
+        self.adam_beta_1 = adam_beta_1
+        self.adam_beta_2 = adam_beta_2
+        self.adam_weight_decay = adam_weight_decay
+        self.epsilon = epsilon
+        self.exclude_layers = list(exclude_layers or ())
+        self.exclude_embeddings = exclude_embeddings
+        self.muon_a = muon_a
+        self.muon_b = muon_b
+        self.muon_c = muon_c
+        self.adam_lr_ratio = adam_lr_ratio
+        self.momentum = momentum
+        self.ns_steps = ns_steps
+        self.nesterov = nesterov
+        self.rms_rate = rms_rate
+        super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
+
+    def _takes_adam(self, p: Any) -> bool:
+        if p.ndim != 2 or (self.exclude_embeddings and "embedding" in p.path.lower()):
+            return True
+        return any(re.search(pattern, p.path) for pattern in self.exclude_layers)
+
+    def _weight_decay_of(self, variable: Any) -> float | None:
+        return (
+            self.adam_weight_decay if self._takes_adam(variable) else self.weight_decay
+        )
+
+    def init_slots(self, p: Any) -> dict[str, Any]:
+        names = ("momentum", "velocity") if self._takes_adam(p) else ("momentum",)
+        return {name: ops.zeros(p.shape, p.dtype) for name in names}
+
+    def update(
+        self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
+    ) -> tuple[Tensor, Slots]:
+        if "velocity" in slots:
+            betas = self.adam_beta_1, self.adam_beta_2
+            lr = lr * self.adam_lr_ratio
+            return adam_update(g, p, slots, lr, step, *betas, self.epsilon)
+        m = self.momentum * slots["momentum"] + g
+        direction = self._orthogonal(g + self.momentum * m if self.nesterov else m)
+        if self.rms_rate is not None:
+            lr = lr * (self.rms_rate * math.sqrt(max(p.shape)))
+        return p - lr * direction, {"momentum": m}
+
+    def _orthogonal(self, x: Tensor) -> Tensor:
+        """A matrix with the singular vectors of x and singular values near 1."""
+        tall = x.shape[0] > x.shape[1]
+        x = ops.transpose(x) if tall else x
+        x = x / (ops.sqrt(ops.sum(ops.square(x))) + 1e-7)
+        for _ in range(self.ns_steps):
+            y = ops.matmul(x, ops.transpose(x))
+            mixed = self.muon_b * y + self.muon_c * ops.matmul(y, y)
+            x = self.muon_a * x + ops.matmul(mixed, x)
+        return ops.transpose(x) if tall else x
