@@ -5,6 +5,7 @@ Half precision is computed in float32 where sums of squares could overflow.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from toolkit import config, dtypes
@@ -24,13 +25,28 @@ from toolkit.ops.numeric import abs, square
 from toolkit.ops.reduce import mean, sum
 from toolkit.ops.shape import reshape
 from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.tensor import Tensor, bind
+from toolkit.trace import decomposable
 
 
 def _widened(x: Any) -> tuple[Tensor, str]:
     """x in float32 or wider, and the floating dtype that the result should have."""
     (x,) = floating(x)
     return convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
+
+
+def _variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    return mean(square(x - mean(x, axis=axis, keepdims=True)), axis=axis, keepdims=True)  # type: ignore[no-any-return, operator]
+
+
+def _variance_vjp(g: Tensor, y: Tensor, x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    count = math.prod(x.shape[a] for a in axis)
+    return (g * (2 / max(count, 1))) * (x - mean(x, axis=axis, keepdims=True))  # type: ignore[no-any-return, operator]
+
+
+# A composite with a gradient of its own: the part through the mean is zero, which the
+# gradient of the body finds out in three passes.
+variance_p = decomposable("variance", _variance, _variance_vjp)
 
 
 @operation
@@ -47,11 +63,10 @@ def moments(
             one, so both answers give the same.
     """
     x, dtype = _widened(x)
-    center = mean(x, axis=axes, keepdims=True)
-    variance = mean(square(x - center), axis=axes, keepdims=keepdims)
-    if not keepdims:
-        gone = normalize_axes("moments", axes, x.ndim)
-        center = reshape(center, reduced_shape(x.shape, gone, False))
+    axes = normalize_axes("moments", axes, x.ndim)
+    shape = reduced_shape(x.shape, axes, keepdims)
+    center = reshape(mean(x, axis=axes, keepdims=True), shape)
+    variance = reshape(bind(variance_p, x, axis=axes), shape)
     return _narrowed(center, dtype), _narrowed(variance, dtype)
 
 
@@ -95,7 +110,7 @@ def batch_normalization(
                 f"batch_normalization: expected {name} of shape ({n},) for axis {axis} "
                 f"of x with shape {x.shape}; received {value.shape}"
             )
-        return reshape(value, (n, *(1,) * (x.ndim - axis - 1)))  # type: ignore[no-any-return]
+        return reshape(value, (*(1,) * axis, n, *(1,) * (x.ndim - axis - 1)))  # type: ignore[no-any-return]
 
     factor = rsqrt(along_axis("variance", variance) + epsilon)
     if scale is not None:
