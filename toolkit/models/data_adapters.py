@@ -121,8 +121,8 @@ def _length(parts: dict[str, Any]) -> int:
         for name, part in parts.items()
     }
     found = {n for part in lengths.values() for n in part}
-    if not found:
-        raise ArgumentError("expected data; received no arrays")
+    if not lengths["x"]:
+        raise ArgumentError("expected data `x`; received no arrays")
     if len(found) > 1:
         sizes = "; ".join(f"{k}: {_only(v)}" for k, v in lengths.items() if v)
         raise ShapeError(
@@ -182,7 +182,7 @@ class ArraySource:
         self.shuffle = shuffle
         self._structure = _trimmed(x, y, weights)
         self._leaves = tree.flatten(self._structure)
-        self._is_flat = len(self._leaves) == len(self._structure)
+        self._is_flat = not any(map(tree.is_nested, self._structure))
 
     def epoch(self) -> Iterator[Any]:
         """The batches of one epoch, as tuples of tensors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     except OSError as error:
         raise ModelFileError(f"cannot write {str(path)!r}: {error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _flush(path: Path) -> None:

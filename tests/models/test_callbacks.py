@@ -1,0 +1,438 @@
+"""Callbacks: when hooks run, and what each callback does."""
+
+import csv
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import Input, Sequential, callbacks, layers
+from toolkit.callbacks import Callback, CallbackList, History
+from toolkit.errors import ArgumentError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 4)).astype("float32")
+Y = RNG.normal(size=(12, 2)).astype("float32")
+
+
+def make_model(rate=0.01, **arguments):
+    model = Sequential([Input((4,)), layers.Dense(2)])
+    model.compile(toolkit.optimizers.SGD(rate), "mse", **arguments)
+    return model
+
+
+class Script(Callback):
+    """Feeds the callbacks after it with values of its own."""
+
+    def __init__(self, **values):
+        super().__init__()
+        self.values = values
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs.update({name: float(v[epoch]) for name, v in self.values.items()})
+
+
+def run(callback, epochs, model=None, **values):
+    model = model or make_model()
+    return model.fit(
+        *(X, Y), epochs=epochs, callbacks=[Script(**values), callback], verbose=0
+    )
+
+
+# --- hooks ----------------------------------------------------------------------------
+
+
+class Recorder(Callback):
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __getattribute__(self, name):
+        if not name.startswith("on_"):
+            return super().__getattribute__(name)
+        return lambda *args, logs=None, **kwargs: self.calls.append((name, *args[:1]))
+
+
+def test_order_of_hooks():
+    recorder, model = Recorder(), make_model()
+    model.fit(X, Y, batch_size=6, validation_data=(X, Y), callbacks=recorder, verbose=0)
+    names = [call[0] for call in recorder.calls]
+    step = ["on_train_batch_begin", "on_train_batch_end"]
+    test = ["on_test_batch_begin", "on_test_batch_end"]
+    assert names == [
+        "on_train_begin",
+        "on_epoch_begin",
+        *step * 2,
+        "on_test_begin",
+        *test * 2,
+        "on_test_end",
+        "on_epoch_end",
+        "on_train_end",
+    ]
+    recorder.calls.clear()
+    model.predict(X, batch_size=6, callbacks=[recorder], verbose=0)
+    assert [call[0] for call in recorder.calls] == [
+        "on_predict_begin",
+        *["on_predict_batch_begin", "on_predict_batch_end"] * 2,
+        "on_predict_end",
+    ]
+
+
+def test_logs_params_and_model():
+    seen = {}
+
+    class Spy(Callback):
+        def on_batch_end(self, batch, logs=None):  # the older name
+            seen.setdefault("batches", []).append((batch, sorted(logs)))
+
+        def on_epoch_end(self, epoch, logs=None):
+            seen["epoch"] = logs, self.params, self.model
+
+        def on_predict_batch_end(self, batch, logs=None):
+            seen["outputs"] = logs["outputs"].shape
+
+    model = make_model(metrics=["mae"])
+    model.fit(X, Y, batch_size=6, epochs=2, callbacks=[Spy()], verbose=0)
+    assert seen["batches"] == [(0, ["loss", "mae"]), (1, ["loss", "mae"])] * 2
+    logs, params, seen_model = seen["epoch"]
+    assert all(type(value) is float for value in logs.values())
+    assert params == {"verbose": 0, "epochs": 2, "steps": 2}
+    assert seen_model is model
+    model.predict(X, batch_size=8, callbacks=[Spy()], verbose=0)
+    assert seen["outputs"] == (4, 2)
+
+
+def test_hooks_that_nobody_overrides_cost_nothing():
+    listeners = CallbackList([Callback(), History()])._listeners
+    assert not any(listeners.values())
+    added = CallbackList([])
+    added.append(callbacks.LambdaCallback(on_train_batch_end=print))
+    assert [hook for hook, who in added._listeners.items() if who] == [
+        "on_train_batch_end"
+    ]
+
+
+def test_history():
+    model = make_model(metrics=["mae"])
+    history = model.fit(X, Y, epochs=3, verbose=0)
+    assert history is model.history
+    assert history.epoch == [0, 1, 2]
+    assert list(history.history) == ["loss", "mae"]
+    assert all(len(values) == 3 for values in history.history.values())
+    again = model.fit(X, Y, epochs=5, initial_epoch=3, verbose=0)
+    assert again.epoch == [3, 4]
+    mine = History()
+    assert model.fit(X, Y, verbose=0, callbacks=[mine]) is mine
+
+
+def test_lambda_callback():
+    seen = []
+    callback = callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append(epoch),
+        on_train_begin=lambda logs: seen.append("begin"),
+        on_test_end=lambda logs: seen.append("tested"),
+    )
+    make_model().fit(
+        X, Y, epochs=2, callbacks=[callback], validation_data=(X, Y), verbose=0
+    )
+    assert seen == ["begin", "tested", 0, "tested", 1]
+    with pytest.raises(ArgumentError, match="'on_epoch'"):
+        callbacks.LambdaCallback(on_epoch=print)
+
+
+def test_a_callback_can_stop_runs():
+    class Stop(Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = True
+
+        def on_test_batch_end(self, batch, logs=None):
+            self.model.stop_evaluating = True
+
+        def on_predict_batch_end(self, batch, logs=None):
+            self.model.stop_predicting = True
+
+    model = make_model()
+    history = model.fit(X, Y, epochs=4, batch_size=2, callbacks=[Stop()], verbose=0)
+    assert len(history.history["loss"]) == 1
+    assert int(model.optimizer.iterations) == 1
+    model.evaluate(X, Y, batch_size=2, callbacks=[Stop()], verbose=0)
+    assert len(model.predict(X, batch_size=2, callbacks=[Stop()], verbose=0)) == 2
+
+
+# --- early stopping -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, values, epochs",
+    [
+        ({"patience": 0}, [3, 2, 2, 1], 3),
+        ({"patience": 2}, [3, 2, 2, 2, 1, 0], 4),
+        ({"patience": 2}, [3, 2, 2, 1, 1, 1, 1], 6),
+        ({"patience": 1, "min_delta": 0.6}, [3, 2.5, 1, 1, 1], 2),
+        ({"patience": 1, "mode": "max"}, [1, 2, 3, 3, 4], 4),
+        ({"patience": 2, "baseline": 1.0}, [5, 4, 3, 2], 4),
+        ({"patience": 1, "start_from_epoch": 3}, [1, 2, 3, 4, 5, 6], 5),
+    ],
+)
+def test_early_stopping(arguments, values, epochs):
+    stop = callbacks.EarlyStopping("watched_loss", **arguments)
+    history = run(stop, len(values), watched_loss=values)
+    assert len(history.epoch) == epochs
+
+
+def test_early_stopping_restores_the_best_weights(capsys):
+    model, seen = make_model(rate=0.1), []
+    keep = callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append(model.get_weights())
+    )
+    stop = callbacks.EarlyStopping(
+        "watched_loss", patience=2, restore_best_weights=True, verbose=1
+    )
+    model.fit(
+        *(X, Y),
+        epochs=9,
+        callbacks=[keep, Script(watched_loss=[3, 1, 2, 2, 2]), stop],
+        verbose=0,
+    )
+    assert stop.best_epoch == 1
+    for a, b in zip(model.get_weights(), seen[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert "Epoch 4: early stopping" in capsys.readouterr().out
+
+
+def test_direction_of_a_metric_is_known():
+    stop = callbacks.EarlyStopping("val_accuracy", patience=1)
+    model = Sequential([Input((4,)), layers.Dense(2)])
+    model.compile("sgd", "mse", metrics=["accuracy"])
+    run(stop, 3, model, val_accuracy=[0.1, 0.2, 0.3])
+    assert stop.best == 0.3
+    with pytest.raises(ArgumentError, match="mode='min' or mode='max'"):
+        run(callbacks.EarlyStopping("riches"), 3, riches=[1, 2, 3])
+    with pytest.raises(ArgumentError, match="'least'"):
+        callbacks.EarlyStopping(mode="least")
+
+
+def test_a_quantity_that_is_not_there_warns():
+    with pytest.warns(UserWarning, match="'val_loss' is not in the logs; .* loss"):
+        run(callbacks.EarlyStopping(), 1)
+
+
+# --- the others -----------------------------------------------------------------------
+
+
+def test_terminate_on_nan(capsys):
+    y = np.full_like(Y, np.nan)
+    model = make_model()
+    with pytest.warns(UserWarning, match="the loss is nan"):
+        model.fit(
+            *(X, y),
+            epochs=3,
+            batch_size=4,
+            callbacks=[callbacks.TerminateOnNaN()],
+            verbose=0,
+        )
+    assert int(model.optimizer.iterations) == 1
+    assert "Batch 0: the loss is nan" in capsys.readouterr().out
+    strict = callbacks.TerminateOnNaN(raise_error=True)
+    with (
+        pytest.warns(UserWarning, match="the loss is nan"),
+        pytest.raises(RuntimeError, match="at batch 0"),
+    ):
+        model.fit(X, y, callbacks=[strict], verbose=0)
+
+
+def test_model_checkpoint(tmp_path, capsys):
+    path = tmp_path / "deep" / "{epoch:02d}-{watched_loss:.1f}.weights.h5"
+    callback = callbacks.ModelCheckpoint(
+        path,
+        monitor="watched_loss",
+        save_best_only=True,
+        save_weights_only=True,
+        verbose=1,
+    )
+    model = make_model()
+    run(callback, 4, model, watched_loss=[3, 4, 2, 2])
+    names = sorted(p.name for p in path.parent.iterdir())
+    assert names == ["01-3.0.weights.h5", "03-2.0.weights.h5"]
+    assert capsys.readouterr().out.count("did not improve") == 2
+    model.load_weights(path.parent / names[1])
+
+
+def test_model_checkpoint_every_few_batches(tmp_path):
+    callback = callbacks.ModelCheckpoint(
+        tmp_path / "{epoch}-{batch}.weights.h5", save_weights_only=True, save_freq=3
+    )
+    make_model().fit(X, Y, batch_size=3, epochs=2, callbacks=[callback], verbose=0)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "1-3.weights.h5",
+        "2-2.weights.h5",
+    ]
+
+
+@pytest.mark.parametrize(
+    "path, arguments, message",
+    [
+        ("x.keras", {}, "save_weights_only=True"),
+        ("x.h5", {"save_weights_only": True}, r"'\.weights\.h5'"),
+        ("x.weights.h5", {"save_weights_only": True, "save_freq": "b"}, "save_freq"),
+    ],
+)
+def test_model_checkpoint_refuses(path, arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        callbacks.ModelCheckpoint(path, **arguments)
+
+
+def test_model_checkpoint_with_an_unknown_field(tmp_path):
+    path = tmp_path / "{typo}.weights.h5"
+    with pytest.raises(ArgumentError, match="'typo'; available are epoch, loss"):
+        run(callbacks.ModelCheckpoint(path, save_weights_only=True), 1)
+
+
+def test_csv_logger(tmp_path):
+    path = tmp_path / "log.csv"
+    arguments = {"validation_data": (X, Y), "verbose": 0}
+    make_model().fit(
+        *(X, Y), epochs=2, callbacks=[callbacks.CSVLogger(path)], **arguments
+    )
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert list(rows[0]) == ["epoch", "loss", "val_loss"]
+    assert [row["epoch"] for row in rows] == ["0", "1"]
+    logger = callbacks.CSVLogger(path, append=True)
+    history = make_model().fit(X, Y, callbacks=[logger], **arguments)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert len(rows) == 3
+    assert float(rows[2]["loss"]) == history.history["loss"][0]
+
+
+def test_csv_logger_leaves_room_for_later_validation(tmp_path):
+    path = tmp_path / "log.csv"
+    make_model().fit(
+        *(X, Y),
+        epochs=2,
+        validation_data=(X, Y),
+        validation_freq=2,
+        callbacks=[callbacks.CSVLogger(path, separator=";")],
+        verbose=0,
+    )
+    rows = list(csv.DictReader(path.read_text().splitlines(), delimiter=";"))
+    assert [row["val_loss"] == "NA" for row in rows] == [True, False]
+
+
+def test_learning_rate_scheduler():
+    model = make_model(rate=1.0)
+    scheduler = callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
+    history = model.fit(X, Y, epochs=3, callbacks=[scheduler], verbose=0)
+    assert float(model.optimizer.learning_rate) == 0.125
+    assert history.history["learning_rate"] == [0.5, 0.25, 0.125]
+    wrong = callbacks.LearningRateScheduler(lambda epoch, rate: None)
+    with pytest.raises(ArgumentError, match="received None"):
+        model.fit(X, Y, callbacks=[wrong], verbose=0)
+
+
+def test_reduce_learning_rate_on_plateau():
+    model = make_model(rate=1.0)
+    reduce = callbacks.ReduceLROnPlateau(
+        "watched_loss", factor=0.5, patience=2, cooldown=1, min_lr=0.2
+    )
+    history = run(reduce, 10, model, watched_loss=[3, 2, 2, 2, 2, 2, 2, 2, 2, 2])
+    rates = [1, 1, 1, 1, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2]
+    assert history.history["learning_rate"] == pytest.approx(rates)
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.2)
+    with pytest.raises(ArgumentError, match="factor < 1"):
+        callbacks.ReduceLROnPlateau(factor=1.0)
+
+
+# --- state ----------------------------------------------------------------------------
+
+
+def test_state_of_early_stopping_survives_a_restart():
+    values = [3, 2, 2, 2, 2, 2]
+    whole = callbacks.EarlyStopping("watched_loss", patience=3)
+    expected = run(whole, 6, watched_loss=values).epoch
+    first = callbacks.EarlyStopping("watched_loss", patience=3)
+    run(first, 3, watched_loss=values)
+    second = callbacks.EarlyStopping("watched_loss", patience=3)
+    second.load_state_dict(first.state_dict())
+    history = make_model().fit(
+        *(X, Y),
+        initial_epoch=3,
+        epochs=6,
+        callbacks=[Script(watched_loss=values), second],
+        verbose=0,
+    )
+    assert [0, 1, 2, *history.epoch] == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        callbacks.Callback,
+        callbacks.History,
+        callbacks.EarlyStopping,
+        callbacks.TerminateOnNaN,
+        callbacks.ReduceLROnPlateau,
+        callbacks.ProgbarLogger,
+        callbacks.LambdaCallback,
+        lambda: callbacks.LearningRateScheduler(lambda epoch, rate: rate),
+        lambda: callbacks.ModelCheckpoint("x.weights.h5", save_weights_only=True),
+        lambda: callbacks.CSVLogger("x.csv"),
+    ],
+)
+def test_every_callback_has_a_state(make):
+    callback = make()
+    state = callback.state_dict()
+    callback.load_state_dict(state)
+    assert callback.state_dict() == state
+    with pytest.raises(ArgumentError, match="expected the keys"):
+        callback.load_state_dict({"other": 1})
+
+
+# --- progress -------------------------------------------------------------------------
+
+
+def test_one_line_per_epoch_off_a_terminal(capsys):
+    make_model(metrics=["mae"]).fit(X, Y, batch_size=4, epochs=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("Epoch 1/2 - 3/3 - ")
+    assert "loss: " in lines[1]
+    assert "mae: " in lines[1]
+
+
+def test_verbose(capsys):
+    model = make_model()
+    model.fit(X, Y, verbose=0)
+    assert capsys.readouterr().out == ""
+    model.evaluate(X, Y, verbose=2)
+    assert capsys.readouterr().out.startswith("1/1 - ")
+    model.predict(X, verbose=2)
+    assert capsys.readouterr().out.startswith("1/1 - ")
+    with pytest.raises(ArgumentError, match="verbose"):
+        model.fit(X, Y, verbose="loud")
+
+
+def test_a_bar_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    make_model().fit(X, Y, batch_size=4)
+    assert "Epoch 1/1: 100%" in capsys.readouterr().out
+
+
+def test_the_bar_is_closed_after_an_interrupt(capsys):
+    class Interrupt(Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise KeyboardInterrupt
+
+    bar = callbacks.ProgbarLogger()
+    with pytest.raises(KeyboardInterrupt):
+        make_model().fit(X, Y, callbacks=[Interrupt(), bar], verbose=1)
+    assert bar._bar is None
+
+
+def test_tqdm_is_imported_late(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    make_model().fit(X, Y, verbose=2)
+    with pytest.raises(ImportError):
+        make_model().fit(X, Y, verbose=1)
