@@ -119,11 +119,12 @@ class Arguments:
         }
 
     def masks(self) -> dict[str, Any]:
-        """The masks of the inputs, for the mask arguments that `call` was not given."""
-        if len(self.tensors) == 1:
-            names = {"mask": next(iter(self.tensors.values()))}
-        else:
-            names = {f"{name}_mask": x for name, x in self.tensors.items()}
+        """The masks of the inputs, for the mask arguments that `call` was not given.
+
+        `mask` is that of the first input, `<argument>_mask` that of each.
+        """
+        names = {f"{name}_mask": x for name, x in self.tensors.items()}
+        names["mask"] = self.first
         return {
             name: masks_of(x)
             for name, x in names.items()

@@ -1,0 +1,89 @@
+"""What every layer must do, checked in one go."""
+
+import json
+
+import numpy as np
+
+import toolkit
+from tests.helpers import assert_close
+from toolkit import GradientTape, dtypes, ops, tree
+from toolkit.dtype_policies import set_dtype_policy
+
+
+def check_layer(cls, arguments, *shapes, dtype="float32", call=None):
+    """Build, infer shapes, trace, train, describe and lower the precision of a layer.
+
+    Args:
+        cls: the layer's class.
+        arguments: of its constructor.
+        shapes: of its inputs; a list of shapes for an argument that is a list.
+        dtype: of the inputs.
+        call: more arguments of its call.
+    """
+    call = call or {}
+    rng = np.random.default_rng(0)
+    inputs = [_map(lambda s: _sample(rng, s, dtype), shape) for shape in shapes]
+    layer = cls(**arguments)
+    expected_shape = layer.compute_output_shape(*shapes)
+    unknown = [_map(lambda s: (None, *s[1:]), shape) for shape in shapes]
+    symbols = [
+        _map(lambda s: toolkit.Input(batch_shape=s, dtype=dtype), s) for s in unknown
+    ]
+    inferred = tree.flatten(layer(*symbols, **call))
+    assert layer.built
+    outputs = layer(*inputs, **call)
+    flat = tree.flatten(outputs)
+    if not call:
+        assert tree.map_structure(lambda x: x.shape, outputs) == expected_shape
+    for symbol, output in zip(inferred, flat, strict=True):
+        assert (symbol.shape[1:], symbol.dtype) == (output.shape[1:], output.dtype)
+        assert output.dtype == layer.compute_dtype
+    traced = toolkit.function(lambda *xs: layer(*xs, **call))(*inputs)
+    for a, b in zip(tree.flatten(traced), flat, strict=True):
+        assert_close(a, b)
+    _check_config(cls, layer, inputs, call, flat)
+    _check_step(layer, inputs, call)
+    _check_mixed_precision(cls, arguments, inputs, call)
+
+
+def _map(function, shape):
+    return [function(s) for s in shape] if isinstance(shape, list) else function(shape)
+
+
+def _sample(rng, shape, dtype):
+    x = rng.normal(size=shape) if dtypes.is_float(dtype) else rng.integers(0, 5, shape)
+    return ops.convert_to_tensor(x.astype(dtype))
+
+
+def _check_config(cls, layer, inputs, call, outputs):
+    config = json.loads(json.dumps(layer.get_config()))
+    twin = cls.from_config(config)
+    assert json.loads(json.dumps(twin.get_config())) == config
+    twin(*inputs, **call)
+    twin.set_weights(layer.get_weights())
+    for a, b in zip(tree.flatten(twin(*inputs, **call)), outputs, strict=True):
+        assert_close(a, b)
+
+
+def _check_step(layer, inputs, call):
+    with GradientTape() as tape:
+        outputs = tree.flatten(layer(*inputs, training=True, **call))
+        loss = sum(ops.sum(ops.square(x - 1.0)) for x in outputs)
+    weights = layer.trainable_weights
+    gradients = tape.gradient(loss, weights)
+    for variable, gradient in zip(weights, gradients, strict=True):
+        assert gradient is not None, variable.path
+        assert np.isfinite(gradient.numpy()).all()
+        variable.assign_sub(1e-3 * gradient)
+
+
+def _check_mixed_precision(cls, arguments, inputs, call):
+    set_dtype_policy("mixed_bfloat16")
+    try:
+        layer = cls(**arguments)
+        outputs = tree.flatten(layer(*inputs, **call))
+    finally:
+        set_dtype_policy(None)
+    assert {x.dtype for x in outputs} == {"bfloat16"}
+    assert {v.dtype for v in layer.weights} <= {"float32"}
+    assert all(np.isfinite(x.numpy().astype("float32")).all() for x in outputs)

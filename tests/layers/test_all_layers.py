@@ -1,0 +1,137 @@
+"""Every layer through `check_layer`, in one table."""
+
+import inspect
+
+import pytest
+
+from tests.layers.check import check_layer
+from toolkit import layers
+from toolkit.layers import Layer
+
+SEQUENCE, IMAGE, VOLUME = (4, 6, 3), (2, 7, 6, 4), (2, 5, 4, 6, 4)
+BY_RANK = {1: SEQUENCE, 2: IMAGE, 3: VOLUME}
+
+CASES = [
+    ("Dense", {"units": 4, "activation": "relu"}, [(4, 3)]),
+    ("Dense", {"units": 4, "use_bias": False}, [SEQUENCE]),
+    (
+        "EinsumDense",
+        {"equation": "abc,cd->abd", "output_shape": (None, 5), "bias_axes": "d"},
+        [SEQUENCE],
+    ),
+    (
+        "EinsumDense",
+        {"equation": "...x,xy->...y", "output_shape": 4},
+        [IMAGE],
+    ),
+    ("Activation", {"activation": "tanh"}, [SEQUENCE]),
+    ("ReLU", {"max_value": 1.0, "negative_slope": 0.1, "threshold": 0.2}, [SEQUENCE]),
+    ("LeakyReLU", {}, [SEQUENCE]),
+    ("ELU", {}, [SEQUENCE]),
+    ("PReLU", {"shared_axes": [1]}, [SEQUENCE]),
+    ("Softmax", {"axis": (1, 2)}, [SEQUENCE]),
+    ("ActivityRegularization", {"l2": 0.1}, [SEQUENCE]),
+    ("Rescaling", {"scale": 0.5, "offset": 1.0}, [IMAGE]),
+    ("Rescaling", {"scale": [1.0, 2.0, 3.0]}, [SEQUENCE]),
+    ("Dropout", {"rate": 0.5, "noise_shape": (None, 1, None), "seed": 1}, [SEQUENCE]),
+    ("SpatialDropout1D", {"rate": 0.5}, [SEQUENCE]),
+    ("SpatialDropout2D", {"rate": 0.5}, [IMAGE]),
+    ("SpatialDropout3D", {"rate": 0.5, "data_format": "channels_first"}, [VOLUME]),
+    ("GaussianNoise", {"stddev": 0.5}, [SEQUENCE]),
+    ("GaussianDropout", {"rate": 0.5}, [SEQUENCE]),
+    ("Flatten", {}, [IMAGE]),
+    ("Flatten", {"data_format": "channels_first"}, [IMAGE]),
+    ("Flatten", {}, [(4,)]),
+    ("Reshape", {"target_shape": (-1, 2)}, [SEQUENCE]),
+    ("Permute", {"dims": (2, 1)}, [SEQUENCE]),
+    ("RepeatVector", {"n": 3}, [(4, 3)]),
+    ("Identity", {}, [SEQUENCE]),
+    ("Masking", {}, [SEQUENCE]),
+    ("Add", {}, [[SEQUENCE, SEQUENCE, SEQUENCE]]),
+    ("Subtract", {}, [[SEQUENCE, SEQUENCE]]),
+    ("Multiply", {}, [[SEQUENCE, (4, 3)]]),
+    ("Average", {}, [[SEQUENCE, SEQUENCE]]),
+    ("Maximum", {}, [[SEQUENCE, SEQUENCE]]),
+    ("Minimum", {}, [[SEQUENCE, SEQUENCE]]),
+    ("Concatenate", {"axis": 1}, [[SEQUENCE, (4, 2, 3)]]),
+    ("Dot", {"axes": (1, 2), "normalize": True}, [[SEQUENCE, (4, 5, 6)]]),
+    ("BatchNormalization", {}, [IMAGE]),
+    ("BatchNormalization", {"axis": 1, "scale": False}, [SEQUENCE]),
+    ("LayerNormalization", {}, [SEQUENCE]),
+    ("LayerNormalization", {"axis": [1, 2], "center": False}, [SEQUENCE]),
+    ("GroupNormalization", {"groups": 2}, [IMAGE]),
+    ("RMSNormalization", {}, [SEQUENCE]),
+    ("UnitNormalization", {}, [SEQUENCE]),
+    ("SimpleRNN", {"units": 4}, [SEQUENCE]),
+    ("SimpleRNN", {"units": 4, "unroll": True, "go_backwards": True}, [SEQUENCE]),
+    ("GRU", {"units": 4, "return_sequences": True, "dropout": 0.2}, [SEQUENCE]),
+    ("GRU", {"units": 4, "reset_after": False, "return_state": True}, [SEQUENCE]),
+    ("LSTM", {"units": 4, "recurrent_dropout": 0.2}, [SEQUENCE]),
+    (
+        "LSTM",
+        {"units": 4, "return_sequences": True, "return_state": True},
+        [SEQUENCE],
+    ),
+    ("MultiHeadAttention", {"num_heads": 2, "key_dim": 4}, [SEQUENCE, (4, 5, 7)]),
+    (
+        "MultiHeadAttention",
+        {"num_heads": 2, "key_dim": 4, "dropout": 0.1, "use_gate": True},
+        [SEQUENCE, SEQUENCE],
+    ),
+    (
+        "MultiHeadAttention",
+        {"num_heads": 2, "key_dim": 4, "attention_axes": (1, 2), "output_shape": 5},
+        [IMAGE, IMAGE],
+    ),
+]
+for rank, shape in BY_RANK.items():
+    window = {"padding": "same", "strides": 2}
+    CASES += [
+        (f"Conv{rank}D", {"filters": 6, "kernel_size": 3, "groups": 1}, [shape]),
+        (f"Conv{rank}D", {"filters": 6, "kernel_size": 2, **window}, [shape]),
+        (f"Conv{rank}DTranspose", {"filters": 6, "kernel_size": 3, **window}, [shape]),
+        (f"MaxPooling{rank}D", {"pool_size": 2}, [shape]),
+        (f"AveragePooling{rank}D", {"pool_size": 3, **window}, [shape]),
+        (f"GlobalMaxPooling{rank}D", {}, [shape]),
+        (f"GlobalAveragePooling{rank}D", {"keepdims": True}, [shape]),
+        (f"ZeroPadding{rank}D", {"padding": 2}, [shape]),
+        (f"Cropping{rank}D", {"cropping": 1}, [shape]),
+        (f"UpSampling{rank}D", {"size": 2}, [shape]),
+    ]
+    if rank < 3:
+        multiplied = {"kernel_size": 3, "depth_multiplier": 2}
+        CASES += [
+            (f"DepthwiseConv{rank}D", {**multiplied, **window}, [shape]),
+            (f"SeparableConv{rank}D", {"filters": 5, **multiplied}, [shape]),
+        ]
+
+# Layers that need a layer, a function or integers, or that are not called like others;
+# each has tests of its own.
+ELSEWHERE = {
+    *("Embedding", "Input", "InputLayer", "InputSpec", "Lambda", "Layer", "Wrapper"),
+    *("RNN", "StackedRNNCells", "SimpleRNNCell", "GRUCell", "LSTMCell"),
+    *("Bidirectional", "TimeDistributed"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "shapes"),
+    CASES,
+    ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)],
+)
+def test_layer(name, arguments, shapes):
+    check_layer(getattr(layers, name), arguments, *shapes)
+
+
+def test_embedding():
+    arguments = {"input_dim": 5, "output_dim": 3, "mask_zero": True}
+    check_layer(layers.Embedding, arguments, (4, 6), dtype="int32")
+
+
+def test_every_layer_is_checked():
+    public = {
+        cls.__name__
+        for name, cls in vars(layers).items()
+        if inspect.isclass(cls) and issubclass(cls, Layer)
+    }
+    assert public - ELSEWHERE == {name for name, *_ in CASES}

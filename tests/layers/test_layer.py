@@ -1,0 +1,683 @@
+"""The base class: weights, tracking, calls, losses, masks, configs, messages."""
+
+import copy
+import json
+import threading
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers, ops
+from toolkit.errors import (
+    ArgumentError,
+    DTypeError,
+    NotBuiltError,
+    ShapeError,
+    ToolkitError,
+)
+from toolkit.layers.call import context
+from toolkit.layers.tracking import no_tracking
+
+
+class Scale(layers.Layer):
+    """inputs * factor."""
+
+    def __init__(self, start="ones", **kwargs):
+        super().__init__(**kwargs)
+        self.start = start
+
+    def build(self, input_shape):
+        self.factor = self.add_weight(
+            shape=(input_shape[-1],), initializer=self.start, name="factor"
+        )
+
+    def call(self, inputs):
+        return inputs * self.factor
+
+
+class Block(layers.Layer):
+    """Two layers in attributes, one in a list, one in a dict."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.first = layers.Dense(4, name="first")
+        self.more = [layers.Dense(4, name="second")]
+        self.named = {"a": (layers.Dense(3, name="third"),)}
+        self.drop = layers.Dropout(0.5, seed=1)
+
+    def call(self, inputs, training=None):
+        x = self.drop(self.first(inputs))
+        return self.named["a"][0](self.more[0](x))
+
+
+def ones(*shape, dtype="float32"):
+    return ops.ones(shape, dtype=dtype)
+
+
+# --- weights and tracking -------------------------------------------------------------
+
+
+def test_weights_are_built_on_the_first_call_under_the_layers_path():
+    layer = Scale(name="scale")
+    assert not layer.built and layer.weights == [] and layer.path is None
+    layer(ones(2, 3))
+    assert layer.built and layer.path == "scale"
+    assert [v.path for v in layer.weights] == ["scale/factor"]
+    assert layer.get_build_config() == {"input_shape": (2, 3)}
+
+
+def test_build_from_config_makes_the_same_weights():
+    layer = Scale()
+    layer.build_from_config({"input_shape": [None, 3]})
+    assert layer.factor.shape == (3,)
+
+
+def test_state_is_found_in_attributes_lists_dicts_and_tuples():
+    block = Block(name="block")
+    block(ones(2, 3))
+    assert [v.path for v in block.weights] == [
+        "block/first/kernel",
+        "block/first/bias",
+        "block/second/kernel",
+        "block/second/bias",
+        "block/third/kernel",
+        "block/third/bias",
+    ]
+    assert len(block.variables) == 7  # and the seed
+    assert block.count_params() == 3 * 4 + 4 + 4 * 4 + 4 + 4 * 3 + 3
+
+
+def test_what_is_appended_later_is_found():
+    block = Block()
+    block.more.append(layers.Dense(2))
+    block.named["b"] = layers.Dense(2)
+    assert len(block._flatten_layers(include_self=False)) == 6
+
+
+def test_an_attribute_that_is_replaced_or_deleted_is_forgotten():
+    block = Block()
+    block.first = layers.Dense(5, name="other")
+    del block.drop
+    names = [layer.name for layer in block._flatten_layers(include_self=False)]
+    assert names == ["second", "third", "other"]
+
+
+def test_no_tracking():
+    block = Block()
+    with no_tracking():
+        block.hidden = layers.Dense(2)
+    assert block.hidden not in block._flatten_layers()
+
+
+def test_born_trainable_come_first_and_stay_there_when_frozen():
+    class Mixed(layers.Layer):
+        def build(self, input_shape):
+            self.a = self.add_weight(shape=(), trainable=False, name="a")
+            self.b = self.add_weight(shape=(), name="b")
+            self.c = toolkit.Variable(0.0, name="c")
+
+    layer = Mixed()
+    layer.build((1, 1))
+    names = ["b", "c", "a"]
+    assert [v.name for v in layer.weights] == names
+    assert [v.name for v in layer.trainable_weights] == ["b", "c"]
+    layer.trainable = False
+    assert [v.name for v in layer.weights] == names
+    assert layer.trainable_weights == []
+    assert [v.name for v in layer.non_trainable_weights] == names
+    layer.trainable = True
+    assert [v.name for v in layer.trainable_weights] == ["b", "c"]
+
+
+def test_trainable_reaches_all_layers_inside():
+    block = Block()
+    block(ones(2, 3))
+    block.trainable = False
+    assert block.trainable_variables == []
+    assert not block.more[0].trainable and not block.named["a"][0].kernel.trainable
+
+
+def test_frozen_before_it_is_built():
+    layer = Scale(trainable=False)
+    layer(ones(2, 3))
+    assert layer.trainable_weights == [] and not layer.factor.trainable
+
+
+def test_get_and_set_weights_copy():
+    layer = Scale()
+    layer(ones(2, 3))
+    (value,) = layer.get_weights()
+    value[:] = 7.0
+    assert layer.factor.numpy().tolist() == [1.0, 1.0, 1.0]
+    layer.set_weights([value])
+    value[:] = 8.0
+    assert layer.factor.numpy().tolist() == [7.0, 7.0, 7.0]
+
+
+def test_set_weights_lists_every_mismatch_and_changes_nothing():
+    block = Block(name="block")
+    block(ones(2, 3))
+    before = block.get_weights()
+    with pytest.raises(ArgumentError, match="expected 6 arrays; received 1"):
+        block.set_weights([1.0])
+    wrong = [np.zeros((9, 9)), *before[1:5], np.zeros(9)]
+    with pytest.raises(ShapeError, match=r"first/kernel.*\(9, 9\).*third/bias.*\(9,\)"):
+        block.set_weights(wrong)
+    for old, new in zip(before, block.get_weights(), strict=True):
+        assert np.array_equal(old, new)
+
+
+def test_own_variables_are_saved_in_order():
+    layer, other, store = Scale(), Scale("zeros"), {}
+    layer(ones(1, 2)), other(ones(1, 2))
+    layer.save_own_variables(store)
+    assert list(store) == ["0"]
+    other.load_own_variables({"0": store["0"].numpy()})
+    assert other.factor.numpy().tolist() == [1.0, 1.0]
+    with pytest.raises(ArgumentError, match="expected 1 variables.*received 2"):
+        other.load_own_variables({"0": 1, "1": 2})
+
+
+def test_state_cannot_be_added_to_a_built_layer():
+    layer = Scale(name="scale")
+    layer(ones(2, 3))
+    with pytest.raises(ArgumentError, match="'scale'.*built already"):
+        layer.other = layers.Dense(2)
+    with pytest.raises(ArgumentError, match="built already"):
+        layer.add_weight(shape=(1,))
+
+
+def test_a_build_that_fails_leaves_no_weights():
+    class Fails(layers.Layer):
+        def build(self, input_shape):
+            self.a = self.add_weight(shape=(1,))
+            if input_shape[-1] == 3:
+                raise ValueError("no")
+
+        def call(self, inputs):
+            return inputs
+
+    layer = Fails()
+    with pytest.raises(ValueError, match="no"):
+        layer(ones(2, 3))
+    assert not layer.built and layer.weights == []
+    layer(ones(2, 4))
+    assert len(layer.weights) == 1
+
+
+def test_super_init_must_be_called_first():
+    class Forgets(layers.Layer):
+        def __init__(self):
+            self.x = 1
+
+        def call(self, inputs):
+            return inputs
+
+    with pytest.raises(ArgumentError, match=r"Forgets.*super\(\).__init__"):
+        Forgets()(ones(1))
+
+
+def test_layers_can_be_copied():
+    block = Block()
+    x = ones(2, 3)
+    y = block(x)
+    twin = copy.deepcopy(block)
+    twin.first.kernel.assign(ops.zeros((3, 4)))
+    assert np.array_equal(block(x).numpy(), y.numpy())
+    assert len(twin.weights) == 6
+
+
+# --- calls ----------------------------------------------------------------------------
+
+
+def test_arrays_are_converted_and_cast_to_the_compute_dtype():
+    layer = layers.Dense(2)
+    y = layer(np.ones((2, 3)))
+    assert y.dtype == "float32"
+    assert layer(ones(2, 3, dtype="float64")).dtype == "float32"
+    assert layers.Identity()(np.ones(2, "int64")).dtype == "int64"
+    assert layers.Identity(autocast=False)(np.ones(2)).dtype == "float64"
+
+
+def test_only_tensors_by_position():
+    layer = layers.Dense(2, name="d")
+    with pytest.raises(ArgumentError, match="layer 'd'.*expected tensors.*'abc'"):
+        layer("abc")
+    with pytest.raises(ArgumentError, match="received 1.0 of type float"):
+        layer([[1.0]])
+    with pytest.raises(TypeError, match="layer 'd'.*unexpected keyword"):
+        layer(ones(2, 3), what=1)
+
+
+class Training(layers.Layer):
+    """What it is told of training, as a number."""
+
+    def __init__(self, inner=None, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = inner
+
+    def call(self, inputs, training=None):
+        if self.inner is not None:
+            return self.inner(inputs)
+        return inputs * {None: 0.0, True: 1.0, False: -1.0}[training]
+
+
+class Forward(layers.Layer):
+    """Calls another layer, without taking `training`."""
+
+    def __init__(self, inner, **options):
+        super().__init__()
+        self.inner, self.options = inner, options
+
+    def call(self, inputs):
+        return self.inner(inputs, **self.options)
+
+
+def test_training_is_explicit_then_that_of_the_outer_call_then_the_default():
+    class DefaultTrue(Training):
+        def call(self, inputs, training=True):
+            return super().call(inputs, training=training)
+
+    x = ones(1)
+    assert float(Training()(x)[0]) == 0.0
+    assert float(DefaultTrue()(x)[0]) == 1.0
+    assert float(DefaultTrue()(x, training=False)[0]) == -1.0
+    assert float(Training(Training())(x, training=True)[0]) == 1.0
+    assert float(Forward(Training())(x, training=True)[0]) == 1.0
+    assert float(Forward(Training(), training=False)(x, training=True)[0]) == -1.0
+    assert float(DefaultTrue(Training())(x)[0]) == 1.0
+    assert context.training is None and context.layer is None
+
+
+def test_the_context_of_a_call_belongs_to_a_thread():
+    found = []
+
+    class Asks(layers.Layer):
+        def call(self, inputs, training=None):
+            thread = threading.Thread(target=lambda: found.append(context.training))
+            thread.start()
+            thread.join()
+            return inputs
+
+    Asks()(ones(1), training=True)
+    assert found == [None]
+
+
+def test_the_context_is_restored_after_an_error():
+    layer = Forward(layers.Dense(2))
+    with pytest.raises(ShapeError):
+        layer(ones(3), training=True)
+    assert context.layer is None and context.training is None
+
+
+def test_symbolic_calls_are_recorded():
+    x = toolkit.Input((3,), name="x")
+    layer = Scale()
+    y = layer(x)
+    assert y.shape == (None, 3) and layer.factor.shape == (3,)
+    assert layer.input is x and layer.output is y
+    assert y._keras_history.operation is layer
+
+
+def test_a_symbolic_call_builds_inner_layers_and_changes_no_state():
+    block = Block()
+    seed = block.drop.seed_generator.state.numpy().tolist()
+    y = block(toolkit.Input((3,)), training=True)
+    assert y.shape == (None, 3)
+    assert block.first.built and block.first.get_build_config() == {
+        "input_shape": (None, 3)
+    }
+    assert block.drop.seed_generator.state.numpy().tolist() == seed
+    norm = layers.BatchNormalization()
+    norm(toolkit.Input((3,)), training=True)
+    assert norm.moving_mean.numpy().tolist() == [0.0, 0.0, 0.0]
+
+
+def test_several_shapes_reach_build():
+    class Pair(layers.Layer):
+        def build(self, a_shape, b_shape):
+            self.shapes = (a_shape, b_shape)
+
+        def call(self, a, b=None, flag=False):
+            return a
+
+    layer = Pair()
+    layer(ones(2, 3), ones(4, 5), flag=True)
+    assert layer.shapes == ((2, 3), (4, 5))
+    assert layer.get_build_config() == {
+        "shapes_dict": {"a_shape": (2, 3), "b_shape": (4, 5)}
+    }
+
+
+def test_misnamed_shape_arguments_are_explained():
+    class Wrong(layers.Layer):
+        def build(self, a_shape, other):
+            pass
+
+        def call(self, a, b):
+            return a
+
+    with pytest.raises(ArgumentError, match="Wrong.build.*'other'"):
+        Wrong()(ones(1), ones(1))
+
+
+def test_compute_output_shape_does_not_build():
+    layer = layers.Dense(4)
+    assert layer.compute_output_shape((None, 3)) == (None, 4)
+    assert not layer.built
+    block = Block()
+    before = layers.Dense(1).name
+    assert block.compute_output_shape((None, 3)) == (None, 3)
+    assert not block.first.built
+    # The layers that inference made for itself used up no names.
+    counts = [int(name.rpartition("_")[2]) for name in (before, layers.Dense(1).name)]
+    assert counts[1] == counts[0] + 1
+
+
+def test_an_overridden_compute_output_shape_is_used():
+    class Told(layers.Layer):
+        def call(self, inputs):
+            return np.asarray(inputs)  # no symbol could pass
+
+        def compute_output_shape(self, input_shape):
+            return (*input_shape[:-1], 9)
+
+    assert Told()(toolkit.Input((3,))).shape == (None, 9)
+
+
+def test_stateless_call_changes_nothing():
+    layer = layers.BatchNormalization()
+    x = ops.convert_to_tensor(np.arange(6.0).reshape(3, 2), "float32")
+    layer.build((None, 2))
+    trainable = [v.numpy() + 1.0 for v in layer.trainable_variables]
+    others = [v.numpy() for v in layer.non_trainable_variables]
+    y, updated = layer.stateless_call(trainable, others, x, training=True)
+    assert float(updated[0][0]) == pytest.approx(0.02)
+    assert layer.moving_mean.numpy().tolist() == [0.0, 0.0]
+    assert layer.gamma.numpy().tolist() == [1.0, 1.0]
+    assert float(ops.mean(y)) == pytest.approx(1.0)  # beta was 1
+    with pytest.raises(ArgumentError, match="expected 2 trainable_variables"):
+        layer.stateless_call([], others, x)
+    with pytest.raises(NotBuiltError):
+        layers.Dense(1).stateless_call([], [], x)
+
+
+# --- losses ---------------------------------------------------------------------------
+
+
+class Adds(layers.Layer):
+    def call(self, inputs):
+        self.add_loss(ops.sum(inputs))
+        return inputs
+
+
+def test_losses_are_those_of_the_last_call():
+    layer = Adds()
+    layer(ones(2))
+    layer(ones(3))
+    assert [float(x) for x in layer.losses] == [3.0]
+    outer = Forward(layer)
+    outer(ones(4))
+    assert [float(x) for x in outer.losses] == [4.0]
+
+
+def test_losses_of_symbolic_calls_are_dropped():
+    layer = Adds()
+    layer(toolkit.Input((3,)))
+    assert layer.losses == []
+
+
+def test_losses_of_a_trace_stay_inside():
+    layer = Adds()
+
+    @toolkit.function
+    def traced(x):
+        y = layer(x)
+        return y, sum(layer.losses)
+
+    assert float(traced(ones(5))[1]) == 5.0
+    assert layer.losses == []
+    *_, losses = layer.stateless_call([], [], ones(2), return_losses=True)
+    assert [float(x) for x in losses] == [2.0]
+    assert layer.losses == []
+
+
+def test_regularizers_of_weights_and_activity():
+    layer = layers.Dense(
+        2,
+        use_bias=False,
+        kernel_initializer="ones",
+        kernel_regularizer="l2",
+        activity_regularizer="l1",
+    )
+    layer(ones(4, 3))
+    activity, weight = (float(x) for x in layer.losses)
+    assert activity == pytest.approx(0.01 * 3 * 2)
+    assert weight == pytest.approx(0.01 * 6)
+
+
+def test_add_loss_takes_tensors():
+    with pytest.raises(ArgumentError, match="expected tensors"):
+        layers.Identity().add_loss(1.0)
+
+
+# --- masks ----------------------------------------------------------------------------
+
+
+def test_masks_travel_through_layers_that_support_them():
+    ids = ops.convert_to_tensor([[1, 2, 0], [3, 0, 0]])
+    expected = [[True, True, False], [True, False, False]]
+    x = layers.Embedding(5, 4, mask_zero=True)(ids)
+    assert x._keras_mask.tolist() == expected
+    assert layers.Dropout(0.5)(x)._keras_mask.tolist() == expected
+    assert layers.Dense(3)(x)._keras_mask.tolist() == expected
+    assert layers.LSTM(3, return_sequences=True)(x)._keras_mask.tolist() == expected
+    assert getattr(layers.LSTM(3)(x), "_keras_mask", None) is None
+    both = layers.Concatenate(axis=1)([x, ops.ones((2, 1, 4))])
+    assert both._keras_mask.tolist() == [row + [True] for row in expected]
+
+
+def test_a_layer_without_masking_says_once_that_it_drops_the_mask():
+    x = layers.Embedding(5, 4, mask_zero=True)(ops.convert_to_tensor([[1, 0]]))
+    layer = Scale(name="scale")
+    with pytest.warns(UserWarning, match="'scale'.*does not support masking"):
+        y = layer(x)
+    layer(x)
+    assert getattr(y, "_keras_mask", None) is None
+
+
+def test_symbolic_masks():
+    ids = toolkit.Input((None,), dtype="int32")
+    x = layers.Embedding(5, 4, mask_zero=True)(ids)
+    assert (x._keras_mask.shape, x._keras_mask.dtype) == ((None, None), "bool")
+    assert layers.LSTM(3, return_sequences=True)(x)._keras_mask is not None
+
+
+def test_an_explicit_mask_wins():
+    class Takes(layers.Layer):
+        def call(self, inputs, mask=None):
+            return inputs if mask is None else ops.cast(mask, "float32")
+
+        def compute_mask(self, inputs, previous_mask):
+            return None
+
+    x = layers.Masking()(ops.convert_to_tensor([[[1.0], [0.0]]]))
+    layer = Takes()
+    assert layer(x).tolist() == [[1.0, 0.0]]
+    assert layer(x, mask=ops.convert_to_tensor([[False, True]])).tolist() == [
+        [0.0, 1.0]
+    ]
+
+
+# --- dtypes ---------------------------------------------------------------------------
+
+
+def test_mixed_precision_casts_inputs_and_reads_of_variables():
+    layer = Scale(dtype="mixed_bfloat16")
+    y = layer(ones(2, 3))
+    assert (y.dtype, layer.dtype, layer.compute_dtype) == (
+        "bfloat16",
+        "float32",
+        "bfloat16",
+    )
+    assert layer.factor.value.dtype == "float32"
+    assert layer.get_weights()[0].dtype == np.float32
+
+
+def test_an_inner_layer_keeps_its_own_precision():
+    outer = Forward(layers.Dense(2, dtype="float32"))
+    outer.dtype_policy = "mixed_float16"
+    assert outer(ones(2, 3)).dtype == "float32"
+
+
+# --- configs --------------------------------------------------------------------------
+
+
+def test_the_constructors_arguments_are_the_config():
+    layer = Scale(start="zeros", name="s", trainable=False, dtype="mixed_float16")
+    config = json.loads(json.dumps(layer.get_config()))
+    assert config["start"] == "zeros" and config["trainable"] is False
+    twin = Scale.from_config(config)
+    assert (twin.start, twin.name, twin.trainable) == ("zeros", "s", False)
+    assert twin.dtype_policy == layer.dtype_policy
+
+
+def test_layers_inside_are_part_of_the_config():
+    layer = layers.TimeDistributed(layers.Dense(3, activation="relu"))
+    twin = layers.TimeDistributed.from_config(
+        json.loads(json.dumps(layer.get_config()))
+    )
+    assert twin.layer.units == 3 and twin.layer is not layer.layer
+
+
+def test_a_get_config_of_ones_own():
+    class Table(layers.Layer):
+        def __init__(self, make, **kwargs):
+            super().__init__(**kwargs)
+            self.rows = make()
+
+        def get_config(self):
+            return {**super().get_config(), "rows": self.rows}
+
+    config = Table(lambda: [1, 2], name="t").get_config()
+    assert config["rows"] == [1, 2] and config["name"] == "t" and "make" not in config
+
+
+def test_what_cannot_be_serialized_is_named():
+    class Holds(layers.Layer):
+        def __init__(self, function):
+            super().__init__()
+
+    with pytest.raises(ArgumentError, match="Holds.get_config.*'function'"):
+        Holds(lambda x: x).get_config()
+
+
+def test_config_that_does_not_fit():
+    with pytest.raises(ArgumentError, match=r"Dense.from_config.*units"):
+        layers.Dense.from_config({"name": "d"})
+
+
+# --- messages -------------------------------------------------------------------------
+
+
+def test_wrong_rank_or_extent_names_layer_path_expected_and_received():
+    layer = layers.Dense(2, name="head")
+    with pytest.raises(ShapeError, match=r"'head'.*at least 2 axes.*\(3,\)"):
+        layer(ones(3))
+    layer(ones(2, 3))
+    message = r"layer 'head' \(Dense, path 'head'\).*extent 3 along axis -1.*\(2, 4\)"
+    with pytest.raises(ShapeError, match=message):
+        layer(ones(2, 4))
+    with pytest.raises(ShapeError, match="4 axes"):
+        layers.Conv2D(2, 3)(ones(2, 3))
+
+
+def test_wrong_dtype_by_input_spec():
+    layer = layers.Identity()
+    layer.input_spec = layers.InputSpec(dtype="int32")
+    with pytest.raises(DTypeError, match=r"dtype int32.*dtype float32"):
+        layer(ones(2))
+
+
+def test_input_specs_by_name():
+    layer = layers.Identity(name="id")
+    layer.input_spec = [
+        layers.InputSpec(ndim=1, name="a"),
+        layers.InputSpec(shape=(None, 3), name="b", optional=True),
+    ]
+    layer({"b": ones(2, 3), "a": ones(1)})
+    layer({"b": None, "a": ones(1)})
+    with pytest.raises(ArgumentError, match=r"'id'.*\['a', 'b'\].*\['b'\]"):
+        layer({"b": ones(2, 3)})
+    with pytest.raises(ShapeError, match=r"input 1 of shape \(None, 3\).*\(2, 4\)"):
+        layer({"b": ones(2, 4), "a": ones(1)})
+
+
+def test_errors_inside_call_name_the_innermost_layer_once():
+    class Fails(layers.Layer):
+        def call(self, inputs):
+            return ops.matmul(inputs, ones(7, 7))
+
+    for x in (ones(2, 3), toolkit.Input((3,))):
+        outer = Forward(Fails(name="inner"))
+        with pytest.raises(ShapeError) as caught:
+            outer(x)
+        message = str(caught.value)
+        assert message.count("called with") == 1
+        assert "layer 'inner' (Fails, path" in message and "float32" in message
+        assert "20160" not in message
+
+
+def test_a_layer_without_call():
+    with pytest.raises(NotImplementedError, match="does not define `call`"):
+        layers.Layer()(ones(1))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.Dense(0), "Dense: units must be an integer > 0; received 0"),
+        (lambda: layers.Dense(2, spam=1), "Dense: unknown arguments spam"),
+        (lambda: layers.Dense(2, name="a/b"), "name must be a string without '/'"),
+        (lambda: layers.Dense(2, trainable="no"), "trainable must be a bool"),
+        (lambda: layers.Dense(2, activation="nope"), "nope"),
+        (
+            lambda: layers.Conv2D(4, 3, padding="nope"),
+            "'same', 'valid'; received 'nope'",
+        ),
+        (lambda: layers.Conv2D(4, (3, 3, 3)), "kernel_size must be"),
+        (lambda: layers.Conv2D(5, 3, groups=2), "multiple of groups"),
+        (lambda: layers.Dropout(1.5), r"rate must be in \[0, 1\]; received 1.5"),
+        (lambda: layers.LSTM(4, use_cudnn=True), "use_cudnn"),
+        (lambda: layers.RNN(layers.Dense(2)), "a cell needs"),
+        (lambda: layers.Lambda(3), "expected a function"),
+        (lambda: layers.Wrapper(3), "expected a layer"),
+        (lambda: layers.EinsumDense("ab->b", 3), "expected an equation"),
+        (lambda: layers.Permute((1, 3)), "permutation"),
+        (lambda: layers.Input(), "one of shape and batch_shape"),
+        (lambda: layers.InputSpec(ndim=2, axes={5: 1}), "axis 5"),
+        (lambda: layers.Bidirectional(layers.Dense(2)), "expected a recurrent layer"),
+        (lambda: layers.UpSampling2D(interpolation="bicubic"), "'nearest'"),
+    ],
+)
+def test_bad_arguments(make, message):
+    def build():
+        layer = make()
+        if hasattr(layer, "build"):
+            layer.build((None, 4))
+
+    with pytest.raises(ToolkitError, match=message):
+        build()
+
+
+def test_unknown_extents_that_weights_need():
+    with pytest.raises(ArgumentError, match=r"Dense 'd'.*axis -1 must be known.*None"):
+        layers.Dense(2, name="d")(toolkit.Input((None,)))
+
+
+def test_merging_layers_want_lists_of_one_batch_size():
+    with pytest.raises(ArgumentError, match="Add: expected a list"):
+        layers.Add()(ones(2, 3))
+    with pytest.raises(ShapeError, match=r"batch size.*\(2, 3\), \(4, 3\)"):
+        layers.Add()([ones(2, 3), ones(4, 3)])
