@@ -169,7 +169,7 @@ class Evaluation(Steps):
         x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
         parts = (self._compile_loss, self._compile_metrics)
         waiting = [part for part in parts if part is not None and not part.built]
-        unbuilt = any(not layer.built for layer in self._flatten_layers())  # type: ignore[attr-defined]
+        unbuilt = any(not layer.built for layer in self._flatten_layers())
         if (unbuilt or (waiting and y is not None)) and self._defines_call():
             y_pred = infer(self._forward, (x,), {"training": False})
             for part in waiting if y is not None else ():

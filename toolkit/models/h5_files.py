@@ -89,7 +89,7 @@ def open_datasets(path: Path) -> Iterator[dict[str, Dataset]]:
 
 def _walk(file: Any, h5py: Any) -> Iterator[tuple[str, Dataset]]:
     """All datasets; every link must be a plain one, and lead to each object once."""
-    seen = set()
+    seen: set[int] = set()
     stack = [("", file)]
     while stack:
         prefix, group = stack.pop()

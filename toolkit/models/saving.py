@@ -148,7 +148,7 @@ def _children(part: Any) -> Iterator[tuple[str, Any]]:
     is_graph = hasattr(part, "_functional") or hasattr(part, "_topology")
     if is_graph:
         yield "layers", part.layers
-    skipped = _machinery(type(part))
+    skipped = _machinery(type(part))  # type: ignore[arg-type]
     for name in sorted(dir(part), key=lambda name: (name.startswith("_"), name)):
         if name.startswith("__") or name in skipped or (is_graph and name == "layers"):
             continue
@@ -164,7 +164,7 @@ def _machinery(cls: type) -> frozenset[str]:
     """Attributes that hold no layers of a user: those of all layers and models."""
     if issubclass(cls, Optimizer):
         return frozenset(dir(Optimizer))
-    names = set(dir(Layer(name="reference"))) | _OF_MODELS
+    names = set(dir(Layer(name="any"))) | _OF_MODELS
     for base in cls.__mro__:
         if base.__module__.startswith(__package__):
             names |= set(vars(base))
@@ -182,7 +182,7 @@ def _own(part: Any) -> dict[str, Any]:
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    return np.asarray(value)
 
 
 def _group(path: str) -> str:

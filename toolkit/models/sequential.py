@@ -103,9 +103,9 @@ class Sequential(Model):
         return layer
 
     def _rebuild(self) -> None:
-        first = self._layers[0] if self._layers else None
         if len(self._layers) < 2:
             return
+        first = self._layers[0]
         if isinstance(first, InputLayer):
             self.build(first.batch_shape)
         elif isinstance(first, Functional) or getattr(first, "_functional", None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import config, ops, tree
 from toolkit.convert import convert
@@ -41,10 +41,10 @@ class CompiledStep:
         return function(*leaves)
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
-        if type(batch) is tuple and _TENSOR.issuperset(map(type, batch)):
-            # The common case, and functions are quickest with nothing but tensors.
-            key, leaves = len(batch), batch
-        else:
+        key: Any = len(batch) if type(batch) is tuple else None
+        leaves = batch
+        # Tuples of tensors are the common case, and what functions are quickest with.
+        if key is None or not _TENSOR.issuperset(map(type, batch)):
             key, leaves = tree.signature(batch), tree.flatten(batch)
         function = self._functions.get(key)
         if function is None:
@@ -124,10 +124,15 @@ class Steps:
     _compile_metrics: Any = None
     _loss_tracker: Any = None
 
+    if TYPE_CHECKING:  # the rest of a model comes from Layer
+        __call__: Any
+
+        def __getattr__(self, name: str) -> Any: ...
+
     def _forward(self, x: Any, training: bool) -> Any:
-        if self._info.takes_training:  # type: ignore[attr-defined]
-            return self(x, training=training)  # type: ignore[operator]
-        return self(x)  # type: ignore[operator]
+        if self._info.takes_training:
+            return self(x, training=training)
+        return self(x)
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """One step of training on a batch; override it to train in another way.
@@ -139,7 +144,7 @@ class Steps:
             The logs: name -> 0-d tensor.
         """
         x, y, sample_weight = unpack_x_y_sample_weight(data)
-        variables = self.trainable_variables  # type: ignore[attr-defined]
+        variables = self.trainable_variables
         with GradientTape() as tape:
             y_pred = self._forward(x, training=True)
             loss = self._total_loss(x, y, y_pred, sample_weight, training=True)
@@ -151,7 +156,7 @@ class Steps:
             self.optimizer.apply(tape.gradient(scaled, variables), variables)
         else:
             warnings.warn(
-                f"{self.name}: the model has no trainable weights",  # type: ignore[attr-defined]
+                f"{self.name}: the model has no trainable weights",
                 stacklevel=2,
             )
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
@@ -193,11 +198,11 @@ class Steps:
         if self._compile_loss is not None:
             loss = self._compile_loss(y, y_pred, sample_weight)
             parts += [] if loss is None else [loss]
-        for loss in self.losses:  # type: ignore[attr-defined]
+        for loss in self.losses:
             parts.append(ops.sum(ops.cast(loss, config.floatx())))
         if not parts:
             raise ArgumentError(
-                f"{self.name}: there is no loss to compute; pass `loss` to compile()"  # type: ignore[attr-defined]
+                f"{self.name}: there is no loss to compute; pass `loss` to compile()"
             )
         total = parts[0]
         for part in parts[1:]:
@@ -229,11 +234,10 @@ class Steps:
         Returns:
             (loss, (trainable, non-trainable, metrics' values afterwards)).
         """
-        model: Any = self
         own = (
-            model.trainable_variables,
-            model.non_trainable_variables,
-            model.metrics_variables,
+            self.trainable_variables,
+            self.non_trainable_variables,
+            self.metrics_variables,
         )
         values = (trainable_variables, non_trainable_variables, metrics_variables)
         pairs = [
@@ -274,7 +278,7 @@ class Steps:
             if self._compile_loss is not None:
                 found += self._compile_loss.metrics
         # Models inside have losses and metrics of their own training: not ours.
-        for layer in self._flatten_layers():  # type: ignore[attr-defined]
+        for layer in self._flatten_layers():
             if layer is self or not isinstance(layer, Steps):
                 found += layer._owned_of(Metric)
         return list({id(metric): metric for metric in found}.values())

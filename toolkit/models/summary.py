@@ -6,6 +6,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from toolkit import dtypes, tree
@@ -75,14 +76,12 @@ def _is_chain(model: Any) -> bool:
 
 
 def _columns(connected: bool, show_trainable: bool) -> list[Column]:
-    ends = (0.3, 0.56, 0.74, 1.0) if connected else (0.45, 0.8, 1.0)
+    ends = [0.3, 0.56, 0.74, 1.0] if connected else [0.45, 0.8, 1.0]
+    titles = ["Layer (type)", "Output Shape", "Param #", "Connected to"]
     columns = [
-        Column("Layer (type)", ends[0], "<"),
-        Column("Output Shape", ends[1], "<"),
-        Column("Param #", ends[2], ">"),
+        Column(title, end, ">" if title == "Param #" else "<")
+        for title, end in zip(titles, ends, strict=False)
     ]
-    if connected:
-        columns.append(Column("Connected to", ends[3], "<"))
     if show_trainable:
         columns = [c._replace(end=0.9 * c.end) for c in columns]
         columns.append(Column("Trainable", 1.0, "^"))
@@ -94,14 +93,14 @@ def _widths(columns: list[Column], length: int | None, positions: Any) -> list[i
     if length is None:
         default = 28 * len(columns)
         length = min(default, max(shutil.get_terminal_size().columns - 4, 60))
-    ends = [column.end for column in columns] if positions is None else list(positions)
-    if len(ends) != len(columns):
+    given = [column.end for column in columns] if positions is None else positions
+    if len(given) != len(columns):
         raise ArgumentError(
             f"summary: expected {len(columns)} positions; received {positions!r}"
         )
-    if all(end <= 1 for end in ends):
-        ends = [int(end * length) for end in ends]
-    widths = [b - a - 3 for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    scale = length if all(end <= 1 for end in given) else 1
+    ends = [0, *(int(end * scale) for end in given)]
+    widths = [end - start - 3 for start, end in pairwise(ends)]
     if min(widths) < 4:
         raise ArgumentError(
             f"summary: line_length={length} is too short for {len(columns)} columns"
@@ -198,7 +197,7 @@ def _table(
 
 
 def _rule(parts: str, widths: list[int]) -> str:
-    left, line, middle, right = parts
+    left, line, middle, right = tuple(parts)
     return left + middle.join(line * (width + 2) for width in widths) + right
 
 
@@ -206,18 +205,19 @@ def _cells(
     row: list[str], columns: list[Column], widths: list[int], edge: str
 ) -> Iterator[str]:
     """One row of the table, in as many lines as its longest cell needs."""
-    wrapped = [
-        textwrap.wrap(text, width, drop_whitespace=True, initial_indent="") or [""]
-        if not text.startswith(" ")
-        else [text[i : i + width] for i in range(0, len(text), width)]
-        for text, width in zip(row, widths, strict=True)
-    ]
+    wrapped = [_wrap(text, width) for text, width in zip(row, widths, strict=True)]
     for i in range(max(map(len, wrapped))):
         cells = [
             format(lines[i] if i < len(lines) else "", f"{column.align}{width}")
             for lines, column, width in zip(wrapped, columns, widths, strict=True)
         ]
         yield f"{edge} " + f" {edge} ".join(cells) + f" {edge}"
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    indent = text[: len(text) - len(text.lstrip())]
+    lines = textwrap.wrap(text.lstrip(), width - len(indent))
+    return [indent + line for line in lines] or [""]
 
 
 def _totals(model: Any) -> list[str]:

@@ -98,7 +98,7 @@ class Trainer(Evaluation):
     def _scaling(self, optimizer: Any) -> Any:
         """The optimizer, inside one that scales the loss where float16 needs it."""
         scaling = optimizers.LossScaleOptimizer
-        half = self.dtype_policy.name == "mixed_float16"  # type: ignore[attr-defined]
+        half = self.dtype_policy.name == "mixed_float16"
         if not half or isinstance(optimizer, scaling):
             return optimizer
         return scaling(optimizer, name="loss_scale_optimizer")
@@ -210,7 +210,7 @@ class Trainer(Evaluation):
             callbacks.on_train_end(logs)
             raise
         if self.optimizer is not None and epochs:
-            self.optimizer.finalize_variable_values(self.trainable_variables)  # type: ignore[attr-defined]
+            self.optimizer.finalize_variable_values(self.trainable_variables)
         callbacks.on_train_end(logs)
 
     def _train_epoch(
@@ -283,13 +283,13 @@ class Trainer(Evaluation):
         """Give the optimizer its slots, and notice what is trainable now."""
         if self.optimizer is None:
             return
-        variables = self.trainable_variables  # type: ignore[attr-defined]
+        variables = self.trainable_variables
         if not self.optimizer.built:
             self.optimizer.build(variables)
         trained = [id(v) for v in variables]
         if self._trained not in (None, trained):
             warnings.warn(
-                f"{self.name}: what is trainable has changed since the last step; call "  # type: ignore[attr-defined]
+                f"{self.name}: what is trainable has changed since the last step; call "
                 "compile() again to give the optimizer the new variables",
                 stacklevel=4,
             )
