@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.errors import ArgumentError, DeviceError, unknown_choice
 
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
@@ -29,6 +29,7 @@ _settings: dict[str, Any] = {
     "epsilon": 1e-7,
     "image_data_format": "channels_last",
     "backend": environment("BACKEND", "numpy"),
+    "device": environment("DEVICE", "cpu:0"),
 }
 
 
@@ -121,6 +122,33 @@ def set_backend(name: str) -> None:
         callback()
 
 
+def device() -> str:
+    """Where to compute: "cpu:0" unless TOOLKIT_DEVICE or `set_device` say else.
+
+    Raises:
+        DeviceError: if the backend has no such device.
+    """
+    return check_device(_settings["device"])
+
+
+def set_device(name: str) -> None:
+    """Choose the device on which to compute, such as "cpu:0"."""
+    _settings["device"] = check_device(name)
+
+
+def check_device(name: str) -> str:
+    """The full name of a device ("cpu" is "cpu:0"), if the backend has it."""
+    from toolkit.backends.base import get_backend
+
+    known = get_backend(backend()).devices()
+    wanted = name.lower() if ":" in name else f"{name.lower()}:0"
+    if wanted not in known:
+        raise DeviceError(
+            f"device: expected one of {', '.join(known)}; received {name!r}"
+        )
+    return wanted
+
+
 def on_backend_change(callback: Callable[[], None]) -> None:
     """Have `callback` called whenever the backend changes."""
     _backend_listeners.append(callback)
@@ -133,6 +161,8 @@ def show() -> None:
     for name, facts in describe_backends().items():
         active = " (active)" if name == backend() else ""
         print(f"backend {name}{active}")
+        if active:
+            print(f"  device: {device()}")
         for key, value in facts.items():
             print(f"  {key}: {value}")
 

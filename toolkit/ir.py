@@ -215,6 +215,18 @@ class Graph:
         nodes = [n for n in self.nodes if any(id(v) in needed for v in n.outputs)]
         return Graph(tuple(inputs), tuple(nodes), tuple(fetches), self.names)
 
+    def run(self, fetches: Sequence[Any], feeds: Mapping[Any, Any]) -> list[Any]:
+        """Compute any values of the graph from any others; only what is needed runs.
+
+        Args:
+            fetches: values of the graph to compute.
+            feeds: arrays or tensors by the value that they stand for.
+
+        Returns:
+            One tensor for each fetch.
+        """
+        raise NotImplementedError("toolkit.compiler.execute defines it")
+
     def verify(self) -> None:
         """Check that all is defined once, before use, with the specs of the rules.
 

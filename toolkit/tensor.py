@@ -15,7 +15,7 @@ import numpy as np
 
 from toolkit import config, dtypes
 from toolkit.backends.base import Backend, get_backend
-from toolkit.errors import DeviceError, DTypeError, ToolkitError, TraceError
+from toolkit.errors import DTypeError, ToolkitError, TraceError
 from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _State(threading.local):
     overlay: Overlay | None = None  # where Variables are read and written
     tapes: tuple[Any, ...] = ()  # the tapes that record
     autocast: str | None = None  # the dtype that float Variables are read in
-    device: str = "cpu:0"
+    device: str | None = None  # of the innermost device scope
 
 
 state = _State()
@@ -96,8 +96,8 @@ class Tensor:
 
     @property
     def device(self) -> str:
-        """Where the data is: "cpu:0"."""
-        return "cpu:0"
+        """Where the data is, such as "cpu:0"."""
+        return state.device or config.device()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, without a copy where that is possible.
@@ -228,6 +228,7 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
         if primitive.body is not None and not backend().supports(primitive.name):
             with no_tapes():
                 return primitive.body(*inputs, **attrs)
+        config.device()  # a device that is not there fails here
         kernel = _eager_kernels[primitive.name] = backend().eager(primitive.name)
     try:
         result = kernel(*[x._array for x in inputs], **attrs)
@@ -276,14 +277,7 @@ def device(name: str) -> Iterator[None]:
     Raises:
         DeviceError: if there is no such device.
     """
-    wanted = name.lower()
-    wanted = wanted if ":" in wanted else f"{wanted}:0"
-    if wanted not in backend().devices():
-        raise DeviceError(
-            f"device: expected one of {', '.join(backend().devices())}; "
-            f"received {name!r}"
-        )
-    outer, state.device = state.device, wanted
+    outer, state.device = state.device, config.check_device(name)
     try:
         yield
     finally:

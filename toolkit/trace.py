@@ -126,7 +126,12 @@ class Trace(Overlay):
         """The graph: inputs are the placeholders, then what was captured."""
         inputs = [*self.inputs, *(local for _, local in self.captures.values())]
         localized = [self.localize(x) for x in outputs]
-        return Graph(tuple(inputs), tuple(self.nodes), tuple(localized))
+        names = {
+            id(local): source.path
+            for source, local in self.captures.values()
+            if not isinstance(source, Tensor)
+        }
+        return Graph(tuple(inputs), tuple(self.nodes), tuple(localized), names)
 
 
 @contextmanager

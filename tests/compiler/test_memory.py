@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
-from toolkit.compiler.execute import Program, run_graph
+from toolkit.compiler.execute import Program
 from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.schedule import schedule
+from toolkit.errors import ArgumentError, ShapeError
 from toolkit.tensor import backend
 
 
@@ -77,10 +79,14 @@ def test_any_value_may_be_fetched_and_fed():
     graph = trace_of(lambda x, w: ops.exp(ops.tanh(x) * w), (2,), (2,))
     x, _ = graph.inputs
     tanh, product, _ = (node.outputs[0] for node in graph.nodes)
-    (fetched,) = run_graph(graph, [tanh], {x: np.zeros(2)}, backend())
+    (fetched,) = graph.run([tanh], {x: np.zeros(2)})
     assert fetched.tolist() == [0.0, 0.0]
-    (fed,) = run_graph(graph, graph.outputs, {product: np.zeros(2)}, backend())
+    (fed,) = graph.run(graph.outputs, {product: ops.zeros((2,))})
     assert fed.tolist() == [1.0, 1.0]
+    with pytest.raises(ArgumentError, match=r"also need inputs float32\[2\]"):
+        graph.run(graph.outputs, {x: np.zeros(2)})
+    with pytest.raises(ShapeError, match=r"expected float32\[2\].*received.*\(3,\)"):
+        graph.run([tanh], {x: np.zeros(3)})
 
 
 def test_outputs_own_their_memory():

@@ -6,7 +6,7 @@ frame, so concurrent callers never share one; what it returns owns its memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -18,7 +18,9 @@ from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
 from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.compiler.passes import optimize
 from toolkit.compiler.schedule import schedule
+from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
+from toolkit.tensor import Tensor, backend
 
 Array = Any
 Step = Callable[[], Any]
@@ -252,23 +254,25 @@ def _copy_reshaped(x: Array, out: Array) -> None:
     np.copyto(out.reshape(x.shape), x)
 
 
-def run_graph(
-    graph: Graph,
-    fetches: Sequence[Any],
-    feeds: dict[Any, Any],
-    backend: Backend,
-) -> list[Array]:
-    """Compute any values of a graph from any others; only what is needed runs.
-
-    Args:
-        graph: the graph that defines the values.
-        fetches: values of the graph to compute.
-        feeds: arrays by the value that they stand for.
-        backend: whose kernels compute.
-
-    Returns:
-        One array for each fetch.
-    """
+def _run_graph(
+    graph: Graph, fetches: Sequence[Any], feeds: Mapping[Any, Any]
+) -> list[Tensor]:
     part = graph.slice(list(feeds), fetches)
-    arrays = [backend.asarray(feeds[value], value.spec.dtype) for value in part.inputs]
-    return Program(part, backend)(arrays)
+    missing = [value for value in part.inputs if value not in feeds]
+    if missing:
+        specs = ", ".join(repr(value.spec) for value in missing)
+        raise ArgumentError(f"Graph.run: the fetches also need inputs {specs}")
+    arrays = []
+    for value in part.inputs:
+        array = backend().asarray(feeds[value], value.spec.dtype)
+        if array.shape != value.spec.shape:
+            raise ShapeError(
+                f"Graph.run: expected {value.spec} to be fed; "
+                f"received shape {array.shape}"
+            )
+        arrays.append(array)
+    return [Tensor(array) for array in Program(part, backend())(arrays)]
+
+
+# The representation cannot import the compiler, so its method is defined from here.
+Graph.run = _run_graph  # type: ignore[method-assign]
