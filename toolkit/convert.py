@@ -55,9 +55,14 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     return Tensor(backend().asarray(_checked(np.array(x)), None))
 
 
+def _python_type(x: Any) -> type:
+    """bool, int or float; np.float64, a subclass of float, counts as one."""
+    return next(kind for kind in _SCALARS if isinstance(x, kind))
+
+
 def _scalar(x: Any, dtype: str | None) -> Any:
     if dtype is None:
-        dtype = dtypes.result_type(type(x))
+        dtype = dtypes.result_type(_python_type(x))
         if dtype == "int32" and not -(2**31) <= x < 2**31:
             dtype = "int64"
     elif dtypes.is_integer(dtype) and isinstance(x, float):
@@ -83,7 +88,7 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
     except ValueError as error:
         raise DTypeError(f"convert_to_tensor: {error}") from None
     if all(isinstance(leaf, _SCALARS) for leaf in leaves):
-        kinds = {type(leaf) for leaf in leaves} or {float}
+        kinds = set(map(_python_type, leaves)) or {float}
         found = dtypes.result_type(*kinds)
         if found == "int32" and array.dtype != np.int32 and not _fits_int32(array):
             found = "int64"
@@ -118,7 +123,7 @@ def operands(*xs: Any) -> tuple[list[Tensor], str]:
 def weak_type(x: Any) -> Any:
     """The type that promotion sees: a dtype name, or a weak Python type."""
     if isinstance(x, _SCALARS):
-        return type(x)
+        return _python_type(x)
     dtype = getattr(x, "dtype", None)
     return dtypes.standardize(dtype) if dtype is not None else convert(x).dtype
 

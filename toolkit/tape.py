@@ -16,6 +16,7 @@ from toolkit import dtypes, ops, tree
 from toolkit.convert import convert
 from toolkit.errors import GradientError, unknown_choice
 from toolkit.ir import Kind, Node, Primitive
+from toolkit.ops.shape import sum_to
 from toolkit.tensor import Tensor, no_tapes, state
 from toolkit.variable import Variable
 
@@ -190,7 +191,13 @@ class GradientTape:
         targets = tree.flatten(target)
         weights = [None] * len(targets)
         if output_gradients is not None:
-            weights = tree.flatten(output_gradients)
+            several = tree.is_nested(target)
+            weights = tree.flatten(output_gradients) if several else [output_gradients]
+        if len(weights) != len(targets):
+            raise GradientError(
+                f"GradientTape.gradient: expected {len(targets)} output gradients, one "
+                f"for each target; received {len(weights)}"
+            )
         for y, weight in zip(targets, weights, strict=True):
             y = y.read() if isinstance(y, Variable) else y
             if not isinstance(y, Tensor):
@@ -264,19 +271,29 @@ class GradientTape:
         """
         if self._used and not self.persistent:
             raise GradientError("GradientTape.jacobian: the tape has been used already")
-        self._pause()
-        self.persistent, persistent = True, self.persistent
-        flat = ops.eye(target.size, dtype=target.dtype)
-        rows = [
-            self.gradient(
-                target,
-                tree.flatten(sources),
-                ops.reshape(flat[i], target.shape),
-                unconnected_gradients,
+        if not isinstance(target, Tensor) or not target.size:
+            raise GradientError(
+                "GradientTape.jacobian: expected a tensor that is not empty as target; "
+                f"received {target!r}"
             )
-            for i in range(target.size)
-        ]
-        self.persistent = persistent
+        self._pause()
+        leaves = tree.flatten(sources)
+        directions = ops.eye(target.size, dtype=target.dtype)
+        self.persistent, persistent = True, self.persistent
+        try:
+            rows = [
+                self.gradient(
+                    target,
+                    leaves,
+                    ops.reshape(direction, target.shape),
+                    unconnected_gradients,
+                )
+                for direction in directions
+            ]
+        finally:
+            self.persistent = persistent
+        if not persistent:
+            self._clear()
         columns = [
             None
             if column[0] is None
@@ -306,7 +323,8 @@ def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
         found = op.vjp(g, y, *node.inputs, **node.attrs)
         found = list(found) if isinstance(found, (tuple, list)) else [found]
     if op.kind is Kind.ELEMENTWISE:
-        return [_unbroadcast(d, x) for d, x in zip(found, node.inputs, strict=True)]
+        pairs = zip(found, node.inputs, strict=True)
+        return [d if d is None else sum_to(d, x.shape) for d, x in pairs]
     return found
 
 
@@ -339,19 +357,6 @@ def _accumulate(gradients: dict[int, Any], x: Tensor, g: Tensor) -> None:
     gradients[id(x)] = g if known is None else known + g
 
 
-def _unbroadcast(g: Any, x: Tensor) -> Any:
-    """Sum a gradient over the axes along which its input was broadcast."""
-    if g is None or g.shape == x.shape:
-        return g
-    extra = g.ndim - x.ndim
-    axes = (
-        *range(extra),
-        *(i + extra for i, n in enumerate(x.shape) if n == 1 != g.shape[i + extra]),
-    )
-    summed = ops.sum(g, axis=axes) if axes else g
-    return ops.reshape(summed, x.shape)
-
-
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function a gradient of its own.
 
@@ -376,8 +381,10 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         tapes = state.tapes
         inputs = [_read(arg) for arg in args]
-        with no_tapes():
-            outputs, grad = function(*inputs, **kwargs)
+        # Recorded, because `grad` may use values computed here: outer tapes must know
+        # where those come from. First derivatives do not pass through the function,
+        # as its outputs are replaced below.
+        outputs, grad = function(*inputs, **kwargs)
         leaves = tree.flatten(outputs)
         # A fresh identity, so that an output that is an input is told apart from it.
         with no_tapes():

@@ -173,25 +173,37 @@ def test_second_derivatives(row):
 TRACED = [row for row in SAMPLES if row.traced]
 
 
-@pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
-def test_traced_is_eager(row):
-    tensors = to_tensors(cast(row.inputs, "float32"))
+def traced_call(row, tensors):
+    """The row's call as a traced function of its tensors, and those."""
     leaves = tree.flatten(tensors)
     places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
 
     @toolkit.function
-    def traced(*xs):
+    def call(*xs):
         arguments = list(leaves)
         for i, x in zip(places, xs, strict=True):
             arguments[i] = x
         return row.call(*tree.pack_sequence_as(tensors, arguments))
 
-    found = tree.flatten(traced(*(leaves[i] for i in places)))
+    return call, [leaves[i] for i in places]
+
+
+@pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
+def test_traced_is_eager(row):
+    inputs = cast(row.inputs, "float32")
+    tensors = to_tensors(inputs)
+    call, arguments = traced_call(row, tensors)
+    found = tree.flatten(call(*arguments))
     expected = tree.flatten(row.call(*tensors))
     assert len(found) == len(expected)
     for y, eager in zip(found, expected, strict=True):
         assert (y.shape, y.dtype) == (eager.shape, eager.dtype)
         np.testing.assert_array_equal(y.numpy(), eager.numpy())
+
+    # The same program, given inputs whose elements do not lie one after the other.
+    again = call(*traced_call(row, to_tensors(inputs, strided))[1])
+    for y, eager in zip(tree.flatten(again), expected, strict=True):
+        assert_close(y, eager)
 
 
 @pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))

@@ -1,0 +1,91 @@
+"""Nested structures."""
+
+from collections import OrderedDict, defaultdict, deque, namedtuple
+
+import pytest
+
+from toolkit import tree
+from toolkit.errors import ArgumentError
+
+Point = namedtuple("Point", "x y")
+
+NESTS = [
+    (1, [1]),
+    (None, [None]),
+    ("text", ["text"]),
+    ([], []),
+    ((1, [2, (3,)]), [1, 2, 3]),
+    ({"b": 1, "a": [2, 3]}, [2, 3, 1]),
+    (OrderedDict(z=1, a=2), [2, 1]),
+    (defaultdict(list, k=1), [1]),
+    (deque([1, 2]), [1, 2]),
+    (Point(1, Point(2, None)), [1, 2, None]),
+    ({1: "x", "1": "y"}, ["x", "y"]),
+]
+
+
+@pytest.mark.parametrize("structure, leaves", NESTS)
+def test_flatten_and_back(structure, leaves):
+    assert tree.flatten(structure) == leaves
+    packed = tree.pack_sequence_as(structure, leaves)
+    assert packed == structure
+    assert type(packed) is type(structure)
+
+
+@pytest.mark.parametrize("structure, leaves", NESTS)
+def test_map_keeps_the_containers(structure, leaves):
+    mapped = tree.map_structure(repr, structure)
+    assert tree.flatten(mapped) == [repr(leaf) for leaf in leaves]
+    assert tree.signature(mapped) == tree.signature(structure)
+
+
+def test_a_mapping_keeps_the_order_of_its_keys():
+    assert list(tree.map_structure(str, {"b": 1, "a": 2})) == ["b", "a"]
+
+
+def test_a_defaultdict_keeps_its_factory():
+    mapped = tree.map_structure(str, defaultdict(list, a=1))
+    assert mapped["missing"] == []
+
+
+def test_map_over_several():
+    total = tree.map_structure(lambda x, y: x + y, {"a": (1, 2)}, {"a": (10, 20)})
+    assert total == {"a": (11, 22)}
+
+
+@pytest.mark.parametrize(
+    "a, b", [([1], (1,)), ([1], [1, 2]), ({"a": 1}, {"b": 1}), (1, [1])]
+)
+def test_different_structures_are_refused(a, b):
+    assert tree.signature(a) != tree.signature(b)
+    with pytest.raises(ArgumentError, match="expected .* received"):
+        tree.map_structure(lambda x, y: None, a, b)
+
+
+@pytest.mark.parametrize("leaves", [[1], [1, 2, 3]])
+def test_a_wrong_number_of_leaves_is_refused(leaves):
+    with pytest.raises(ArgumentError, match="more leaves"):
+        tree.pack_sequence_as([0, 0], leaves)
+
+
+def test_up_to():
+    shallow = {"a": 0, "b": [0, 0]}
+    deep = {"a": (1, 2), "b": [{"c": 3}, 4]}
+    assert tree.flatten_up_to(shallow, deep) == [(1, 2), {"c": 3}, 4]
+    lengths = tree.map_structure_up_to(shallow, lambda part: str(part), deep)
+    assert lengths == {"a": "(1, 2)", "b": ["{'c': 3}", "4"]}
+    with pytest.raises(ArgumentError):
+        tree.flatten_up_to([0, 0], [1])
+
+
+def test_signatures_are_hashable():
+    assert len({tree.signature(structure) for structure, _ in NESTS}) >= 8
+
+
+def test_is_nested():
+    assert tree.is_nested(()) and tree.is_nested({})
+    assert not tree.is_nested("text") and not tree.is_nested(None)
+
+
+def test_structure_of():
+    assert repr(tree.structure_of({"a": (1, 2)})) == "{'a': (*, *)}"
