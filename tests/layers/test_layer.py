@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 import threading
 
 import numpy as np
@@ -226,6 +227,15 @@ def test_layers_can_be_copied():
     twin.first.kernel.assign(ops.zeros((3, 4)))
     assert np.array_equal(block(x).numpy(), y.numpy())
     assert len(twin.weights) == 6
+
+
+def test_layers_can_be_pickled():
+    layer = layers.Dense(2, activation="relu", kernel_regularizer="l2")
+    x = ones(2, 3)
+    y = layer(x)
+    twin = pickle.loads(pickle.dumps(layer))
+    assert np.array_equal(twin(x).numpy(), y.numpy())
+    assert twin.kernel is not layer.kernel
 
 
 # --- calls ----------------------------------------------------------------------------

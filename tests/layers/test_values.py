@@ -135,6 +135,26 @@ def test_recurrent_layers(rng, cls, arguments, cell, count, mask, backwards, unr
     assert_close(last(x, mask=mask), outputs[:, -1])
 
 
+@pytest.mark.parametrize(("cls", "arguments"), [case[:2] for case in RECURRENT])
+def test_traced_gradients_of_recurrent_layers(rng, cls, arguments):
+    x = rng.normal(size=(2, 5, 3))
+    layer, _ = with_weights(cls(4, dropout=0.3, seed=2, **arguments), rng, x)
+    seed = layer.cell.seed_generator.state
+
+    def gradients():
+        with toolkit.GradientTape() as tape:
+            y = layer(x, mask=MASK, training=True)
+            loss = ops.sum(ops.square(y - 1.0))
+        return tape.gradient(loss, layer.trainable_weights)
+
+    start = seed.numpy()
+    eager = gradients()
+    seed.assign(start)
+    for a, b in zip(toolkit.function(gradients)(), eager, strict=True):
+        assert_close(a, b, factor=10)
+    assert not np.array_equal(seed.numpy(), start)
+
+
 def test_initial_states_and_the_mask_that_comes_with_the_inputs(rng):
     ids = np.where(MASK, 1, 0)
     x = layers.Embedding(2, 3, mask_zero=True, dtype="float64")(ids)

@@ -156,7 +156,7 @@ class PReLU(Layer):
 
     def build(self, input_shape: Any) -> None:
         axes = range(1, len(input_shape))
-        own = {
+        own: dict[int, int | None] = {
             i: known(self, input_shape, i) for i in axes if i not in self.shared_axes
         }
         self.alpha = create_weight(self, "alpha", tuple(own.get(i, 1) for i in axes))

@@ -58,7 +58,6 @@ class Buildable(StateOwner):
     _path: str | None = None
     built = False
     call: Any
-    variable_dtype: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -155,7 +154,7 @@ class Buildable(StateOwner):
         """
         self._check_initialized()
         extents = _weight_shape(self, shape, name)
-        dtype = dtypes.standardize(dtype or self.variable_dtype)
+        dtype = dtypes.standardize(dtype or self._dtype_policy.variable_dtype)
         if initializer is None:
             initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
         initializer = initializers.get("zeros" if context.weightless else initializer)

@@ -26,6 +26,9 @@ class Cell(Layer):
     """
 
     gates: int
+    bias_initializer: Any
+    bias_regularizer: Any
+    bias_constraint: Any
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ class Convolution(Layer):
     def _finish(self, x: Any) -> Any:
         """Bias and activation."""
         if self.bias is not None:
-            bias = self.bias
+            bias: Any = self.bias
             if self.data_format == "channels_first":
                 bias = ops.reshape(bias, (-1, *(1,) * self.rank))
             x = x + bias

@@ -298,7 +298,7 @@ class Layer(Recorded, Buildable, LossOwner, Operation):
         """
         if not self.built:
             raise NotBuiltError(f"{self.name}.stateless_call: build the layer first")
-        pairs = []
+        pairs: list[tuple[Any, Any]] = []
         for what, values in (
             ("trainable_variables", trainable_variables),
             ("non_trainable_variables", non_trainable_variables),

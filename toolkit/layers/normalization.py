@@ -38,7 +38,8 @@ class _Affine(Layer):
         declare_weight(
             self, "gamma", gamma_initializer, gamma_regularizer, gamma_constraint
         )
-        self.gamma = self.beta = None
+        self.gamma: Any = None
+        self.beta: Any = None
         self.supports_masking = True
 
     def _create_affine(self, shape: tuple[int, ...]) -> None:

@@ -180,7 +180,7 @@ class RNN(Layer):
                 )
             return (new_states, output), output if self.return_sequences else None
 
-        items = (_time_first(xs),)
+        items: tuple[Any, ...] = (_time_first(xs),)
         items = items if mask is None else (*items, _time_first(ops.cast(mask, "bool")))
         unroll = self.unroll and not context.symbolic
         (states, last), outputs = scan(

@@ -56,7 +56,7 @@ class TimeDistributed(Wrapper):
         super().__init__(layer, **kwargs)
         self.supports_masking = True
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Any = ()) -> None:
         if len(input_shape) < 3:
             raise ShapeError(
                 "TimeDistributed: expected inputs (batch, steps, ...); "
@@ -138,10 +138,10 @@ class Bidirectional(Layer):
         self.merge_mode = choice(self, "merge_mode", merge_mode, _MERGE)
         # Files hold weights apart, so they are no part of the config.
         self._arguments = {**(self._arguments or {}), "weights": None}
-        self.forward_layer = _copy(layer, "forward")
+        self.forward_layer: Any = _copy(layer, "forward")
         if backward_layer is None:
             backward_layer = _copy(layer, "backward", go_backwards=True)
-        self.backward_layer = backward_layer
+        self.backward_layer: Any = backward_layer
         self._check_directions()
         for part in (self.forward_layer, self.backward_layer):
             if hasattr(part, "zero_output_for_mask"):
