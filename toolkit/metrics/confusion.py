@@ -32,7 +32,7 @@ def parse_thresholds(what: str, thresholds: Any, default: float = 0.5) -> list[f
     return [float(t) for t in values]
 
 
-def are_even(thresholds: Sequence[float]) -> bool:
+def are_even(thresholds: Any) -> bool:
     """Whether thresholds run from 0 to 1 in equal steps."""
     n = len(thresholds)
     even = np.linspace(0.0, 1.0, n)
@@ -155,6 +155,10 @@ class ThresholdMetric(Metric):
     """
 
     _counts: tuple[str, ...] = KINDS
+    true_positives: Variable
+    false_positives: Variable
+    true_negatives: Variable
+    false_negatives: Variable
     thresholds: list[float]
     class_id: int | None = None
     top_k: int | None = None

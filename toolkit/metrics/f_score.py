@@ -8,6 +8,7 @@ from toolkit import config, ops
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.metrics.metric import Metric
 from toolkit.tensor import Tensor
+from toolkit.variable import Variable
 
 _AVERAGES = (None, "micro", "macro", "weighted")
 _COUNTS = (
@@ -39,6 +40,10 @@ class FBetaScore(Metric):
     """
 
     _direction = "up"
+    true_positives: Variable
+    false_positives: Variable
+    false_negatives: Variable
+    intermediate_weights: Variable
 
     def __init__(
         self,

@@ -134,7 +134,9 @@ class MeanMetricWrapper(Mean):
         if "toolkit.losses" in (getattr(fn, "__module__", None) or ""):
             self._direction = "down"
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> None:
         """Add the values of a batch; a mask that y_pred carries is a weight too."""
         mask = getattr(y_pred, "_keras_mask", None)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)

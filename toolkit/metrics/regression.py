@@ -10,6 +10,7 @@ from toolkit.losses.loss import match_ranks
 from toolkit.metrics.metric import Metric
 from toolkit.metrics.reduction import Mean
 from toolkit.tensor import Tensor
+from toolkit.variable import Variable
 
 _AGGREGATIONS = (None, "uniform_average", "variance_weighted_average")
 
@@ -34,7 +35,9 @@ class RootMeanSquaredError(Mean):
     ) -> None:
         super().__init__(name=name, dtype=dtype)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> None:
         """Add a batch, (batch, ...), with weights of its leading axes."""
         y_true = ops.convert_to_tensor(y_true, self.dtype)
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
@@ -64,6 +67,10 @@ class R2Score(Metric):
     """
 
     _direction = "up"
+    squared_sum: Variable
+    sum: Variable
+    total_mse: Variable
+    count: Variable
 
     def __init__(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +9,7 @@ from toolkit import config, initializers, ops, serialization
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.naming import name_scope
 from toolkit.optimizers.schedules import LearningRateSchedule
+from toolkit.recording import constructor_signature
 from toolkit.tensor import Tensor
 from toolkit.trace import no_trace
 from toolkit.variable import Variable
@@ -221,7 +221,7 @@ class OptimizerState:
         names = [
             name
             for cls in type(self).__mro__
-            for name in inspect.signature(cls.__init__).parameters
+            for name in constructor_signature(cls).parameters
         ]
         config = {"learning_rate": self._rate_config()}
         for name in dict.fromkeys(names):
