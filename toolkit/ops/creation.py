@@ -204,11 +204,11 @@ def _matrices(op: str, x: Any) -> Tensor:
 def tril(x: Any, k: int = 0) -> Tensor:
     """The lower triangles of the last two axes, zeros above the k-th diagonal."""
     x = _matrices("tril", x)
-    return where(_is_lower(*x.shape[-2:], k), x, zero_like(x))
+    return where(_is_lower(x.shape[-2], x.shape[-1], k), x, zero_like(x))
 
 
 @operation
 def triu(x: Any, k: int = 0) -> Tensor:
     """The upper triangles of the last two axes, zeros below the k-th diagonal."""
     x = _matrices("triu", x)
-    return where(_is_lower(*x.shape[-2:], k - 1), zero_like(x), x)
+    return where(_is_lower(x.shape[-2], x.shape[-1], k - 1), zero_like(x), x)

@@ -8,6 +8,7 @@ for the inputs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ def elementwise(
 
     return primitive(name, Kind.ELEMENTWISE, spec, vjp=vjp, scalar=scalar)
 
+
+Function = Callable[..., Any]
 
 # --- one input, floating --------------------------------------------------------------
 
@@ -280,20 +283,20 @@ def _published(function: Any, name: str, doc: str) -> Any:
     return operation(function)
 
 
-exp = _floating(exp_p, "Exponential, elementwise.")
+exp: Function = _floating(exp_p, "Exponential, elementwise.")
 expm1 = _floating(expm1_p, "exp(x) - 1, elementwise, exact near 0.")
 log = _floating(log_p, "Natural logarithm, elementwise.")
 log1p = _floating(log1p_p, "log(1 + x), elementwise, exact near 0.")
 sqrt = _floating(sqrt_p, "Square root, elementwise.")
-rsqrt = _floating(rsqrt_p, "1 / sqrt(x), elementwise.")
-sin = _floating(sin_p, "Sine of x in radians, elementwise.")
-cos = _floating(cos_p, "Cosine of x in radians, elementwise.")
+rsqrt: Function = _floating(rsqrt_p, "1 / sqrt(x), elementwise.")
+sin: Function = _floating(sin_p, "Sine of x in radians, elementwise.")
+cos: Function = _floating(cos_p, "Cosine of x in radians, elementwise.")
 tan = _floating(tan_p, "Tangent of x in radians, elementwise.")
 arcsin = _floating(arcsin_p, "Inverse sine, in radians, elementwise.")
 arccos = _floating(arccos_p, "Inverse cosine, in radians, elementwise.")
 arctan = _floating(arctan_p, "Inverse tangent, in radians, elementwise.")
-sinh = _floating(sinh_p, "Hyperbolic sine, elementwise.")
-cosh = _floating(cosh_p, "Hyperbolic cosine, elementwise.")
+sinh: Function = _floating(sinh_p, "Hyperbolic sine, elementwise.")
+cosh: Function = _floating(cosh_p, "Hyperbolic cosine, elementwise.")
 tanh = _floating(tanh_p, "Hyperbolic tangent, elementwise.")
 arcsinh = _floating(arcsinh_p, "Inverse hyperbolic sine, elementwise.")
 arccosh = _floating(arccosh_p, "Inverse hyperbolic cosine, elementwise.")
@@ -301,10 +304,10 @@ arctanh = _floating(arctanh_p, "Inverse hyperbolic tangent, elementwise.")
 erf = _floating(erf_p, "Error function, elementwise.")
 erfinv = _floating(erfinv_p, "Inverse of the error function on (-1, 1), elementwise.")
 sigmoid = _floating(sigmoid_p, "1 / (1 + exp(-x)), elementwise.")
-floor = _floating(floor_p, "The largest integer <= x, elementwise.")
+floor: Function = _floating(floor_p, "The largest integer <= x, elementwise.")
 ceil = _floating(ceil_p, "The smallest integer >= x, elementwise.")
 
-sign = _numeric(sign_p, "-1, 0 or 1 by the sign of x, elementwise.")
+sign: Function = _numeric(sign_p, "-1, 0 or 1 by the sign of x, elementwise.")
 isnan = _numeric(isnan_p, "Whether x is NaN, elementwise.")
 isinf = _numeric(isinf_p, "Whether x is infinite, elementwise.")
 isfinite = _numeric(isfinite_p, "Whether x is neither infinite nor NaN, elementwise.")

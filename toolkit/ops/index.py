@@ -17,7 +17,7 @@ from toolkit.errors import (
     ShapeError,
     unknown_choice,
 )
-from toolkit.ir import Kind, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import equal, where, zero_like
@@ -181,7 +181,7 @@ gather_p = primitive(
         None,
     ),
 )
-scatter_p = primitive("scatter", Kind.INDEX, _scatter_spec, vjp=_scatter_vjp)
+scatter_p: Primitive = primitive("scatter", Kind.INDEX, _scatter_spec, vjp=_scatter_vjp)
 take_along_axis_p = primitive(
     "take_along_axis",
     Kind.INDEX,
@@ -193,7 +193,9 @@ take_along_axis_p = primitive(
         None,
     ),
 )
-put_along_axis_p = primitive("put_along_axis", Kind.INDEX, _put_spec, vjp=_put_vjp)
+put_along_axis_p: Primitive = primitive(
+    "put_along_axis", Kind.INDEX, _put_spec, vjp=_put_vjp
+)
 
 
 # --- helpers --------------------------------------------------------------------------

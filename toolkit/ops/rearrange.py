@@ -117,12 +117,12 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
     x = convert(x)
     if axis is None:
         return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape)
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = shift if isinstance(shift, (tuple, list)) else (shift,)
-    if len(shifts) != len(axes):
-        if 1 not in (len(shifts), len(axes)):
-            raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
-        shifts, axes = np.broadcast_arrays(shifts, axes)
+    axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
+    count = max(len(axes), len(shifts))
+    if {len(axes), len(shifts)} - {1, count}:
+        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    axes, shifts = (v * count if len(v) == 1 else v for v in (axes, shifts))
     for places, a in zip(shifts, axes, strict=True):
         x = _roll(x, places, normalize_axis("roll", int(a), x.ndim))
     return x

@@ -117,7 +117,7 @@ def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> T
     return moveaxis(sum(mask * expand_dims(gs, -2), axis=-1), -1, axis)
 
 
-cumsum_p = primitive(
+cumsum_p: Primitive = primitive(
     "cumsum",
     Kind.REDUCE,
     lambda x, axis, reverse: x,

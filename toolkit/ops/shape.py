@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.ir import PRIMITIVES, Kind, Spec, primitive
+from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
@@ -118,7 +118,7 @@ reshape_p = primitive(
     _reshape_spec,
     vjp=lambda g, y, x, shape: reshape(g, x.shape),
 )
-transpose_p = primitive(
+transpose_p: Primitive = primitive(
     "transpose",
     Kind.VIEW,
     lambda x, axes: x.with_shape(x.shape[a] for a in axes),

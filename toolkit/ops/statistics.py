@@ -17,7 +17,16 @@ from toolkit.ops.checks import (
 )
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import full, linspace, zeros
-from toolkit.ops.elementwise import ceil, equal, floor, isnan, maximum, sqrt, where
+from toolkit.ops.elementwise import (
+    ceil,
+    equal,
+    floor,
+    isnan,
+    maximum,
+    not_equal,
+    sqrt,
+    where,
+)
 from toolkit.ops.index import gather_p, scatter_p, take_along_axis_p
 from toolkit.ops.numeric import clip, round
 from toolkit.ops.rearrange import diagonal
@@ -273,7 +282,7 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
         length = x.shape[axis]
         right = slice_axis(x, axis, builtins.min(1, length), length)
         left = slice_axis(x, axis, 0, builtins.max(length - 1, 0))
-        x = left != right if x.dtype == "bool" else right - left
+        x = not_equal(left, right) if x.dtype == "bool" else right - left
     return x
 
 
