@@ -47,6 +47,8 @@ def test_before_compile(method):
         ({"validation_split": 1.5}, ArgumentError, "validation_split < 1"),
         ({"validation_split": 0.95}, ArgumentError, "8 samples cannot be split"),
         ({"validation_freq": "2"}, ArgumentError, "validation_freq"),
+        ({"validation_freq": 0}, ArgumentError, ">= 1 or a list of epochs; received 0"),
+        ({"shuffle": "all"}, ArgumentError, "shuffle: expected one of .*'all'"),
         ({"validation_data": (X, Y, Y, Y)}, ArgumentError, "4 parts"),
         ({"validation_data": (X, Y[:3])}, ShapeError, "x: 8; y: 3"),
         (

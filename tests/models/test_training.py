@@ -1,5 +1,7 @@
 """`fit` and its kin: the numbers, the order of samples, what is traced, interrupts."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -393,6 +395,65 @@ def test_dicts_and_lists_of_arrays():
     assert logs["loss"] == pytest.approx(((found[0] - Y) ** 2).mean(), rel=1e-4)
 
 
+def test_class_weights_of_ready_made_batches():
+    loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
+    labels = np.array([0, 1, 2, 1, 0] * 4)
+    batches = [(X[i : i + 5], labels[i : i + 5]) for i in range(0, 20, 5)]
+    model = linear(loss)
+    start, losses = model.get_weights(), []
+    for x, y in ((iter(batches), None), (X, labels)):
+        model.set_weights(start)
+        size = None if y is None else 5
+        arguments = {"class_weight": {1: 3.0}, "shuffle": False, "verbose": 0}
+        history = model.fit(x, y, batch_size=size, **arguments)
+        losses.append(history.history["loss"])
+    assert losses[0] == losses[1]
+
+
+def test_sequences_without_end_need_steps():
+    class Endless:
+        num_batches = None
+
+        def __getitem__(self, i):
+            return small_batches()[i % 4]
+
+    model = linear()
+    history = model.fit(Endless(), steps_per_epoch=5, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+    assert int(model.optimizer.iterations) == 10
+
+
+def test_packing_and_unpacking_batches():
+    unpack = toolkit.utils.unpack_x_y_sample_weight
+    pack = toolkit.utils.pack_x_y_sample_weight
+    assert unpack("x") == unpack(("x",)) == ("x", None, None)
+    assert unpack(["x", "y"]) == ("x", "y", None)
+    assert unpack(("x", "y", "w")) == ("x", "y", "w")
+    assert pack("x") == "x"
+    assert pack(["x"]) == (["x"],)
+    assert pack("x", "y") == ("x", "y")
+    assert pack("x", "y", "w") == ("x", "y", "w")
+
+
+def test_a_subclassed_model_is_built_by_hand_or_by_fit():
+    class Net(Model):
+        def __init__(self):
+            super().__init__()
+            self.parts = {"a": layers.Dense(3), "b": [layers.Dense(3)]}
+
+        def call(self, inputs, training=None):
+            return self.parts["a"](inputs["x"]) + self.parts["b"][0](inputs["y"])
+
+    model = Net()
+    model.build({"x": (None, 5), "y": (None, 5)})
+    assert model.built
+    assert len(model.trainable_weights) == 4
+    model = Net()
+    model.compile("sgd", "mse")
+    model.fit({"x": X, "y": X}, Y, batch_size=8, verbose=0)
+    assert model.count_params() == 2 * (5 * 3 + 3)
+
+
 # --- validation -----------------------------------------------------------------------
 
 
@@ -592,6 +653,33 @@ def test_interrupt_keeps_model_and_history(run_eagerly):
     assert len(model.history.history["loss"]) == 2
     assert int(model.optimizer.iterations) == 2 * 4 + 2
     model.fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize("delay", [0.03, 0.1, 0.17])
+def test_a_signal_in_the_middle_of_a_step_leaves_whole_steps(run_eagerly, delay):
+    def make():
+        toolkit.random.set_random_seed(9)
+        model = Sequential([Input((5,)), layers.Dense(16), layers.Dense(3)])
+        model.compile("adam", "mse", run_eagerly=run_eagerly)
+        return model
+
+    model = make()
+    model.fit(X[:4], Y[:4], verbose=0)  # so that the signal comes after the trace
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, delay)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X[:4], Y[:4], epochs=10**6, verbose=0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    steps = int(model.optimizer.iterations)
+    assert steps - 1 - len(model.history.history["loss"]) in (0, 1)
+    again = make()
+    again.fit(X[:4], Y[:4], epochs=steps, verbose=0)
+    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])

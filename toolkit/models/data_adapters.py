@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes, tree
-from toolkit.errors import ArgumentError, DTypeError, ShapeError, ToolkitError
+from toolkit.errors import (
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+    ToolkitError,
+    unknown_choice,
+)
 from toolkit.random import draw_seed
 from toolkit.tensor import Tensor, backend
 from toolkit.variable import Variable
@@ -349,7 +355,7 @@ class BatchSource:
         given = zip(_PARTS, (x, y, weights), strict=True)
         x, y, weights = (batch_tensors(part, name) for name, part in given)
         if self._class_weight is not None:
-            weights = weights_of_classes(y, weights, self._class_weight)
+            weights = as_tensor(weights_of_classes(y, weights, self._class_weight))
         return _trimmed(x, y, weights)
 
 
@@ -394,6 +400,8 @@ def make_source(
     class_weight: dict[int, float] | None = None,
 ) -> ArraySource | BatchSource:
     """The batches of whatever `x` is."""
+    if shuffle not in (True, False, "batch"):
+        raise unknown_choice("shuffle", shuffle, (True, False, "batch"))
     if x is None:
         raise ArgumentError("expected data `x`; received None")
     if is_arrays(x):

@@ -202,10 +202,11 @@ def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
     """Raise unless these arguments of a run are valid."""
     if verbose not in _VERBOSE:
         raise unknown_choice(f"{method}: verbose", verbose, _VERBOSE)
-    if not isinstance(validation_freq, (int, list, tuple, set)):
+    allowed = isinstance(validation_freq, (list, tuple, set))
+    if not allowed and not (isinstance(validation_freq, int) and validation_freq > 0):
         raise ArgumentError(
-            f"{method}: expected validation_freq to be a number or a list of epochs; "
-            f"received {validation_freq!r}"
+            f"{method}: expected validation_freq to be a number >= 1 or a list of "
+            f"epochs; received {validation_freq!r}"
         )
 
 

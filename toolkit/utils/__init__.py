@@ -1,22 +1,38 @@
-"""Helpers around models: files from the network, labels, seeds."""
+"""Helpers around models: files from the network, labels, batches, seeds."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolkit.utils.files import get_file
 from toolkit.utils.numerical import normalize, to_categorical
 
 if TYPE_CHECKING:
+    from toolkit.models.data_adapters import (
+        pack_x_y_sample_weight,
+        unpack_x_y_sample_weight,
+    )
     from toolkit.random import set_random_seed
 
-__all__ = ["get_file", "normalize", "set_random_seed", "to_categorical"]
+__all__ = [
+    "get_file",
+    "normalize",
+    "pack_x_y_sample_weight",
+    "set_random_seed",
+    "to_categorical",
+    "unpack_x_y_sample_weight",
+]
+
+# Loaded on first use: data sets need none of the core.
+_LATE = {
+    "pack_x_y_sample_weight": "toolkit.models.data_adapters",
+    "set_random_seed": "toolkit.random",
+    "unpack_x_y_sample_weight": "toolkit.models.data_adapters",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load `set_random_seed` on first use: data sets need none of the core."""
-    if name == "set_random_seed":
-        from toolkit.random import set_random_seed
-
-        return set_random_seed
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module 'toolkit.utils' has no attribute {name!r}")
