@@ -21,6 +21,8 @@ from toolkit.backends.base import workspace
 from toolkit.ir import Spec
 
 _COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
+# Modes that round each time, which half precision does in float32.
+_ROUNDED = ("add", "mul")
 
 
 def _gather_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
@@ -39,32 +41,22 @@ def _scatter_bytes(
 
 def _along_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
     """Each element's position, and the positions along one axis."""
-    shape = _along_shape(x.shape, indices.shape, attrs["axis"])
-    return scratch_bytes(8 * math.prod(shape), 8 * max(shape))
+    return scratch_bytes(8 * indices.size, 8 * max(indices.shape))
 
 
 def _put_bytes(
     x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: Any
 ) -> int:
     positions = _along_bytes(x, indices, axis=axis)
-    written = x.with_shape(_along_shape(x.shape, indices.shape, axis))
-    return positions + _writes_bytes(x, written, mode, 1)
+    return positions + _writes_bytes(x, updates, mode, 1)
 
 
 def _writes_bytes(x: Spec, updates: Spec, mode: str, width: int) -> int:
     """Columns, a chunk of positions and updates; half precision sums in float32."""
     chunk = min(updates.size, CHUNK)
-    if x.dtype in HALVES and mode == "add":
+    if x.dtype in HALVES and mode in _ROUNDED:
         return scratch_bytes(8 * width, 8 * chunk, 4 * chunk, 4 * x.size)
     return scratch_bytes(8 * width, 8 * chunk, dtypes.itemsize(x.dtype) * chunk)
-
-
-def _along_shape(
-    x: tuple[int, ...], indices: tuple[int, ...], axis: int
-) -> tuple[int, ...]:
-    """The shape of `take_along_axis`: axes but `axis` broadcast."""
-    pairs = enumerate(zip(x, indices, strict=True))
-    return tuple(m if i == axis or n == 1 else n for i, (n, m) in pairs)
 
 
 class Index(Kernels):
@@ -131,7 +123,6 @@ class Index(Kernels):
         """A copy of `x` with `updates` combined into it at `indices` along `axis`."""
         memory = Scratch(self.xp, work)
         positions = self._positions("put_along_axis", x, indices, axis, memory)
-        updates = self.xp.broadcast_to(updates, positions.shape)
         rows = updates.reshape(-1, 1)
         return self._write(x, positions.reshape(-1, 1), rows, mode, out, memory)
 
@@ -173,7 +164,7 @@ class Index(Kernels):
         self, op: str, x: Array, indices: Array, axis: int, memory: Scratch
     ) -> Array:
         """For each element of the result, its position in x.reshape(-1)."""
-        shape = _along_shape(x.shape, indices.shape, axis)
+        shape = indices.shape
         positions = memory.take(shape, "int64")
         self.xp.copyto(positions, indices)
         self._wrap(op, positions, x.shape[axis], axis)
@@ -182,7 +173,7 @@ class Index(Kernels):
         self.xp.multiply(positions, stride, out=positions)
         stride = 1
         for i in reversed(range(x.ndim)):
-            if i != axis and x.shape[i] > 1:
+            if i != axis:
                 steps = count(self.xp, counter[: shape[i]], stride)
                 steps = steps.reshape(-1, *(1,) * (x.ndim - 1 - i))
                 self.xp.add(positions, steps, out=positions)
@@ -204,7 +195,7 @@ class Index(Kernels):
         """
         xp, size = self.xp, min(updates.size, CHUNK)
         out = self._result(out, x.shape, x.dtype)
-        target, through = out, is_half(x.dtype) and mode == "add"
+        target, through = out, is_half(x.dtype) and mode in _ROUNDED
         columns = count(self.xp, memory.take(updates.shape[1], "int64"), 1)
         flat = memory.take(size, "int64")
         values = memory.take(size, "float32" if through else x.dtype)

@@ -80,7 +80,7 @@ def _max_pool_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> in
     pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
     seen = pool.seen(x.dtype) * dtypes.itemsize(x.dtype)
     ranks = pool.chunk * dtypes.itemsize(pool.rank)
-    return scratch_bytes(seen, ranks, ranks, pool.chunk)
+    return scratch_bytes(seen, ranks, ranks, pool.chunk, pool.chunk)
 
 
 def _gather_bytes(
@@ -151,10 +151,10 @@ class Pool(Kernels):
         size = pool.seen(pool.dtype)
         copy = memory.take(size, x.dtype) if size else None
         ranks = [memory.take(pool.chunk, pool.rank) for _ in range(2)]
-        equal = memory.take(pool.chunk, "bool")
+        marks = [memory.take(pool.chunk, "bool") for _ in range(2)]
         for box in pool.windows.chunks(pool.batch, pool.pixels):
             seen = pool.windows.load(self.xp, x, box, _lowest(pool.dtype), copy)
-            buffers = (_shaped(b, y[box]) for b in (*ranks, equal))
+            buffers = (_shaped(b, y[box]) for b in (*ranks, *marks))
             self._find_maxima(pool, seen, y[box], index[box], *buffers)
         return y, index
 
@@ -167,6 +167,7 @@ class Pool(Kernels):
         best: Array,
         rank: Array,
         equal: Array,
+        unordered: Array,
     ) -> None:
         """The rank of a position falls from taps to 1, so that the first winner's is
         the greatest: this needs no masked copies, which are slow."""
@@ -181,8 +182,8 @@ class Pool(Kernels):
             xp.equal(view, y, out=equal)
             if has_nan:
                 # Where y is NaN the winner is the first NaN.
-                xp.isnan(view, out=rank.view("bool")[..., : y.shape[-1]])
-                xp.logical_or(equal, rank.view("bool")[..., : y.shape[-1]], out=equal)
+                xp.isnan(view, out=unordered)
+                xp.logical_or(equal, unordered, out=equal)
             xp.copyto(rank, equal)
             xp.multiply(rank, windows.taps - position, out=rank)
             xp.maximum(best, rank, out=best)

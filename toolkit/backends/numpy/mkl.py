@@ -118,16 +118,16 @@ class Mkl:
         arrays = (a, b, out)
         layouts = [_layout(x) for x in arrays]
         strides = [_batch_stride(x, out.shape[:-2]) for x in arrays]
-        if None in layouts or None in strides or layouts[2][0] == _TRANS:  # type: ignore[index]
+        if None in layouts or None in strides or not _is_stack(out):
             return np.matmul(a, b, out=out)
         (trans_a, lead_a), (trans_b, lead_b), (_, lead_out) = layouts  # type: ignore[misc]
         pa, pb, po = (x.__array_interface__["data"][0] for x in arrays)
         size = (_ROW_MAJOR, trans_a, trans_b, rows, columns, depth, 1.0)
-        if out.ndim == 2:
+        count = math.prod(out.shape[:-2])
+        if count == 1:
             self._gemm[prefix](*size, pa, lead_a, pb, lead_b, 0.0, po, lead_out)
         else:
             sa, sb, so = strides
-            count = math.prod(out.shape[:-2])
             operands = (pa, lead_a, sa, pb, lead_b, sb, 0.0, po, lead_out, so, count)
             self._batch[prefix](*size, *operands)
         return out
@@ -199,6 +199,14 @@ def _layout(x: Array) -> tuple[int, int] | None:
     else:
         return None
     return (layout, lead) if 0 < lead <= _LARGEST_INT else None
+
+
+def _is_stack(out: Array) -> bool:
+    """Whether matrices lie one after the other, row by row, as MKL writes them."""
+    rows, lead = out.shape[-2], out.strides[-2]
+    stack = zip(out.shape[:-2], out.strides, strict=False)
+    apart = all(n == 1 or stride >= rows * lead for n, stride in stack)
+    return out.strides[-1] == out.itemsize and apart
 
 
 def _batch_stride(x: Array, batch: tuple[int, ...]) -> int | None:

@@ -14,10 +14,10 @@ Shape = tuple[int, ...]
 
 _COMBINE: dict[str, Any] = {
     "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
     "set": lambda old, new: new,
     "max": np.maximum,
     "min": np.minimum,
-    "mul": lambda old, new: old * new,
 }
 
 
@@ -137,7 +137,6 @@ def scatter(x: Array, indices: Array, updates: Array, axis: int, mode: str) -> A
 
 def take_along_axis(x: Array, indices: Array, axis: int) -> Array:
     """The elements at `indices`, position by position."""
-    x, indices = _aligned(x, indices, axis)
     return np.take_along_axis(x, indices, axis)
 
 
@@ -146,23 +145,11 @@ def put_along_axis(
 ) -> Array:
     """`x` with `updates` combined into it, one after the other."""
     result = widen(x).copy()
-    _, indices = _aligned(x, indices, axis)
-    updates = np.broadcast_to(widen(updates), indices.shape)
+    updates = widen(updates)
     for place in np.ndindex(indices.shape):
         target = (*place[:axis], indices[place], *place[axis + 1 :])
         result[target] = _COMBINE[mode](result[target], updates[place])
     return result.astype(x.dtype)
-
-
-def _aligned(x: Array, indices: Array, axis: int) -> tuple[Array, Array]:
-    """Both with the same extents, but for `axis`."""
-    pairs = zip(x.shape, indices.shape, strict=True)
-    common = [m if n == 1 else n for n, m in pairs]
-    shapes = [
-        tuple(a.shape[i] if i == axis else n for i, n in enumerate(common))
-        for a in (x, indices)
-    ]
-    return np.broadcast_to(x, shapes[0]), np.broadcast_to(indices, shapes[1])
 
 
 def dynamic_slice(x: Array, *starts: Array, sizes: Shape) -> Array:

@@ -105,8 +105,10 @@ def conv_kernel_grad(
     padded = (*images.shape[:-2], x.shape[-1])
     shape = (*kernel, images.shape[-1], *gradients.shape[-2:])
     weights = np.zeros(shape, images.dtype)
+    flat = gradients.reshape(-1, *gradients.shape[-2:])
     for offset, seen in _taps(padded, kernel, strides, dilation):
-        weights[offset] = np.einsum("...gc,...gf->cgf", images[seen], gradients)
+        pixels = images[seen].reshape(-1, *images.shape[-2:])
+        weights[offset] = np.einsum("pgc,pgf->cgf", pixels, flat)
     return weights.reshape(*kernel, images.shape[-1], g.shape[-1]).astype(x.dtype)
 
 

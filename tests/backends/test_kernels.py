@@ -1,0 +1,213 @@
+"""Every kernel of the chosen backend (--backend=NAME) against the reference."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tests.backends.cases import ARRAYS, ELEMENTWISE, VIEWS, sample
+from tests.backends.cases_nn import NN
+from toolkit import control, dtypes, ops, random  # noqa: F401  (declare primitives)
+from toolkit.backends import workspace_bytes
+from toolkit.ir import PRIMITIVES, Kind, Spec
+
+# Relative errors of one operation; see `tolerance` for sums.
+EPSILON = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 1e-6, "float64": 1e-14}
+POISON = 0xA5
+REST = [*ARRAYS, *NN]
+
+
+def tolerance(case, dtype):
+    """(relative, absolute): a sum's error grows with the magnitude of its terms."""
+    epsilon = EPSILON.get(dtype, 0.0)
+    # Half precision accumulates in float32: only the result is rounded.
+    terms = 0 if case.terms == 1 else 40 * case.terms * min(epsilon, 1e-6) / 16
+    return 4 * epsilon, terms + epsilon * (1e-3 if case.terms == 1 else 1)
+
+
+def compare(case, actual, expected):
+    if isinstance(expected, tuple):
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            compare(case, a, e)
+        return
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+    dtype = dtypes.name_of(expected.dtype)
+    if not dtypes.is_float(dtype):
+        np.testing.assert_array_equal(actual, expected)
+        return
+    relative, absolute = tolerance(case, dtype)
+    np.testing.assert_allclose(
+        *(a.astype(np.float64) for a in (actual, expected)),
+        relative,
+        absolute,
+        equal_nan=True,
+    )
+
+
+def quietly(backend, kernel, /, *arrays, **keywords):
+    with backend.errstate():
+        return kernel(*arrays, **keywords)
+
+
+def specs_of(case):
+    """The specs of a case's outputs, always a tuple."""
+    inputs = [Spec(a.shape, dtypes.name_of(a.dtype)) for a in case.arrays]
+    result = PRIMITIVES[case.name].spec(*inputs, **case.attrs)
+    return inputs, result if isinstance(result, tuple) else (result,)
+
+
+def poisoned(backend, spec):
+    """An array of a spec that is full of nonsense."""
+    out = backend.arena(max(1, spec.nbytes))
+    out[...] = POISON
+    return backend.view(out, 0, spec.shape, spec.dtype)
+
+
+def guarded_work(backend, case, inputs):
+    """Scratch of exactly the declared size, full of nonsense, and what lies behind."""
+    kernel = backend.kernels[case.name]
+    size = workspace_bytes(kernel, inputs, case.attrs)
+    block = backend.arena(size + 4096)
+    block[...] = POISON
+    keywords = {"work": block[:size]} if size else {}
+    return keywords, block[size:]
+
+
+def run_planned(backend, case, arrays, outs=None):
+    """Call a kernel as a program does: with `out`, and with `work` if it needs any."""
+    inputs, results = specs_of(case)
+    keywords, guard = guarded_work(backend, case, inputs)
+    outs = outs or tuple(poisoned(backend, spec) for spec in results)
+    out = outs if len(results) > 1 else outs[0]
+    kernel = backend.kernels[case.name]
+    returned = quietly(backend, kernel, *arrays, out=out, **keywords, **case.attrs)
+    assert returned is out or len(results) > 1
+    assert (backend.to_numpy(guard) == POISON).all(), "wrote past its scratch"
+    numpy_outs = tuple(backend.to_numpy(o) for o in outs)
+    return numpy_outs if len(results) > 1 else numpy_outs[0]
+
+
+def expected_of(reference, case):
+    copies = [a.copy() for a in case.arrays]
+    return quietly(reference, reference.kernels[case.name], *copies, **case.attrs)
+
+
+def strided(backend, array):
+    """The same values, where neighbours do not lie next to each other."""
+    if array.ndim == 0:
+        return backend.asarray(array)
+    wide = np.repeat(array, 2, axis=-1)
+    return backend.asarray(wide)[..., ::2]
+
+
+@pytest.mark.parametrize("case", [*ELEMENTWISE, *REST], ids=str)
+def test_kernel(case, backend, reference):
+    expected = expected_of(reference, case)
+    arrays = [backend.asarray(a) for a in case.arrays]
+    before = [a.copy() for a in case.arrays]
+    eager = backend.eager(case.name)(*arrays, **case.attrs)
+    several = isinstance(eager, tuple)
+    found = tuple(map(backend.to_numpy, eager)) if several else backend.to_numpy(eager)
+    compare(case, found, expected)
+    compare(case, run_planned(backend, case, arrays), expected)
+    apart = [strided(backend, a) for a in case.arrays]
+    compare(case, run_planned(backend, case, apart), expected)
+    for array, copy in zip(case.arrays, before, strict=True):
+        np.testing.assert_array_equal(
+            array.view(np.uint8) if array.ndim else array,
+            copy.view(np.uint8) if copy.ndim else copy,
+        )
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE, ids=str)
+def test_out_may_be_an_input(case, backend, reference):
+    expected = expected_of(reference, case)
+    _, (result,) = specs_of(case)
+    for i, array in enumerate(case.arrays):
+        if (array.shape, dtypes.name_of(array.dtype)) == (result.shape, result.dtype):
+            arrays = [backend.asarray(a.copy()) for a in case.arrays]
+            found = run_planned(backend, case, arrays, (arrays[i],))
+            compare(case, found, expected)
+
+
+# NumPy 2.4 writes strided results of these to the wrong places.
+_NOT_STRIDED = ("isnan", "isinf", "isfinite")
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in ELEMENTWISE if c.name not in _NOT_STRIDED], ids=str
+)
+def test_out_may_be_strided(case, backend, reference):
+    _, (result,) = specs_of(case)
+    if result.shape and result.size:
+        wide = poisoned(
+            backend, result.with_shape((*result.shape[:-1], result.shape[-1] * 2))
+        )
+        arrays = [backend.asarray(a) for a in case.arrays]
+        found = run_planned(backend, case, arrays, (wide[..., ::2],))
+        compare(case, found, expected_of(reference, case))
+
+
+@pytest.mark.parametrize("case", VIEWS, ids=str)
+def test_views_share_memory(case, backend, reference):
+    x = backend.asarray(case.arrays[0].copy())
+    view = backend.kernels[case.name](x, **case.attrs)
+    compare(case, backend.to_numpy(view), expected_of(reference, case))
+    if view.size:
+        x[...] = 9.0
+        assert (backend.to_numpy(view) == 9.0).all()
+
+
+@pytest.mark.parametrize("case", VIEWS, ids=str)
+def test_views_of_the_reference_share_memory(case, reference):
+    view = reference.kernels[case.name](case.arrays[0], **case.attrs)
+    assert np.shares_memory(view, case.arrays[0]) or not view.size
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in (*ELEMENTWISE, *REST) if sum(a.nbytes for a in c.arrays) > 40_000],
+    ids=str,
+)
+def test_a_planned_call_allocates_nothing_large(case, backend):
+    if backend.devices() != ("cpu:0",):
+        pytest.skip("tracemalloc sees the host's memory only")
+    inputs, results = specs_of(case)
+    keywords, _ = guarded_work(backend, case, inputs)
+    outs = tuple(poisoned(backend, spec) for spec in results)
+    out = outs if len(outs) > 1 else outs[0]
+    kernel = backend.kernels[case.name]
+    quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
+    # The buffers in NumPy's iterators are no arrays: make them as small as can be.
+    size = np.setbufsize(16)
+    tracemalloc.start()
+    try:
+        quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        np.setbufsize(size)
+    # Python's own small objects, and never an array of more than 1 KB at a time.
+    assert peak < 12_000
+
+
+def test_every_primitive_has_a_kernel(backend, reference):
+    tested = {case.name for case in (*ELEMENTWISE, *REST, *VIEWS)}
+    for name, primitive in PRIMITIVES.items():
+        if primitive.kind not in (Kind.CONTROL, Kind.COMPOSITE):
+            assert reference.supports(name), name
+            assert backend.supports(name), name
+            assert name in tested, name
+
+
+def test_every_kernel_names_a_primitive(backend, reference):
+    assert set(backend.kernels) <= set(PRIMITIVES)
+    assert set(reference.kernels) <= set(PRIMITIVES)
+
+
+def test_a_large_sum_of_half_precision_is_exact(backend):
+    x = sample((100, 1000), "bfloat16", 1.0, 1.0)
+    total = backend.eager("sum")(backend.asarray(x), axis=(0, 1), keepdims=False)
+    assert float(backend.to_numpy(total)) == 99_840.0  # 100,000 rounded to bfloat16
