@@ -11,6 +11,7 @@ INF, NAN = float("inf"), float("nan")
 SPECIAL = np.array([0.0, -0.0, 1.5, -1.5, INF, -INF, NAN])
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 _erfinv = np.vectorize(
     lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2), otypes=[np.float64]
 )
@@ -52,6 +53,8 @@ UNARY = [
     *unary("arccosh", 1.3, 4),
     *unary("arctanh", -0.8, 0.8),
     *unary("erf", numpy=_erf),
+    *unary("erfc", numpy=_erfc, tolerance=5),
+    sample("erfc", np.array([3.0, 5.5, 9.0, -3.0, 30.0]), numpy=_erfc, order=1),
     *unary("erfinv", -0.8, 0.8, numpy=_erfinv),
     *unary("sigmoid", numpy=_sigmoid),
     sample(

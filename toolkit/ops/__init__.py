@@ -220,7 +220,6 @@ from toolkit.ops.numpy_like import (
     gcd,
     heaviside,
     hypot,
-    i0,
     imag,
     isclose,
     isneginf,
@@ -318,6 +317,7 @@ from toolkit.ops.sort import (
     top_k,
     unique,
 )
+from toolkit.ops.special import erfc, i0
 from toolkit.ops.statistics import (
     average,
     cdist,

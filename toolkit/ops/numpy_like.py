@@ -199,39 +199,6 @@ def sinc(x: Any) -> Tensor:
     return where(equal(x, 0), 1.0, sin(angle) / angle)
 
 
-# Below the border the power series of I0, above it the asymptotic one: with as many
-# terms both are exact to the last bits of float64 there.
-_I0_BORDER = 20.0
-_I0_SERIES = [1 / math.factorial(k) ** 2 for k in range(40)]
-_I0_TAIL = [
-    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8**k)
-    for k in range(26)
-]
-
-
-def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    y = convert(coefficients[-1], x.dtype)
-    for c in reversed(coefficients[:-1]):
-        y = y * x + c
-    return y
-
-
-@operation
-def i0(x: Any) -> Tensor:
-    """The modified Bessel function of the first kind of order 0, elementwise."""
-    (given,) = floating(x)
-    # The coefficients exceed the range of float16.
-    x = convert(given, dtypes.result_type(given.dtype, "float32"))
-    near = minimum(absolute(x), _I0_BORDER)
-    far = maximum(absolute(x), _I0_BORDER)
-    series = _polynomial(_I0_SERIES, near * near * 0.25)
-    tail = _polynomial(_I0_TAIL, 1.0 / far) / sqrt(2 * math.pi * far)
-    # exp(x / 2) twice, because exp(x) overflows first.
-    half = exp(far * 0.5)
-    y = where(greater(absolute(x), _I0_BORDER), half * tail * half, series)
-    return convert(y, given.dtype)
-
-
 # --- angles ---------------------------------------------------------------------------
 
 

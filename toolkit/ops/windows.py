@@ -12,7 +12,7 @@ from toolkit.ops.checks import known_values
 from toolkit.ops.creation import arange, ones
 from toolkit.ops.elementwise import cos, maximum, sqrt
 from toolkit.ops.numeric import absolute
-from toolkit.ops.numpy_like import i0
+from toolkit.ops.special import i0
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor
 

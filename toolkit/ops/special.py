@@ -1,0 +1,103 @@
+"""Special functions, written in the primitives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.convert import convert, floating
+from toolkit.ops.elementwise import exp, greater, less, maximum, minimum, sqrt, where
+from toolkit.ops.numeric import absolute
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor
+
+
+def _widened(x: Any) -> tuple[Tensor, str]:
+    """x in at least float32, for coefficients of many sizes, and its own dtype."""
+    (x,) = floating(x)
+    return convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
+
+
+# Below the border the power series of I0, above it the asymptotic one: with as many
+# terms both are exact to the last bits of float64 there.
+_I0_BORDER = 20.0
+_I0_SERIES = [1 / math.factorial(k) ** 2 for k in range(40)]
+_I0_TAIL = [
+    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8**k)
+    for k in range(26)
+]
+
+
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    y = convert(coefficients[-1], x.dtype)
+    for c in reversed(coefficients[:-1]):
+        y = y * x + c
+    return y
+
+
+@operation
+def i0(x: Any) -> Tensor:
+    """The modified Bessel function of the first kind of order 0, elementwise."""
+    x, dtype = _widened(x)
+    near = minimum(absolute(x), _I0_BORDER)
+    far = maximum(absolute(x), _I0_BORDER)
+    series = _polynomial(_I0_SERIES, near * near * 0.25)
+    tail = _polynomial(_I0_TAIL, 1.0 / far) / sqrt(2 * math.pi * far)
+    # exp(x / 2) twice, because exp(x) overflows first.
+    half = exp(far * 0.5)
+    y = where(greater(absolute(x), _I0_BORDER), half * tail * half, series)
+    return convert(y, dtype)
+
+
+# Chebyshev coefficients, made for this file with 40 digits, of the function
+# (1 + 2x) * exp(x * x) * erfc(x) of t = (x - 4) / (x + 4) for x >= 0. What was left
+# out is below 1e-17.
+_ERFC = [
+    1.1774832005374487,
+    -0.007260796620301901,
+    -0.081265123236185,
+    0.06009212804122225,
+    -0.02875393558027666,
+    0.01059566336347286,
+    -0.003136927294554264,
+    0.0007456494372536184,
+    -0.0001369696503010054,
+    1.7183861600300937e-05,
+    -7.158364623450346e-07,
+    -2.4261399442449534e-07,
+    5.5765709395703566e-08,
+    -2.1057869513809494e-09,
+    -1.1717889351884957e-09,
+    1.9098355172456688e-10,
+    1.408871764208813e-11,
+    -6.901108320480815e-12,
+    9.167958364111294e-14,
+    2.1454508286554553e-13,
+    -1.4716575027010623e-14,
+    -6.668675118770408e-15,
+    7.504598509880083e-16,
+    2.22009300666632e-16,
+    -3.1704898956330886e-17,
+]
+
+
+def _chebyshev(coefficients: Sequence[float], t: Tensor) -> Tensor:
+    """The sum of c[k] * cos(k * arccos(t)), by Clenshaw's recurrence."""
+    after, y = convert(0, t.dtype), convert(0, t.dtype)
+    for c in reversed(coefficients[1:]):
+        after, y = y, 2 * t * y - after + c
+    return t * y - after + coefficients[0]
+
+
+@operation
+def erfc(x: Any) -> Tensor:
+    """1 - erf(x), elementwise; exact also where erf(x) is almost 1."""
+    x, dtype = _widened(x)
+    right = absolute(x)
+    scaled = _chebyshev(_ERFC, (right - 4) / (right + 4)) / (1 + 2 * right)
+    # Past 27 the square would overflow before exp of its negative is 0.
+    tail = scaled * exp(-(minimum(right, 27.0) ** 2))
+    tail = where(greater(right, 27.0), 0.0, tail)
+    return convert(where(less(x, 0), 2.0 - tail, tail), dtype)
