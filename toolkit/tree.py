@@ -12,13 +12,14 @@ Example:
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from toolkit.errors import ArgumentError
 
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
+_CONTAINERS = (*_SEQUENCES, *_MAPPINGS)
 
 
 class Leaf:
@@ -35,7 +36,7 @@ LEAF = Leaf()
 
 def is_nested(structure: Any) -> bool:
     """Whether `structure` is a container rather than a leaf."""
-    return isinstance(structure, (*_SEQUENCES, *_MAPPINGS))
+    return isinstance(structure, _CONTAINERS)
 
 
 def _children(structure: Any) -> Iterable[Any]:
@@ -66,17 +67,19 @@ def _rebuild(structure: Any, children: list[Any]) -> Any:
     return list(children) if isinstance(structure, list) else tuple(children)
 
 
-def _leaves(structure: Any) -> Iterator[Any]:
-    if is_nested(structure):
+def _collect(structure: Any, leaves: list[Any]) -> None:
+    if isinstance(structure, _CONTAINERS):
         for child in _children(structure):
-            yield from _leaves(child)
+            _collect(child, leaves)
     else:
-        yield structure
+        leaves.append(structure)
 
 
 def flatten(structure: Any) -> list[Any]:
     """The leaves of `structure`, in order."""
-    return list(_leaves(structure))
+    leaves: list[Any] = []
+    _collect(structure, leaves)
+    return leaves
 
 
 def structure_of(structure: Any) -> Any:
@@ -120,10 +123,18 @@ def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
     """Apply `function` to the corresponding leaves of structures of equal form."""
     first, *others = structures
+    if not others:
+        return _map(function, first)
     for other in others:
         assert_same_structure(first, other)
     columns = zip(*(flatten(structure) for structure in structures), strict=True)
     return pack_sequence_as(first, [function(*leaves) for leaves in columns])
+
+
+def _map(function: Callable[..., Any], structure: Any) -> Any:
+    if isinstance(structure, _CONTAINERS):
+        return _rebuild(structure, [_map(function, x) for x in _children(structure)])
+    return function(structure)
 
 
 def map_structure_up_to(
