@@ -32,6 +32,9 @@ class CallInfo(NamedTuple):
     """What the signature of a `call` method says."""
 
     signature: inspect.Signature
+    names: tuple[str, ...]
+    defaults: dict[str, Any]
+    plain: bool  # whether there is neither *args nor **kwargs
     takes_training: bool
     takes_mask: bool
     training_default: bool | None
@@ -43,12 +46,16 @@ def call_info(function: Any) -> CallInfo:
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())[1:]
     by_name = {p.name: p for p in parameters}
-    default = by_name["training"].default if "training" in by_name else None
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
     return CallInfo(
         signature.replace(parameters=parameters),
+        tuple(by_name),
+        defaults,
+        plain,
         "training" in by_name,
         "mask" in by_name,
-        None if default is inspect.Parameter.empty else default,
+        defaults.get("training"),
     )
 
 
@@ -107,12 +114,19 @@ class Arguments:
     """
 
     def __init__(self, layer: Any, info: CallInfo, args: Any, kwargs: Any) -> None:
-        try:
-            bound = info.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{describe(layer)}: {error}") from None
-        bound.apply_defaults()
-        self.by_name = dict(bound.arguments)
+        given = {**dict(zip(info.names, args, strict=False)), **kwargs}
+        by_name = {**info.defaults, **given}
+        complete = info.plain and len(by_name) == len(info.names)
+        if not complete or len(given) < len(args) + len(kwargs):
+            try:
+                bound = info.signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{describe(layer)}: {error}") from None
+            bound.apply_defaults()
+            by_name = dict(bound.arguments)
+        else:
+            by_name = {name: by_name[name] for name in info.names}
+        self.by_name = by_name
         self.first = next(iter(self.by_name.values()), None)
         self.tensors = {
             name: value for name, value in self.by_name.items() if _all_tensors(value)
@@ -141,6 +155,8 @@ class Arguments:
 
 
 def _all_tensors(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return True
     if not tree.is_nested(value):
         return is_tensor(value)
     leaves = tree.flatten(value)
@@ -155,6 +171,15 @@ def _shape_of(x: Any) -> Any:
     if context.symbolic:  # a probe's extent stands for an unknown one
         return tuple(None if n in PROBES else n for n in x.shape)
     return tuple(x.shape)
+
+
+def standardize_arguments(args: Any, kwargs: Any, dtype: str | None) -> Any:
+    """The arguments with arrays as tensors and floats cast, and their leaves."""
+    leaves = tree.flatten((args, kwargs))
+    converted = [standardize_input(x, dtype) for x in leaves]
+    if any(new is not old for new, old in zip(converted, leaves, strict=True)):
+        args, kwargs = tree.pack_sequence_as((args, kwargs), converted)
+    return args, dict(kwargs), converted
 
 
 def check_positional(layer: Any, args: Any) -> None:

@@ -16,11 +16,12 @@ from toolkit.layers.call import (
     check_positional,
     context,
     explain,
+    is_tensor,
     map_shapes,
     mask_of,
     masks_of,
     match_shapes,
-    standardize_input,
+    standardize_arguments,
 )
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.losses import LossOwner, with_losses
@@ -31,7 +32,6 @@ from toolkit.serialization import deserialize_keras_object
 from toolkit.symbolic import (
     KerasTensor,
     Operation,
-    any_symbolic,
     infer,
     is_symbolic,
     record,
@@ -171,11 +171,11 @@ class Layer(Recorded, Buildable, LossOwner, Operation):
         self, given_args: Any, given_kwargs: Any, recorded: bool = True
     ) -> Any:
         self._check_initialized()
-        args, kwargs = tree.map_structure(
-            lambda x: standardize_input(x, self._input_dtype),
-            (given_args, given_kwargs),
+        args, kwargs, leaves = standardize_arguments(
+            given_args, given_kwargs, self._input_dtype
         )
-        if not self._allow_non_tensor_positional_args:
+        symbolic = any(map(is_symbolic, leaves))
+        if not (self._allow_non_tensor_positional_args or all(map(is_tensor, leaves))):
             check_positional(self, args)
         training = kwargs.get("training")
         if not self._info.takes_training or training is None:
@@ -186,12 +186,12 @@ class Layer(Recorded, Buildable, LossOwner, Operation):
         kwargs.update(arguments.masks())
         mask = kwargs.get("mask")
         mask = masks_of(arguments.first) if mask is None else mask
-        if any_symbolic(args, kwargs):
+        if symbolic:
             outputs = self._symbolic_run(arguments, args, kwargs, training)
         else:
             outputs = self._run(self.call, args, kwargs, training, arguments)
         self._pass_mask(arguments.first, outputs, mask)
-        if recorded and any_symbolic(given_args, given_kwargs):
+        if symbolic and recorded:
             record(self, given_args, given_kwargs, outputs)
         return outputs
 
