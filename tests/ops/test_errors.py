@@ -1,0 +1,171 @@
+"""Wrong arguments: messages name the op, what was expected and what was received."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+from toolkit.errors import ArgumentError, DTypeError, ShapeError, TraceError
+
+A = np.ones((2, 3), np.float32)
+B = np.ones((4, 5), np.float32)
+V = np.ones((3,), np.float32)
+I = np.array([0, 1], np.int32)  # noqa: E741
+
+WRONG_SHAPES = [
+    ("add", (A, B), r"add.*\(2, 3\) and \(4, 5\)"),
+    ("where", (A > 0, B, B), r"where"),
+    ("matmul", (A, B), r"matmul.*\(2, 3\).*\(4, 5\)"),
+    ("matmul", (A, 1.0), r"matmul.*\(2, 3\) and \(\)"),
+    ("dot", (A, B), "tensordot|dot"),
+    ("tensordot", (A, B, 1), "tensordot"),
+    ("einsum", ("ij,jk->ik", A, B), "einsum.*'ij,jk->ik'.*3 and 4"),
+    ("einsum", ("ijk", A), "einsum.*names 3 axes.*has 2"),
+    ("einsum", ("ii", A), "einsum.*2 and 3"),
+    ("reshape", (A, (4, 2)), r"reshape.*\(2, 3\).*\(4, 2\)"),
+    ("reshape", (A, (-1, -1)), "reshape"),
+    ("broadcast_to", (A, (3, 2)), "broadcast_to"),
+    ("squeeze", (A, 0), r"squeeze: axis 0 of shape \(2, 3\)"),
+    ("concatenate", ([A, B],), r"concatenate.*\(2, 3\) and \(4, 5\)"),
+    ("concatenate", ([1.0, 2.0],), "concatenate"),
+    ("stack", ([A, B],), r"concatenate|stack"),
+    ("split", (A, 2, 1), "split: extent 3.*2 parts"),
+    ("unstack", (A, 3), "unstack: axis 0 has extent 2, not 3"),
+    ("max", (np.ones((0, 2)), 0), "max.*no elements"),
+    ("argmax", (np.ones((0,)),), "argmax.*no elements"),
+    ("tril", (V,), r"tril.*\(3,\)"),
+    ("diag", (np.ones((1, 1, 1)),), "diag.*1 or 2 axes"),
+    ("diagonal", (V,), "diagonal.*at least 2"),
+    ("repeat", (V, (1, 2)), "repeat.*3"),
+    ("pad", (A, ((1, 2), (3, 4), (5, 6))), "pad.*2 axes"),
+    ("take_along_axis", (A, I, 0), "take_along_axis.*equal rank"),
+    ("scatter_update", (A, I[:, None, None] * [[[0] * 3]], 1.0), "scatter_update"),
+    ("scatter_update", (A, I[:, None], B), r"broadcast_to.*\(4, 5\)"),
+    ("slice", (A, (0,), (1, 1)), "slice.*2 start indices; received 1"),
+    ("slice", (A, (0, 0), (3, 1)), "slice.*does not fit"),
+    ("slice_update", (A, (0, 0), B), "slice_update.*does not fit"),
+    ("searchsorted", (A, V), "searchsorted.*1 axis"),
+    ("top_k", (V, 4), "top_k.*at least 4"),
+    ("segment_sum", (A, [0, 1, 2]), "segment_sum.*segment_ids"),
+    ("bincount", (I[None, None],), "bincount.*1 or 2 axes"),
+    ("average", (A, 0, V), "average: weights"),
+    ("correlate", (A, V), "correlate: expected two vectors"),
+    ("vander", (A,), "vander.*1 axis"),
+    ("cdist", (A, B), "cdist"),
+    ("cross", (B, B), "cross.*2 or 3 components"),
+    ("rot90", (V,), "rot90.*at least 2 axes"),
+    ("vsplit", (V, 1), "vsplit.*at least 2 axes"),
+]
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message", WRONG_SHAPES, ids=[row[0] for row in WRONG_SHAPES]
+)
+def test_wrong_shapes(name, arguments, message):
+    with pytest.raises(ShapeError, match=message):
+        getattr(ops, name)(*arguments)
+
+
+WRONG_ARGUMENTS = [
+    ("sum", (A, 2), {}, r"sum: expected an axis in \[-2, 2\); received 2"),
+    ("argmax", (A, -3), {}, "argmax.*received -3"),
+    ("softmax", (A, 5), {}, "softmax.*received 5"),
+    ("transpose", (A, (0, 0)), {}, "transpose.*permutation"),
+    ("expand_dims", (A, 4), {}, "expand_dims.*received 4"),
+    ("where", (A > 0, A), {}, "where: expected both"),
+    ("clip", (A, "a", 1), {}, "a"),
+    ("einsum", ("ij,jk", A), {}, "names 2 operands; received 1"),
+    ("einsum", ("ij->k", A), {}, "'k' of the result"),
+    ("einsum", ("i1->i", A), {}, "'1'.*not a letter"),
+    ("einsum", ("ij",), {}, "at least one operand"),
+    ("tensordot", (A, A, 3), {}, "tensordot: 3 axes"),
+    ("pad", (A, 1), {"mode": "mirror"}, "'edge'.*'symmetric'.*received 'mirror'"),
+    ("pad", (A, 1), {"mode": "edge", "constant_values": 1}, "constant_values"),
+    ("pad", (A, -1), {}, "pad: widths must be >= 0"),
+    ("meshgrid", (V,), {"indexing": "yx"}, "'ij', 'xy'; received 'yx'"),
+    ("searchsorted", (V, V), {"side": "top"}, "'left', 'right'; received 'top'"),
+    ("quantile", (A, 0.5), {"method": "best"}, "'linear'.*received 'best'"),
+    ("correlate", (V, V), {"mode": "all"}, "'full', 'same', 'valid'"),
+    ("scatter_update", (V, I[:, None], V[:2], "mean"), {}, "'add'.*received 'mean'"),
+    ("one_hot", (I, 3), {"sparse": True}, "one_hot.*sparse"),
+    ("roll", (A, (1, 2, 3), (0, 1)), {}, "roll: 3 shifts for 2 axes"),
+    ("rot90", (A, 1, (0, 0)), {}, "rot90.*two different axes"),
+    ("argpartition", (V, 3), {}, "argpartition: kth=3"),
+    ("array_split", (V, 0), {}, "array_split.*received 0"),
+    ("histogram", (V, 0), {}, "histogram.*received 0"),
+    ("select", ([], []), {}, "select"),
+    ("diff", (V, -1), {}, "diff.*received -1"),
+]
+
+
+@pytest.mark.parametrize(
+    "name, arguments, attrs, message",
+    WRONG_ARGUMENTS,
+    ids=[row[0] for row in WRONG_ARGUMENTS],
+)
+def test_wrong_arguments(name, arguments, attrs, message):
+    with pytest.raises((ArgumentError, DTypeError), match=message):
+        getattr(ops, name)(*arguments, **attrs)
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("take", (A, [0.5])),
+        ("scatter_update", (V, [[0.5]], [1.0])),
+        ("bitwise_and", (A, A)),
+        ("left_shift", (A, 1)),
+        ("gcd", (A, A)),
+        ("ldexp", (A, A)),
+        ("add", (A, "text")),
+        ("cast", (A, "complex64")),
+        ("sum", (["a", "b"],)),
+    ],
+)
+def test_wrong_dtypes(name, arguments):
+    with pytest.raises(DTypeError):
+        getattr(ops, name)(*arguments)
+
+
+@pytest.mark.parametrize(
+    "name, arguments, value, limit",
+    [
+        ("take", (A, [0, 7], 1), "7", "3"),
+        ("take", (A, [-4], 1), "-4", "3"),
+        ("take_along_axis", (A, np.array([[9], [0]]), 1), "9", "3"),
+        ("scatter_update", (V, [[3]], [1.0]), "3", "3"),
+        ("scatter_update", (A, [[0, 5]], [1.0]), "5", "3"),
+        ("bincount", ([0, -1],), "1", "1"),
+        ("get_item", (V, 3), "3", "3"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_indices_out_of_range(name, arguments, value, limit, traced):
+    function = getattr(ops, name)
+    first, *rest = arguments
+    call = toolkit.function(lambda x: function(x, *rest)) if traced else function
+    if traced and name == "bincount":
+        pytest.skip("the extent of the result is not known")
+    arguments = (ops.convert_to_tensor(first),) if traced else arguments
+    with pytest.raises(IndexError, match=f"{value}.*{limit}"):
+        call(*arguments)
+
+
+DATA_DEPENDENT = [
+    ("nonzero", lambda x: ops.nonzero(x), "where"),
+    ("where", lambda x: ops.where(x > 0), "where"),
+    ("mask", lambda x: x[x > 0], "where"),
+    ("unique", lambda x: ops.unique(x), "unique"),
+    ("bincount", lambda x: ops.bincount(ops.cast(x, "int32")), "minlength"),
+    ("segment_sum", lambda x: ops.segment_sum(x, ops.cast(x, "int32")), "num_segments"),
+    ("repeat", lambda x: ops.repeat(x, ops.cast(x, "int32")), "repeats"),
+]
+
+
+@pytest.mark.parametrize(
+    "name, function, advice", DATA_DEPENDENT, ids=[row[0] for row in DATA_DEPENDENT]
+)
+def test_shapes_that_depend_on_values_cannot_be_traced(name, function, advice):
+    function(ops.convert_to_tensor(V))
+    with pytest.raises(TraceError, match=advice):
+        toolkit.function(function)(ops.convert_to_tensor(V))

@@ -1,0 +1,71 @@
+"""Ops of symbols whose extents are partly unknown."""
+
+import pytest
+
+from toolkit import ops
+from toolkit.errors import ShapeError, TraceError
+from toolkit.symbolic import KerasTensor
+
+X = KerasTensor((None, 4, 6))
+Y = KerasTensor((None, 6, 3))
+I = KerasTensor((None, 4), "int32")  # noqa: E741
+
+CASES = [
+    ("operators", lambda: (2 * X - 1) ** 2 > X, (None, 4, 6), "bool"),
+    ("matmul", lambda: X @ Y, (None, 4, 3), "float32"),
+    ("einsum", lambda: ops.einsum("bij,bjk->bki", X, Y), (None, 3, 4), "float32"),
+    ("sum", lambda: ops.sum(X, axis=1), (None, 6), "float32"),
+    ("sum of all", lambda: ops.sum(X), (), "float32"),
+    ("mean over the batch", lambda: ops.mean(X, axis=0), (4, 6), "float32"),
+    ("argmax", lambda: ops.argmax(X, axis=-1), (None, 4), "int32"),
+    ("flatten", lambda: ops.reshape(X, (-1, 24)), (None, 24), "float32"),
+    ("reshape", lambda: ops.reshape(X, (-1, 2, 3)), (None, 2, 3), "float32"),
+    ("transpose", lambda: ops.transpose(X), (6, 4, None), "float32"),
+    ("transposed", lambda: X.T, (6, 4, None), "float32"),
+    ("concatenate", lambda: ops.concatenate([X, X], 0), (None, 4, 6), "float32"),
+    ("concatenate 1", lambda: ops.concatenate([X, X], 1), (None, 8, 6), "float32"),
+    ("item", lambda: X[:, 0], (None, 6), "float32"),
+    ("items", lambda: X[:, ::2, None, -1], (None, 2, 1), "float32"),
+    ("first of the batch", lambda: X[0], (4, 6), "float32"),
+    ("without the last", lambda: X[:-1], (None, 4, 6), "float32"),
+    ("index array", lambda: X[:, [0, 2, 0]], (None, 3, 6), "float32"),
+    ("index symbol", lambda: ops.ones((9, 5))[I], (None, 4, 5), "float32"),
+    ("take", lambda: ops.take(ops.ones((9, 5)), I, axis=0), (None, 4, 5), "float32"),
+    ("one_hot", lambda: ops.one_hot(I, 7), (None, 4, 7), "float32"),
+    ("top_k", lambda: ops.top_k(X, 2)[1], (None, 4, 2), "int32"),
+    ("cast", lambda: ops.cast(X, "float16"), (None, 4, 6), "float16"),
+    ("pad", lambda: ops.pad(X, ((0, 0), (1, 2), (0, 0))), (None, 7, 6), "float32"),
+    ("repeat", lambda: ops.repeat(X, 3, axis=0), (None, 4, 6), "float32"),
+    ("where", lambda: ops.where(X > 0, X, 0.0), (None, 4, 6), "float32"),
+    ("stack", lambda: ops.stack([X, X], axis=1), (None, 2, 4, 6), "float32"),
+    ("split", lambda: ops.split(X, 2, axis=1)[1], (None, 2, 6), "float32"),
+    ("unstack", lambda: ops.unstack(X, axis=1)[3], (None, 6), "float32"),
+    ("zeros_like", lambda: ops.zeros_like(X, "int32"), (None, 4, 6), "int32"),
+    ("convert_to_tensor", lambda: ops.convert_to_tensor(X), (None, 4, 6), "float32"),
+]
+
+
+@pytest.mark.parametrize(
+    "name, call, shape, dtype", CASES, ids=[case[0] for case in CASES]
+)
+def test_unknown_extents(name, call, shape, dtype):
+    y = call()
+    assert isinstance(y, KerasTensor)
+    assert (y.shape, y.dtype) == (shape, dtype)
+
+
+def test_facts_about_symbols():
+    assert ops.shape(X) == (None, 4, 6)
+    assert (ops.ndim(X), ops.size(X), ops.dtype(X)) == (3, None, "float32")
+    assert not ops.is_tensor(X)
+
+
+def test_messages_show_unknown_extents_as_none():
+    with pytest.raises(ShapeError, match=r"\(None, 4, 6\)"):
+        ops.matmul(X, ops.ones((5, 5)))
+
+
+@pytest.mark.parametrize("call", [lambda: ops.nonzero(X), lambda: ops.unique(X)])
+def test_what_needs_values_is_refused(call):
+    with pytest.raises(TraceError):
+        call()
