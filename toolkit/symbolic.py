@@ -262,7 +262,7 @@ def _merge(a: Any, b: Any) -> Any:
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Types whose presence needs no search for symbols; it keeps eager calls fast.
-_PLAIN = {Tensor, Variable, bool, int, float, str, type(None), np.ndarray}
+_PLAIN = {Tensor, Variable, bool, int, float, str, slice, type(None), np.ndarray}
 
 
 def operation(function: F) -> F:

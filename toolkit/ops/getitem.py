@@ -15,6 +15,7 @@ from toolkit.ops.shape import (
     broadcast_to,
     moveaxis,
     reshape,
+    slice_axis,
     slice_p,
 )
 from toolkit.symbolic import operation
@@ -32,6 +33,9 @@ def get_item(x: Any, key: Any) -> Tensor:
             tensors whose values are known: not inside a traced function.
     """
     x = convert(x)
+    if type(key) is int and x.shape:  # the usual case, without a plan
+        i = _position(x, 0, key)
+        return reshape(slice_axis(x, 0, i, i + 1), x.shape[1:])
     items = _expanded(x, key if isinstance(key, tuple) else (key,))
     plan = _plan(x, items)
     y = x
