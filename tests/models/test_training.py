@@ -139,6 +139,16 @@ def test_predict_shapes():
     assert type(several.predict_on_batch(X[:3])["twice"]) is np.ndarray
 
 
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_predictions_belong_to_the_caller(run_eagerly):
+    inputs = Input((5,))
+    model = Model(inputs, inputs)
+    model.compile(run_eagerly=run_eagerly)
+    for found in (model.predict(X, verbose=0), model.predict_on_batch(X)):
+        assert not np.shares_memory(found, X)
+        found[:] = 0  # and can be written to
+
+
 def test_regularizers_and_added_losses_are_part_of_the_loss():
     class Added(layers.Layer):
         def call(self, x):

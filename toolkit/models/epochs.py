@@ -8,7 +8,8 @@ from itertools import islice
 from typing import Any
 
 from toolkit.errors import ArgumentError
-from toolkit.models.data_adapters import ArraySource, BatchSource, make_source
+from toolkit.models.arrays import ArraySource
+from toolkit.models.data_adapters import BatchSource, make_source
 
 
 class EpochBatches:

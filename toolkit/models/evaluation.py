@@ -8,10 +8,10 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
+from toolkit.models.arrays import batch_tensors
 from toolkit.models.callbacks.callback_list import CallbackList, python_logs
 from toolkit.models.compile_metrics import CompileMetrics
 from toolkit.models.data_adapters import (
-    batch_tensors,
     named,
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
@@ -135,7 +135,7 @@ class Evaluation(Steps):
         with named("predict_on_batch"):
             batch = (batch_tensors(x, "x"),)
         outputs = self.make_predict_function()(batch)
-        return tree.map_structure(np.asarray, outputs)
+        return tree.map_structure(_concatenate, outputs)
 
     def _check_compiled(self, method: str) -> None:
         if not self.compiled:
@@ -222,5 +222,7 @@ def _symbol(leaf: Any) -> Any:
 
 
 def _concatenate(*parts: Any) -> np.ndarray[Any, Any]:
-    arrays = [np.asarray(part) for part in parts]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    """One array of all batches, which shares its memory with nobody."""
+    if len(parts) == 1:
+        return np.array(parts[0])
+    return np.concatenate([np.asarray(part) for part in parts])

@@ -11,17 +11,11 @@ from toolkit import optimizers
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import no_tracking
+from toolkit.models.arrays import is_arrays, split_arrays, weights_of_classes
 from toolkit.models.callbacks.callback_list import CallbackList, python_logs
 from toolkit.models.compile_loss import CompileLoss
 from toolkit.models.compile_metrics import CompileMetrics
-from toolkit.models.data_adapters import (
-    is_arrays,
-    make_source,
-    named,
-    split_arrays,
-    unpack_x_y_sample_weight,
-    weights_of_classes,
-)
+from toolkit.models.data_adapters import make_source, named, unpack_x_y_sample_weight
 from toolkit.models.epochs import EpochBatches, in_groups, make_batches
 from toolkit.models.evaluation import Evaluation, check_run, one_batch
 

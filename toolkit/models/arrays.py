@@ -1,0 +1,263 @@
+"""Arrays in memory as batches: gathered by index, or views; never copied as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, dtypes, tree
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.random import draw_seed
+from toolkit.tensor import Tensor, backend
+from toolkit.variable import Variable
+
+DEFAULT_BATCH = 32
+PARTS = ("x", "y", "sample_weight")
+
+
+def is_array(x: Any) -> bool:
+    """Whether `x` is an array or tensor of whatever library."""
+    return isinstance(x, (np.ndarray, Tensor, Variable)) or hasattr(x, "__array__")
+
+
+def is_arrays(x: Any) -> bool:
+    """Whether `x` is an array or a list, tuple or dict, as nests of arrays are."""
+    return tree.is_nested(x) or is_array(x)
+
+
+def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
+    """`x` as a NumPy array of numbers, without a copy where that is possible."""
+    if hasattr(x, "detach"):  # a torch tensor
+        x = x.detach().cpu()
+    array = np.asarray(x.numpy() if isinstance(x, (Tensor, Variable)) else x)
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise DTypeError(
+            f"{what}: expected numbers; received data of dtype {array.dtype}"
+        )
+    return array
+
+
+def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Other floats as floatx, as models compute in; the rest as it is."""
+    if array.dtype.kind != "f" or array.dtype.name == config.floatx():
+        return array
+    return array.astype(dtypes.numpy_dtype(config.floatx()))
+
+
+def as_tensor(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor that shares the array's memory."""
+    return Tensor(backend().asarray(array))
+
+
+def batch_tensors(structure: Any, what: str) -> Any:
+    """A nest of arrays as tensors that share their memory; None stays None."""
+
+    def convert(leaf: Any) -> Any:
+        if leaf is None or isinstance(leaf, Tensor):
+            return leaf
+        array = floating(to_array(leaf, what))
+        if array.ndim == 0:
+            raise ShapeError(f"{what}: expected batches of samples; received a scalar")
+        return as_tensor(array)
+
+    return tree.map_structure(convert, structure)
+
+
+def _arrays(structure: Any, what: str) -> Any:
+    """A nest of arrays, checked to be one; None stays None."""
+
+    def convert(leaf: Any) -> Any:
+        if leaf is None:
+            return None
+        if not is_array(leaf):
+            raise ArgumentError(
+                f"{what}: expected an array, or a list, tuple or dict of arrays; "
+                f"received {leaf!r:.60} of type {type(leaf).__name__} (make an array "
+                "of a list of numbers by np.array)"
+            )
+        array = to_array(leaf, what)
+        if array.ndim == 0:
+            raise ShapeError(f"{what}: expected arrays of samples; received a scalar")
+        return array
+
+    return tree.map_structure(convert, structure)
+
+
+def _length(parts: dict[str, Any]) -> int:
+    """The number of samples, which all arrays must agree on."""
+    lengths = {
+        name: [len(a) for a in tree.flatten(part) if a is not None]
+        for name, part in parts.items()
+    }
+    found = {n for part in lengths.values() for n in part}
+    if not lengths["x"]:
+        raise ArgumentError("expected data `x`; received no arrays")
+    if len(found) > 1:
+        sizes = "; ".join(f"{k}: {_only(v)}" for k, v in lengths.items() if v)
+        raise ShapeError(
+            f"expected the same number of samples in all arrays; received {sizes}"
+        )
+    return found.pop()
+
+
+def _only(values: list[int]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def shuffle_generator() -> np.random.Generator:
+    """A generator for the order of one epoch, keyed by `set_random_seed`."""
+    key = draw_seed(None).numpy().astype(np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+class ArraySource:
+    """Batches of arrays in memory.
+
+    Args:
+        x, y, sample_weight: nests of arrays with one entry per sample.
+        batch_size: samples per batch.
+        steps: number of batches, which gives the batch size if that is None.
+        shuffle: True for a new order of samples each epoch, "batch" for a new order
+            inside each batch.
+        class_weight: class -> weight of its samples.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        steps: int | None,
+        shuffle: bool | str,
+        class_weight: dict[int, float] | None,
+    ) -> None:
+        given = zip(PARTS, (x, y, sample_weight), strict=True)
+        parts = {name: _arrays(part, name) for name, part in given}
+        self.samples = _length(parts)
+        if self.samples == 0:
+            raise ArgumentError("expected at least one sample; received empty arrays")
+        x, y, weights = parts.values()
+        if weights is not None and tree.is_nested(y) and not tree.is_nested(weights):
+            weights = _repeat(weights, y)
+        if class_weight is not None:
+            weights = weights_of_classes(y, weights, class_weight)
+        if batch_size is None:
+            batch_size = ceil(self.samples / steps) if steps else DEFAULT_BATCH
+        if batch_size < 1:
+            raise ArgumentError(f"expected batch_size >= 1; received {batch_size}")
+        self.batch_size = int(batch_size)
+        self.num_batches: int | None = ceil(self.samples / self.batch_size)
+        self.shuffle = shuffle
+        self._structure = trimmed(x, y, weights)
+        self._leaves = tree.flatten(self._structure)
+        self._is_flat = not any(map(tree.is_nested, self._structure))
+
+    def epoch(self) -> Iterator[Any]:
+        """The batches of one epoch, as tuples of tensors."""
+        order = None
+        rng = shuffle_generator() if self.shuffle else None
+        if rng is not None and self.shuffle != "batch":
+            order = rng.permutation(self.samples)
+        for start in range(0, self.samples, self.batch_size):
+            stop = min(start + self.batch_size, self.samples)
+            if order is not None:
+                index: Any = order[start:stop]
+            elif rng is not None:
+                index = start + rng.permutation(stop - start)
+            else:
+                index = slice(start, stop)
+            yield self._gather(index)
+
+    def _gather(self, index: Any) -> Any:
+        rows = [
+            None if a is None else as_tensor(floating(_take(a, index)))
+            for a in self._leaves
+        ]
+        if self._is_flat:
+            return tuple(rows)
+        return tree.pack_sequence_as(self._structure, rows)
+
+
+def _take(array: np.ndarray[Any, Any], index: Any) -> np.ndarray[Any, Any]:
+    return array[index] if isinstance(index, slice) else array.take(index, axis=0)
+
+
+def _repeat(weights: np.ndarray[Any, Any], y: Any) -> Any:
+    """One array of sample weights for each of several outputs."""
+    if weights.ndim > 1 and weights.shape[1:] != (1,):
+        raise ShapeError(
+            "sample_weight: expected one weight per sample, shape (samples,), or one "
+            f"array per output; received the shape {weights.shape}"
+        )
+    return tree.map_structure(lambda _: weights, y)
+
+
+def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> Any:
+    """Sample weights from the weights of the samples' classes."""
+    if weights is not None:
+        raise ArgumentError("class_weight and sample_weight exclude each other")
+    if y is None or tree.is_nested(y):
+        raise ArgumentError(
+            "class_weight: expected targets `y` of a single output; received "
+            f"{'None' if y is None else 'several'}"
+        )
+    labels = np.asarray(y)
+    if labels.ndim > 1:
+        one_hot = labels.shape[-1] != 1
+        labels = labels.argmax(-1) if one_hot else labels[..., 0]
+    labels = np.round(labels).astype("int64")
+    if labels.ndim != 1:
+        raise ShapeError(
+            "class_weight: expected one label per sample; received labels of shape "
+            f"{np.shape(y)}"
+        )
+    classes, places = np.unique(labels, return_inverse=True)
+    values = [class_weight.get(int(c), 1.0) for c in classes]
+    return np.array(values, dtypes.numpy_dtype(config.floatx()))[places]
+
+
+def trimmed(x: Any, y: Any, weights: Any) -> tuple[Any, ...]:
+    """A batch without the parts at its end that are None."""
+    if weights is not None:
+        return x, y, weights
+    return (x,) if y is None else (x, y)
+
+
+def split_arrays(
+    x: Any, y: Any, sample_weight: Any, validation_split: float
+) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """The first samples for training, the last `validation_split` for validation."""
+    if not 0 < validation_split < 1:
+        raise ArgumentError(
+            f"expected 0 < validation_split < 1; received {validation_split}"
+        )
+    if not _all_arrays((x, y, sample_weight)):
+        raise ArgumentError(
+            "validation_split can split arrays only; pass validation_data "
+            f"beside {type(x).__name__}"
+        )
+    given = zip(PARTS, (x, y, sample_weight), strict=True)
+    parts = {name: _arrays(part, name) for name, part in given}
+    samples = _length(parts)
+    at = int(samples * (1.0 - validation_split))
+    if at in (0, samples):
+        raise ArgumentError(
+            f"{samples} samples cannot be split into training and validation by "
+            f"validation_split={validation_split}"
+        )
+
+    def cut(rows: slice) -> Any:
+        return tuple(
+            tree.map_structure(lambda a: None if a is None else a[rows], part)
+            for part in parts.values()
+        )
+
+    return cut(slice(None, at)), cut(slice(at, None))
+
+
+def _all_arrays(structure: Any) -> bool:
+    return all(leaf is None or is_array(leaf) for leaf in tree.flatten(structure))
