@@ -23,12 +23,11 @@ from toolkit.layers.call import (
     match_shapes,
     standardize_arguments,
 )
+from toolkit.layers.configuring import Configurable
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.losses import LossOwner, with_losses
 from toolkit.layers.tracking import no_tracking
 from toolkit.naming import keep_counts, scopes
-from toolkit.recording import Recorded, constructor_signature
-from toolkit.serialization import deserialize_keras_object
 from toolkit.symbolic import (
     KerasTensor,
     Operation,
@@ -39,11 +38,8 @@ from toolkit.symbolic import (
 from toolkit.tensor import Tensor, state
 from toolkit.trace import StatelessScope
 
-# Arguments whose values the layer's own properties tell, as they may have changed.
-_OF_PROPERTIES = ("name", "trainable", "dtype")
 
-
-class Layer(Recorded, Buildable, LossOwner, Operation):
+class Layer(Configurable, Buildable, LossOwner, Operation):
     """Base of all layers.
 
     A subclass stores its configuration in `__init__`, creates weights in
@@ -316,7 +312,7 @@ class Layer(Recorded, Buildable, LossOwner, Operation):
         updated = [scope.get_current_value(v) for v in self.non_trainable_variables]
         return (outputs, updated, losses) if return_losses else (outputs, updated)
 
-    # --- shapes and config ------------------------------------------------------------
+    # --- shapes -----------------------------------------------------------------------
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """The symbols that a call with these symbols would return."""
@@ -357,56 +353,8 @@ class Layer(Recorded, Buildable, LossOwner, Operation):
         finally:
             context.weightless = outer
 
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal layer, as strings, numbers, lists and dicts.
-
-        They are those that the constructor was given. A subclass needs a `get_config`
-        of its own only if some of them cannot be serialized.
-        """
-        cls = type(self)
-        recorded_only = cls.get_config is Layer.get_config
-        config = {
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": dtype_policies.serialize(self.dtype_policy),
-        }
-        if recorded_only:
-            config = {k: v for k, v in config.items() if _accepts(cls, k)}
-        recorded = self._recorded_config(strict=recorded_only)
-        own = {k: v for k, v in recorded.items() if k not in _OF_PROPERTIES}
-        return config | own
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The layer that `get_config` described."""
-        config = dict(config)
-        if isinstance(config.get("dtype"), dict):
-            config["dtype"] = dtype_policies.deserialize(config["dtype"])
-        if cls.get_config is Layer.get_config:
-            config = {k: _deserialized(v) for k, v in config.items()}
-        try:
-            return cls(**config)
-        except TypeError as error:
-            raise ArgumentError(
-                f"{cls.__name__}.from_config: the config {config} does not fit the "
-                f"constructor: {error}"
-            ) from error
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
-
-
-def _accepts(cls: type, name: str) -> bool:
-    """Whether `cls(..., name=...)` is possible."""
-    parameters = constructor_signature(cls).parameters
-    return name in parameters or any(
-        p.kind is p.VAR_KEYWORD for p in parameters.values()
-    )
-
-
-def _deserialized(value: Any) -> Any:
-    """An argument from a config; a bare string stays one."""
-    return value if isinstance(value, str) else deserialize_keras_object(value)
 
 
 def _own_symbol(x: Any) -> Any:

@@ -143,7 +143,8 @@ class Bidirectional(Layer):
             backward_layer = _copy(layer, "backward", go_backwards=True)
         self.backward_layer: Any = backward_layer
         self._check_directions()
-        for part in (self.forward_layer, self.backward_layer):
+        parts: list[Any] = [self.forward_layer, self.backward_layer]
+        for part in parts:
             if hasattr(part, "zero_output_for_mask"):
                 part.zero_output_for_mask = part.return_sequences
         self._first_weights = weights

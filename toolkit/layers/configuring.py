@@ -1,0 +1,69 @@
+"""Layers as configs and back: what the constructor was given, and the base's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtype_policies
+from toolkit.errors import ArgumentError
+from toolkit.recording import Recorded, constructor_signature
+from toolkit.serialization import deserialize_keras_object
+
+# Arguments whose values the layer's own properties tell, as they may have changed.
+_OF_PROPERTIES = ("name", "trainable", "dtype")
+
+
+class Configurable(Recorded):
+    """Base of layers: their config is what their constructor was given."""
+
+    name: str
+    trainable: bool
+    dtype_policy: Any
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal layer, as strings, numbers, lists and dicts.
+
+        They are those that the constructor was given. A subclass needs a `get_config`
+        of its own only if some of them cannot be serialized.
+        """
+        cls = type(self)
+        recorded_only = cls.get_config is Configurable.get_config
+        config = {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": dtype_policies.serialize(self.dtype_policy),
+        }
+        if recorded_only:
+            config = {k: v for k, v in config.items() if _accepts(cls, k)}
+        recorded = self._recorded_config(strict=recorded_only)
+        own = {k: v for k, v in recorded.items() if k not in _OF_PROPERTIES}
+        return config | own
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer that `get_config` described."""
+        config = dict(config)
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = dtype_policies.deserialize(config["dtype"])
+        if cls.get_config is Configurable.get_config:
+            config = {k: _deserialized(v) for k, v in config.items()}
+        try:
+            return cls(**config)
+        except TypeError as error:
+            raise ArgumentError(
+                f"{cls.__name__}.from_config: the config {config} does not fit the "
+                f"constructor: {error}"
+            ) from error
+
+
+def _accepts(cls: type, name: str) -> bool:
+    """Whether `cls(..., name=...)` is possible."""
+    parameters = constructor_signature(cls).parameters
+    return name in parameters or any(
+        p.kind is p.VAR_KEYWORD for p in parameters.values()
+    )
+
+
+def _deserialized(value: Any) -> Any:
+    """An argument from a config; a bare string stays one."""
+    return value if isinstance(value, str) else deserialize_keras_object(value)
