@@ -350,10 +350,10 @@ class Optimizer(OptimizerState):
     def _update_averages(self) -> None:
         updates = convert(self.iterations)
         first = ops.equal(updates, 0)
-        share = ops.where(first, 1.0, 1 - self.ema_momentum)
         for v, average in self._averaged():
             past = average.read()
-            average.assign(past + (v.read() - past) * convert(share, v.dtype))
+            share = ops.where(first, 1.0, convert(1 - self.ema_momentum, v.dtype))
+            average.assign(past + (v.read() - past) * share)
         if self.ema_overwrite_frequency:
             due = ops.equal((updates + 1) % self.ema_overwrite_frequency, 0)
             ops.cond(due, self._overwrite_with_averages, lambda: None)

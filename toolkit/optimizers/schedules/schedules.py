@@ -235,7 +235,7 @@ class CosineDecayRestarts(LearningRateSchedule):
         first_decay_steps: the length of the first.
         t_mul: the factor of the lengths.
         m_mul: the factor of the rates at the starts.
-        alpha: the last rate of each as a fraction of its first.
+        alpha: the least rate as a fraction of the initial one.
         name: not used in computing.
 
     Reference:
