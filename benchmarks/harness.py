@@ -56,12 +56,9 @@ class Worker:
     def __init__(self, candidate: Candidate, options: argparse.Namespace) -> None:
         self.name = candidate.name
         python = candidate.peer and options.peer_python or sys.executable
-        variables = os.environ | candidate.environment
-        if options.threads:
-            variables |= dict.fromkeys(THREADS, str(options.threads))
         self.process = subprocess.Popen(
             [python, sys.argv[0], "--worker", candidate.name],
-            env=variables,
+            env=os.environ | candidate.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -215,7 +212,9 @@ def parser(description: str) -> argparse.ArgumentParser:
     options.add_argument("--runs", type=int, default=15)
     options.add_argument("--json", metavar="PATH", help="where to keep every run")
     options.add_argument("--only", default="", help="cases whose name has this in it")
-    options.add_argument("--threads", type=int, help="BLAS and OpenMP threads")
+    options.add_argument(
+        "--threads", type=int, default=1, help="of BLAS and OpenMP; 0: as they like"
+    )
     options.add_argument("--peer-python", metavar="PATH", help="Python with the peers")
     options.add_argument("--worker", help=argparse.SUPPRESS)
     return options
@@ -223,12 +222,18 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 def main(
     description: str, cases: Sequence[str], candidates: Sequence[Candidate]
-) -> None:
-    """The whole of a benchmark script: measure, print, save."""
+) -> argparse.Namespace | None:
+    """The whole of a benchmark script: measure, print, save.
+
+    Returns:
+        The options, or None in the process of a candidate.
+    """
     options = parser(description).parse_args()
     if options.worker:
         serve(next(c for c in candidates if c.name == options.worker))
-        return
+        return None
+    if options.threads:
+        os.environ.update(dict.fromkeys(THREADS, str(options.threads)))
     workers = [Worker(candidate, options) for candidate in candidates]
     try:
         chosen = [case for case in cases if options.only in case]
@@ -238,3 +243,4 @@ def main(
         for worker in workers:
             worker.close()
     save(options.json, rows, candidates=pythons, threads=options.threads)
+    return options

@@ -1,0 +1,90 @@
+"""One training step of the digits networks beside Keras, and where its time goes.
+
+    python benchmarks/digits_step.py --peer-python ../peers/bin/python
+
+After the comparison comes toolkit's own account: the seconds inside kernels, what is
+left for Python around them, and the kernels that take the most.
+"""
+
+import runpy
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from harness import Candidate, main, prepare, sample
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+CASES = ["digits_mlp", "digits_cnn"]
+BATCH = 32
+
+
+def digits():
+    """A batch of made-up digits, uint8."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    x = random.integers(0, 17, (BATCH, 8, 8)).astype("uint8")
+    return x, random.integers(0, 10, BATCH).astype("uint8")
+
+
+def build(case):
+    """The network of the example, compiled as there."""
+    import toolkit
+
+    model = runpy.run_path(str(EXAMPLES / f"{case}.py"))["build_model"]()
+    rate = toolkit.optimizers.schedules.CosineDecay(2e-3, 900)
+    model.compile(
+        optimizer=toolkit.optimizers.Adam(rate),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    return model
+
+
+def with_toolkit(case):
+    """`train_on_batch` of the example's network."""
+    model, (x, y) = build(case), digits()
+    return lambda: model.train_on_batch(x, y)
+
+
+def with_keras(case):
+    """The same example, with Keras under the name of toolkit."""
+    import types
+
+    import keras
+
+    datasets = types.ModuleType("toolkit.datasets")
+    datasets.digits = None
+    sys.modules |= {"toolkit": keras, "toolkit.datasets": datasets}
+    return with_toolkit(case)
+
+
+def account(case, runs):
+    """Print what the kernels of a step take, and what is around them."""
+    model, (x, y) = build(case), digits()
+    timed = prepare(lambda: model.train_on_batch(x, y))
+    step = min(sample(*timed)["seconds"] for _ in range(runs))
+    rows = model.inspect(x, y).measure(max(runs, 5))
+    kernels = sum(seconds for seconds, _ in rows)
+    print(f"\n{case}: a step takes {step * 1e6:.0f} us at best, ", end="")
+    print(f"its {len(rows)} kernel calls {kernels * 1e6:.0f} us;")
+    print(f"  outside of them: {max(0, 1 - kernels / step):.0%}")
+    by_name = defaultdict(float)
+    for seconds, node in rows:
+        by_name[node.op.name] += seconds
+    ranked = sorted(by_name.items(), key=lambda item: -item[1])
+    for name, seconds in ranked[:8]:
+        print(f"  {name:20} {seconds * 1e6:10.0f} us  {seconds / kernels:6.1%}")
+
+
+CANDIDATES = (
+    Candidate("toolkit", with_toolkit),
+    Candidate("keras on torch", with_keras, True, {"KERAS_BACKEND": "torch"}),
+    Candidate("keras on jax", with_keras, True, {"KERAS_BACKEND": "jax"}),
+)
+
+if __name__ == "__main__":
+    if options := main(__doc__, CASES, CANDIDATES):
+        for case in CASES:
+            if options.only in case:
+                account(case, options.runs)
