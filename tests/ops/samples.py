@@ -1,10 +1,9 @@
 """The table: a row per call that every public op and every primitive is tested by."""
 
-import importlib.util
-
 from tests.ops import (
     samples_contract,
     samples_elementwise,
+    samples_nn,
     samples_reduce,
     samples_shape,
 )
@@ -14,6 +13,5 @@ SAMPLES = [
     *samples_reduce.SAMPLES,
     *samples_shape.SAMPLES,
     *samples_contract.SAMPLES,
+    *samples_nn.SAMPLES,
 ]
-if importlib.util.find_spec("tests.ops.samples_nn"):
-    SAMPLES += getattr(importlib.import_module("tests.ops.samples_nn"), "SAMPLES", [])

@@ -103,6 +103,27 @@ SHAPES = [
     sample("size", distinct((2, 3)), traced=False, order=0, dtype="python"),
 ]
 
+REARRANGED = [
+    sample(
+        "rearrange",
+        distinct((2, 3, 4)),
+        pattern,
+        **lengths,
+        numpy=lambda x, pattern, reference=reference: reference(x),
+    )
+    for pattern, lengths, reference in (
+        ("a b c -> c a b", {}, lambda x: x.transpose(2, 0, 1)),
+        ("a b c -> a (b c)", {}, lambda x: x.reshape(2, 12)),
+        ("a b c -> (c a) b", {}, lambda x: x.transpose(2, 0, 1).reshape(8, 3)),
+        (
+            "a b (h w) -> a h b w",
+            {"h": 2},
+            lambda x: x.reshape(2, 3, 2, 2).transpose(0, 2, 1, 3),
+        ),
+        ("a ... -> ... a", {}, lambda x: x.transpose(1, 2, 0)),
+        ("a b c -> a 1 b c", {}, lambda x: x[:, None]),
+    )
+]
 CREATION = [
     creation("zeros", (2, 3)),
     creation("ones", (2, 0)),
@@ -390,4 +411,4 @@ SORTING = [
     ),
 ]
 
-SAMPLES = SHAPES + CREATION + INDEXING + GATHERING + SORTING
+SAMPLES = SHAPES + REARRANGED + CREATION + INDEXING + GATHERING + SORTING

@@ -54,6 +54,8 @@ WRONG_SHAPES = [
     ("cdist", (A, B), "cdist"),
     ("cross", (B, B), "cross.*2 or 3 components"),
     ("rot90", (V,), "rot90.*at least 2 axes"),
+    ("rearrange", (A, "a b c -> a b c"), "names 3 axes"),
+    ("rearrange", (A, "a 1 -> a"), "an axis of extent 3 is not made of 1"),
     ("vsplit", (V, 1), "vsplit.*at least 2 axes"),
 ]
 
@@ -94,6 +96,10 @@ WRONG_ARGUMENTS = [
     ("array_split", (V, 0), {}, "array_split.*received 0"),
     ("histogram", (V, 0), {}, "histogram.*received 0"),
     ("select", ([], []), {}, "select"),
+    ("rearrange", (A, "a b"), {}, "expected '->'"),
+    ("rearrange", (A, "a b -> a"), {}, "same names"),
+    ("rearrange", (A, "a (b c) -> a b c"), {}, "all but one need a length"),
+    ("rearrange", (A, "a b* -> b a"), {}, "'\\*'.*not a name"),
     ("diff", (V, -1), {}, "diff.*received -1"),
 ]
 

@@ -1,7 +1,7 @@
 """Public tensor functions, with the names and signatures of `keras.ops`.
 
-One block of names per file. At the end, the operators of Tensor, KerasTensor and
-Variable are installed in one loop: `x + y` is `ops.add(x, y)`.
+One block of names per file. At the end, Tensor, KerasTensor and Variable get their
+operators: `x + y` is `ops.add(x, y)`.
 """
 
 from importlib import import_module
@@ -32,6 +32,27 @@ from toolkit.ops.activation import (
     swish,
     tanh_shrink,
     threshold,
+)
+from toolkit.ops.arrange import (
+    append,
+    array_split,
+    diag,
+    diagflat,
+    diagonal,
+    dsplit,
+    dstack,
+    fliplr,
+    flipud,
+    hsplit,
+    hstack,
+    meshgrid,
+    repeat,
+    roll,
+    rot90,
+    tile,
+    vander,
+    vsplit,
+    vstack,
 )
 from toolkit.ops.attention import (
     dot_product_attention,
@@ -246,27 +267,7 @@ from toolkit.ops.pool import (
     average_pool,
     max_pool,
 )
-from toolkit.ops.rearrange import (
-    append,
-    array_split,
-    diag,
-    diagflat,
-    diagonal,
-    dsplit,
-    dstack,
-    fliplr,
-    flipud,
-    hsplit,
-    hstack,
-    meshgrid,
-    repeat,
-    roll,
-    rot90,
-    tile,
-    vander,
-    vsplit,
-    vstack,
-)
+from toolkit.ops.rearrange import rearrange
 from toolkit.ops.reduce import (
     all,
     amax,

@@ -77,8 +77,9 @@ def ones_like(x: Any, dtype: Any = None) -> Tensor:
     return full_like(x, 1, dtype)
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
-    """Evenly spaced numbers from `start` (0 if `stop` is None) up to `stop`."""
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Tensor:
+    """Numbers from `start` (0 if `stop` is None) up to `stop`, `step` (1) apart."""
+    step = 1 if step is None else step
     if stop is None:
         start, stop = 0, start
     start, stop, step = (_number(v) for v in (start, stop, step))

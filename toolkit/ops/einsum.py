@@ -9,8 +9,8 @@ from typing import Any
 
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.arrange import diagonal
 from toolkit.ops.contract import matmul_p
-from toolkit.ops.rearrange import diagonal
 from toolkit.ops.reduce import sum_p
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, transpose
 from toolkit.symbolic import operation

@@ -10,6 +10,7 @@ import numpy as np
 from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import PRIMITIVES
+from toolkit.ops.arrange import diagonal
 from toolkit.ops.checks import (
     normalize_axes,
     normalize_axis,
@@ -29,7 +30,6 @@ from toolkit.ops.elementwise import (
 )
 from toolkit.ops.index import gather_p, scatter_p, take_along_axis_p
 from toolkit.ops.numeric import clip, round
-from toolkit.ops.rearrange import diagonal
 from toolkit.ops.reduce import any, max, mean, min, sum
 from toolkit.ops.shape import (
     broadcast_to,

@@ -1,0 +1,332 @@
+"""The same elements in another arrangement: repeated, rolled, rotated, padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit.convert import convert, operands
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.ops.checks import known_values, normalize_axis
+from toolkit.ops.creation import arange, zeros
+from toolkit.ops.index import as_indices, gather_p
+from toolkit.ops.shape import (
+    broadcast_to,
+    concatenate,
+    dilate,
+    expand_dims,
+    flip,
+    pad_p,
+    reshape,
+    slice_axis,
+    split,
+    swapaxes,
+    transpose,
+)
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+# --- repeating ------------------------------------------------------------------------
+
+
+@operation
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+    """Each element of x repeated along `axis`; None repeats those of the flattened x.
+
+    Args:
+        x: a tensor.
+        repeats: how often: a number, or one for each element along the axis.
+        axis: which axis becomes longer.
+    """
+    x = convert(x)
+    if axis is None:
+        x, axis = reshape(x, (x.size,)), 0
+    axis = normalize_axis("repeat", axis, x.ndim)
+    n = x.shape[axis]
+    advice = "give `repeats` as Python integers"
+    counts = known_values("repeat", as_indices("repeat", repeats), advice)
+    if counts.size == 1:
+        wide = expand_dims(x, axis + 1)
+        count = int(counts.reshape(()))
+        wide = broadcast_to(wide, (*x.shape[: axis + 1], count, *x.shape[axis + 1 :]))
+        return reshape(wide, (*x.shape[:axis], n * count, *x.shape[axis + 1 :]))
+    if counts.shape != (n,):
+        raise ShapeError(
+            f"repeat: expected one number or {n}; received shape {counts.shape}"
+        )
+    places = convert(np.repeat(np.arange(n, dtype="int32"), counts))
+    return bind(gather_p, x, places, axis=axis)
+
+
+@operation
+def tile(x: Any, repeats: Any) -> Tensor:
+    """x repeated as a whole, `repeats[i]` times along the i-th axis.
+
+    The shorter of x.shape and `repeats` is extended by ones in front.
+    """
+    x = convert(x)
+    counts = [int(r) for r in repeats] if np.iterable(repeats) else [int(repeats)]
+    ndim = max(len(counts), x.ndim)
+    counts = [1] * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    x = reshape(x, [n for extent in shape for n in (1, extent)])
+    pairs = list(zip(counts, shape, strict=True))
+    x = broadcast_to(x, [n for pair in pairs for n in pair])
+    return reshape(x, [count * n for count, n in pairs])
+
+
+@operation
+def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
+    """Coordinates of the points of a grid, from those along its axes.
+
+    Args:
+        x: one 1-D tensor per axis.
+        indexing: "ij": the i-th result varies along axis i; "xy": the first two axes
+            are exchanged.
+
+    Returns:
+        One tensor for each of x, all of the grid's shape.
+    """
+    if indexing not in ("xy", "ij"):
+        raise unknown_choice("meshgrid: indexing", indexing, ("xy", "ij"))
+    vectors = [reshape(convert(v), (-1,)) for v in x]
+    order = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        order[:2] = [1, 0]
+    shape = [vectors[i].size for i in order]
+    return [
+        broadcast_to(reshape(v, (-1, *(1,) * (len(shape) - 1 - order[i]))), shape)
+        for i, v in enumerate(vectors)
+    ]
+
+
+# --- moving ---------------------------------------------------------------------------
+
+
+@operation
+def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
+    """x moved by `shift` places along `axis`; what leaves at the end enters in front.
+
+    Args:
+        x: a tensor.
+        shift: an integer, which may be a tensor, or one for each axis.
+        axis: an axis or a tuple of them; None rolls the flattened x.
+    """
+    x = convert(x)
+    if axis is None:
+        return reshape(roll(reshape(x, (x.size,)), shift, 0), x.shape)
+    axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
+    count = max(len(axes), len(shifts))
+    if {len(axes), len(shifts)} - {1, count}:
+        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+    axes, shifts = (v * count if len(v) == 1 else v for v in (axes, shifts))
+    for places, a in zip(shifts, axes, strict=True):
+        x = _roll(x, places, normalize_axis("roll", int(a), x.ndim))
+    return x
+
+
+def _roll(x: Tensor, places: Any, axis: int) -> Tensor:
+    n = x.shape[axis]
+    if not isinstance(places, (int, np.integer)):
+        sources = (arange(n, dtype="int32") - as_indices("roll", places)) % max(n, 1)
+        return bind(gather_p, x, sources, axis=axis)
+    cut = -int(places) % max(n, 1)
+    if cut == 0:
+        return x
+    parts = slice_axis(x, axis, cut, n), slice_axis(x, axis, 0, cut)
+    return concatenate(parts, axis)
+
+
+@operation
+def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Tensor:
+    """`array` rotated by k quarter turns, from the first of `axes` to the second."""
+    x = convert(array)
+    if x.ndim < 2:
+        raise ShapeError(f"rot90: expected at least 2 axes; received {x.shape}")
+    if len(axes) != 2 or axes[0] % x.ndim == axes[1] % x.ndim:
+        raise ArgumentError(f"rot90: expected two different axes; received {axes}")
+    first, second = (normalize_axis("rot90", a, x.ndim) for a in axes)
+    if k % 4 == 0:
+        return x
+    if k % 4 == 1:
+        return swapaxes(flip(x, second), first, second)
+    if k % 4 == 2:
+        return flip(x, (first, second))
+    return flip(swapaxes(x, first, second), second)
+
+
+@operation
+def fliplr(x: Any) -> Tensor:
+    """x with its second axis reversed."""
+    x = convert(x)
+    if x.ndim < 2:
+        raise ShapeError(f"fliplr: expected at least 2 axes; received {x.shape}")
+    return flip(x, 1)
+
+
+@operation
+def flipud(x: Any) -> Tensor:
+    """x with its first axis reversed."""
+    return flip(x, 0)
+
+
+# --- diagonals ------------------------------------------------------------------------
+
+
+@operation
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The diagonals of the matrices along two axes, as the last axis of the result.
+
+    Args:
+        x: a tensor of at least 2 axes.
+        offset: how far above (or, if negative, below) the main diagonal.
+        axis1: the axis of the rows.
+        axis2: the axis of the columns.
+    """
+    x = convert(x)
+    if x.ndim < 2:
+        raise ShapeError(f"diagonal: expected at least 2 axes; received {x.shape}")
+    a, b = (normalize_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
+    if a == b:
+        raise ArgumentError(
+            f"diagonal: expected two different axes; received {a} twice"
+        )
+    rest = [i for i in range(x.ndim) if i not in (a, b)]
+    order = [*rest, a, b]
+    x = x if order == list(range(x.ndim)) else transpose(x, order)
+    n, m = x.shape[-2:]
+    length = max(min(n, m - offset) if offset >= 0 else min(n + offset, m), 0)
+    flat = reshape(x, (*x.shape[:-2], n * m))
+    start = offset if offset >= 0 else -offset * m
+    if length == 0:
+        return slice_axis(flat, flat.ndim - 1, 0, 0)
+    stop = start + (length - 1) * (m + 1) + 1
+    return slice_axis(flat, flat.ndim - 1, start, stop, m + 1)
+
+
+@operation
+def diag(x: Any, k: int = 0) -> Tensor:
+    """A matrix's k-th diagonal; or the matrix with a vector on its k-th diagonal."""
+    x = convert(x)
+    if x.ndim == 2:
+        return diagonal(x, k)
+    if x.ndim != 1:
+        raise ShapeError(f"diag: expected 1 or 2 axes; received {x.shape}")
+    n = x.size + abs(k)
+    if x.size == 0:
+        return zeros((n, n), x.dtype)
+    start = k if k >= 0 else -k * n
+    flat = dilate(x, 0, n + 1)
+    widths = ((start, n * n - start - flat.size),)
+    return reshape(bind(pad_p, flat, widths=widths, value=0), (n, n))
+
+
+@operation
+def diagflat(x: Any, k: int = 0) -> Tensor:
+    """The matrix with the elements of x, flattened, on its k-th diagonal."""
+    return diag(reshape(x, (-1,)), k)
+
+
+# --- joining and splitting ------------------------------------------------------------
+
+
+@operation
+def vstack(xs: Sequence[Any]) -> Tensor:
+    """Tensors joined along their first axis; vectors count as rows."""
+    return concatenate([_rows(x) for x in operands(*xs)[0]], 0)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x if x.ndim > 1 else reshape(x, (1, x.size))
+
+
+@operation
+def hstack(xs: Sequence[Any]) -> Tensor:
+    """Tensors joined along their second axis; vectors along their only one."""
+    tensors = [x if x.ndim else reshape(x, (1,)) for x in operands(*xs)[0]]
+    return concatenate(tensors, 0 if tensors[0].ndim == 1 else 1)
+
+
+@operation
+def dstack(xs: Sequence[Any]) -> Tensor:
+    """Tensors joined along their third axis, which they get if they lack it."""
+    tensors = [_rows(x) for x in operands(*xs)[0]]
+    return concatenate([expand_dims(x, 2) if x.ndim == 2 else x for x in tensors], 2)
+
+
+@operation
+def append(x1: Any, x2: Any, axis: int | None = None) -> Tensor:
+    """x1 followed by x2 along `axis`; None flattens both."""
+    x1, x2 = convert(x1), convert(x2)
+    if axis is None:
+        x1, x2, axis = reshape(x1, (x1.size,)), reshape(x2, (x2.size,)), 0
+    return concatenate([x1, x2], axis)
+
+
+@operation
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """x cut along an axis into parts whose sizes differ by at most one.
+
+    Given indices instead of a number of parts, it cuts there, as `split`.
+    """
+    x = convert(x)
+    axis = normalize_axis("array_split", axis, x.ndim)
+    if not isinstance(indices_or_sections, int):
+        return split(x, indices_or_sections, axis)
+    if indices_or_sections < 1:
+        raise ArgumentError(
+            f"array_split: expected at least 1 part; received {indices_or_sections}"
+        )
+    size, larger = divmod(x.shape[axis], indices_or_sections)
+    cuts = [size * i + min(i, larger) for i in range(1, indices_or_sections)]
+    return split(x, cuts, axis)
+
+
+@operation
+def hsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
+    """x cut along its second axis; a vector along its only one."""
+    x = convert(x)
+    return split(x, indices_or_sections, 0 if x.ndim == 1 else 1)
+
+
+@operation
+def vsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
+    """x, of at least 2 axes, cut along its first axis."""
+    return _split_deep("vsplit", x, indices_or_sections, 0, 2)
+
+
+@operation
+def dsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
+    """x, of at least 3 axes, cut along its third axis."""
+    return _split_deep("dsplit", x, indices_or_sections, 2, 3)
+
+
+def _split_deep(op: str, x: Any, where: Any, axis: int, ndim: int) -> list[Tensor]:
+    x = convert(x)
+    if x.ndim < ndim:
+        raise ShapeError(f"{op}: expected at least {ndim} axes; received {x.shape}")
+    return split(x, where, axis)
+
+
+@operation
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of a vector as columns: x ** (N - 1), ..., x, 1.
+
+    Args:
+        x: (n,).
+        N: the number of columns, n if None.
+        increasing: whether the powers go up: 1, x, ...
+
+    Returns:
+        (n, N), in the dtype of x.
+    """
+    x = convert(x)
+    if x.ndim != 1:
+        raise ShapeError(f"vander: expected 1 axis; received {x.shape}")
+    count = x.size if N is None else int(N)
+    powers = np.arange(count, dtype="int32")
+    columns = convert(powers if increasing else powers[::-1], x.dtype)
+    return expand_dims(x, 1) ** expand_dims(columns, 0)
