@@ -30,7 +30,8 @@ _UFUNCS = (
 ).split()
 _RENAMED = {"abs": "absolute", "bitwise_not": "invert"}
 
-# Below this many elements one call that allocates beats several that do not.
+# Below this many elements one call that allocates beats several that do not; and so
+# many bytes may be allocated anywhere.
 _SMALL = 1024
 
 
@@ -99,6 +100,8 @@ class Elementwise(Kernels):
             out = xp.empty(shape, a.dtype)
             if out.size <= _SMALL:
                 return xp.where(c, a, b)
+        elif out.nbytes <= _SMALL:
+            return self._copy_to(out, xp.where(c, a, b))
         memory = Scratch(xp, work)
         integer = f"int{8 * out.itemsize}"
         size = min(out.size, CHUNK)
