@@ -1,5 +1,7 @@
 """Models made from symbols: topologies, inputs, masks, configs, errors."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,19 @@ def test_part_of_a_model_from_intermediate_symbols():
         "Dense",
     ]
     np.testing.assert_allclose(whole(x), head(first(x)), rtol=1e-5)
+
+
+def test_a_layer_that_was_called_again_keeps_its_first_output():
+    model = toolkit.Sequential()
+    model.add(Input((4,)))
+    for _ in range(3):  # each time, all layers are called on symbols again
+        model.add(layers.Dense(3))
+    second = Model(model.input, model.layers[1].output)
+    (x,) = arrays((2, 4))
+    expected = dense(dense(x, model.layers[0]), model.layers[1])
+    np.testing.assert_allclose(second(x), expected, rtol=1e-5)
+    with pytest.raises(ArgumentError, match="there is none"):
+        layers.Dense(3).output  # noqa: B018
 
 
 def test_ops_and_constants_become_part_of_the_model():
@@ -262,6 +277,26 @@ def test_config_of_a_model_in_a_model_with_a_shared_layer():
     again.set_weights(model.get_weights())
     (x,) = arrays((2, 3))
     np.testing.assert_array_equal(again(x), model(x))
+
+
+def test_config_of_ops_and_constants():
+    inputs = Input((3,), name="in")
+    x = ops.relu(inputs) + 1.0
+    x = ops.concatenate([x[:, [2, 0, 1]], inputs[:, None, -1]], axis=-1)
+    model = Model(inputs, ops.mean(x * np.arange(4.0), axis=-1, keepdims=True))
+    config = json.loads(json.dumps(model.get_config()))
+    names = [layer["class_name"] for layer in config["layers"]]
+    assert sorted(names) == sorted(
+        ["InputLayer", "Relu", "Add", "Concatenate", "Multiply", "Mean"]
+        + ["GetItem"] * 2
+    )
+    again = Model.from_config(config)
+    (z,) = arrays((2, 3))
+    np.testing.assert_array_equal(again(z), model(z))
+    for wrong in ("NoSuchOp", "_Private", "Tensor"):
+        config["layers"][1]["class_name"] = wrong
+        with pytest.raises(ArgumentError, match="there is no op"):
+            Model.from_config(config)
 
 
 # --- errors ---------------------------------------------------------------------------

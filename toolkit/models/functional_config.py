@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import tree
+import numpy as np
+
+from toolkit import ops, tree
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.ir import Node
+from toolkit.naming import to_snake_case
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.symbolic import KerasTensor, Operation, is_symbolic
+from toolkit.symbolic import FunctionOperation, KerasTensor, Operation, is_symbolic
 
 _SYMBOL = "__keras_tensor__"
 
@@ -18,7 +21,7 @@ def functional_config(model: Any) -> dict[str, Any]:
     members = model._topology.members
     layers = []
     for operation in model.operations:
-        config = serialize_keras_object(operation)
+        config = _operation_config(operation)
         config["name"] = operation.name
         config["inbound_nodes"] = [
             _node_config(node, members)
@@ -39,6 +42,27 @@ def functional_config(model: Any) -> dict[str, Any]:
         "layers": layers,
         "input_layers": tree.map_structure(place, model.input),
         "output_layers": tree.map_structure(place, model.output),
+    }
+
+
+def _operation_config(operation: Any) -> dict[str, Any]:
+    """The config of a layer, or of an op, which Keras names like a class: ExpandDims.
+
+    The arguments of an op stand with its calls.
+    """
+    if not isinstance(operation, FunctionOperation):
+        return serialize_keras_object(operation)  # type: ignore[no-any-return]
+    name = operation.function.__name__
+    if getattr(ops, name, None) is not operation.function:
+        raise ArgumentError(
+            f"Functional.get_config: expected a function of toolkit.ops; {name!r} is "
+            "none. Put it into a layer"
+        )
+    return {
+        "module": "keras.ops",
+        "class_name": "".join(part.capitalize() for part in name.split("_")),
+        "config": {"name": operation.name},
+        "registered_name": None,
     }
 
 
@@ -67,10 +91,17 @@ def _node_config(node: Node, members: set[Node]) -> dict[str, Any]:
         }
 
     args, kwargs = node.attrs["arguments"]
+    if _is_indexing(node.op):
+        # In JSON tuples become lists: a list that means an array must not look so.
+        args = tuple(np.array(x) if isinstance(x, list) else x for x in args)
     return {
         "args": list(tree.map_structure(leaf_config, args)),
         "kwargs": tree.map_structure(leaf_config, kwargs),
     }
+
+
+def _is_indexing(operation: Any) -> bool:
+    return getattr(operation, "function", None) is ops.get_item
 
 
 class _NotYet(Exception):
@@ -109,6 +140,8 @@ def functional_from_config(
 
 
 def _layer(data: dict[str, Any], custom_objects: Any) -> Operation:
+    if str(data.get("module")).startswith(("keras.ops", "keras.src.ops")):
+        return _op(data)
     layer = deserialize_keras_object(data, custom_objects=custom_objects)
     if not isinstance(layer, Operation):
         raise ArgumentError(
@@ -118,6 +151,16 @@ def _layer(data: dict[str, Any], custom_objects: Any) -> Operation:
     return layer
 
 
+def _op(data: dict[str, Any]) -> FunctionOperation:
+    """The op that a config names; only public functions of tensors can be named."""
+    name = to_snake_case(data["class_name"])
+    function = getattr(ops, name, None)
+    # What `operation` has decorated takes symbols.
+    if name.startswith("_") or not hasattr(function, "__wrapped__"):
+        raise ArgumentError(f"Functional.from_config: there is no op {name!r}")
+    return FunctionOperation(function, data["name"])  # type: ignore[arg-type]
+
+
 def _replay(made: dict[str, Any], name: str, call: dict[str, Any]) -> bool:
     """Make one recorded call; False if what it needs is not there yet."""
     try:
@@ -125,6 +168,8 @@ def _replay(made: dict[str, Any], name: str, call: dict[str, Any]) -> bool:
         kwargs = _arguments(made, call["kwargs"])
     except _NotYet:
         return False
+    if _is_indexing(made[name]):
+        args = [tuple(x) if isinstance(x, list) else x for x in args]
     try:
         made[name](*args, **kwargs)
     except ToolkitError as error:
