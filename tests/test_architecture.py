@@ -19,6 +19,7 @@ LEVELS = (
     (
         "serialization",
         "recording",
+        "registration",
         "tape",
         "functions",
         "inspection",

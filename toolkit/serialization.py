@@ -16,18 +16,38 @@ Modules are written, and read, under their Keras names: "keras.layers".
 from __future__ import annotations
 
 import inspect
-import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import ArgumentError, DTypeError, unknown_choice
 from toolkit.naming import to_snake_case
+from toolkit.registration import (
+    CustomObjectScope,
+    custom_object_scope,
+    get_custom_objects,
+    get_registered_name,
+    get_registered_object,
+    register_keras_serializable,
+)
 from toolkit.tensor import Tensor
+
+__all__ = [
+    "CustomObjectScope",
+    "custom_object_scope",
+    "deserialize_keras_object",
+    "get",
+    "get_custom_objects",
+    "get_registered_name",
+    "get_registered_object",
+    "names_of",
+    "register_keras_serializable",
+    "serialize_keras_object",
+]
 
 # Where a config's class may live, and where its function may.
 _CLASSES = (
@@ -36,105 +56,10 @@ _CLASSES = (
 )
 _FUNCTIONS = ("activations", "losses", "metrics", "regularizers", "ops")
 
+# These read configs themselves: no config may name them.
+_READERS = ("deserialize", "get")
+
 _PLAIN = (str, int, float, bool, type(None))
-T = TypeVar("T")
-
-
-class _Scoped(threading.local):
-    """The custom objects of the scopes that are open in this thread."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Any] = {}
-
-
-_scoped = _Scoped()
-_registered: dict[str, Any] = {}
-_registered_names: dict[Any, str] = {}
-
-
-# --- custom objects -------------------------------------------------------------------
-
-
-def register_keras_serializable(
-    package: str = "Custom", name: str | None = None
-) -> Callable[[T], T]:
-    """A decorator: let configs name this class or function as "package>name".
-
-    Args:
-        package: keeps apart what has the same name.
-        name: the class's own name unless given.
-
-    Example:
-        >>> from toolkit import losses, serialization
-        >>> @serialization.register_keras_serializable("docs")
-        ... def absolute(y_true, y_pred):
-        ...     return abs(y_true - y_pred)
-        >>> serialization.get_registered_name(absolute)
-        'docs>absolute'
-        >>> losses.get("docs>absolute") is absolute
-        True
-    """
-
-    def decorate(obj: T) -> T:
-        own = name or obj.__name__  # type: ignore[attr-defined]
-        if inspect.isclass(obj) and not hasattr(obj, "get_config"):
-            raise ArgumentError(
-                f"register_keras_serializable: class {own} needs a `get_config` method"
-            )
-        full = f"{package}>{own}"
-        _registered[full] = obj
-        _registered_names[obj] = full
-        return obj
-
-    return decorate
-
-
-class custom_object_scope:
-    """A context in which configs may name the objects of a dict.
-
-    Args:
-        custom_objects: name -> class or function.
-    """
-
-    def __init__(self, custom_objects: Mapping[str, Any] | None) -> None:
-        self.custom_objects = dict(custom_objects or {})
-
-    def __enter__(self) -> custom_object_scope:
-        self._outer = _scoped.objects
-        _scoped.objects = {**self._outer, **self.custom_objects}
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        _scoped.objects = self._outer
-
-
-CustomObjectScope = custom_object_scope
-
-
-def get_custom_objects() -> dict[str, Any]:
-    """The global dict of custom objects; what is added can be named in configs."""
-    return _registered
-
-
-def get_registered_name(obj: Any) -> str:
-    """The name that a class or function was registered under, else its own name."""
-    return _registered_names.get(obj) or obj.__name__
-
-
-def get_registered_object(
-    name: str,
-    custom_objects: Mapping[str, Any] | None = None,
-    module_objects: Mapping[str, Any] | None = None,
-) -> Any:
-    """The custom object of this name, or None.
-
-    The innermost scope is asked first, then what is registered, `custom_objects` and
-    `module_objects`.
-    """
-    for source in (_scoped.objects, _registered, custom_objects, module_objects):
-        if source and name in source:
-            return source[name]
-    return None
 
 
 # --- the allow-list -------------------------------------------------------------------
@@ -142,7 +67,7 @@ def get_registered_object(
 
 def _exported(namespace: str, name: str) -> Any:
     """The public class or function `name` of a namespace, or None."""
-    if not name.isidentifier() or name.startswith("_"):
+    if not name.isidentifier() or name.startswith("_") or name in _READERS:
         return None
     try:
         module = import_module(f"toolkit.{namespace}")
@@ -231,13 +156,20 @@ def serialize_keras_object(obj: Any) -> Any:
     return config
 
 
+# Where Keras has these classes, if not in the namespace of the same name.
+_KERAS_MODULES = {
+    "DTypePolicy": "keras",
+    "Functional": "keras.src.models.functional",
+    "Model": "keras",
+    "Sequential": "keras",
+}
+
+
 def _place_of(cls: Any) -> dict[str, Any]:
     """The members of a config that say which class it is of."""
     place = _public_place(cls)
     if place is not None:
-        module = f"keras.{place[0]}"
-        # Keras exports these two from its root.
-        module = "keras" if place[0] in ("models", "dtype_policies") else module
+        module = _KERAS_MODULES.get(place[1]) or f"keras.{place[0]}"
         return {
             "module": module,
             "class_name": place[1],

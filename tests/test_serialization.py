@@ -1,0 +1,329 @@
+"""Objects to configs and back; what a config may name, and what it may not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.helpers import assert_close
+from toolkit import (
+    activations,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    ops,
+    optimizers,
+    regularizers,
+    serialization,
+)
+from toolkit.errors import ArgumentError, DTypeError
+from toolkit.serialization import (
+    custom_object_scope,
+    deserialize_keras_object,
+    get_custom_objects,
+    get_registered_name,
+    get_registered_object,
+    register_keras_serializable,
+    serialize_keras_object,
+)
+
+
+@pytest.fixture(autouse=True)
+def keep_registry():
+    registered = dict(get_custom_objects())
+    yield
+    get_custom_objects().clear()
+    get_custom_objects().update(registered)
+
+
+def through_json(obj):
+    """An object, to a config, to a string, and back."""
+    return deserialize_keras_object(json.loads(json.dumps(serialize_keras_object(obj))))
+
+
+class Scale:
+    """A user's own class."""
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    def get_config(self):
+        return {"factor": self.factor}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def double(x):
+    return 2 * x
+
+
+# --- plain values ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 3, 0.5, "text", [1, [2.0]], {"a": [1], "b": None}),
+        *(b"\x00\xff", slice(1, None, 2), Ellipsis, {"s": slice(3)}),
+    ],
+    ids=repr,
+)
+def test_plain_values(value):
+    assert through_json(value) == value
+
+
+def test_tuples_stay_tuples():
+    assert deserialize_keras_object(serialize_keras_object((1, (2,)))) == (1, (2,))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "bfloat16"])
+def test_arrays_and_tensors(dtype):
+    tensor = ops.cast([[1.0, 0.0], [3.0, 1.0]], dtype)
+    again = through_json(tensor)
+    assert again.dtype == dtype
+    assert_close(again, tensor)
+    array = through_json(tensor.numpy())
+    assert isinstance(array, np.ndarray) and array.dtype == tensor.numpy().dtype
+    np.testing.assert_array_equal(array, tensor.numpy())
+
+
+def test_numpy_scalars_and_dtypes_become_plain():
+    assert serialize_keras_object(np.float32(0.5)) == 0.5
+    assert serialize_keras_object(np.dtype("int8")) == "int8"
+
+
+# --- public objects -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "obj, module, name",
+    [
+        (losses.Huber(delta=0.5), "keras.losses", "Huber"),
+        (metrics.AUC(9, name="area"), "keras.metrics", "AUC"),
+        (optimizers.Adam(0.5), "keras.optimizers", "Adam"),
+        (
+            optimizers.schedules.CosineDecay(0.5, 3),
+            "keras.optimizers.schedules",
+            "CosineDecay",
+        ),
+        (regularizers.L2(0.5), "keras.regularizers", "L2"),
+        (initializers.Constant(0.5), "keras.initializers", "Constant"),
+        (layers.Dense(3), "keras.layers", "Dense"),
+        (layers.Dense(3).dtype_policy, "keras", "DTypePolicy"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_public_objects(obj, module, name):
+    config = serialize_keras_object(obj)
+    assert config["module"] == module
+    assert config["class_name"] == name
+    assert config["registered_name"] is None
+    again = through_json(obj)
+    assert type(again) is type(obj)
+    assert again.get_config() == obj.get_config()
+
+
+@pytest.mark.parametrize(
+    "function", [losses.huber, activations.relu, ops.tanh, metrics.binary_accuracy]
+)
+def test_public_functions(function):
+    assert through_json(function) is function
+    assert serialize_keras_object(function)["class_name"] == "function"
+
+
+def test_keras_spellings_of_modules():
+    config = {"class_name": "Dense", "config": {"units": 3}, "registered_name": None}
+    for module in ("keras.layers", "toolkit.layers", "keras.src.layers.core.dense"):
+        layer = deserialize_keras_object({**config, "module": module})
+        assert isinstance(layer, layers.Dense)
+
+
+def test_one_name_in_two_modules():
+    config = {"class_name": "MeanSquaredError", "config": {}, "registered_name": None}
+    for module, cls in (
+        ("keras.losses", losses.MeanSquaredError),
+        ("keras.metrics", metrics.MeanSquaredError),
+    ):
+        assert type(deserialize_keras_object({**config, "module": module})) is cls
+
+
+def test_configs_inside_structures():
+    nest = {"a": [regularizers.L1(0.5)], "b": (1, losses.Huber())}
+    again = deserialize_keras_object(serialize_keras_object(nest))
+    assert again["a"][0].l1 == 0.5
+    assert isinstance(again["b"][1], losses.Huber)
+
+
+def test_classes_themselves():
+    assert through_json(losses.Huber) is losses.Huber
+
+
+# --- custom objects -------------------------------------------------------------------
+
+
+def test_registered_objects():
+    register_keras_serializable("tests")(Scale)
+    register_keras_serializable("tests", name="twice")(double)
+    assert get_registered_name(Scale) == "tests>Scale"
+    assert get_registered_object("tests>Scale") is Scale
+    assert serialize_keras_object(Scale(2.0))["registered_name"] == "tests>Scale"
+    assert through_json(Scale(2.0)).factor == 2.0
+    assert through_json(double) is double
+    assert serialize_keras_object(double)["config"] == "tests>twice"
+
+
+def test_custom_objects_as_an_argument_and_a_scope():
+    # Nothing of a class that the tests above registered may help here.
+    class Shift(Scale):
+        pass
+
+    config = serialize_keras_object({"x": Shift(3.0), "f": [regularizers.L1()]})
+    with pytest.raises(ArgumentError, match="'Shift'.*custom_objects"):
+        deserialize_keras_object(config)
+    again = deserialize_keras_object(config, custom_objects={"Shift": Shift})
+    assert again["x"].factor == 3.0
+    with custom_object_scope({"Shift": Shift}):
+        with custom_object_scope({"other": double}):
+            assert deserialize_keras_object(config)["x"].factor == 3.0
+            assert get_registered_object("other") is double
+        assert get_registered_object("other") is None
+    assert get_registered_object("Shift") is None
+
+
+def test_the_global_dict_of_custom_objects():
+    get_custom_objects()["quadratic"] = double
+    assert losses.get("quadratic") is double
+    assert deserialize_keras_object("quadratic") is double
+
+
+def test_only_classes_with_a_config_can_be_registered():
+    with pytest.raises(ArgumentError, match="Bare.*get_config"):
+
+        @register_keras_serializable()
+        class Bare:
+            pass
+
+
+def test_build_configs_are_used():
+    class Built(Scale):
+        shape = None
+
+        def get_build_config(self):
+            return {"shape": (2, 3)}
+
+        def build_from_config(self, config):
+            self.shape = config["shape"]
+
+    config = serialize_keras_object(Built())
+    again = deserialize_keras_object(config, custom_objects={"Built": Built})
+    assert again.shape == (2, 3)
+
+
+# --- what a config may not do ---------------------------------------------------------
+
+
+def config_of(class_name, module, config=None, registered_name=None):
+    return {
+        "module": module,
+        "class_name": class_name,
+        "config": {} if config is None else config,
+        "registered_name": registered_name,
+    }
+
+
+@pytest.mark.parametrize(
+    "config, words",
+    [
+        (config_of("Popen", "subprocess", {"args": ["true"]}), "'Popen'"),
+        (config_of("system", "os", {"command": "true"}), "'system'"),
+        (config_of("function", "os", "system"), "'system'"),
+        (config_of("function", "builtins", "eval"), "'eval'"),
+        (config_of("get_file", "keras.utils"), "'get_file'"),
+        (config_of("function", "keras.utils", "get_file"), "'get_file'"),
+        (config_of("function", "keras.losses", "get"), "'get'"),
+        (config_of("function", "keras.metrics", "deserialize"), "'deserialize'"),
+        (config_of("import_module", "toolkit.layers"), "'import_module'"),
+        (config_of("function", "toolkit.ops", "import_module"), "'import_module'"),
+        (config_of("type", "builtins", "type"), "'type'"),
+        (config_of("Any", "keras.layers"), "'Any'"),
+        (config_of("losses", "keras.losses"), "'losses'"),
+        (config_of("__import__", "builtins"), "'__import__'"),
+        (config_of("__class__", "keras.layers"), "'__class__'"),
+        (config_of("Dense.from_config", "keras.layers"), "from_config"),
+        (config_of("function", "keras.ops", "operators.np.load"), "np.load"),
+        (config_of("__lambda__", "builtins", {"value": ["4wEA"]}), "lambda"),
+        (config_of("__typespec__", None), "'__typespec__'"),
+        (config_of("Wrong", "keras.layers"), "'Wrong'"),
+        (config_of(["Dense"], "keras.layers"), "class_name"),
+        (config_of("function", "keras.losses", {"name": "huber"}), "name"),
+    ],
+)
+def test_what_may_not_be_named(config, words):
+    with pytest.raises(ArgumentError, match=words):
+        deserialize_keras_object(config)
+
+
+def test_modules_are_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "planted.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ArgumentError, match="'Layer' of module 'planted'"):
+        deserialize_keras_object(config_of("Layer", "planted"))
+
+
+def test_safe_mode_cannot_be_left():
+    with pytest.raises(ArgumentError, match="safe_mode"):
+        deserialize_keras_object({}, safe_mode=False)
+
+
+@pytest.mark.parametrize("dtype", ["object", "U8", "float128"])
+def test_arrays_of_other_dtypes(dtype):
+    config = {"class_name": "__numpy__", "config": {"value": [1], "dtype": dtype}}
+    with pytest.raises(DTypeError, match="expected one of"):
+        deserialize_keras_object(config)
+
+
+def test_arrays_that_are_none():
+    config = {"class_name": "__numpy__", "config": {"value": ["x"], "dtype": "int8"}}
+    with pytest.raises(DTypeError, match="__numpy__"):
+        deserialize_keras_object(config)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: serialize_keras_object(lambda x: x), "named function.*lambda"),
+        (lambda: serialize_keras_object(object()), "get_config"),
+        (lambda: deserialize_keras_object({}, wrong=1), "wrong"),
+        (
+            lambda: deserialize_keras_object(
+                config_of("Huber", "keras.losses", {"delte": 1.0})
+            ),
+            "Huber.*delte",
+        ),
+        (
+            lambda: deserialize_keras_object(
+                config_of("Thing", None), custom_objects={"Thing": object}
+            ),
+            "from_config",
+        ),
+    ],
+)
+def test_errors(call, words):
+    with pytest.raises(ArgumentError, match=words):
+        call()
+
+
+# --- get ------------------------------------------------------------------------------
+
+
+def test_get_lists_the_valid_names():
+    objects = serialization.names_of(Scale)
+    assert serialization.get("scale", objects, "thing").factor == 1.0
+    assert serialization.get(double, objects, "thing") is double
+    with pytest.raises(ArgumentError, match="thing: expected one of 'Scale', 'scale'"):
+        serialization.get("scales", objects, "thing")
+    with pytest.raises(ArgumentError, match="thing: expected a name.*3"):
+        serialization.get(3, objects, "thing")
