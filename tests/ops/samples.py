@@ -3,6 +3,7 @@
 from tests.ops import (
     samples_contract,
     samples_elementwise,
+    samples_index,
     samples_nn,
     samples_reduce,
     samples_shape,
@@ -12,6 +13,7 @@ SAMPLES = [
     *samples_elementwise.SAMPLES,
     *samples_reduce.SAMPLES,
     *samples_shape.SAMPLES,
+    *samples_index.SAMPLES,
     *samples_contract.SAMPLES,
     *samples_nn.SAMPLES,
 ]
