@@ -198,13 +198,15 @@ def test_reduce_rows(rows, width):
 def test_windows_over_padding():
     windows = Windows((4,), (3,), (2,), ((2, 1),), (1,))
     assert windows.out == (3,)
-    assert windows.field((3,)) == (7,)
+    (part,) = windows.parts(1, 10)
+    assert part.field == (1, 7)
     x = np.arange(4.0).reshape(1, 4, 1)
-    seen = windows.load(np, x, ..., -1.0, np.empty(7))
+    seen = part.load(np, x, -1.0, np.empty(7))
     assert list(seen.ravel()) == [-1, -1, 0, 1, 2, 3, -1]
-    inside, chosen = windows.spread(x, (0,), [slice(0, 3)])
-    assert list(inside.ravel()) == [0, 2]
-    assert chosen == (slice(None), slice(1, 3, None))
+    assert list(seen[part.shifts[0]].ravel()) == [-1, 0, 2]
+    pixels, chosen = part.meetings[0]
+    assert list(x[pixels].ravel()) == [0, 2]
+    assert chosen == (slice(None), slice(1, 3))
 
 
 # --- MKL ------------------------------------------------------------------------------

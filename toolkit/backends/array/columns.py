@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.array.common import (
-    HALVES,
-    Array,
-    Box,
-    Scratch,
-    scratch_bytes,
-)
-from toolkit.backends.array.windows import Windows
+from toolkit.backends.array.common import HALVES, Array, Box, Scratch, scratch_bytes
+from toolkit.backends.array.windows import Part, Windows, seen
 from toolkit.ir import Spec
 
 # Bytes of the column buffer: half of a common L2 cache.
@@ -38,34 +33,40 @@ class Columns:
     dtype: str
     half: bool
 
-    @classmethod
-    def of(cls, x: Any, windows: Windows, groups: int) -> Columns:
-        """The chunks of images `x`, an array or a spec."""
+    @staticmethod
+    def of(x: Any, windows: Windows, groups: int) -> Columns:
+        """The parts of images `x`, an array or a spec."""
         dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
-        half = dtype in HALVES
-        channels = x.shape[-1] // groups
-        computed = "float32" if half else dtype
-        return cls(windows, x.shape[0], groups, channels, computed, half)
+        return _columns(windows, x.shape[0], groups, x.shape[-1] // groups, dtype)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """The length of a column, for one group."""
         return self.windows.taps * self.channels
 
-    @property
+    @cached_property
     def pixels(self) -> int:
-        """The greatest number of windows in a chunk."""
+        """The greatest number of windows in a part."""
         column = self.groups * self.depth * dtypes.itemsize(self.dtype)
-        total = math.prod(self.windows.batch_shape(self.batch))
+        total = self.batch * math.prod(self.windows.out)
         return min(total, max(_BUDGET // max(1, column), _LEAST_PIXELS))
 
-    @property
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """All windows, part by part."""
+        return self.windows.parts(self.batch, self.pixels)
+
+    @cached_property
     def seen(self) -> int:
-        """The elements that a chunk of windows sees, if they must be copied first."""
-        if not (self.half or self.windows.padded):
-            return 0
-        channels = self.groups * self.channels
-        return self.windows.seen(self.batch, self.pixels, channels)
+        """The elements that a part sees, if they must be copied first."""
+        copied = self.half or self.windows.padded
+        return seen(self.parts, self.groups * self.channels) if copied else 0
+
+    @cached_property
+    def is_pointwise(self) -> bool:
+        """Whether each window is one pixel, and each pixel one window."""
+        windows = self.windows
+        return windows.taps == 1 and not windows.padded and set(windows.strides) == {1}
 
     def nbytes(self, *pieces: int) -> int:
         """The scratch of `blocks`, and of further pieces given in elements."""
@@ -73,57 +74,59 @@ class Columns:
         itemsize = dtypes.itemsize(self.dtype)
         return scratch_bytes(*(size * itemsize for size in sizes))
 
-    def is_pointwise(self) -> bool:
-        """Whether each window is one pixel, and each pixel one window."""
-        windows = self.windows
-        return windows.taps == 1 and not windows.padded and set(windows.strides) == {1}
-
-    def chunks(self) -> Iterator[Box]:
-        """Boxes of windows over (batch, *output positions)."""
-        return self.windows.chunks(self.batch, self.pixels)
-
     def blocks(self, xp: Any, x: Array, memory: Scratch) -> Iterator[tuple[Box, Array]]:
         """Each box with its columns (groups, windows, depth), valid until the next."""
         buffer = memory.take(self.pixels * self.groups * self.depth, self.dtype)
         copy = memory.take(self.seen, self.dtype) if self.seen else None
-        if self.is_pointwise() and not self.half and x.flags.c_contiguous:
+        if self.is_pointwise and not self.half and x.flags.c_contiguous:
             yield ..., grouped(x, self.groups)
             return
-        as_strided = xp.lib.stride_tricks.as_strided
-        for box in self.chunks():
-            images, *outputs = self.windows.ranges(box, self.batch)
-            out = tuple(r.stop - r.start for r in outputs)
-            part = self.windows.load(xp, x, box, 0, copy)
-            across, *steps, channel = part.strides
-            axes = zip(steps, self.windows.strides, strict=True)
-            gaps = zip(steps, self.windows.dilation, strict=True)
-            view = as_strided(
-                part,
-                (self.groups, part.shape[0], *out, *self.windows.size, self.channels),
-                (
-                    *(self.channels * channel, across),
-                    *(step * stride for step, stride in axes),
-                    *(step * dilation for step, dilation in gaps),
-                    channel,
-                ),
-            )
-            block = buffer[: view.size].reshape(view.shape)
+        field = None
+        for part in self.parts:
+            loaded = part.load(xp, x, 0, copy)
+            # What is copied to the same place is seen through the same view.
+            copied = self.half or not part.whole
+            if not copied or part.field != field:
+                field = part.field if copied else None
+                view = self._view(xp, part, loaded)
+                block = buffer[: view.size].reshape(view.shape)
             xp.copyto(block, view)
-            yield box, block.reshape(self.groups, -1, self.depth)
+            yield part.box, block.reshape(self.groups, -1, self.depth)
 
-    def add(self, xp: Any, box: Box, block: Array, images: Array) -> None:
-        """Add the columns of a block to the pixels of `images` that they show."""
-        shown, *outputs = self.windows.ranges(box, self.batch)
-        extents = (r.stop - r.start for r in (shown, *outputs))
-        shape = (self.groups, *extents, *self.windows.size, self.channels)
-        # To (images, *outputs, *offsets, groups, channels), as the pixels are.
+    def _view(self, xp: Any, part: Part, loaded: Array) -> Array:
+        """The columns, still overlapping: (groups, images, *out, *size, channels)."""
+        across, *steps, channel = loaded.strides
+        axes = zip(steps, self.windows.strides, strict=True)
+        gaps = zip(steps, self.windows.dilation, strict=True)
+        return xp.lib.stride_tricks.as_strided(
+            loaded,
+            (self.groups, part.field[0], *part.out, *self.windows.size, self.channels),
+            (
+                *(self.channels * channel, across),
+                *(step * stride for step, stride in axes),
+                *(step * gap for step, gap in gaps),
+                channel,
+            ),
+        )
+
+    def add(self, xp: Any, part: Part, block: Array, images: Array) -> None:
+        """Add the columns of a part to the pixels of `images` that they show."""
+        shape = (self.groups, part.field[0], *part.out, -1, self.channels)
+        # To (images, *out, taps, groups, channels), as the pixels are.
         block = xp.moveaxis(block.reshape(shape), 0, -2)
-        target = images[shown].reshape(-1, *images.shape[1:-1], *block.shape[-2:])
-        place = (slice(None),) * len(outputs)
-        for offset in self.windows.offsets():
-            pixels, chosen = self.windows.spread(target, offset, outputs)
-            seen = block[(slice(None), *place, *offset)][chosen]
-            xp.add(pixels, seen, out=pixels)
+        target = images.reshape(*images.shape[:-1], *block.shape[-2:])
+        for tap, (pixels, chosen) in enumerate(part.meetings):
+            met = target[pixels]
+            xp.add(met, block[..., tap, :, :][chosen], out=met)
+
+
+@lru_cache(maxsize=256)
+def _columns(
+    windows: Windows, batch: int, groups: int, channels: int, dtype: str
+) -> Columns:
+    half = dtype in HALVES
+    computed = "float32" if half else dtype
+    return Columns(windows, batch, groups, channels, computed, half)
 
 
 def grouped(x: Array, groups: int) -> Array:

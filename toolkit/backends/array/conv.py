@@ -112,7 +112,7 @@ class Conv(Kernels):
     ) -> Array:
         """The cross-correlation of `x` with `w`."""
         windows = Windows(x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
-        shape = (*windows.batch_shape(x.shape[0]), w.shape[-1])
+        shape = (x.shape[0], *windows.out, w.shape[-1])
         out = self._result(out, shape, x.dtype)
         memory = Scratch(self.xp, work)
         if is_depthwise(x.shape[-1], groups):
@@ -228,11 +228,11 @@ class Conv(Kernels):
         buffer = memory.take(
             (columns.groups, columns.pixels, columns.depth), columns.dtype
         )
-        for box in columns.chunks():
-            gradient = self._rows(g[box], columns, rows)
+        for part in columns.parts:
+            gradient = self._rows(g[part.box], columns, rows)
             block = buffer[:, : gradient.shape[1]]
             self.gemm(gradient, weights, out=block)
-            columns.add(self.xp, box, block, total)
+            columns.add(self.xp, part, block, total)
         return self._copy_to(out, total) if columns.half else out
 
     def _rows(self, g: Array, columns: Columns, buffer: Array) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 from toolkit import dtypes
@@ -20,7 +21,7 @@ from toolkit.backends.array.common import (
     reduce_rows,
     scratch_bytes,
 )
-from toolkit.backends.array.windows import Windows
+from toolkit.backends.array.windows import Part, Windows, seen
 from toolkit.ir import Spec
 
 # Elements of a chunk: images, products and sums of this size stay in the L2 cache.
@@ -46,31 +47,34 @@ class Depthwise:
     dtype: str
     half: bool
 
-    @classmethod
-    def of(cls, x: Any, windows: Windows, channels: int, filters: int) -> Depthwise:
+    @staticmethod
+    def of(x: Any, windows: Windows, channels: int, filters: int) -> Depthwise:
         """For a batch and dtype like those of `x`, an array or a spec."""
         dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
-        half = dtype in HALVES
-        computed = "float32" if half else dtype
-        return cls(windows, x.shape[0], channels, filters // channels, computed, half)
+        return _depthwise(windows, x.shape[0], channels, filters // channels, dtype)
 
-    @property
+    @cached_property
     def pixels(self) -> int:
-        """The greatest number of windows in a chunk."""
-        total = math.prod(self.windows.batch_shape(self.batch))
+        """The greatest number of windows in a part."""
+        total = self.batch * math.prod(self.windows.out)
         return min(total, max(1, _CHUNK // max(1, self.channels)))
 
-    @property
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """All windows, part by part."""
+        return self.windows.parts(self.batch, self.pixels)
+
+    @cached_property
     def chunk(self) -> int:
-        """The elements of a chunk of windows, one for each channel."""
+        """The elements of a part of windows, one for each channel."""
         return self.pixels * self.channels
 
-    @property
+    @cached_property
     def seen(self) -> int:
-        """The elements that a chunk of windows sees."""
-        return self.windows.seen(self.batch, self.pixels, self.channels)
+        """The elements that a part of windows sees."""
+        return seen(self.parts, self.channels)
 
-    @property
+    @cached_property
     def tiles_shape(self) -> tuple[int, ...]:
         """(multiplier, taps, extent of the last spatial axis, channels)."""
         windows = self.windows
@@ -88,20 +92,18 @@ class Depthwise:
 
     def forward(self, xp: Any, x: Array, w: Array, out: Array, memory: Scratch) -> None:
         """out[..., c, m] = the sum over taps of x[..., c] * w[tap, c, m]."""
-        windows = self.windows
         tiles = self._tiles(xp, w, memory)
         copy, spare, sums = self._take(memory, self.seen, self.chunk, self.chunk)
         outputs = out.reshape(*out.shape[:-1], self.channels, self.multiplier)
-        for box in windows.chunks(self.batch, self.pixels):
-            seen = windows.load(xp, x, box, 0, copy)
-            target = outputs[box]
+        for part in self.parts:
+            loaded = part.load(xp, x, 0, copy)
+            target = outputs[part.box]
             product, total = _shaped(target.shape[:-1], spare, sums)
             row = target.shape[-3]
             for m in range(self.multiplier):
                 total.fill(0)
-                for tap, offset in enumerate(windows.offsets()):
-                    shifted = windows.shifted(seen, offset, target.shape[1:-2])
-                    xp.multiply(shifted, tiles[m, tap, :row], out=product)
+                for tap, shift in enumerate(part.shifts):
+                    xp.multiply(loaded[shift], tiles[m, tap, :row], out=product)
                     xp.add(total, product, out=total)
                 xp.copyto(target[..., m], total, casting="unsafe")
 
@@ -114,25 +116,22 @@ class Depthwise:
         self, xp: Any, g: Array, w: Array, out: Array, memory: Scratch
     ) -> None:
         """Add g[..., c, m] * w[tap, c, m] to the pixel that the tap sees."""
-        windows = self.windows
         tiles = self._tiles(xp, w, memory)
         spare, copy = self._take(memory, self.chunk, self.chunk)
         total = memory.take(out.shape, self.dtype) if self.half else out
         total.fill(0)
         gradients = g.reshape(*g.shape[:-1], self.channels, self.multiplier)
-        for box in windows.chunks(self.batch, self.pixels):
-            shown, *outputs = windows.ranges(box, self.batch)
-            images = total[shown]
+        for part in self.parts:
             for m in range(self.multiplier):
-                part = gradients[box][..., m]
-                (gradient,) = _shaped(part.shape, copy)
-                xp.copyto(gradient, part)
-                for tap, offset in enumerate(windows.offsets()):
-                    pixels, chosen = windows.spread(images, offset, outputs)
-                    (product,) = _shaped(pixels.shape, spare)
-                    tile = tiles[m, tap, : pixels.shape[-2]]
+                g_part = gradients[part.box][..., m]
+                (gradient,) = _shaped(g_part.shape, copy)
+                xp.copyto(gradient, g_part)
+                for tap, (pixels, chosen) in enumerate(part.meetings):
+                    met = total[pixels]
+                    (product,) = _shaped(met.shape, spare)
+                    tile = tiles[m, tap, : met.shape[-2]]
                     xp.multiply(gradient[chosen], tile, out=product)
-                    xp.add(pixels, product, out=pixels)
+                    xp.add(met, product, out=met)
         if self.half:
             xp.copyto(out, total, casting="unsafe")
 
@@ -154,15 +153,14 @@ class Depthwise:
         wide, row = self._take(memory, WIDE, self.channels)
         total.fill(0)
         split = g.reshape(*g.shape[:-1], self.channels, self.multiplier)
-        for box in windows.chunks(self.batch, self.pixels):
-            seen = windows.load(xp, x, box, 0, copy)
+        for part in self.parts:
+            loaded = part.load(xp, x, 0, copy)
             for m in range(self.multiplier):
-                part = split[box][..., m]
-                gradient, product = _shaped(part.shape, gradients, spare)
-                xp.copyto(gradient, part)
-                for tap, offset in enumerate(windows.offsets()):
-                    shifted = windows.shifted(seen, offset, part.shape[1:-1])
-                    xp.multiply(shifted, gradient, out=product)
+                g_part = split[part.box][..., m]
+                gradient, product = _shaped(g_part.shape, gradients, spare)
+                xp.copyto(gradient, g_part)
+                for tap, shift in enumerate(part.shifts):
+                    xp.multiply(loaded[shift], gradient, out=product)
                     reduce_rows(xp.add, product.reshape(-1, self.channels), row, wide)
                     xp.add(total[m, tap], row, out=total[m, tap])
         weights = out.reshape(windows.taps, self.channels, self.multiplier)
@@ -180,6 +178,15 @@ class Depthwise:
         tiles = memory.take(self.tiles_shape, self.dtype)
         xp.copyto(tiles, weights.transpose(3, 0, 1, 2))
         return tiles
+
+
+@lru_cache(maxsize=256)
+def _depthwise(
+    windows: Windows, batch: int, channels: int, multiplier: int, dtype: str
+) -> Depthwise:
+    half = dtype in HALVES
+    computed = "float32" if half else dtype
+    return Depthwise(windows, batch, channels, multiplier, computed, half)
 
 
 def _shaped(shape: tuple[int, ...], *buffers: Array) -> list[Array]:

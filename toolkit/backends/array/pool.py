@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.array.common import HALVES, Array, Kernels, Scratch, scratch_bytes
-from toolkit.backends.array.windows import Windows
+from toolkit.backends.array.windows import Part, Windows, seen
 from toolkit.backends.base import workspace
 from toolkit.ir import Spec
 
@@ -34,45 +35,54 @@ class _Pooling:
     dtype: str
     sums: str
 
-    @classmethod
+    @staticmethod
     def of(
-        cls, x: Any, spatial: Shape, window: Shape, strides: Shape, padding: Pads
+        x: Any, spatial: Shape, window: Shape, strides: Shape, padding: Pads
     ) -> _Pooling:
         """For a batch, channels and dtype like those of `x`, an array or a spec."""
         windows = Windows(spatial, window, strides, padding, (1,) * len(window))
         dtype = x.dtype if isinstance(x, Spec) else dtypes.name_of(x.dtype)
-        sums = "float32" if dtype in HALVES else dtype
-        return cls(windows, x.shape[0], x.shape[-1], dtype, sums)
+        return _pooling(windows, x.shape[0], x.shape[-1], dtype)
 
-    @property
-    def pixels(self) -> int:
-        """The greatest number of windows in a chunk."""
-        total = math.prod(self.windows.batch_shape(self.batch))
-        return min(total, max(1, _CHUNK // max(1, self.channels)))
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """All windows, part by part."""
+        total = self.batch * math.prod(self.windows.out)
+        pixels = min(total, max(1, _CHUNK // max(1, self.channels)))
+        return self.windows.parts(self.batch, pixels)
 
-    @property
+    @cached_property
     def chunk(self) -> int:
-        """The elements of a chunk of outputs."""
-        return self.pixels * self.channels
+        """The elements of a part of the outputs, at most."""
+        if not self.parts:
+            return 0
+        first = self.parts[0]
+        return math.prod((first.field[0], *first.out, self.channels))
 
     def seen(self, dtype: str) -> int:
-        """The elements that a chunk sees, if they must be copied to `dtype`."""
+        """The elements that a part sees, if they must be copied to `dtype`."""
         if dtype == self.dtype and not self.windows.padded:
             return 0
-        return self.windows.seen(self.batch, self.pixels, self.channels)
+        return seen(self.parts, self.channels)
 
-    @property
+    @cached_property
     def rank(self) -> str:
         """An unsigned type that numbers the positions of a window from 1 on."""
         return "uint8" if self.windows.taps < 256 else "uint32"
 
-    @property
+    @cached_property
     def total_sizes(self) -> tuple[int, int]:
-        """The elements of a chunk and of all images, if sums need another dtype."""
+        """The elements of a part and of all images, if sums need another dtype."""
         if self.sums == self.dtype:
             return (0, 0)
         images = self.batch * math.prod(self.windows.spatial) * self.channels
         return (self.chunk, images)
+
+
+@lru_cache(maxsize=256)
+def _pooling(windows: Windows, batch: int, channels: int, dtype: str) -> _Pooling:
+    sums = "float32" if dtype in HALVES else dtype
+    return _Pooling(windows, batch, channels, dtype, sums)
 
 
 def _max_pool_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
@@ -143,7 +153,7 @@ class Pool(Kernels):
     ) -> tuple[Array, Array]:
         """Each window's maximum, and its first position in the window as int32."""
         pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
-        shape = (*pool.windows.batch_shape(pool.batch), pool.channels)
+        shape = (pool.batch, *pool.windows.out, pool.channels)
         y, index = out or (None, None)
         y = self._result(y, shape, x.dtype)
         index = self._result(index, shape, "int32")
@@ -152,16 +162,17 @@ class Pool(Kernels):
         copy = memory.take(size, x.dtype) if size else None
         ranks = [memory.take(pool.chunk, pool.rank) for _ in range(2)]
         marks = [memory.take(pool.chunk, "bool") for _ in range(2)]
-        for box in pool.windows.chunks(pool.batch, pool.pixels):
-            seen = pool.windows.load(self.xp, x, box, _lowest(pool.dtype), copy)
+        for part in pool.parts:
+            box = part.box
+            loaded = part.load(self.xp, x, _lowest(pool.dtype), copy)
+            views = [loaded[shift] for shift in part.shifts]
             buffers = (_shaped(b, y[box]) for b in (*ranks, *marks))
-            self._find_maxima(pool, seen, y[box], index[box], *buffers)
+            self._find_maxima(views, y[box], index[box], *buffers)
         return y, index
 
     def _find_maxima(
         self,
-        pool: _Pooling,
-        seen: Array,
+        views: list[Array],
         y: Array,
         index: Array,
         best: Array,
@@ -171,12 +182,11 @@ class Pool(Kernels):
     ) -> None:
         """The rank of a position falls from taps to 1, so that the first winner's is
         the greatest: this needs no masked copies, which are slow."""
-        xp, windows = self.xp, pool.windows
-        views = [windows.shifted(seen, k, y.shape[1:-1]) for k in windows.offsets()]
+        xp, taps = self.xp, len(views)
         xp.copyto(y, views[0])
         for view in views[1:]:
             xp.maximum(y, view, out=y)
-        has_nan = dtypes.is_float(pool.dtype) and xp.isnan(y, out=equal).any()
+        has_nan = y.dtype.kind not in "biu" and xp.isnan(y, out=equal).any()
         best.fill(0)
         for position, view in enumerate(views):
             xp.equal(view, y, out=equal)
@@ -185,10 +195,10 @@ class Pool(Kernels):
                 xp.isnan(view, out=unordered)
                 xp.logical_or(equal, unordered, out=equal)
             xp.copyto(rank, equal)
-            xp.multiply(rank, windows.taps - position, out=rank)
+            xp.multiply(rank, taps - position, out=rank)
             xp.maximum(best, rank, out=best)
         xp.copyto(index, best)
-        xp.subtract(windows.taps, index, out=index)
+        xp.subtract(taps, index, out=index)
 
     @workspace(_gather_bytes)
     def max_pool_gather(
@@ -211,14 +221,13 @@ class Pool(Kernels):
         copy = memory.take(size, x.dtype) if size else None
         equal = memory.take(pool.chunk, "bool")
         bits = memory.take(pool.chunk, integer)
-        for box in pool.windows.chunks(pool.batch, pool.pixels):
-            seen = pool.windows.load(xp, x, box, 0, copy)
-            target, winner = out[box].view(integer), index[box]
+        for part in pool.parts:
+            loaded = part.load(xp, x, 0, copy).view(integer)
+            target, winner = out[part.box].view(integer), index[part.box]
             chosen, same = _shaped(bits, target), _shaped(equal, target)
             target.fill(0)
-            for position, offset in enumerate(pool.windows.offsets()):
-                view = pool.windows.shifted(seen, offset, target.shape[1:-1])
-                self._keep(view.view(integer), winner, position, same, chosen)
+            for position, shift in enumerate(part.shifts):
+                self._keep(loaded[shift], winner, position, same, chosen)
                 xp.bitwise_or(target, chosen, out=target)
         return out
 
@@ -244,14 +253,14 @@ class Pool(Kernels):
         equal = memory.take(pool.chunk, "bool")
         bits = memory.take(pool.chunk, integer)
         copy, total = self._totals(pool, out, memory)
-        for box in pool.windows.chunks(pool.batch, pool.pixels):
-            shown, *outputs = pool.windows.ranges(box, pool.batch)
-            gradient = self._converted(g[box], copy).view(integer)
+        for part in pool.parts:
+            gradient = self._converted(g[part.box], copy).view(integer)
             chosen, same = _shaped(bits, gradient), _shaped(equal, gradient)
-            for position, offset in enumerate(pool.windows.offsets()):
-                self._keep(gradient, index[box], position, same, chosen)
-                pixels, inside = pool.windows.spread(total[shown], offset, outputs)
-                xp.add(pixels, chosen.view(pool.sums)[inside], out=pixels)
+            values = chosen.view(pool.sums)
+            for position, (pixels, inside) in enumerate(part.meetings):
+                self._keep(gradient, index[part.box], position, same, chosen)
+                met = total[pixels]
+                xp.add(met, values[inside], out=met)
         return out if total is out else self._copy_to(out, total)
 
     @workspace(_sum_bytes)
@@ -268,19 +277,18 @@ class Pool(Kernels):
         """Each window's sum; padding counts as 0."""
         xp = self.xp
         pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
-        shape = (*pool.windows.batch_shape(pool.batch), pool.channels)
+        shape = (pool.batch, *pool.windows.out, pool.channels)
         out = self._result(out, shape, x.dtype)
         memory, size = Scratch(xp, work), pool.seen(pool.sums)
         copy = memory.take(size, pool.sums) if size else None
         sums = memory.take(pool.total_sizes[0], pool.sums)
-        for box in pool.windows.chunks(pool.batch, pool.pixels):
-            seen = pool.windows.load(xp, x, box, 0, copy)
-            target = out[box]
+        for part in pool.parts:
+            loaded = part.load(xp, x, 0, copy)
+            target = out[part.box]
             total = _shaped(sums, target) if sums.size else target
             total.fill(0)
-            for offset in pool.windows.offsets():
-                view = pool.windows.shifted(seen, offset, target.shape[1:-1])
-                xp.add(total, view, out=total)
+            for shift in part.shifts:
+                xp.add(total, loaded[shift], out=total)
             if total is not target:
                 self._copy_to(target, total)
         return out
@@ -301,12 +309,11 @@ class Pool(Kernels):
         pool = _Pooling.of(g, spatial, window, strides, padding)
         out = self._result(out, (pool.batch, *spatial, pool.channels), g.dtype)
         copy, total = self._totals(pool, out, Scratch(self.xp, work))
-        for box in pool.windows.chunks(pool.batch, pool.pixels):
-            shown, *outputs = pool.windows.ranges(box, pool.batch)
-            gradient = self._converted(g[box], copy)
-            for offset in pool.windows.offsets():
-                pixels, inside = pool.windows.spread(total[shown], offset, outputs)
-                self.xp.add(pixels, gradient[inside], out=pixels)
+        for part in pool.parts:
+            gradient = self._converted(g[part.box], copy)
+            for pixels, inside in part.meetings:
+                met = total[pixels]
+                self.xp.add(met, gradient[inside], out=met)
         return out if total is out else self._copy_to(out, total)
 
     def _keep(

@@ -1,7 +1,7 @@
 """Sliding windows over N spatial axes, shared by convolution and pooling.
 
-Images are laid out (batch, *spatial, channels). A box of outputs is the index that
-`boxes` makes over (batch, *output positions).
+Images are laid out (batch, *spatial, channels). Windows are numbered like the outputs,
+(batch, *output positions), and handled in parts, each a box of them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 from toolkit.backends.array.common import Array, Box, boxes
 
 Extents = tuple[int, ...]
+Index = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
@@ -27,21 +29,27 @@ class Windows:
     padding: tuple[tuple[int, int], ...]
     dilation: Extents
 
-    @property
+    @cached_property
+    def reach(self) -> Extents:
+        """The extents of one window, with its gaps."""
+        axes = zip(self.size, self.dilation, strict=True)
+        return tuple((k - 1) * d + 1 for k, d in axes)
+
+    @cached_property
     def out(self) -> Extents:
         """How many windows fit along each axis."""
-        axes = zip(self.spatial, self.padding, self._reach(), self.strides, strict=True)
+        axes = zip(self.spatial, self.padding, self.reach, self.strides, strict=True)
         return tuple(
             (n + low + high - reach) // stride + 1
             for n, (low, high), reach, stride in axes
         )
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """How many positions a window has."""
         return math.prod(self.size)
 
-    @property
+    @cached_property
     def padded(self) -> bool:
         """Whether any window reaches over an edge."""
         return any(low or high for low, high in self.padding)
@@ -50,96 +58,122 @@ class Windows:
         """The positions of a window, in row-major order."""
         return product(*map(range, self.size))
 
-    def field(self, out: Extents) -> Extents:
-        """The extents that `out` neighbouring windows cover."""
-        axes = zip(out, self.strides, self._reach(), strict=True)
-        return tuple((n - 1) * stride + reach for n, stride, reach in axes)
+    def parts(self, batch: int, pixels: int) -> tuple[Part, ...]:
+        """All windows of a batch in boxes of at most `pixels`."""
+        shape = (batch, *self.out)
+        parts = []
+        for box in boxes(shape, pixels):
+            ranges = [] if box is ... else list(box)
+            ranges += [slice(0, n) for n in shape[len(ranges) :]]
+            parts.append(Part(self, box, ranges[0], tuple(ranges[1:])))
+        return tuple(parts)
 
-    def batch_shape(self, batch: int) -> Extents:
-        """The shape that `boxes` cuts: (batch, *output positions)."""
-        return (batch, *self.out)
 
-    def chunks(self, batch: int, pixels: int) -> Iterator[Box]:
-        """Boxes of at most `pixels` windows over (batch, *output positions)."""
-        return boxes(self.batch_shape(batch), pixels)
+@dataclass(frozen=True)
+class Part:
+    """Some neighbouring windows: `box` is their index among all outputs."""
 
-    def seen(self, batch: int, pixels: int, channels: int) -> int:
-        """The elements that the windows of a chunk see, at most."""
-        first = next(self.chunks(batch, pixels), None)
-        if first is None:
-            return 0
-        images, *outputs = self.ranges(first, batch)
-        field = self.field(tuple(r.stop - r.start for r in outputs))
-        return math.prod((images.stop, *field, channels))
+    windows: Windows
+    box: Box
+    images: slice
+    outputs: Index
 
-    def _reach(self) -> Extents:
-        """The extents of one window, with its gaps."""
-        axes = zip(self.size, self.dilation, strict=True)
-        return tuple((k - 1) * d + 1 for k, d in axes)
+    @cached_property
+    def out(self) -> Extents:
+        """The number of windows along each spatial axis."""
+        return tuple(r.stop - r.start for r in self.outputs)
 
-    def ranges(self, box: Box, batch: int) -> list[slice]:
-        """A box as one slice for each axis, without Ellipsis."""
-        shape = self.batch_shape(batch)
-        given = () if box is ... else box
-        return [*given, *(slice(0, n) for n in shape[len(given) :])]
+    @cached_property
+    def field(self) -> Extents:
+        """The shape of what these windows see, but for the channels."""
+        axes = zip(self.out, self.windows.strides, self.windows.reach, strict=True)
+        extents = ((n - 1) * stride + reach for n, stride, reach in axes)
+        return (self.images.stop - self.images.start, *extents)
 
-    def load(
-        self, xp: Any, x: Array, box: Box, fill: Any, buffer: Array | None
-    ) -> Array:
-        """The part of images `x` that a box of windows sees, with its padding.
+    @cached_property
+    def inside(self) -> tuple[Index, Index]:
+        """Where what is seen lies in the images, and where in the field."""
+        windows = self.windows
+        source, target = [self.images], [slice(None)]
+        axes = zip(
+            *(self.outputs, self.field[1:], windows.strides),
+            *(windows.padding, windows.spatial),
+            strict=True,
+        )
+        for r, extent, stride, (low, _), n in axes:
+            start = r.start * stride - low
+            first = max(start, 0)
+            last = max(first, min(start + extent, n))
+            source.append(slice(first, last))
+            target.append(slice(first - start, last - start))
+        return tuple(source), tuple(target)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether no window sees padding."""
+        _, (_, *target) = self.inside
+        inside = zip(target, self.field[1:], strict=True)
+        return all(r.stop - r.start == extent for r, extent in inside)
+
+    @cached_property
+    def shifts(self) -> list[Index]:
+        """For each position of a window, the pixels of the field that it meets."""
+        windows = self.windows
+        axes = list(zip(windows.dilation, windows.strides, self.out, strict=True))
+        return [
+            (
+                slice(None),
+                *(
+                    slice(k * gap, k * gap + (n - 1) * stride + 1, stride)
+                    for k, (gap, stride, n) in zip(offset, axes, strict=True)
+                ),
+            )
+            for offset in windows.offsets()
+        ]
+
+    @cached_property
+    def meetings(self) -> list[tuple[Index, Index]]:
+        """For each position of a window, the pixels that it meets, and the windows.
+
+        Windows in which the position falls on padding are left out.
+        """
+        return [self._meeting(offset) for offset in self.windows.offsets()]
+
+    def _meeting(self, offset: Extents) -> tuple[Index, Index]:
+        windows = self.windows
+        pixels, chosen = [self.images], [slice(None)]
+        axes = zip(
+            *(offset, self.outputs, windows.dilation, windows.strides),
+            *(windows.padding, windows.spatial),
+            strict=True,
+        )
+        for k, r, gap, stride, (low, _), n in axes:
+            shift = k * gap - low
+            first = max(r.start, -(shift // stride))
+            last = max(first, min(r.stop, (n - 1 - shift) // stride + 1))
+            start = first * stride + shift
+            pixels.append(slice(start, start + (last - first) * stride, stride))
+            chosen.append(slice(first - r.start, last - r.start))
+        return tuple(pixels), tuple(chosen)
+
+    def load(self, xp: Any, x: Array, fill: Any, buffer: Array | None) -> Array:
+        """The part of images `x` that the windows see, with padding.
 
         A view where no padding is seen and `x` needs no cast, else in `buffer`, which
         is flat.
         """
-        images, *outputs = self.ranges(box, x.shape[0])
-        field = self.field(tuple(r.stop - r.start for r in outputs))
-        source, inside = [images], [slice(None)]
-        axes = zip(
-            outputs, field, self.strides, self.padding, self.spatial, strict=True
-        )
-        for r, extent, stride, (low, _), n in axes:
-            start = r.start * stride - low
-            first, last = max(start, 0), min(start + extent, n)
-            source.append(slice(first, max(first, last)))
-            inside.append(slice(first - start, max(first, last) - start))
-        seen = x[tuple(source)]
-        whole = seen.shape[1:-1] == field
-        if buffer is None or (whole and x.dtype == buffer.dtype):
+        source, target = self.inside
+        seen = x[source]
+        if buffer is None or (self.whole and x.dtype == buffer.dtype):
             return seen
-        shape = (seen.shape[0], *field, x.shape[-1])
+        shape = (*self.field, x.shape[-1])
         loaded = buffer[: math.prod(shape)].reshape(shape)
-        if not whole:
+        if not self.whole:
             loaded.fill(fill)
-        xp.copyto(loaded[tuple(inside)], seen)
+        xp.copyto(loaded[target], seen)
         return loaded
 
-    def shifted(self, loaded: Array, offset: Extents, out: Extents) -> Array:
-        """What position `offset` of each of `out` windows sees of a loaded part."""
-        axes = zip(offset, self.dilation, self.strides, out, strict=True)
-        spans = (
-            slice(k * d, k * d + (n - 1) * stride + 1, stride)
-            for k, d, stride, n in axes
-        )
-        return loaded[(slice(None), *spans)]
 
-    def spread(
-        self, x: Array, offset: Extents, outputs: list[slice]
-    ) -> tuple[Array, tuple[slice, ...]]:
-        """Where in `x` position `offset` of windows lies, and which windows those are.
-
-        Windows whose position falls on padding are left out.
-        """
-        target, chosen = [slice(None)], [slice(None)]
-        axes = zip(
-            *(offset, outputs, self.dilation, self.strides, self.padding, self.spatial),
-            strict=True,
-        )
-        for k, r, dilation, stride, (low, _), n in axes:
-            shift = k * dilation - low
-            first = max(r.start, -(shift // stride))
-            last = min(r.stop, (n - 1 - shift) // stride + 1)
-            last = max(first, last)
-            start = first * stride + shift
-            target.append(slice(start, start + (last - first) * stride, stride))
-            chosen.append(slice(first - r.start, last - r.start))
-        return x[tuple(target)], tuple(chosen)
+def seen(parts: tuple[Part, ...], channels: int) -> int:
+    """The elements that the windows of one part see, at most."""
+    return math.prod((*parts[0].field, channels)) if parts else 0
