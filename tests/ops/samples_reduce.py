@@ -152,6 +152,8 @@ STATISTICS = [
     sample("average", distinct(), 1, np.array([0.1, 0.2, 0.3, 0.4])),
     sample("average", distinct(), None, uniform(0.5, 1, (3, 4))),
     *reduction("median")[:3],
+    sample("median", np.zeros((0, 3)), axis=1),
+    sample("median", np.float64(2.5).reshape(())),
     *[
         sample("quantile", distinct((3, 5)), 0.3, axis=1, method=method)
         for method in ("linear", "lower", "higher", "midpoint", "nearest")

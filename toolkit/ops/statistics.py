@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,9 @@ def quantiles(
     (x,), shares = floating(x), convert(q, "float64")
     axes = normalize_axes(op, axis, x.ndim)
     kept = [i for i in range(x.ndim) if i not in axes]
-    rows = reshape(transpose(x, (*kept, *axes)), (*(x.shape[i] for i in kept), -1))
-    if rows.shape[-1] == 0:
+    count = math.prod(x.shape[a] for a in axes)
+    rows = reshape(transpose(x, (*kept, *axes)), [*(x.shape[i] for i in kept), count])
+    if count == 0:
         raise ShapeError(f"{op}: no elements along axis {axes} of shape {x.shape}")
     y = _row_quantiles(rows, reshape(shares, (-1,)), method, skip_nan)
     y = moveaxis(y, -1, 0)
