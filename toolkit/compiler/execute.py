@@ -256,7 +256,7 @@ def _copy_reshaped(x: Array, out: Array) -> None:
 
 def _run_graph(
     graph: Graph, fetches: Sequence[Any], feeds: Mapping[Any, Any]
-) -> list[Tensor]:
+) -> list[Any]:
     part = graph.slice(list(feeds), fetches)
     missing = [value for value in part.inputs if value not in feeds]
     if missing:
