@@ -1,5 +1,7 @@
 """Every loss against NumPy in float64, over shapes, weights, masks and reductions."""
 
+import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +109,19 @@ def circle(t, p, gamma, margin, remove_diagonal=True):
     return np.log1p(pull.sum(1) * push.sum(1))
 
 
+def ctc(t, p):
+    """Sum over all alignments, one by one."""
+    p, losses = softmax(p), []
+    for wanted, steps in zip(t, p, strict=True):
+        total = 0.0
+        for path in itertools.product(range(p.shape[2]), repeat=p.shape[1]):
+            emitted = [c for c, _ in itertools.groupby(path) if c]
+            if emitted == [label for label in wanted if label]:
+                total += math.prod(steps[range(len(path)), path])
+        losses.append(-math.log(total))
+    return np.array(losses)
+
+
 def mean(elementwise):
     return lambda t, p: elementwise(t, p).mean(-1)
 
@@ -121,6 +136,7 @@ CLASS_LOGITS = [(t, normal(*p.shape)) for t, p in CLASSES]
 SPARSE = [(labels(3, *s), probabilities(4, *s[1:2], 3)) for s in ((4,), (4, 5))]
 SPARSE += [(labels(3, 4, 1), probabilities(4, 3))]
 SPARSE_LOGITS = [(t, normal(*p.shape)) for t, p in SPARSE]
+SEQUENCES = [(np.array([[1, 2], [2, 2], [1, 0], [0, 0]]), normal(4, 4, 3))]
 EMBEDDINGS = [(labels(3, 8), unit(normal(8, 4)))]
 
 ROWS = [
@@ -247,6 +263,7 @@ ROWS = [
         lambda t, p: circle(t, p, 4, 0.2, False),
         EMBEDDINGS,
     ),
+    Row(losses.CTC, {}, ctc, SEQUENCES),
 ]
 CASES = [
     pytest.param(row, *pair, id=f"{row}-{'x'.join(map(str, pair[1].shape))}")
@@ -474,6 +491,11 @@ def test_get_makes_objects_of_classes():
             lambda: losses.CategoricalCrossentropy(axis=True)(*CLASSES[0]),
             ArgumentError,
             "axis",
+        ),
+        (
+            lambda: losses.ctc(np.ones((2, 3)), np.ones((2, 3))),
+            ShapeError,
+            r"\(batch, steps, classes\).*\(2, 3\) and \(2, 3\)",
         ),
         (lambda: losses.Loss()([1.0], [1.0]), NotImplementedError, "`call`"),
     ],

@@ -49,16 +49,27 @@ from toolkit.losses.regression import (
     mean_squared_error,
     mean_squared_logarithmic_error,
 )
+from toolkit.losses.sequence import CTC, ctc
 
 _CLASSES = (
     *(BinaryCrossentropy, BinaryFocalCrossentropy, CategoricalCrossentropy),
     *(CategoricalFocalCrossentropy, CategoricalGeneralizedCrossEntropy, KLDivergence),
     *(Poisson, SparseCategoricalCrossentropy, CategoricalHinge, Hinge, SquaredHinge),
-    *(Circle, Dice, Tversky, CosineSimilarity, Huber, LogCosh, MeanAbsoluteError),
+    *(Circle, CTC, Dice, Tversky, CosineSimilarity, Huber, LogCosh, MeanAbsoluteError),
     *(MeanAbsolutePercentageError, MeanSquaredError, MeanSquaredLogarithmicError),
 )
 _FUNCTIONS = (
-    *(categorical_hinge, hinge, squared_hinge, circle, dice, tversky, huber, log_cosh),
+    *(
+        categorical_hinge,
+        hinge,
+        squared_hinge,
+        circle,
+        ctc,
+        dice,
+        tversky,
+        huber,
+        log_cosh,
+    ),
     *(binary_crossentropy, binary_focal_crossentropy, categorical_crossentropy),
     *(categorical_focal_crossentropy, kl_divergence, poisson, cosine_similarity),
     *(sparse_categorical_crossentropy, mean_absolute_error, mean_squared_error),
