@@ -275,4 +275,4 @@ def _run_graph(
 
 
 # The representation cannot import the compiler, so its method is defined from here.
-Graph.run = _run_graph  # type: ignore[method-assign]
+Graph.run = _run_graph  # type: ignore[assignment, method-assign]
