@@ -32,7 +32,7 @@ def python_logs(logs: Logs) -> dict[str, Any]:
         if isinstance(value, dict):
             plain.update(python_logs(value))
         elif isinstance(value, (Tensor, np.ndarray, np.generic)) and value.size == 1:
-            plain[name] = float(value)
+            plain[name] = float(value.item())
         else:
             plain[name] = value
     return plain
