@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes, tree
+from toolkit.data import ArrayBatches
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.random import draw_seed
 from toolkit.tensor import Tensor, backend
@@ -147,43 +148,27 @@ class ArraySource:
             weights = weights_of_classes(y, weights, class_weight)
         if batch_size is None:
             batch_size = ceil(self.samples / steps) if steps else DEFAULT_BATCH
-        if batch_size < 1:
-            raise ArgumentError(f"expected batch_size >= 1; received {batch_size}")
-        self.batch_size = int(batch_size)
-        self.num_batches: int | None = ceil(self.samples / self.batch_size)
         self.shuffle = shuffle
         self._structure = trimmed(x, y, weights)
-        self._leaves = tree.flatten(self._structure)
+        self._batches = ArrayBatches(tree.flatten(self._structure), batch_size)
+        self.batch_size = self._batches.batch_size
+        self.num_batches: int | None = len(self._batches)
         self._is_flat = not any(map(tree.is_nested, self._structure))
 
     def epoch(self) -> Iterator[Any]:
         """The batches of one epoch, as tuples of tensors."""
-        order = None
-        rng = shuffle_generator() if self.shuffle else None
-        if rng is not None and self.shuffle != "batch":
-            order = rng.permutation(self.samples)
-        for start in range(0, self.samples, self.batch_size):
-            stop = min(start + self.batch_size, self.samples)
-            if order is not None:
-                index: Any = order[start:stop]
-            elif rng is not None:
-                index = start + rng.permutation(stop - start)
+        for rows in self._rows():
+            tensors = [None if a is None else as_tensor(floating(a)) for a in rows]
+            if self._is_flat:
+                yield tuple(tensors)
             else:
-                index = slice(start, stop)
-            yield self._gather(index)
+                yield tree.pack_sequence_as(self._structure, tensors)
 
-    def _gather(self, index: Any) -> Any:
-        rows = [
-            None if a is None else as_tensor(floating(_take(a, index)))
-            for a in self._leaves
-        ]
-        if self._is_flat:
-            return tuple(rows)
-        return tree.pack_sequence_as(self._structure, rows)
-
-
-def _take(array: np.ndarray[Any, Any], index: Any) -> np.ndarray[Any, Any]:
-    return array[index] if isinstance(index, slice) else array.take(index, axis=0)
+    def _rows(self) -> Iterator[list[Any]]:
+        if not self.shuffle:
+            return self._batches.in_order()
+        within_batches = self.shuffle == "batch"
+        return self._batches.shuffled(shuffle_generator(), within_batches)
 
 
 def _repeat(weights: np.ndarray[Any, Any], y: Any) -> Any:

@@ -1,0 +1,5 @@
+"""Data on its way into a model. Stands alone on NumPy."""
+
+from toolkit.data.arrays import ArrayBatches
+
+__all__ = ["ArrayBatches"]
