@@ -96,10 +96,10 @@ class Elementwise(Kernels):
         """`a` where `c` is true, else `b`."""
         xp = self.xp
         if out is None:
+            if max(c.size, a.size, b.size) <= _SMALL:
+                return xp.where(c, a, b)
             shape = xp.broadcast_shapes(c.shape, a.shape, b.shape)
             out = xp.empty(shape, a.dtype)
-            if out.size <= _SMALL:
-                return xp.where(c, a, b)
         elif out.nbytes <= _SMALL:
             return self._copy_to(out, xp.where(c, a, b))
         memory = Scratch(xp, work)

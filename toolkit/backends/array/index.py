@@ -86,8 +86,9 @@ class Index(Kernels):
         work: Any = None,
     ) -> Array:
         """A copy of `x` with `updates` combined into x[..., indices, ...], in order."""
-        extent, width = x.shape[axis], math.prod(x.shape[axis + 1 :])
-        lead = math.prod(x.shape[:axis])
+        before, after = x.shape[:axis], x.shape[axis + 1 :]
+        _require(updates.shape, (*before, *indices.shape, *after))
+        extent, lead, width = x.shape[axis], math.prod(before), math.prod(after)
         memory = Scratch(self.xp, work)
         index = memory.take(indices.size, "int64")
         self.xp.copyto(index, indices.reshape(-1))
@@ -122,6 +123,7 @@ class Index(Kernels):
     ) -> Array:
         """A copy of `x` with `updates` combined into it at `indices` along `axis`."""
         memory = Scratch(self.xp, work)
+        _require(updates.shape, indices.shape)
         positions = self._positions("put_along_axis", x, indices, axis, memory)
         rows = updates.reshape(-1, 1)
         return self._write(x, positions.reshape(-1, 1), rows, mode, out, memory)
@@ -165,6 +167,7 @@ class Index(Kernels):
     ) -> Array:
         """For each element of the result, its position in x.reshape(-1)."""
         shape = indices.shape
+        _require(shape, (*x.shape[:axis], shape[axis], *x.shape[axis + 1 :]))
         positions = memory.take(shape, "int64")
         self.xp.copyto(positions, indices)
         self._wrap(op, positions, x.shape[axis], axis)
@@ -216,10 +219,18 @@ class Index(Kernels):
         return self._copy_to(out, target.reshape(x.shape)) if through else out
 
 
+def _require(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Refuse operands that would fit by their number of elements alone."""
+    if shape != expected:
+        raise ValueError(f"expected shape {expected}; received {shape}")
+
+
 def _clamped(
     starts: tuple[Array, ...], sizes: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[slice, ...]:
     """Boxes at `starts`, moved so that they lie inside `shape`."""
+    if any(size > extent for size, extent in zip(sizes, shape, strict=True)):
+        raise ValueError(f"a box of {sizes} does not fit into {shape}")
     firsts = (
         min(max(int(start), 0), extent - size)
         for start, size, extent in zip(starts, sizes, shape, strict=True)

@@ -105,8 +105,9 @@ class Reduce(Kernels):
     def _extreme(
         self, ufunc: Any, x: Array, axis: tuple[int, ...], keepdims: bool, out: Any
     ) -> Array:
-        """NumPy reduces short rows slowly; column by column is several times faster."""
-        if axis != (x.ndim - 1,) or not 0 < x.shape[-1] <= _SHORT:
+        """Column by column, where rows are short and many: NumPy takes them slowly."""
+        length = x.shape[-1] if axis == (x.ndim - 1,) else 0
+        if not 0 < length <= _SHORT or x.size < 8 * length * length:
             return ufunc.reduce(x, axis=axis, keepdims=keepdims, out=out)
         out = self._result(out, _reduced(x.shape, axis, keepdims), x.dtype)
         result = out[..., 0] if keepdims else out

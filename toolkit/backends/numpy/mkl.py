@@ -25,7 +25,7 @@ _SAME_BITS_EACH_RUN = 2  # MKL_CBWR_AUTO
 _LARGEST_INT = 2**31 - 1
 
 # Below these sizes a call by ctypes costs more than it gains.
-_LEAST_PRODUCT = 1 << 15
+_LEAST_PRODUCT = 1 << 18
 _LEAST_VECTOR = 2048
 
 _PREFIXES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
@@ -211,8 +211,12 @@ def _is_stack(out: Array) -> bool:
 
 def _batch_stride(x: Array, batch: tuple[int, ...]) -> int | None:
     """The distance between the matrices of a stack; None if it is not one number."""
-    stack = np.broadcast_to(x, (*batch, *x.shape[-2:]))
-    axes = [(n, s) for n, s in zip(batch, stack.strides, strict=False) if n != 1]
+    missing = len(batch) - (x.ndim - 2)
+    axes = []
+    for i, extent in enumerate(batch):
+        repeated = i < missing or x.shape[i - missing] == 1
+        if extent != 1:
+            axes.append((extent, 0 if repeated else x.strides[i - missing]))
     for (_, outer), (n, inner) in zip(axes, axes[1:], strict=False):
         if outer != n * inner:
             return None
