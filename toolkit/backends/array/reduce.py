@@ -22,7 +22,7 @@ from toolkit.backends.base import workspace
 from toolkit.ir import Spec
 
 # Rows up to this length are short.
-_SHORT = 64
+_SHORT = 32
 
 
 def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: Any) -> int:
