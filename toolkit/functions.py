@@ -197,7 +197,7 @@ class Function:
             outputs = self.python_function(*local_args, **local_kwargs)
             # Variables that are returned are read inside the trace.
             outputs = tree.map_structure(_read, outputs)
-        concrete = Concrete(self.name, trace, outputs)
+        concrete = Concrete(self.name, trace, outputs, self.jit_compile is not False)
         self.trace_count += 1
         self._concrete[key] = concrete
         # Leaves compared by identity must outlive their key.
@@ -259,7 +259,9 @@ class Concrete:
     that a call that fails or is interrupted changes none.
     """
 
-    def __init__(self, name: str, trace: Trace, outputs: Any) -> None:
+    def __init__(
+        self, name: str, trace: Trace, outputs: Any, generate: bool = True
+    ) -> None:
         self.name = name
         self.kept: Any = None
         leaves = tree.flatten(outputs)
@@ -272,7 +274,7 @@ class Concrete:
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
         self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
         self.locks = [v.lock for v in sorted({*self.variables, *self.written}, key=id)]
-        self.program = Program(self.graph, backend())
+        self.program = Program(self.graph, backend(), generate)
         self._gradient: Function | None = None
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:

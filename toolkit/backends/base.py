@@ -98,6 +98,14 @@ class Backend:
             self._eager[name] = kernel
             return kernel
 
+    def fuses(self, node: Any) -> bool:
+        """Whether an elementwise node may become part of a generated kernel."""
+        return False
+
+    def fused_kernel(self, body: Any) -> Kernel:
+        """The kernel of a graph of elementwise nodes that `fuses` accepted."""
+        raise NotImplementedError(f"backend {self.name} generates no kernels")
+
     def quiet(self, kernel: Kernel) -> Kernel:
         """`kernel` without warnings; a backend that never warns returns it as it is."""
         # Used as a decorator, errstate costs half as much as in a with statement.

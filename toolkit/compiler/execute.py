@@ -15,6 +15,7 @@ import numpy as np
 
 from toolkit.backends.base import Backend, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
+from toolkit.compiler.fuse import fuse, fused_p
 from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.compiler.passes import optimize
 from toolkit.compiler.schedule import schedule
@@ -32,12 +33,17 @@ class Program:
     Args:
         graph: what to compute.
         backend: whose kernels compute it.
+        generate: whether the backend may generate kernels for fused nodes.
     """
 
-    def __init__(self, graph: Graph, backend: Backend) -> None:
+    def __init__(self, graph: Graph, backend: Backend, generate: bool = True) -> None:
         self.source = graph
         self.backend = backend
-        self.graph = schedule(optimize(graph, backend))
+        self.generate = generate
+        optimized = optimize(graph, backend)
+        if generate:
+            optimized = fuse(optimized, backend.fuses)
+        self.graph = schedule(optimized)
         self.kernels = [self._kernel(node) for node in self.graph.nodes]
         by_node = dict(zip(map(id, self.graph.nodes), self.kernels, strict=True))
         self.plan: Plan = plan_memory(
@@ -51,11 +57,13 @@ class Program:
     def _kernel(self, node: Node) -> Any:
         if node.op.kind is Kind.CONTROL:
             programs = {
-                name: Program(value, self.backend)
+                name: Program(value, self.backend, self.generate)
                 for name, value in node.attrs.items()
                 if isinstance(value, Graph)
             }
             return CONTROL_KERNELS[node.op.name](node, programs)
+        if node.op is fused_p:
+            return self.backend.fused_kernel(node.attrs["body"])
         return self.backend.kernels[node.op.name]
 
     @property
@@ -147,6 +155,8 @@ class Frame:
         attrs = dict(node.attrs)
         if isinstance(kernel, ControlKernel):
             attrs = {}
+        if node.op is fused_p:
+            kernel, attrs = kernel.prepared(), {}
         if id(node.outputs[0]) in plan.views:
             view = partial(kernel, **attrs)
             if static:

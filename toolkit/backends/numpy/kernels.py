@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend
+from toolkit.backends.base import Backend, Kernel
 from toolkit.backends.numpy.blas import find_blas
 
 
@@ -28,6 +32,26 @@ class NumPyBackend(Backend):
         super().__init__(table | self.blas.kernels(table))
         if threads is not None:
             self.blas.threads = threads
+
+    def fuses(self, node: Any) -> bool:
+        """Whether the generator knows the operation and its dtypes."""
+        return self.jit is not None and self.jit.is_fusable(node)
+
+    def fused_kernel(self, body: Any) -> Kernel:
+        """One compiled loop over memory for a graph of elementwise nodes."""
+        return self.jit.FusedKernel(body)  # type: ignore[no-any-return]
+
+    @cached_property
+    def jit(self) -> Any:
+        """The generator of kernels; None, after one warning, without llvmlite."""
+        if find_spec("llvmlite") is None:
+            warnings.warn(
+                "llvmlite is not installed: compiled functions run on NumPy's kernels, "
+                "several times slower (pip install llvmlite)",
+                stacklevel=2,
+            )
+            return None
+        return import_module("toolkit.backends.numpy.jit.elementwise")
 
     def describe(self) -> dict[str, Any]:
         """The CPU, the BLAS and its number of threads."""

@@ -1,0 +1,151 @@
+"""From LLVM IR to machine code: the host's features, compiling, and the disk cache.
+
+Compiled objects are kept by the hash of their IR, the CPU and the versions, so that the
+next process loads instead of compiling. TOOLKIT_CACHE_DIR says where; "off": nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from toolkit import config
+
+# Changes whenever the meaning of what is cached does.
+FORMAT = "1"
+# Objects beyond this many bytes are dropped, those not used for longest first.
+CACHE_BYTES = 256 * 2**20
+_DIGEST = 32
+
+
+class Host:
+    """The processor that code is generated for."""
+
+    def __init__(self) -> None:
+        import llvmlite
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        # Peeled kernels compile several times faster without it, and run no slower.
+        llvm.set_option("", "-disable-lsr")
+        self.llvm = llvm
+        self.version = llvmlite.__version__
+        self.cpu = llvm.get_host_cpu_name()
+        features = llvm.get_host_cpu_features()
+        self.features = features.flatten()
+        self.lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
+        target = llvm.Target.from_default_triple()
+        self.machine = target.create_target_machine(
+            cpu=self.cpu,
+            features=self.features,
+            opt=2,
+            reloc="pic",
+            codemodel="jitdefault",
+            jit=True,
+        )
+
+
+@lru_cache(maxsize=1)
+def host() -> Host:
+    """The processor of this machine."""
+    return Host()
+
+
+class Module:
+    """Loaded machine code; addresses of its functions by name."""
+
+    def __init__(self, code: bytes) -> None:
+        llvm = host().llvm
+        self._engine = llvm.create_mcjit_compiler(
+            llvm.parse_assembly(""), _machine_for_loading()
+        )
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function starts."""
+        return int(self._engine.get_function_address(name))
+
+
+def _machine_for_loading() -> Any:
+    # An engine owns its machine, so each gets one of its own.
+    return host().llvm.Target.from_default_triple().create_target_machine(jit=True)
+
+
+def compile_module(source: str) -> Module:
+    """Machine code for IR text, from the disk cache if it is there."""
+    facts = (FORMAT, source, host().cpu, host().features, host().version)
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    folder = cache_folder()
+    code = _load(folder / key) if folder else None
+    if code is None:
+        code = _compile(source)
+        if folder:
+            _store(folder, key, code)
+    return Module(code)
+
+
+def _compile(source: str) -> bytes:
+    module = host().llvm.parse_assembly(source)
+    module.verify()
+    return bytes(host().machine.emit_object(module))
+
+
+def cache_folder() -> Path | None:
+    """The folder of compiled objects; None if caching is off or not safe there."""
+    chosen = config.environment("CACHE_DIR")
+    if chosen == "off":
+        return None
+    folder = Path(chosen) if chosen else config.home() / "jit"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None
+    return folder if _is_private(folder) else None
+
+
+def _is_private(path: Path) -> bool:
+    """Whether nobody else could have written it: machine code is trusted blindly."""
+    if not hasattr(os, "getuid"):
+        return True
+    status = path.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _load(path: Path) -> bytes | None:
+    """A stored object, None if it is missing, damaged or not ours."""
+    try:
+        if not _is_private(path):
+            return None
+        content = path.read_bytes()
+        os.utime(path)
+    except OSError:
+        return None
+    digest, code = content[:_DIGEST], content[_DIGEST:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _store(folder: Path, key: str, code: bytes) -> None:
+    """Write an object so that other processes see it whole or not at all."""
+    with contextlib.suppress(OSError):
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        os.replace(temporary, folder / key)
+        _trim(folder)
+
+
+def _trim(folder: Path) -> None:
+    rows = [(s.st_mtime, s.st_size, p) for p in folder.iterdir() if (s := p.stat())]
+    total = sum(size for _, size, _ in rows)
+    for _, size, path in sorted(rows):
+        if total <= CACHE_BYTES:
+            break
+        path.unlink(missing_ok=True)
+        total -= size

@@ -1,0 +1,153 @@
+"""The scalar vocabulary as LLVM IR: what elementwise primitives are written in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit import math
+from toolkit.backends.numpy.jit.builder import Builder, Value
+
+_COMPARE = {
+    "equal": ("oeq", "eq", "eq"),
+    "not_equal": ("une", "ne", "ne"),
+    "less": ("olt", "slt", "ult"),
+    "less_equal": ("ole", "sle", "ule"),
+}
+_ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
+_ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
+_BITWISE = {"and": "and", "or": "or", "xor": "xor"}
+_FUNCTIONS = (
+    *("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power"),
+)
+
+
+class LLVMScalars:
+    """Emits each scalar operation with a builder; arguments and results are Values."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.b = builder
+
+    def const(self, number: Any, like: Value) -> Value:
+        """A number in the dtype of another value."""
+        return self.b.constant(number, like)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """a where the condition holds, else b."""
+        return self.b.select(condition, a, b)
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """x in another dtype; floats are truncated and saturate."""
+        source = x.dtype
+        if source == dtype:
+            return x
+        if dtype == "bool":
+            return self._compare("not_equal", x, self.const(0, x))
+        if dtypes.is_float(source) and dtypes.is_float(dtype):
+            wider = dtypes.itemsize(dtype) > dtypes.itemsize(source)
+            return self.b.convert("fpext" if wider else "fptrunc", x, dtype)
+        if dtypes.is_float(source):
+            return self._float_to_integer(x, dtype)
+        if dtypes.is_float(dtype):
+            signed = not _is_unsigned(source)
+            return self.b.convert("sitofp" if signed else "uitofp", x, dtype)
+        sizes = [0 if d == "bool" else dtypes.itemsize(d) for d in (source, dtype)]
+        if sizes[0] == sizes[1]:
+            return Value(x.text, dtype, x.lanes)
+        if sizes[0] > sizes[1]:
+            return self.b.convert("trunc", x, dtype)
+        return self.b.convert("zext" if _is_unsigned(source) else "sext", x, dtype)
+
+    def _float_to_integer(self, x: Value, dtype: str) -> Value:
+        # What NumPy's cast does on x86 for values out of range: the lowest integer.
+        return self.b.convert("fptosi", x, dtype)
+
+    def negative(self, x: Value) -> Value:
+        """-x."""
+        if dtypes.is_float(x.dtype):
+            return self.b.let(f"fneg {x.type} {x.text}", x.dtype, x.lanes)
+        return self.b.binary("sub", self.const(0, x), x)
+
+    def abs(self, x: Value) -> Value:
+        """|x|."""
+        if dtypes.is_float(x.dtype):
+            return self.b.intrinsic("fabs", x)
+        return x if _is_unsigned(x.dtype) else self.maximum(x, self.negative(x))
+
+    def sign(self, x: Value) -> Value:
+        """-1, 0 or 1; NaN stays."""
+        zero = self.const(0, x)
+        up = self.select(self.less(zero, x), self.const(1, x), x)
+        return self.select(self.less(x, zero), self.const(-1, x), up)
+
+    def sqrt(self, x: Value) -> Value:
+        """The square root."""
+        return self.b.intrinsic("sqrt", x)
+
+    def divide(self, a: Value, b: Value) -> Value:
+        """a / b, for floats."""
+        return self.b.binary("fdiv", a, b)
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """The larger; NaN if either is."""
+        return self._limit(self.less(b, a), a, b)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """The smaller; NaN if either is."""
+        return self._limit(self.less(a, b), a, b)
+
+    def _limit(self, first: Value, a: Value, b: Value) -> Value:
+        result = self.select(first, a, b)
+        if not dtypes.is_float(a.dtype):
+            return result
+        return self.select(self.isnan(a), a, result)
+
+    def isnan(self, x: Value) -> Value:
+        """Whether x is NaN."""
+        return self.b.let(f"fcmp uno {x.type} {x.text}, {x.text}", "bool", x.lanes)
+
+    def isinf(self, x: Value) -> Value:
+        """Whether x is infinite."""
+        return self.equal(self.abs(x), self.const(float("inf"), x))
+
+    def isfinite(self, x: Value) -> Value:
+        """Whether x is neither infinite nor NaN."""
+        return self.less(self.abs(x), self.const(float("inf"), x))
+
+    def logical_not(self, x: Value) -> Value:
+        """Not x."""
+        return self.b.binary("xor", x, self.const(True, x))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ARITHMETIC:
+            return lambda a, b: self._arithmetic(name, a, b)
+        if name in _COMPARE:
+            return lambda a, b: self._compare(name, a, b)
+        if name in _ROUNDING:
+            return lambda x: self._round(name, x)
+        prefix, _, kind = name.partition("_")
+        if prefix in ("logical", "bitwise") and kind in _BITWISE:
+            return lambda a, b: self.b.binary(kind, a, b)
+        if name in _FUNCTIONS:
+            return lambda *xs: getattr(math, name)(self.b, *xs)
+        raise AttributeError(name)
+
+    def _arithmetic(self, name: str, a: Value, b: Value) -> Value:
+        prefix = "f" if dtypes.is_float(a.dtype) else ""
+        return self.b.binary(prefix + _ARITHMETIC[name], a, b)
+
+    def _compare(self, name: str, a: Value, b: Value) -> Value:
+        ordered, signed, unsigned = _COMPARE[name]
+        if dtypes.is_float(a.dtype):
+            return self.b.binary(f"fcmp {ordered}", a, b, "bool")
+        predicate = unsigned if _is_unsigned(a.dtype) else signed
+        return self.b.binary(f"icmp {predicate}", a, b, "bool")
+
+    def _round(self, name: str, x: Value) -> Value:
+        if not dtypes.is_float(x.dtype):
+            return x
+        return self.b.intrinsic(_ROUNDING[name], x)
+
+
+def _is_unsigned(dtype: str) -> bool:
+    return dtype == "bool" or dtype.startswith("u")
