@@ -51,7 +51,7 @@ class NumPyBackend(Backend):
                 stacklevel=2,
             )
             return None
-        return import_module("toolkit.backends.numpy.jit.elementwise")
+        return import_module("toolkit.backends.numpy.jit.kernels")
 
     def describe(self) -> dict[str, Any]:
         """The CPU, the BLAS and its number of threads."""

@@ -32,7 +32,7 @@ _BITS = {"float": 32, "double": 64}
 
 @dataclass(frozen=True)
 class Value:
-    """A register or constant: its text, its dtype, and its number of lanes (0: scalar)."""
+    """A register or constant: its text, dtype, and number of lanes (0: a scalar)."""
 
     text: str
     dtype: str

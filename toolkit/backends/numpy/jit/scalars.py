@@ -17,9 +17,7 @@ _COMPARE = {
 _ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
 _BITWISE = {"and": "and", "or": "or", "xor": "xor"}
-_FUNCTIONS = (
-    *("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power"),
-)
+_FUNCTIONS = (*("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power"),)
 
 
 class LLVMScalars:

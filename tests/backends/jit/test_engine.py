@@ -1,0 +1,91 @@
+"""Compiling and the disk cache: damage, foreign owners, switching it off."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from toolkit.backends.numpy.jit import engine
+
+SOURCE = """
+define void @triple(ptr %x) {
+  %a = load i64, ptr %x
+  %b = mul i64 %a, 3
+  store i64 %b, ptr %x
+  ret void
+}
+"""
+
+
+def triple(module: engine.Module, number: int) -> int:
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(module.address("triple"))
+    cell = ctypes.c_int64(number)
+    function(ctypes.addressof(cell))
+    return cell.value
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    count = []
+    compile_ = engine._compile
+    monkeypatch.setattr(
+        engine, "_compile", lambda source: count.append(1) or compile_(source)
+    )
+    return count
+
+
+def test_the_second_time_is_loaded(folder, compilations):
+    assert triple(engine.compile_module(SOURCE), 5) == 15
+    assert triple(engine.compile_module(SOURCE), 7) == 21
+    assert len(compilations) == 1
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:40], lambda b: b"", lambda b: b[:-1] + b"\xff"]
+)
+def test_a_damaged_entry_is_made_again(folder, compilations, damage):
+    engine.compile_module(SOURCE)
+    (entry,) = folder.iterdir()
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert triple(engine.compile_module(SOURCE), 5) == 15
+    assert len(compilations) == 2
+    assert triple(engine.compile_module(SOURCE), 5) == 15
+    assert len(compilations) == 2
+
+
+def test_what_others_may_write_is_not_loaded(folder, compilations):
+    engine.compile_module(SOURCE)
+    (entry,) = folder.iterdir()
+    entry.chmod(0o666)
+    engine.compile_module(SOURCE)
+    assert len(compilations) == 2
+    folder.chmod(0o777)
+    assert engine.cache_folder() is None
+
+
+def test_off_writes_nothing(folder, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
+    assert triple(engine.compile_module(SOURCE), 5) == 15
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert triple(engine.compile_module(SOURCE), 5) == 15
+
+
+def test_the_oldest_entries_go_when_there_are_too_many(folder, monkeypatch):
+    monkeypatch.setattr(engine, "CACHE_BYTES", 1)
+    engine.compile_module(SOURCE)
+    assert list(folder.iterdir()) == []
