@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -241,3 +244,37 @@ def test_map_and_vectorized_map():
     assert both(lambda x: ops.map(lambda row: ops.sum(row), x), xs).tolist() == [3, 7]
     found = both(lambda x: ops.vectorized_map(lambda row: row * 2.0, x), xs)
     assert found.tolist() == [[2, 4], [6, 8]]
+
+
+def test_gradients_of_loops_keep_no_variable_alive():
+    def train():
+        v = toolkit.Variable(np.eye(2, dtype="float32"))
+
+        @toolkit.function
+        def gradient(x):
+            with toolkit.GradientTape() as tape:
+                y = ops.scan(lambda c, _: (c @ v, None), x, length=3)[0]
+            return tape.gradient(y, v)
+
+        gradient(ops.ones((2, 2)))
+        return weakref.ref(v)
+
+    gone = train()
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_while_loop_refuses_a_traced_condition_that_assigns(limit):
+    v = toolkit.Variable(0.0, name="counter")
+
+    @toolkit.function
+    def loop(x):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            return ops.while_loop(
+                lambda x: v.assign_add(x) < 5.0, lambda x: x, x, limit
+            )
+
+    with pytest.raises(ArgumentError, match="while_loop.*'counter'"):
+        loop(ops.ones(()))

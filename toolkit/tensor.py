@@ -19,7 +19,7 @@ from toolkit.errors import DTypeError, ToolkitError, TraceError
 from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
-    from toolkit.trace import Overlay, Trace
+    from toolkit.trace import Overlay, Scope, Trace
 
 Array = Any
 
@@ -50,17 +50,17 @@ class Tensor:
         15.0
     """
 
-    __slots__ = ("__weakref__", "_array", "_keras_mask", "_spec", "_trace")
+    __slots__ = ("__weakref__", "_array", "_keras_mask", "_scope", "_spec")
     _keras_mask: Any
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
 
     def __init__(
-        self, array: Array, spec: Spec | None = None, trace: Trace | None = None
+        self, array: Array, spec: Spec | None = None, scope: Scope | None = None
     ) -> None:
         self._array = array
         self._spec = spec
-        self._trace = trace
+        self._scope = scope
 
     @property
     def spec(self) -> Spec:

@@ -44,6 +44,15 @@ class Overlay:
             self.parent.check_creation()
 
 
+class Scope:
+    """What a tensor knows of its trace, lest it keep all of the trace alive."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self) -> None:
+        self.closed = False
+
+
 class Trace(Overlay):
     """A graph under construction; use it as a context manager.
 
@@ -56,7 +65,7 @@ class Trace(Overlay):
         super().__init__()
         self.name = name
         self.creates_variables = creates_variables
-        self.closed = False
+        self.scope = Scope()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         # What comes from outside: id -> (outer Tensor or Variable, its stand-in here).
@@ -70,11 +79,13 @@ class Trace(Overlay):
 
     def __exit__(self, *exception: object) -> None:
         state.trace, state.overlay, state.tapes = self._outer
-        self.closed = True
+        self.scope.closed = True
+        del self._outer
+        self.parent = None
 
     def placeholder(self, spec: Spec) -> Tensor:
         """A new input of the graph."""
-        tensor = Tensor(None, spec, self)
+        tensor = Tensor(None, spec, self.scope)
         self.inputs.append(tensor)
         return tensor
 
@@ -85,31 +96,35 @@ class Trace(Overlay):
         inputs = [self.localize(x) for x in inputs]
         specs = op.spec(*[x.spec for x in inputs], **attrs)
         several = type(specs) is tuple
-        outputs = [Tensor(None, s, self) for s in (specs if several else (specs,))]
+        outputs = [
+            Tensor(None, s, self.scope) for s in (specs if several else (specs,))
+        ]
         self.nodes.append(Node(op, inputs, attrs, outputs))
         return tuple(outputs) if several else outputs[0]
 
     def localize(self, x: Tensor) -> Tensor:
         """`x` as a value of this graph: itself, or a stand-in for an outer value."""
-        if x._trace is self or x._array is not None:
+        if x._scope is self.scope or x._array is not None:
             return x
-        if x._trace is None or x._trace.closed:
+        if x._scope is None or x._scope.closed:
             raise TraceError(
                 f"{self.name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs "
                 "to a trace that has ended; return it from the traced function, or "
                 "assign it to a Variable"
             )
-        return self._capture(x, x.spec)
+        return self.capture(x)
 
-    def _capture(self, source: Tensor | Variable, spec: Spec) -> Tensor:
+    def capture(self, source: Tensor | Variable) -> Tensor:
+        """The stand-in of a value from outside."""
         if id(source) not in self.captures:
-            self.captures[id(source)] = (source, Tensor(None, spec, self))
+            stand_in = Tensor(None, source.spec, self.scope)
+            self.captures[id(source)] = (source, stand_in)
         return self.captures[id(source)][1]
 
     def read(self, variable: Variable) -> Tensor:
         if variable in self.writes:
             return self.writes[variable]
-        return self._capture(variable, Spec(variable.shape, variable.dtype))
+        return self.capture(variable)
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
         self.writes[variable] = self.localize(tensor)
@@ -172,7 +187,7 @@ class StatelessScope(Overlay):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        state.overlay = self.parent
+        state.overlay, self.parent = self.parent, None
 
     def get_current_value(self, variable: Variable) -> Tensor | None:
         """The value given to `variable` inside, or None."""
