@@ -264,6 +264,17 @@ def test_jacobian():
         tape.jacobian(y, x)
 
 
+def test_a_persistent_tape_records_on_after_a_jacobian():
+    x = ops.convert_to_tensor([1.0, 2.0])
+    with toolkit.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+        jacobian = tape.jacobian(y, x)
+        z = 3.0 * y
+    assert jacobian.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert tape.gradient(z, x).tolist() == [6.0, 12.0]
+
+
 def test_jacobian_of_matrices_and_hessian():
     x = Variable(np.array([[1.0, 2.0]], np.float32))
     with GradientTape(persistent=True) as outer:

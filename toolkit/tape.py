@@ -276,7 +276,8 @@ class GradientTape:
                 "GradientTape.jacobian: expected a tensor that is not empty as target; "
                 f"received {target!r}"
             )
-        self._pause()
+        if not self.persistent:
+            self._pause()
         leaves = tree.flatten(sources)
         directions = ops.eye(target.size, dtype=target.dtype)
         self.persistent, persistent = True, self.persistent

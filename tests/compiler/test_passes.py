@@ -87,6 +87,7 @@ def test_share_tells_constants_of_other_types_and_signs_apart():
         (lambda x: 1.0 * x, []),
         (lambda x: x / 1.0, []),
         (lambda x: x - 0.0, []),
+        (lambda x: x - (-0.0), ["subtract"]),  # -0.0 - -0.0 is 0.0
         (lambda x: x + 0.0, ["add"]),  # -0.0 + 0.0 is 0.0
         (lambda x: ops.negative(ops.negative(x)), ["negative"]),
         (ops.stop_gradient, []),

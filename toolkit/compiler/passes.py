@@ -181,12 +181,12 @@ def _is_scalar(value: Any, number: float) -> bool:
 
 
 def _neutral_right(number: float) -> Callable[..., Any]:
-    """x op number is x: for x - 0, x / 1 (x + 0 is not: -0.0 + 0.0 is 0.0)."""
+    """x op number is x: for x - 0, x / 1 (not for x + 0: -0.0 + 0.0 is 0.0)."""
 
     def rule(node: Node, producers: Any) -> Any:
         x, other = node.inputs
-        same = x.spec == node.outputs[0].spec
-        return x if same and _is_scalar(other, number) else None
+        same = x.spec == node.outputs[0].spec and _is_scalar(other, number)
+        return x if same and not np.signbit(other.constant).any() else None
 
     return rule
 
