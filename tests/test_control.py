@@ -278,3 +278,20 @@ def test_while_loop_refuses_a_traced_condition_that_assigns(limit):
 
     with pytest.raises(ArgumentError, match="while_loop.*'counter'"):
         loop(ops.ones(()))
+
+
+def test_gradient_of_a_bounded_loop_that_no_tape_saw_traced():
+    def power(x):
+        step = lambda i, y: (i + 1, y * x)  # noqa: E731
+        return ops.while_loop(lambda i, y: i < 3, step, (0, x), maximum_iterations=5)[1]
+
+    def repeated(x):
+        return ops.scan(lambda c, _: (power(c), None), x, length=2)[0]
+
+    x = number(1.1)
+    for function, degree in ((toolkit.function(power), 4), (repeated, 16)):
+        y, g = value_and_gradient(function)(x)
+        assert float(y) == pytest.approx(1.1**degree)
+        assert float(g) == pytest.approx(degree * 1.1 ** (degree - 1))
+    _, g = toolkit.function(value_and_gradient(repeated))(x)
+    assert float(g) == pytest.approx(16 * 1.1**15)

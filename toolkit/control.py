@@ -27,9 +27,9 @@ from toolkit.convert import convert
 from toolkit.errors import ArgumentError, GradientError, ShapeError
 from toolkit.ir import Graph, Kind, Spec, primitive
 from toolkit.symbolic import operation
-from toolkit.tape import filled
+from toolkit.tape import GradientTape, filled
 from toolkit.tensor import Tensor, bind, state
-from toolkit.trace import Trace
+from toolkit.trace import Trace, inline
 
 # --- primitives -----------------------------------------------------------------------
 
@@ -44,11 +44,32 @@ def _cond_vjp(
     return [None, *(next(gradients) if want else None for want in wanted)]
 
 
-def _while_vjp(g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Any:
-    raise GradientError(
-        "while_loop: the gradient of a traced loop needs maximum_iterations, so that "
-        "the memory for its steps is bounded"
-    )
+def _while_vjp(
+    g: Any,
+    y: Any,
+    *inputs: Tensor,
+    condition: Graph,
+    body: Graph,
+    carry: int,
+    maximum_iterations: int | None,
+) -> Any:
+    """Run the loop again as a scan, and differentiate that."""
+    if maximum_iterations is None:
+        raise GradientError(
+            "while_loop: the gradient of a traced loop needs maximum_iterations, so "
+            "that the memory for its steps is bounded"
+        )
+    with GradientTape(watch_accessed_variables=False) as tape:
+        xs = [ops.reshape(x, x.shape) for x in inputs]  # fresh identities
+        tape.watch([x for x in xs if dtypes.is_float(x.dtype)])
+        consts = xs[carry:]
+        outputs = _bounded_while(
+            lambda *values: inline(condition, [*values, *consts])[0],
+            lambda *values: inline(body, [*values, *consts]),
+            tuple(xs[:carry]),
+            maximum_iterations,
+        )
+    return tape.gradient(outputs, xs, filled(g, y))
 
 
 def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> Any:
