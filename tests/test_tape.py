@@ -67,6 +67,27 @@ def test_one_variable_read_several_times():
 # --- targets and sources --------------------------------------------------------------
 
 
+def test_gradients_flow_through_assignments():
+    v = toolkit.Variable(2.0)
+
+    def tripled_and_used(x):
+        y = v * x
+        v.assign(v * 3.0)
+        return y * v
+
+    def gradient(function):
+        v.assign(2.0)
+        with toolkit.GradientTape() as tape:
+            y = function(ops.convert_to_tensor(5.0))
+        return tape.gradient(y, v)
+
+    traced = toolkit.function(tripled_and_used)
+    inside = toolkit.function(lambda: gradient(tripled_and_used))
+    assert float(gradient(tripled_and_used)) == 60.0
+    assert float(gradient(traced)) == 60.0
+    assert float(inside()) == 60.0
+
+
 def test_sources_may_be_any_nest():
     a, b = Variable(2.0), Variable([1.0, 3.0])
     with GradientTape() as tape:
