@@ -187,3 +187,11 @@ def test_committing_the_same_buffer_twice_keeps_what_was_handed_out():
     v.commit(buffer)
     v.commit(buffer)
     assert v.spare_buffer() is not seen
+
+
+def test_values_are_stored_densely():
+    v = toolkit.Variable(ops.zeros((3, 4)))
+    assert v.numpy().flags.c_contiguous
+    v.assign(ops.transpose(ops.ones((4, 3))))
+    assert v.numpy().flags.c_contiguous
+    assert v.numpy().sum() == 12

@@ -78,6 +78,7 @@ class Variable:
                 f"variable {self.path!r}: its first value must exist outside the "
                 "traced function; pass an initializer function, or an array"
             )
+        self._tensor = _dense(self._tensor)
         # Whether someone else may hold the buffer: then it is never written again.
         self._shared = True
         self._spare: Any = None
@@ -150,7 +151,7 @@ class Variable:
         else:
             with self.lock:
                 self._shared = True
-                self._tensor = tensor
+                self._tensor = _dense(tensor)
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
@@ -266,6 +267,14 @@ def commit_all(variables: list[Variable], arrays: list[Any]) -> None:
         for variable, array in zip(variables, arrays, strict=True):
             variable.commit(array)
         raise
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor with its elements in order, one after the other: no view of others."""
+    array = tensor.constant
+    if array is None or array.flags.c_contiguous:
+        return tensor
+    return Tensor(array.copy(order="C"))
 
 
 def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
