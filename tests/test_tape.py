@@ -88,6 +88,15 @@ def test_gradients_flow_through_assignments():
     assert float(inside()) == 60.0
 
 
+def test_gradients_flow_through_assignments_of_views():
+    v, x = toolkit.Variable(np.ones((2, 3), "float32")), ops.ones((3, 2))
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        v.assign(ops.transpose(x))
+        y = v * 3.0
+    assert tape.gradient(y, x).tolist() == [[3.0, 3.0]] * 3
+
+
 def test_sources_may_be_any_nest():
     a, b = Variable(2.0), Variable([1.0, 3.0])
     with GradientTape() as tape:

@@ -270,11 +270,14 @@ def commit_all(variables: list[Variable], arrays: list[Any]) -> None:
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """The tensor with its elements in order, one after the other: no view of others."""
+    """The tensor with its elements in order, one after the other: no view of others.
+
+    It stays the same tensor, because tapes know what it was computed from.
+    """
     array = tensor.constant
-    if array is None or array.flags.c_contiguous:
-        return tensor
-    return Tensor(array.copy(order="C"))
+    if array is not None and not array.flags.c_contiguous:
+        tensor._array = array.copy(order="C")
+    return tensor
 
 
 def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
