@@ -66,8 +66,8 @@ class Functional(Model):
         # Each input is cast to the dtype of its symbol instead.
         self._input_dtype = None
         self._allow_non_tensor_positional_args = True
-        if trainable is not None:
-            self.trainable = trainable
+        if trainable is not None:  # the layers keep theirs
+            self._trainable = bool(trainable)
 
     # --- the graph --------------------------------------------------------------------
 
