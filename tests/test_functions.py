@@ -172,6 +172,9 @@ def test_a_tensor_that_leaks_out_of_a_trace_says_so():
     other = toolkit.function(lambda x: x + leaked[0])
     with pytest.raises(TraceError, match="trace that has ended"):
         other(tensor(1.0))
+    for arguments in (leaked, [[leaked[0]]]):
+        with pytest.raises(TraceError, match="leak: .* trace that has ended"):
+            leak(*arguments)
 
 
 def test_python_control_flow_on_values_says_what_to_do():
@@ -412,3 +415,14 @@ def test_threads_trace_once():
     for thread in threads:
         thread.join()
     assert (once.trace_count, len(made)) == (1, 1)
+
+
+def test_gradient_of_a_tensor_that_a_function_closes_over():
+    x = tensor(1.0, 2.0)
+    scaled = toolkit.function(lambda n: n * x * x)
+    for _ in range(2):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = scaled(tensor(3.0))
+        assert tape.gradient(y, x).tolist() == [6.0, 12.0]
+        scaled(tensor(3.0))

@@ -20,7 +20,7 @@ from toolkit.inspection import Inspection
 from toolkit.ir import Graph, Kind, Primitive, Spec
 from toolkit.symbolic import any_symbolic
 from toolkit.tape import GradientTape, filled
-from toolkit.tensor import Tensor, backend, state
+from toolkit.tensor import Tensor, backend, leaked, state
 from toolkit.trace import Trace, inline
 from toolkit.variable import Locks, Variable, commit_all
 
@@ -130,11 +130,19 @@ class Function:
             if any_symbolic(args, kwargs):
                 return self.python_function(*args, **kwargs)
             concrete, tensors = self._find(args, kwargs)
+            if state.tapes and concrete.hides_watched():
+                return self.python_function(*args, **kwargs)
             return concrete(tensors)
-        quick = tuple([(x._array.shape, x._array.dtype) for x in args])
+        try:
+            quick = tuple([(x._array.shape, x._array.dtype) for x in args])
+        except AttributeError:  # a tensor without data
+            self._find(args, kwargs)
+            raise
         found = self._quick.get(quick)
         if found is None:
             found = self._quick[quick] = self._find(args, kwargs)[0]
+        if state.tapes and found.hides_watched():
+            return self.python_function(*args)
         return found(args)
 
     def _find(self, args: Any, kwargs: Any) -> tuple[Concrete, list[Tensor]]:
@@ -146,6 +154,8 @@ class Function:
         for leaf in leaves:
             if self._is_dynamic(leaf):
                 tensor = convert(leaf)
+                if tensor._array is None:
+                    raise leaked(self.name, tensor)
                 tensors.append(tensor)
                 parts.append(tensor.spec)
             else:
@@ -305,6 +315,10 @@ class Concrete:
         self.written: list[Variable] = list(trace.writes)
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
         self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
+        reads = [x for node in self.graph.walk() for x in node.inputs]
+        reads += self.graph.outputs
+        constants = {id(x): x for x in reads if x.constant is not None}
+        self.constants: list[Tensor] = list(constants.values())
         self.locks = Locks({*self.variables, *self.written})
         self.program = Program(self.graph, backend())
         self._gradient: Function | None = None
@@ -340,6 +354,10 @@ class Concrete:
             found = self.program(inputs, outs)
             commit_all(self.written, found[self.fetched :])
             return [Tensor(array) for array in found[: self.fetched]]
+
+    def hides_watched(self) -> bool:
+        """Whether a tape watches what the graph holds as a constant."""
+        return any(tape.watches(self.constants) for tape in state.tapes)
 
     def _is_watched(self, tensors: Sequence[Tensor]) -> bool:
         return any(

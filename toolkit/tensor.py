@@ -245,19 +245,23 @@ def _explain(
     primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any, error: Exception
 ) -> Exception:
     """The shape rule's words for what a kernel could not do, if it has any."""
-    leaked = next((x for x in inputs if x._array is None), None)
-    if leaked is not None:
-        return TraceError(
-            f"{primitive.name}: a tensor of shape {leaked.shape} and dtype "
-            f"{leaked.dtype} belongs to a trace that has ended; return it from the "
-            "traced function, or assign it to a Variable"
-        )
+    for x in inputs:
+        if x._array is None:
+            return leaked(primitive.name, x)
     try:
         primitive.spec(*(x.spec for x in inputs), **attrs)
     except ToolkitError as explained:
         return explained
     specs = ", ".join(repr(x.spec) for x in inputs)
     return DTypeError(f"{primitive.name}: received ({specs}): {error}")
+
+
+def leaked(name: str, x: Tensor) -> TraceError:
+    """The error of `name` meeting a tensor after the trace where it was made."""
+    return TraceError(
+        f"{name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs to a trace "
+        "that has ended; return it from the traced function, or assign it to a Variable"
+    )
 
 
 @contextmanager

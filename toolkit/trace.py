@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import TraceError
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
-from toolkit.tensor import Tensor, bind, state
+from toolkit.tensor import Tensor, bind, leaked, state
 
 if TYPE_CHECKING:
     from toolkit.variable import Variable
@@ -59,12 +59,19 @@ class Trace(Overlay):
     Args:
         name: what is traced, for messages.
         creates_variables: whether Variables may be created inside.
+        tapes: what these watch comes in as a stand-in, even if its data are known.
     """
 
-    def __init__(self, name: str = "function", creates_variables: bool = True) -> None:
+    def __init__(
+        self,
+        name: str = "function",
+        creates_variables: bool = True,
+        tapes: tuple[Any, ...] = (),
+    ) -> None:
         super().__init__()
         self.name = name
         self.creates_variables = creates_variables
+        self.tapes = tapes
         self.scope = Scope()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
@@ -81,7 +88,7 @@ class Trace(Overlay):
         state.trace, state.overlay, state.tapes = self._outer
         self.scope.closed = True
         del self._outer
-        self.parent = None
+        self.parent, self.tapes = None, ()
 
     def placeholder(self, spec: Spec) -> Tensor:
         """A new input of the graph."""
@@ -104,14 +111,13 @@ class Trace(Overlay):
 
     def localize(self, x: Tensor) -> Tensor:
         """`x` as a value of this graph: itself, or a stand-in for an outer value."""
-        if x._scope is self.scope or x._array is not None:
+        if x._scope is self.scope:
             return x
+        if x._array is not None:
+            watched = any(tape.watches((x,)) for tape in self.tapes)
+            return self.capture(x) if watched else x
         if x._scope is None or x._scope.closed:
-            raise TraceError(
-                f"{self.name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs "
-                "to a trace that has ended; return it from the traced function, or "
-                "assign it to a Variable"
-            )
+            raise leaked(self.name, x)
         return self.capture(x)
 
     def capture(self, source: Tensor | Variable) -> Tensor:
