@@ -26,15 +26,16 @@ class _Substitution:
     """Values that stand for others; a value may be replaced more than once."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, Any] = {}
+        # What was replaced is kept too: the id of a dead value may be another's.
+        self.by_id: dict[int, tuple[Any, Any]] = {}
 
     def __call__(self, value: Any) -> Any:
         while id(value) in self.by_id:
-            value = self.by_id[id(value)]
+            _, value = self.by_id[id(value)]
         return value
 
     def replace(self, old: Any, new: Any) -> None:
-        self.by_id[id(old)] = new
+        self.by_id[id(old)] = old, new
 
     def node(self, node: Node) -> Node:
         inputs = [self(x) for x in node.inputs]
