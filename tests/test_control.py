@@ -295,3 +295,20 @@ def test_gradient_of_a_bounded_loop_that_no_tape_saw_traced():
         assert float(g) == pytest.approx(degree * 1.1 ** (degree - 1))
     _, g = toolkit.function(value_and_gradient(repeated))(x)
     assert float(g) == pytest.approx(16 * 1.1**15)
+
+
+def test_gradients_of_tensors_that_bodies_close_over():
+    x = ops.convert_to_tensor([1.0, 2.0])
+
+    def gradient(p):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = ops.cond(
+                p > 0,
+                lambda: ops.scan(lambda c, _: (c * x, None), p * x, length=3)[0],
+                lambda: x,
+            )
+        return tape.gradient(y, x)
+
+    assert both(gradient, ops.convert_to_tensor(1.0)).tolist() == [4.0, 32.0]
+    assert both(gradient, ops.convert_to_tensor(-1.0)).tolist() == [1.0, 1.0]

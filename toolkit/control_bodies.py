@@ -10,7 +10,7 @@ from toolkit import tree
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph
-from toolkit.tensor import Tensor
+from toolkit.tensor import Tensor, state
 from toolkit.trace import Trace
 from toolkit.variable import Variable
 
@@ -40,7 +40,8 @@ class Body:
 
 def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
     """Trace `function` on stand-ins for the tensors in `args`."""
-    with Trace(name) as trace:
+    outer = () if state.trace is None else state.trace.tapes
+    with Trace(name, tapes=(*outer, *state.tapes)) as trace:
         stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
         structure = function(*stand_ins)
         leaves = tree.flatten(structure)
