@@ -131,7 +131,10 @@ def operands(*xs: Any) -> tuple[list[Tensor], str]:
     first = xs[0]
     if type(first) is Tensor:
         dtype = first.dtype
-        if all(type(x) is Tensor and x.dtype == dtype for x in xs):
+        for x in xs:
+            if type(x) is not Tensor or x.dtype != dtype:
+                break
+        else:
             return list(xs), dtype
     dtype = dtypes.result_type(*(weak_type(x) for x in xs))
     return [convert(x, dtype) for x in xs], dtype
@@ -139,6 +142,8 @@ def operands(*xs: Any) -> tuple[list[Tensor], str]:
 
 def weak_type(x: Any) -> Any:
     """The type that promotion sees: a dtype name, or a weak Python type."""
+    if type(x) is Tensor:
+        return x.dtype
     if isinstance(x, _SCALARS):
         return _python_type(x)
     dtype = getattr(x, "dtype", None)
