@@ -312,3 +312,15 @@ def test_gradients_of_tensors_that_bodies_close_over():
 
     assert both(gradient, ops.convert_to_tensor(1.0)).tolist() == [4.0, 32.0]
     assert both(gradient, ops.convert_to_tensor(-1.0)).tolist() == [1.0, 1.0]
+
+
+def test_a_branch_that_is_not_taken_may_be_wrong():
+    values, index = ops.ones((2,)), ops.convert_to_tensor(5)
+
+    @toolkit.function
+    def pick(x):
+        return ops.cond(x > 0, lambda: x, lambda: ops.take(values, index))
+
+    assert float(pick(ops.convert_to_tensor(1.0))) == 1.0
+    with pytest.raises(IndexError):
+        pick(ops.convert_to_tensor(-1.0))

@@ -426,3 +426,10 @@ def test_gradient_of_a_tensor_that_a_function_closes_over():
             y = scaled(tensor(3.0))
         assert tape.gradient(y, x).tolist() == [6.0, 12.0]
         scaled(tensor(3.0))
+
+
+def test_arrays_that_are_returned_are_not_shared_between_calls():
+    zeros = toolkit.function(lambda x: np.zeros(3))
+    first = zeros(tensor(1.0)).numpy()
+    first[:] = 7.0
+    assert zeros(tensor(1.0)).tolist() == [0.0, 0.0, 0.0]

@@ -212,7 +212,7 @@ class Function:
             ]
             local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
             outputs = self.python_function(*local_args, **local_kwargs)
-            # Variables that are returned are read inside the trace.
+            # What is returned and could change later is read inside the trace.
             outputs = tree.map_structure(_read, outputs)
         concrete = Concrete(self.name, trace, outputs)
         self.trace_count += 1
@@ -273,7 +273,9 @@ def _methods_of(instance: Any) -> _Methods:
 
 
 def _read(leaf: Any) -> Any:
-    return leaf.read() if isinstance(leaf, Variable) else leaf
+    if isinstance(leaf, Variable):
+        return leaf.read()
+    return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _static_key(leaf: Any) -> Any:
