@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from toolkit import ops, tree
@@ -301,25 +302,28 @@ def _fresh_input(symbol: KerasTensor) -> KerasTensor:
 def _argument_filler(
     node: Node, slots: dict[int, int]
 ) -> Callable[[Values], tuple[Any, dict[str, Any]]]:
-    """The function from values to the arguments of a recorded call."""
+    """The function, fit for pickles, from values to the arguments of a recorded call."""
     args, kwargs = node.attrs["arguments"]
     if len(args) == 1 and is_symbolic(args[0]) and not kwargs:
-        slot = slots[id(args[0])]
-        return lambda values: ((values[slot],), {})
+        return partial(_fill_one, slots[id(args[0])])
     leaves = tree.flatten((args, kwargs))
     places = [(i, slots[id(x)]) for i, x in enumerate(leaves) if is_symbolic(x)]
     constants = [None if is_symbolic(x) else x for x in leaves]
+    return partial(_fill, (args, kwargs), constants, places)
 
-    def fill(values: Values) -> tuple[Any, dict[str, Any]]:
-        filled = list(constants)
-        for i, slot in places:
-            filled[i] = values[slot]
-        packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(
-            (args, kwargs), filled
-        )
-        return packed
 
-    return fill
+def _fill_one(slot: int, values: Values) -> tuple[Any, dict[str, Any]]:
+    return (values[slot],), {}
+
+
+def _fill(
+    structure: Any, constants: Values, places: list[tuple[int, int]], values: Values
+) -> tuple[Any, dict[str, Any]]:
+    filled = list(constants)
+    for i, slot in places:
+        filled[i] = values[slot]
+    packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(structure, filled)
+    return packed
 
 
 def _pick(expected: Any, given: dict[Any, Any]) -> list[Any] | None:
