@@ -302,7 +302,7 @@ def _fresh_input(symbol: KerasTensor) -> KerasTensor:
 def _argument_filler(
     node: Node, slots: dict[int, int]
 ) -> Callable[[Values], tuple[Any, dict[str, Any]]]:
-    """The function, fit for pickles, from values to the arguments of a recorded call."""
+    """The function from values to the arguments of a call; it goes into pickles."""
     args, kwargs = node.attrs["arguments"]
     if len(args) == 1 and is_symbolic(args[0]) and not kwargs:
         return partial(_fill_one, slots[id(args[0])])
