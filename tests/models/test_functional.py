@@ -48,11 +48,12 @@ def test_several_inputs_and_outputs_in_lists():
 
 
 @pytest.mark.parametrize("container", [list, tuple])
-def test_dict_inputs_are_matched_by_name(container):
-    a, b = Input((3,), name="left"), Input((3,), name="right")
+@pytest.mark.parametrize("names", [("left", "right"), ("second", "first")])
+def test_dict_inputs_are_matched_by_name(container, names):
+    a, b = (Input((3,), name=name) for name in names)
     model = Model(container([a, b]), layers.Subtract()([a, b]))
     x, y = arrays((2, 3), (2, 3))
-    for given in ([x, y], (x, y), {"right": y, "left": x, "more": x}):
+    for given in ([x, y], (x, y), {names[1]: y, names[0]: x, "more": x}):
         np.testing.assert_allclose(model(given), x - y, rtol=1e-6)
 
 

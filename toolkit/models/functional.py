@@ -203,10 +203,12 @@ class Functional(Model):
     def _ordered(self, inputs: Any) -> list[Any]:
         struct = self._inputs_struct
         if isinstance(inputs, dict):
-            by_key = struct if isinstance(struct, dict) else None
-            if by_key is None and not any(map(tree.is_nested, tree.flatten(struct))):
-                by_key = {x.name: x for x in self._inputs}
-            flat = _pick(by_key, inputs)
+            if isinstance(struct, dict):
+                flat = _pick(struct, inputs)
+            elif all(x.name in inputs for x in self._inputs):
+                flat = tree.flatten([inputs[x.name] for x in self._inputs])
+            else:
+                flat = None
         elif isinstance(struct, dict) and list(struct) != sorted(struct):
             flat = None  # a list cannot tell which of the inputs comes first
         else:
@@ -326,9 +328,9 @@ def _fill(
     return packed
 
 
-def _pick(expected: Any, given: dict[Any, Any]) -> list[Any] | None:
+def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
     """The leaves of `given` at the keys of `expected`; None if one is missing."""
-    if expected is None or not set(expected) <= set(given):
+    if not set(expected) <= set(given):
         return None
     picked = {key: given[key] for key in expected}
     try:
