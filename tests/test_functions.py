@@ -433,3 +433,17 @@ def test_arrays_that_are_returned_are_not_shared_between_calls():
     first = zeros(tensor(1.0)).numpy()
     first[:] = 7.0
     assert zeros(tensor(1.0)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_concrete_function_takes_what_it_was_traced_for():
+    v = toolkit.Variable(1.0)
+    power = toolkit.function(lambda x, n: (v.assign_add(1.0), x**n)[1])
+    cube = power.get_concrete_function(tensor(1.0, 2.0), 3)
+    assert cube(tensor(2.0, 3.0), 3).tolist() == [8.0, 27.0]
+    assert cube(np.array([1.0, 0.0], "float32")).tolist() == [1.0, 0.0]
+    assert float(v) == 3.0
+    with pytest.raises(ShapeError, match=r"this trace takes \[float32\[2\]\]"):
+        cube(tensor(1.0))
+    outer = toolkit.function(lambda x: cube(x) + 1.0)
+    assert outer(tensor(2.0, 0.0)).tolist() == [9.0, 1.0]
+    assert float(v) == 4.0

@@ -30,6 +30,8 @@ PROGRAMS = 64
 RETRACES = 5
 
 _TENSORS = {Tensor}
+# Arguments that are inputs of the graph; all others are part of the trace.
+_DATA = (Tensor, np.ndarray, np.generic)
 _calls = count()
 
 
@@ -132,7 +134,7 @@ class Function:
             concrete, tensors = self._find(args, kwargs)
             if state.tapes and concrete.hides_watched():
                 return self.python_function(*args, **kwargs)
-            return concrete(tensors)
+            return concrete.call(tensors)
         try:
             quick = tuple([(x._array.shape, x._array.dtype) for x in args])
         except AttributeError:  # a tensor without data
@@ -143,7 +145,7 @@ class Function:
             found = self._quick[quick] = self._find(args, kwargs)[0]
         if state.tapes and found.hides_watched():
             return self.python_function(*args)
-        return found(args)
+        return found.call(args)
 
     def _find(self, args: Any, kwargs: Any) -> tuple[Concrete, list[Tensor]]:
         """The trace for these arguments, and the tensors among them."""
@@ -180,7 +182,7 @@ class Function:
         )
 
     def _is_dynamic(self, leaf: Any) -> bool:
-        if isinstance(leaf, (Tensor, np.ndarray, np.generic)):
+        if isinstance(leaf, _DATA):
             return True
         return self.reduce_retracing and type(leaf) in (int, float)
 
@@ -326,7 +328,29 @@ class Concrete:
         self._gradient: Function | None = None
         self.last_call = next(_calls)
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on tensors of the shapes and dtypes that were traced, in their order.
+
+        Python values among the arguments are part of the trace and left aside.
+        """
+        leaves = tree.flatten((args, kwargs))
+        tensors = [convert(x) for x in leaves if isinstance(x, _DATA)]
+        wanted = [x.spec for x in self.graph.inputs]
+        wanted = wanted[: len(wanted) - len(self.variables)]
+        if [x.spec for x in tensors] != wanted:
+            raise ShapeError(
+                f"{self.name}: this trace takes {wanted}; "
+                f"received {[x.spec for x in tensors]}"
+            )
+        if state.trace is None:
+            return self.call(tensors)
+        results = inline(self.graph, [*tensors, *(v.read() for v in self.variables)])
+        for variable, value in zip(self.written, results[self.fetched :], strict=True):
+            variable.assign(value)
+        return self._pack(results[: self.fetched])
+
+    def call(self, tensors: Sequence[Tensor]) -> Any:
+        """Run on tensors that are known to fit."""
         self.last_call = next(_calls)
         if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
             results = self._call_observed(tensors)
