@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -241,3 +244,83 @@ def test_map_and_vectorized_map():
     assert both(lambda x: ops.map(lambda row: ops.sum(row), x), xs).tolist() == [3, 7]
     found = both(lambda x: ops.vectorized_map(lambda row: row * 2.0, x), xs)
     assert found.tolist() == [[2, 4], [6, 8]]
+
+
+def test_gradients_of_loops_keep_no_variable_alive():
+    def train():
+        v = toolkit.Variable(np.eye(2, dtype="float32"))
+
+        @toolkit.function
+        def gradient(x):
+            with toolkit.GradientTape() as tape:
+                y = ops.scan(lambda c, _: (c @ v, None), x, length=3)[0]
+            return tape.gradient(y, v)
+
+        gradient(ops.ones((2, 2)))
+        return weakref.ref(v)
+
+    gone = train()
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_while_loop_refuses_a_traced_condition_that_assigns(limit):
+    v = toolkit.Variable(0.0, name="counter")
+
+    @toolkit.function
+    def loop(x):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            return ops.while_loop(
+                lambda x: v.assign_add(x) < 5.0, lambda x: x, x, limit
+            )
+
+    with pytest.raises(ArgumentError, match="while_loop.*'counter'"):
+        loop(ops.ones(()))
+
+
+def test_gradient_of_a_bounded_loop_that_no_tape_saw_traced():
+    def power(x):
+        step = lambda i, y: (i + 1, y * x)  # noqa: E731
+        return ops.while_loop(lambda i, y: i < 3, step, (0, x), maximum_iterations=5)[1]
+
+    def repeated(x):
+        return ops.scan(lambda c, _: (power(c), None), x, length=2)[0]
+
+    x = number(1.1)
+    for function, degree in ((toolkit.function(power), 4), (repeated, 16)):
+        y, g = value_and_gradient(function)(x)
+        assert float(y) == pytest.approx(1.1**degree)
+        assert float(g) == pytest.approx(degree * 1.1 ** (degree - 1))
+    _, g = toolkit.function(value_and_gradient(repeated))(x)
+    assert float(g) == pytest.approx(16 * 1.1**15)
+
+
+def test_gradients_of_tensors_that_bodies_close_over():
+    x = ops.convert_to_tensor([1.0, 2.0])
+
+    def gradient(p):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = ops.cond(
+                p > 0,
+                lambda: ops.scan(lambda c, _: (c * x, None), p * x, length=3)[0],
+                lambda: x,
+            )
+        return tape.gradient(y, x)
+
+    assert both(gradient, ops.convert_to_tensor(1.0)).tolist() == [4.0, 32.0]
+    assert both(gradient, ops.convert_to_tensor(-1.0)).tolist() == [1.0, 1.0]
+
+
+def test_a_branch_that_is_not_taken_may_be_wrong():
+    values, index = ops.ones((2,)), ops.convert_to_tensor(5)
+
+    @toolkit.function
+    def pick(x):
+        return ops.cond(x > 0, lambda: x, lambda: ops.take(values, index))
+
+    assert float(pick(ops.convert_to_tensor(1.0))) == 1.0
+    with pytest.raises(IndexError):
+        pick(ops.convert_to_tensor(-1.0))

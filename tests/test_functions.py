@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import threading
+import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 
 import toolkit
 from toolkit import ops
-from toolkit.errors import ShapeError, TraceError
+from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.functions import PROGRAMS
+from toolkit.tensor import state
 
 
 def tensor(*values: float) -> toolkit.Tensor:
@@ -166,6 +172,9 @@ def test_a_tensor_that_leaks_out_of_a_trace_says_so():
     other = toolkit.function(lambda x: x + leaked[0])
     with pytest.raises(TraceError, match="trace that has ended"):
         other(tensor(1.0))
+    for arguments in (leaked, [[leaked[0]]]):
+        with pytest.raises(TraceError, match="leak: .* trace that has ended"):
+            leak(*arguments)
 
 
 def test_python_control_flow_on_values_says_what_to_do():
@@ -275,3 +284,166 @@ def test_stateless_scope_keeps_writes_inside():
         assert float(step()) == 11.0
     assert float(v) == 1.0
     assert float(scope.get_current_value(v)) == 11.0
+
+
+def test_variables_are_captured_in_their_own_dtype():
+    v = toolkit.Variable([1.001])
+
+    @toolkit.function
+    def read_both(x):
+        state.autocast = "float16"
+        try:
+            low = v * x
+        finally:
+            state.autocast = None
+        return low, v.read() * 2.0
+
+    low, full = read_both(ops.ones((1,), "float16"))
+    assert (low.dtype, full.dtype) == ("float16", "float32")
+    assert full.numpy() == np.float32(1.001) * 2
+
+
+def test_nothing_is_kept_alive_by_traces():
+    class Doubler:
+        @toolkit.function
+        def double(self, x):
+            return x * 2.0
+
+    x, owner = ops.ones((10,)), Doubler()
+    with toolkit.GradientTape(persistent=True) as tape:
+        owner.double(x)
+    gone = [weakref.ref(thing) for thing in (x, owner, tape)]
+    used = toolkit.function(lambda x: x + 1.0)
+    used(x)
+    del x, owner, tape
+    gc.collect()
+    assert [thing() for thing in gone] == [None, None, None]
+
+
+def test_copies_of_an_instance_have_traces_of_their_own():
+    class Scale:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @toolkit.function
+        def __call__(self, x):
+            return x * self.factor
+
+    first = Scale(2.0)
+    assert first(tensor(1.0)).tolist() == [2.0]
+    for second in (copy.copy(first), copy.deepcopy(first)):
+        second.factor = 3.0
+        assert second(tensor(1.0)).tolist() == [3.0]
+        assert first(tensor(1.0)).tolist() == [2.0]
+    assert Scale(4.0)(tensor(1.0)).tolist() == [4.0]
+
+
+def test_methods_need_a_place_for_their_traces():
+    class Slotted:
+        __slots__ = ("__weakref__",)
+
+        @toolkit.function
+        def f(self, x):
+            return x
+
+    with pytest.raises(ArgumentError, match="Slotted cannot be traced"):
+        Slotted().f(tensor(1.0))
+
+
+def test_copies_of_functions_begin_without_traces():
+    double = toolkit.function(lambda x: x * 2.0, reduce_retracing=True)
+    double(3)
+    other = copy.deepcopy(double)
+    assert (other.trace_count, other.reduce_retracing) == (0, True)
+    assert float(other(4)) == 8.0
+
+
+def test_the_program_used_longest_ago_goes_first():
+    double = toolkit.function(lambda x: x * 2.0)
+    for n in range(1, PROGRAMS + 20):
+        double(ops.ones((n,)))
+        double(ops.ones((1,)))
+    assert double.trace_count == PROGRAMS + 19
+
+
+def test_input_signature_takes_keywords_and_numbers():
+    specs = [toolkit.KerasTensor((2,), "float32"), toolkit.KerasTensor((), "float32")]
+    scale = toolkit.function(lambda y, factor: y * factor, input_signature=specs)
+    for factor in (2.0, 3.0):
+        assert scale(factor=factor, y=ops.ones((2,))).tolist() == [factor, factor]
+    assert scale.trace_count == 1
+
+
+def test_gradient_of_one_tensor_passed_twice_inside_a_trace():
+    multiply = toolkit.function(lambda x, y: x * y)
+    x = tensor(3.0)
+    with toolkit.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = multiply(x, x)
+    assert toolkit.function(lambda: tape.gradient(y, x))().tolist() == [6.0]
+    assert tape.gradient(y, x).tolist() == [6.0]
+
+
+def test_a_step_of_another_thread_is_waited_for():
+    v = toolkit.Variable(1.0)
+    read = toolkit.function(lambda: v * 1.0)
+    read()
+    for reader in (read, lambda: v.value):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(reader()))  # noqa: B023
+        with v.lock:
+            thread.start()
+            thread.join(0.05)
+            assert not found
+        thread.join()
+        assert len(found) == 1
+
+
+def test_threads_trace_once():
+    made = []
+
+    @toolkit.function
+    def once(x):
+        if not made:
+            time.sleep(0.05)
+            made.append(toolkit.Variable(2.0))
+        return x * made[0]
+
+    threads = [threading.Thread(target=once, args=(tensor(1.0),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (once.trace_count, len(made)) == (1, 1)
+
+
+def test_gradient_of_a_tensor_that_a_function_closes_over():
+    x = tensor(1.0, 2.0)
+    scaled = toolkit.function(lambda n: n * x * x)
+    for _ in range(2):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = scaled(tensor(3.0))
+        assert tape.gradient(y, x).tolist() == [6.0, 12.0]
+        scaled(tensor(3.0))
+
+
+def test_arrays_that_are_returned_are_not_shared_between_calls():
+    zeros = toolkit.function(lambda x: np.zeros(3))
+    first = zeros(tensor(1.0)).numpy()
+    first[:] = 7.0
+    assert zeros(tensor(1.0)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_concrete_function_takes_what_it_was_traced_for():
+    v = toolkit.Variable(1.0)
+    power = toolkit.function(lambda x, n: (v.assign_add(1.0), x**n)[1])
+    cube = power.get_concrete_function(tensor(1.0, 2.0), 3)
+    assert cube(tensor(2.0, 3.0), 3).tolist() == [8.0, 27.0]
+    assert cube(np.array([1.0, 0.0], "float32")).tolist() == [1.0, 0.0]
+    assert float(v) == 3.0
+    with pytest.raises(ShapeError, match=r"this trace takes \[float32\[2\]\]"):
+        cube(tensor(1.0))
+    outer = toolkit.function(lambda x: cube(x) + 1.0)
+    assert outer(tensor(2.0, 0.0)).tolist() == [9.0, 1.0]
+    assert float(v) == 4.0

@@ -67,6 +67,36 @@ def test_one_variable_read_several_times():
 # --- targets and sources --------------------------------------------------------------
 
 
+def test_gradients_flow_through_assignments():
+    v = toolkit.Variable(2.0)
+
+    def tripled_and_used(x):
+        y = v * x
+        v.assign(v * 3.0)
+        return y * v
+
+    def gradient(function):
+        v.assign(2.0)
+        with toolkit.GradientTape() as tape:
+            y = function(ops.convert_to_tensor(5.0))
+        return tape.gradient(y, v)
+
+    traced = toolkit.function(tripled_and_used)
+    inside = toolkit.function(lambda: gradient(tripled_and_used))
+    assert float(gradient(tripled_and_used)) == 60.0
+    assert float(gradient(traced)) == 60.0
+    assert float(inside()) == 60.0
+
+
+def test_gradients_flow_through_assignments_of_views():
+    v, x = toolkit.Variable(np.ones((2, 3), "float32")), ops.ones((3, 2))
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        v.assign(ops.transpose(x))
+        y = v * 3.0
+    assert tape.gradient(y, x).tolist() == [[3.0, 3.0]] * 3
+
+
 def test_sources_may_be_any_nest():
     a, b = Variable(2.0), Variable([1.0, 3.0])
     with GradientTape() as tape:
@@ -262,6 +292,17 @@ def test_jacobian():
     assert_close(found["b"], np.zeros((2, 2), np.float32))
     with pytest.raises(GradientError):
         tape.jacobian(y, x)
+
+
+def test_a_persistent_tape_records_on_after_a_jacobian():
+    x = ops.convert_to_tensor([1.0, 2.0])
+    with toolkit.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+        jacobian = tape.jacobian(y, x)
+        z = 3.0 * y
+    assert jacobian.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert tape.gradient(z, x).tolist() == [6.0, 12.0]
 
 
 def test_jacobian_of_matrices_and_hessian():

@@ -60,6 +60,28 @@ def test_dtype_and_shape(value, dtype, shape):
     assert (x.dtype, x.shape) == (dtype, shape)
 
 
+@pytest.mark.parametrize(
+    "value, dtype",
+    [
+        ([-(2**31)], "int32"),
+        (-(2**31), "int32"),
+        ([2**31], "int64"),
+        ([-(2**63)], "int64"),
+        ([2**63], "uint64"),
+        (np.array([1, 2], ">i4"), "int32"),
+    ],
+)
+def test_integers_get_a_dtype_that_holds_them(value, dtype):
+    found = tensor(value)
+    assert (found.dtype, found.tolist()) == (dtype, np.array(value).tolist())
+
+
+@pytest.mark.parametrize("value, dtype", [(300, "uint8"), ([-1, 2**63], None)])
+def test_integers_that_no_dtype_holds_are_refused(value, dtype):
+    with pytest.raises(DTypeError, match="convert_to_tensor.*does not fit"):
+        tensor(value, dtype)
+
+
 def test_requested_dtype():
     assert tensor([1, 2], "float16").dtype == "float16"
     assert tensor(1.7, "int32").item() == 1

@@ -136,7 +136,7 @@ def test_autocast_reads_floats_in_the_dtype_of_the_scope():
 
 def test_copies_are_independent():
     v = Variable(A)
-    for other in (copy.deepcopy(v), pickle.loads(pickle.dumps(v))):
+    for other in (copy.copy(v), copy.deepcopy(v), pickle.loads(pickle.dumps(v))):
         other.assign(A * 0)
         assert_close(v, A)
         assert other.name == v.name
@@ -169,3 +169,29 @@ def test_created_in_a_trace_with_a_computed_initializer():
 
     assert f(ops.ones((2,))).tolist() == [1.0, 1.0]
     assert made[0].numpy().tolist() == [1.0, 1.0]
+
+
+def test_copies_are_independent_of_programs_that_write():
+    v = Variable(np.zeros(3, "float32"))
+    step = toolkit.function(lambda: v.assign_add(ops.ones((3,))))
+    step()
+    other = copy.copy(v)
+    for _ in range(3):
+        step()
+    assert other.numpy().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_committing_the_same_buffer_twice_keeps_what_was_handed_out():
+    v = Variable(np.zeros(3, "float32"))
+    seen, buffer = v.numpy(), np.ones(3, "float32")
+    v.commit(buffer)
+    v.commit(buffer)
+    assert v.spare_buffer() is not seen
+
+
+def test_values_are_stored_densely():
+    v = toolkit.Variable(ops.zeros((3, 4)))
+    assert v.numpy().flags.c_contiguous
+    v.assign(ops.transpose(ops.ones((4, 3))))
+    assert v.numpy().flags.c_contiguous
+    assert v.numpy().sum() == 12

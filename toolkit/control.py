@@ -11,7 +11,10 @@ from typing import Any
 
 from toolkit import dtypes, ops, tree
 from toolkit.control_bodies import (
+    Body,
     assign_all,
+    check_carry,
+    check_condition,
     finals_of,
     outer_values,
     pack,
@@ -24,9 +27,9 @@ from toolkit.convert import convert
 from toolkit.errors import ArgumentError, GradientError, ShapeError
 from toolkit.ir import Graph, Kind, Spec, primitive
 from toolkit.symbolic import operation
-from toolkit.tape import filled
+from toolkit.tape import GradientTape, filled
 from toolkit.tensor import Tensor, bind, state
-from toolkit.trace import Trace
+from toolkit.trace import Trace, inline
 
 # --- primitives -----------------------------------------------------------------------
 
@@ -41,11 +44,32 @@ def _cond_vjp(
     return [None, *(next(gradients) if want else None for want in wanted)]
 
 
-def _while_vjp(g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Any:
-    raise GradientError(
-        "while_loop: the gradient of a traced loop needs maximum_iterations, so that "
-        "the memory for its steps is bounded"
-    )
+def _while_vjp(
+    g: Any,
+    y: Any,
+    *inputs: Tensor,
+    condition: Graph,
+    body: Graph,
+    carry: int,
+    maximum_iterations: int | None,
+) -> Any:
+    """Run the loop again as a scan, and differentiate that."""
+    if maximum_iterations is None:
+        raise GradientError(
+            "while_loop: the gradient of a traced loop needs maximum_iterations, so "
+            "that the memory for its steps is bounded"
+        )
+    with GradientTape(watch_accessed_variables=False) as tape:
+        xs = [ops.reshape(x, x.shape) for x in inputs]  # fresh identities
+        tape.watch([x for x in xs if dtypes.is_float(x.dtype)])
+        consts = xs[carry:]
+        outputs = _bounded_while(
+            lambda *values: inline(condition, [*values, *consts])[0],
+            lambda *values: inline(body, [*values, *consts]),
+            tuple(xs[:carry]),
+            maximum_iterations,
+        )
+    return tape.gradient(outputs, xs, filled(g, y))
 
 
 def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> Any:
@@ -203,10 +227,14 @@ def while_loop(
         ):
             values = _checked_step(step, values)
             count += 1
-    elif maximum_iterations is not None and state.tapes:
-        values = _bounded_while(cond, step, values, maximum_iterations)
     else:
-        values = _traced_while(cond, step, values, maximum_iterations)
+        condition, stand_ins = trace_body("while_loop", cond, *values)
+        check_condition(condition)
+        if maximum_iterations is not None and state.tapes:
+            values = _bounded_while(cond, step, values, maximum_iterations)
+        else:
+            parts = condition, stand_ins, *trace_body("while_loop", step, *values)
+            values = _traced_while(*parts, values, maximum_iterations)
     if single:
         return values[0]
     return list(values) if isinstance(loop_vars, list) else values
@@ -214,17 +242,8 @@ def while_loop(
 
 def _checked_step(step: Callable[..., Any], values: Any) -> Any:
     found = tree.map_structure(convert, step(*values))
-    _check_carry("while_loop", tree.flatten(values), tree.flatten(found))
+    check_carry("while_loop", tree.flatten(values), tree.flatten(found))
     return found
-
-
-def _check_carry(op: str, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
-    old, new = ([x.spec for x in xs] for xs in (before, after))
-    if old != new:
-        raise ShapeError(
-            f"{op}: the body must keep the shapes and dtypes of what it carries: "
-            f"expected {old}; received {new}"
-        )
 
 
 def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
@@ -237,13 +256,16 @@ def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
     return scan(scan_step, values, length=limit)[0]
 
 
-def _traced_while(cond_fn: Any, step: Any, values: Any, limit: int | None) -> Any:
-    condition, condition_vars = trace_body("while_loop", cond_fn, *values)
-    body, body_vars = trace_body("while_loop", step, *values)
+def _traced_while(
+    condition: Body,
+    condition_vars: Any,
+    body: Body,
+    body_vars: Any,
+    values: Any,
+    limit: int | None,
+) -> Any:
     initial = tree.flatten(values)
-    _check_carry("while_loop", initial, body.outputs)
-    if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
-        raise ShapeError("while_loop: expected `cond` to return one boolean scalar")
+    check_carry("while_loop", initial, body.outputs)
     written = written_by([body])
     sources = sources_of([condition, body], but=written)
     finals = finals_of(body, written)
@@ -341,7 +363,7 @@ def _unrolled_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> A
         before = tree.flatten(carry)
         carry, y = f(carry, x)
         carry = tree.map_structure(convert, carry)
-        _check_carry("scan", before, tree.flatten(carry))
+        check_carry("scan", before, tree.flatten(carry))
         ys.append(y)
     if not ys:
         return carry, _no_steps(f, carry, xs)
@@ -372,7 +394,7 @@ def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
     body, (carry_in, x_in) = trace_body("scan", step, init, first)
     carry = tree.flatten(init)
     n = len(carry)
-    _check_carry("scan", carry, body.outputs[:n])
+    check_carry("scan", carry, body.outputs[:n])
     written = written_by([body])
     finals = finals_of(body, written)
     sources = sources_of([body], but=written)

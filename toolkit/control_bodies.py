@@ -8,8 +8,9 @@ from typing import Any
 
 from toolkit import tree
 from toolkit.convert import convert
-from toolkit.ir import Graph, Spec
-from toolkit.tensor import Tensor
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ir import Graph
+from toolkit.tensor import Tensor, state
 from toolkit.trace import Trace
 from toolkit.variable import Variable
 
@@ -24,10 +25,7 @@ class Body:
 
     def local(self, source: Tensor | Variable) -> Tensor:
         """The stand-in of an outer value inside the body."""
-        if id(source) not in self.trace.captures:
-            spec = source.spec if isinstance(source, Tensor) else _spec(source)
-            self.trace._capture(source, spec)
-        return self.trace.captures[id(source)][1]
+        return self.trace.capture(source)
 
     def graph(
         self,
@@ -40,13 +38,10 @@ class Body:
         return Graph((*inputs, *stand_ins), tuple(self.trace.nodes), tuple(outputs))
 
 
-def _spec(variable: Variable) -> Spec:
-    return Spec(variable._tensor.shape, variable._tensor.dtype)
-
-
 def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
     """Trace `function` on stand-ins for the tensors in `args`."""
-    with Trace(name) as trace:
+    outer = () if state.trace is None else state.trace.tapes
+    with Trace(name, tapes=(*outer, *state.tapes)) as trace:
         stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
         structure = function(*stand_ins)
         leaves = tree.flatten(structure)
@@ -95,3 +90,25 @@ def finals_of(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
         body.trace.writes[v] if v in body.trace.writes else body.local(v)
         for v in variables
     ]
+
+
+def check_carry(op: str, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+    """Refuse what changes the shape or dtype of a carried value."""
+    old, new = ([x.spec for x in xs] for xs in (before, after))
+    if old != new:
+        raise ShapeError(
+            f"{op}: the body must keep the shapes and dtypes of what it carries: "
+            f"expected {old}; received {new}"
+        )
+
+
+def check_condition(condition: Body) -> None:
+    """Refuse a condition of a loop that is not one boolean, or has effects."""
+    if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
+        raise ShapeError("while_loop: expected `cond` to return one boolean scalar")
+    if condition.trace.writes:
+        paths = ", ".join(repr(v.path) for v in condition.trace.writes)
+        raise ArgumentError(
+            f"while_loop: a traced `cond` may not assign Variables, as {paths} here "
+            "(random ops assign their seed's state); let the body do so"
+        )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from toolkit import ops
 from toolkit.compiler.passes import prune, share, simplify
@@ -19,8 +20,25 @@ from toolkit.tape import GradientTape
 from toolkit.tensor import Tensor, backend
 from toolkit.trace import Trace, inline
 
+Result = TypeVar("Result")
 
-@lru_cache(maxsize=256)
+
+def _once_per_graph(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Keep the results as long as their first argument lives, a graph."""
+    results: WeakKeyDictionary[Graph, dict[Any, Result]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def wrapper(graph: Graph, *args: Any, **kwargs: Any) -> Result:
+        known = results.setdefault(graph, {})
+        key = args, tuple(kwargs.items())
+        if key not in known:
+            known[key] = function(graph, *args, **kwargs)
+        return known[key]
+
+    return wrapper
+
+
+@_once_per_graph
 def joint_graph(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
     """(inputs, output gradients) -> (outputs, gradients of the wanted inputs)."""
     with Trace("gradient") as trace:
@@ -167,7 +185,7 @@ class _Cut:
         return ordered, list(residuals.values()), read
 
 
-@lru_cache(maxsize=256)
+@_once_per_graph
 def linearize(
     body: Graph,
     wanted: tuple[bool, ...],

@@ -67,15 +67,26 @@ def _scalar(x: Any, dtype: str | None) -> Any:
             dtype = "int64"
     elif dtypes.is_integer(dtype) and isinstance(x, float):
         x = int(x) if np.isfinite(x) else 0
-    return backend().asarray(x, dtype)
+    try:
+        return backend().asarray(x, dtype)
+    except OverflowError:
+        raise _misfit(x, dtype) from None
+
+
+def _misfit(x: Any, dtype: str) -> DTypeError:
+    return DTypeError(f"convert_to_tensor: {x!r} does not fit the dtype {dtype}")
 
 
 def _checked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if array.dtype.kind not in "biufV":
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    try:
+        dtypes.name_of(array.dtype)
+    except DTypeError:
         raise DTypeError(
-            "convert_to_tensor: expected numbers; "
+            f"convert_to_tensor: expected numbers of {', '.join(dtypes.DTYPES)}; "
             f"received data of dtype {array.dtype} (shape {array.shape})"
-        )
+        ) from None
     return array
 
 
@@ -90,14 +101,20 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
     if all(isinstance(leaf, _SCALARS) for leaf in leaves):
         kinds = set(map(_python_type, leaves)) or {float}
         found = dtypes.result_type(*kinds)
-        if found == "int32" and array.dtype != np.int32 and not _fits_int32(array):
-            found = "int64"
-        array = array.astype(dtypes.numpy_dtype(dtype or found))
+        if found == "int32" and not _fits(array, "int32"):
+            found = "int64" if _fits(array, "int64") else "uint64"
+            if array.dtype.kind == "f":  # NumPy found no integer dtype for all
+                raise _misfit(values, found)
+        with np.errstate(invalid="ignore"):
+            array = array.astype(dtypes.numpy_dtype(dtype or found))
     return Tensor(backend().asarray(array, None))
 
 
-def _fits_int32(array: np.ndarray[Any, Any]) -> bool:
-    return bool(array.size == 0 or (abs(array.max()) < 2**31 > abs(array.min())))
+def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(
+        not array.size or (limits.min <= array.min() and array.max() <= limits.max)
+    )
 
 
 def _stack(tensors: list[Tensor], dtype: str | None) -> Tensor:
@@ -114,7 +131,10 @@ def operands(*xs: Any) -> tuple[list[Tensor], str]:
     first = xs[0]
     if type(first) is Tensor:
         dtype = first.dtype
-        if all(type(x) is Tensor and x.dtype == dtype for x in xs):
+        for x in xs:
+            if type(x) is not Tensor or x.dtype != dtype:
+                break
+        else:
             return list(xs), dtype
     dtype = dtypes.result_type(*(weak_type(x) for x in xs))
     return [convert(x, dtype) for x in xs], dtype
@@ -122,6 +142,8 @@ def operands(*xs: Any) -> tuple[list[Tensor], str]:
 
 def weak_type(x: Any) -> Any:
     """The type that promotion sees: a dtype name, or a weak Python type."""
+    if type(x) is Tensor:
+        return x.dtype
     if isinstance(x, _SCALARS):
         return _python_type(x)
     dtype = getattr(x, "dtype", None)

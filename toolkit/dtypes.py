@@ -133,12 +133,6 @@ def _all_above(name: str) -> set[str]:
     return above
 
 
-@lru_cache(maxsize=4096)
-def _least_upper_bound(names: frozenset[str]) -> str:
-    common = set.intersection(*(_all_above(name) for name in names))
-    return next(name for name in common if common <= _all_above(name))
-
-
 def result_type(*types: Any) -> str:
     """The dtype that operands of these types promote to, as in Keras 3.
 
@@ -149,13 +143,19 @@ def result_type(*types: Any) -> str:
     Returns:
         The name of the common dtype: `result_type("int32", float)` is floatx.
     """
+    return _promotion(types, config.floatx())
+
+
+@lru_cache(maxsize=4096)
+def _promotion(types: tuple[Any, ...], floatx: str) -> str:
     if not types:
-        return config.floatx()
-    names = frozenset(_PYTHON_SCALARS.get(t) or standardize_weak(t) for t in types)
-    bound = _least_upper_bound(names)
+        return floatx
+    names = [_PYTHON_SCALARS.get(t) or standardize_weak(t) for t in types]
+    common = set.intersection(*map(_all_above, names))
+    bound = next(name for name in common if common <= _all_above(name))
     if bound == "int":
-        return "int64" if config.floatx() == "float64" else "int32"
-    return config.floatx() if bound == "float" else bound
+        return "int64" if floatx == "float64" else "int32"
+    return floatx if bound == "float" else bound
 
 
 def standardize_weak(dtype: Any) -> str:

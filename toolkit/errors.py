@@ -7,7 +7,7 @@
     ├── DeviceError (RuntimeError)      a device that is not there
     ├── TraceError (RuntimeError)       something a traced function may not do
     ├── GradientError (RuntimeError)    a gradient that cannot be taken
-    ├── NotBuiltError (ValueError)      weights asked for before they exist
+    ├── NotBuiltError (ValueError, AttributeError)  what is made later, asked for now
     ├── NotCompiledError (ValueError)   `fit` and friends before `compile`
     ├── ModelFileError (ValueError)     a file that is damaged or does not fit
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
@@ -45,8 +45,11 @@ class GradientError(ToolkitError, RuntimeError):
     """A gradient was asked for that cannot be taken."""
 
 
-class NotBuiltError(ToolkitError, ValueError):
-    """Weights were asked for before they exist."""
+class NotBuiltError(ToolkitError, ValueError, AttributeError):
+    """Weights or symbols were asked for before they exist.
+
+    Being an AttributeError, it lets `hasattr(layer, "output")` answer False.
+    """
 
 
 class NotCompiledError(ToolkitError, ValueError):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import threading
 import warnings
-import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, tree
+from toolkit import dtypes, ops, tree
 from toolkit.compiler.execute import Program
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -19,9 +20,9 @@ from toolkit.inspection import Inspection
 from toolkit.ir import Graph, Kind, Primitive, Spec
 from toolkit.symbolic import any_symbolic
 from toolkit.tape import GradientTape, filled
-from toolkit.tensor import Tensor, backend, state
+from toolkit.tensor import Tensor, backend, leaked, state
 from toolkit.trace import Trace, inline
-from toolkit.variable import Variable
+from toolkit.variable import Locks, Variable, commit_all
 
 # Programs kept per function; the least recently used one goes first.
 PROGRAMS = 64
@@ -29,6 +30,9 @@ PROGRAMS = 64
 RETRACES = 5
 
 _TENSORS = {Tensor}
+# Arguments that are inputs of the graph; all others are part of the trace.
+_DATA = (Tensor, np.ndarray, np.generic)
+_calls = count()
 
 
 def function(
@@ -87,13 +91,11 @@ class Function:
         self.reduce_retracing = reduce_retracing
         self.jit_compile = jit_compile
         self.trace_count = 0
-        self._concrete: OrderedDict[Any, Concrete] = OrderedDict()
+        self._concrete: dict[Any, Concrete] = {}
         # A shortcut for calls with nothing but tensors as arguments.
         self._quick: dict[Any, Concrete] = {}
         self._retraces: set[Any] = set()
-        self._bound: weakref.WeakKeyDictionary[Any, Function] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._tracing = threading.RLock()
         update_wrapper(self, func, updated=())
 
     @property
@@ -104,14 +106,24 @@ class Function:
         """As a method: each instance has its own traces."""
         if instance is None:
             return self
-        if instance not in self._bound:
-            self._bound[instance] = Function(
+        methods = _methods_of(instance)
+        if self not in methods:
+            methods[self] = Function(
                 self.python_function.__get__(instance, owner),
                 self.input_signature,
                 self.reduce_retracing,
                 self.jit_compile,
             )
-        return self._bound[instance]
+        return methods[self]
+
+    def __reduce__(self) -> Any:
+        """Copies begin without traces."""
+        return Function, (
+            self.python_function,
+            self.input_signature,
+            self.reduce_retracing,
+            self.jit_compile,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.trace is not None:
@@ -120,22 +132,43 @@ class Function:
             if any_symbolic(args, kwargs):
                 return self.python_function(*args, **kwargs)
             concrete, tensors = self._find(args, kwargs)
-            return concrete(tensors)
-        quick = tuple([(x._array.shape, x._array.dtype) for x in args])
+            if state.tapes and concrete.hides_watched():
+                return self.python_function(*args, **kwargs)
+            return concrete.call(tensors)
+        try:
+            quick = tuple([(x._array.shape, x._array.dtype) for x in args])
+        except AttributeError:  # a tensor without data
+            self._find(args, kwargs)
+            raise
         found = self._quick.get(quick)
         if found is None:
             found = self._quick[quick] = self._find(args, kwargs)[0]
-        return found(args)
+        if state.tapes and found.hides_watched():
+            return self.python_function(*args)
+        return found.call(args)
 
     def _find(self, args: Any, kwargs: Any) -> tuple[Concrete, list[Tensor]]:
         """The trace for these arguments, and the tensors among them."""
+        if self.input_signature is not None:
+            args, kwargs = self._fitted(args, kwargs), {}
         leaves = tree.flatten((args, kwargs))
-        tensors, key = self._signature(args, kwargs, leaves)
+        tensors, parts = [], []
+        for leaf in leaves:
+            if self._is_dynamic(leaf):
+                tensor = convert(leaf)
+                if tensor._array is None:
+                    raise leaked(self.name, tensor)
+                tensors.append(tensor)
+                parts.append(tensor.spec)
+            else:
+                parts.append(_static_key(leaf))
+        key = tree.signature((args, kwargs)), tuple(parts)
         concrete = self._concrete.get(key)
         if concrete is None:
-            concrete = self._trace(key, args, kwargs, leaves)
-        else:
-            self._concrete.move_to_end(key)
+            with self._tracing:
+                concrete = self._concrete.get(key)
+                if concrete is None:
+                    concrete = self._trace(key, args, kwargs, leaves)
         return concrete, tensors
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Concrete:
@@ -148,30 +181,17 @@ class Function:
             self.name, self.get_concrete_function(*args, **kwargs).program
         )
 
-    def _signature(
-        self, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> tuple[list[Tensor], Any]:
-        """The tensors among the arguments, and the key of their trace."""
-        tensors, parts = [], []
-        for leaf in leaves:
-            if self._is_dynamic(leaf):
-                tensor = leaf if type(leaf) is Tensor else convert(leaf)
-                tensors.append(tensor)
-                parts.append(tensor.spec)
-            else:
-                parts.append(_static_key(leaf))
-        if self.input_signature is not None:
-            self._check_signature(args, kwargs)
-        return tensors, (tree.signature((args, kwargs)), tuple(parts))
-
     def _is_dynamic(self, leaf: Any) -> bool:
-        if isinstance(leaf, (Tensor, np.ndarray, np.generic)):
+        if isinstance(leaf, _DATA):
             return True
         return self.reduce_retracing and type(leaf) in (int, float)
 
-    def _check_signature(self, args: Any, kwargs: Any) -> None:
+    def _fitted(self, args: Any, kwargs: Any) -> Any:
+        """The arguments as tensors in the order of the input_signature, checked."""
+        if kwargs:
+            args = inspect.signature(self.python_function).bind(*args, **kwargs).args
         wanted = tree.flatten(self.input_signature)
-        given = [convert(leaf) for leaf in tree.flatten((args, kwargs))]
+        given = [convert(leaf) for leaf in tree.flatten(args)]
         fits = len(wanted) == len(given) and all(
             _fits(x.spec, spec) for x, spec in zip(given, wanted, strict=True)
         )
@@ -182,37 +202,39 @@ class Function:
                 f"{self.name}: expected arguments ({expected}), as in its "
                 f"input_signature; received ({received})"
             )
+        return tree.pack_sequence_as(args, given)
 
     def _trace(self, key: Any, args: Any, kwargs: Any, leaves: list[Any]) -> Concrete:
         """Run the Python code on placeholders and compile what it did."""
         self._watch_retraces(key)
         with Trace(self.name, creates_variables=self.trace_count == 0) as trace:
             stand_ins = [
-                trace.placeholder(convert(leaf).spec)
-                if self._is_dynamic(leaf)
-                else leaf
-                for leaf in leaves
+                trace.placeholder(part) if isinstance(part, Spec) else leaf
+                for leaf, part in zip(leaves, key[1], strict=True)
             ]
             local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
             outputs = self.python_function(*local_args, **local_kwargs)
-            # Variables that are returned are read inside the trace.
+            # What is returned and could change later is read inside the trace.
             outputs = tree.map_structure(_read, outputs)
         concrete = Concrete(self.name, trace, outputs, self.jit_compile is not False)
         self.trace_count += 1
-        self._concrete[key] = concrete
         # Leaves compared by identity must outlive their key.
-        concrete.kept = leaves
-        if len(self._concrete) > PROGRAMS:
-            self._concrete.popitem(last=False)
+        concrete.kept = [leaf for leaf in leaves if not self._is_dynamic(leaf)]
+        if len(self._concrete) >= PROGRAMS:
+            del self._concrete[min(self._concrete, key=self._last_call)]
             self._quick.clear()
+        self._concrete[key] = concrete
         return concrete
+
+    def _last_call(self, key: Any) -> int:
+        return self._concrete[key].last_call
 
     def _watch_retraces(self, key: Any) -> None:
         """Warn once when traces pile up, naming what changed last."""
         structure, parts = key
         general = structure, tuple(map(_without_leading, parts))
         if len(self._retraces) == RETRACES and general not in self._retraces:
-            last = next(reversed(self._concrete), (structure, ()))[1]
+            last = max(self._concrete, key=self._last_call, default=(structure, ()))[1]
             changes = [
                 f"argument {i} from {old!r} to {new!r}"
                 for i, (old, new) in enumerate(zip(last, parts, strict=False))
@@ -225,11 +247,37 @@ class Function:
                 "instead of Python numbers, or pad to fewer shapes.",
                 stacklevel=4,
             )
-        self._retraces.add(general)
+        if len(self._retraces) <= RETRACES:
+            self._retraces.add(general)
+
+
+class _Methods(dict[Function, Function]):
+    """The traced methods of an instance; a copy of the instance makes its own."""
+
+    owner: Any = None
+
+    def __reduce__(self) -> Any:
+        return _Methods, ()
+
+
+def _methods_of(instance: Any) -> _Methods:
+    members = getattr(instance, "__dict__", None)
+    if members is None:
+        raise ArgumentError(
+            f"function: a method of {type(instance).__name__} cannot be traced, "
+            "because its instances have __slots__ only: no place for traces"
+        )
+    methods = members.get("_traced_methods")
+    if methods is None or methods.owner is not instance:
+        methods = members["_traced_methods"] = _Methods()
+        methods.owner = instance
+    return methods  # type: ignore[no-any-return]
 
 
 def _read(leaf: Any) -> Any:
-    return leaf.read() if isinstance(leaf, Variable) else leaf
+    if isinstance(leaf, Variable):
+        return leaf.read()
+    return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _static_key(leaf: Any) -> Any:
@@ -273,38 +321,71 @@ class Concrete:
         self.written: list[Variable] = list(trace.writes)
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
         self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
-        self.locks = [v.lock for v in sorted({*self.variables, *self.written}, key=id)]
+        reads = [x for node in self.graph.walk() for x in node.inputs]
+        reads += self.graph.outputs
+        constants = {id(x): x for x in reads if x.constant is not None}
+        self.constants: list[Tensor] = list(constants.values())
+        self.locks = Locks({*self.variables, *self.written})
         self.program = Program(self.graph, backend(), generate)
         self._gradient: Function | None = None
+        self.last_call = next(_calls)
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on tensors of the shapes and dtypes that were traced, in their order.
+
+        Python values among the arguments are part of the trace and left aside.
+        """
+        leaves = tree.flatten((args, kwargs))
+        tensors = [convert(x) for x in leaves if isinstance(x, _DATA)]
+        wanted = [x.spec for x in self.graph.inputs]
+        wanted = wanted[: len(wanted) - len(self.variables)]
+        if [x.spec for x in tensors] != wanted:
+            raise ShapeError(
+                f"{self.name}: this trace takes {wanted}; "
+                f"received {[x.spec for x in tensors]}"
+            )
+        if state.trace is None:
+            return self.call(tensors)
+        results = inline(self.graph, [*tensors, *(v.read() for v in self.variables)])
+        for variable, value in zip(self.written, results[self.fetched :], strict=True):
+            variable.assign(value)
+        return self._pack(results[: self.fetched])
+
+    def call(self, tensors: Sequence[Tensor]) -> Any:
+        """Run on tensors that are known to fit."""
+        self.last_call = next(_calls)
         if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
             results = self._call_observed(tensors)
         elif self.written:
             results = self._call_writing(tensors)
         else:
-            for variable in self.variables:
-                variable._shared = True
-            arrays = [v._tensor._array for v in self.variables]
-            inputs = [*(x._array for x in tensors), *arrays]
+            inputs = [x._array for x in tensors]
+            if self.variables:
+                inputs += self._values()
             results = [Tensor(array) for array in self.program(inputs)]
         return self._pack(results)
 
+    def _values(self) -> list[Any]:
+        """The arrays of the Variables, all as of one moment."""
+        with self.locks:
+            for variable in self.variables:
+                variable._shared = True
+            return [v._tensor._array for v in self.variables]
+
     def _call_writing(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run into the Variables' spare buffers, then swap them in."""
-        for lock in self.locks:
-            lock.acquire()
-        try:
+        with self.locks:
             arrays = [v._tensor._array for v in self.variables]
             spares = [v.spare_buffer() for v in self.written]
             inputs = [*(x._array for x in tensors), *arrays]
             outs = [*[None] * self.fetched, *spares]
             found = self.program(inputs, outs)
-            _commit(self.written, found[self.fetched :])
+            commit_all(self.written, found[self.fetched :])
             return [Tensor(array) for array in found[: self.fetched]]
-        finally:
-            for lock in self.locks:
-                lock.release()
+
+    def hides_watched(self) -> bool:
+        """Whether a tape watches what the graph holds as a constant."""
+        return any(tape.watches(self.constants) for tape in state.tapes)
 
     def _is_watched(self, tensors: Sequence[Tensor]) -> bool:
         return any(
@@ -332,6 +413,8 @@ class Concrete:
         return list(self._gradient(list(inputs), list(filled(g, y))))
 
     def _differentiate(self, inputs: list[Tensor], gs: list[Any]) -> list[Any]:
+        # Fresh identities: one tensor may stand for several inputs.
+        inputs = [ops.reshape(x, x.shape) for x in inputs]
         with GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([x for x in inputs if dtypes.is_float(x.dtype)])
             outputs = inline(self.graph, inputs)
@@ -346,18 +429,6 @@ class Concrete:
             for wanted, leaf in zip(self.is_tensor, self.static, strict=True)
         ]
         return tree.pack_sequence_as(self.structure, leaves)
-
-
-def _commit(variables: list[Variable], arrays: list[Any]) -> None:
-    """Give every Variable its new value; an interrupt finishes the job first."""
-    try:
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.commit(array)
-    except BaseException:
-        # Committing the same buffer twice changes nothing, so start over.
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.commit(array)
-        raise
 
 
 def _no_spec(*specs: Any, **attrs: Any) -> Any:

@@ -15,7 +15,13 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.convert import convert
-from toolkit.errors import ArgumentError, ShapeError, ToolkitError, TraceError
+from toolkit.errors import (
+    ArgumentError,
+    NotBuiltError,
+    ShapeError,
+    ToolkitError,
+    TraceError,
+)
 from toolkit.ir import Node, Spec
 from toolkit.naming import auto_name
 from toolkit.tensor import Tensor
@@ -175,7 +181,7 @@ class Operation:
 
     def _first_node(self, what: str) -> Node:
         if not self._inbound_nodes:
-            raise ArgumentError(
+            raise NotBuiltError(
                 f"{self.name}.{what}: expected a call with symbols first; there is none"
             )
         return self._inbound_nodes[0]

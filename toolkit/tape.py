@@ -90,12 +90,15 @@ class GradientTape:
         if not self.wants(variable):
             return
         self._variables[id(variable)] = variable
+        reads = self._reads.setdefault(id(variable), [])
         if id(tensor) not in self._watched:
             self._watched.add(id(tensor))
             self._sources.append(tensor)
-        reads = self._reads.setdefault(id(variable), [])
-        if not any(tensor is read for read in reads):
             reads.append(tensor)
+        elif not reads:
+            reads.append(tensor)
+        # Else it was read before, or assigned from what was computed here: then the
+        # gradient flows on to where that comes from, and would count twice.
 
     def watches(self, inputs: Any) -> bool:
         """Whether any of `inputs` is watched, or computed from what is."""
@@ -276,7 +279,8 @@ class GradientTape:
                 "GradientTape.jacobian: expected a tensor that is not empty as target; "
                 f"received {target!r}"
             )
-        self._pause()
+        if not self.persistent:
+            self._pause()
         leaves = tree.flatten(sources)
         directions = ops.eye(target.size, dtype=target.dtype)
         self.persistent, persistent = True, self.persistent

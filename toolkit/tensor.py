@@ -19,7 +19,7 @@ from toolkit.errors import DTypeError, ToolkitError, TraceError
 from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
-    from toolkit.trace import Overlay, Trace
+    from toolkit.trace import Overlay, Scope, Trace
 
 Array = Any
 
@@ -50,17 +50,17 @@ class Tensor:
         15.0
     """
 
-    __slots__ = ("__weakref__", "_array", "_keras_mask", "_spec", "_trace")
+    __slots__ = ("__weakref__", "_array", "_keras_mask", "_scope", "_spec")
     _keras_mask: Any
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
 
     def __init__(
-        self, array: Array, spec: Spec | None = None, trace: Trace | None = None
+        self, array: Array, spec: Spec | None = None, scope: Scope | None = None
     ) -> None:
         self._array = array
         self._spec = spec
-        self._trace = trace
+        self._scope = scope
 
     @property
     def spec(self) -> Spec:
@@ -245,19 +245,23 @@ def _explain(
     primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any, error: Exception
 ) -> Exception:
     """The shape rule's words for what a kernel could not do, if it has any."""
-    leaked = next((x for x in inputs if x._array is None), None)
-    if leaked is not None:
-        return TraceError(
-            f"{primitive.name}: a tensor of shape {leaked.shape} and dtype "
-            f"{leaked.dtype} belongs to a trace that has ended; return it from the "
-            "traced function, or assign it to a Variable"
-        )
+    for x in inputs:
+        if x._array is None:
+            return leaked(primitive.name, x)
     try:
         primitive.spec(*(x.spec for x in inputs), **attrs)
     except ToolkitError as explained:
         return explained
     specs = ", ".join(repr(x.spec) for x in inputs)
     return DTypeError(f"{primitive.name}: received ({specs}): {error}")
+
+
+def leaked(name: str, x: Tensor) -> TraceError:
+    """The error of `name` meeting a tensor after the trace where it was made."""
+    return TraceError(
+        f"{name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs to a trace "
+        "that has ended; return it from the traced function, or assign it to a Variable"
+    )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import TraceError
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
-from toolkit.tensor import Tensor, bind, state
+from toolkit.tensor import Tensor, bind, leaked, state
 
 if TYPE_CHECKING:
     from toolkit.variable import Variable
@@ -44,19 +44,35 @@ class Overlay:
             self.parent.check_creation()
 
 
+class Scope:
+    """What a tensor knows of its trace, lest it keep all of the trace alive."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self) -> None:
+        self.closed = False
+
+
 class Trace(Overlay):
     """A graph under construction; use it as a context manager.
 
     Args:
         name: what is traced, for messages.
         creates_variables: whether Variables may be created inside.
+        tapes: what these watch comes in as a stand-in, even if its data are known.
     """
 
-    def __init__(self, name: str = "function", creates_variables: bool = True) -> None:
+    def __init__(
+        self,
+        name: str = "function",
+        creates_variables: bool = True,
+        tapes: tuple[Any, ...] = (),
+    ) -> None:
         super().__init__()
         self.name = name
         self.creates_variables = creates_variables
-        self.closed = False
+        self.tapes = tapes
+        self.scope = Scope()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         # What comes from outside: id -> (outer Tensor or Variable, its stand-in here).
@@ -70,11 +86,13 @@ class Trace(Overlay):
 
     def __exit__(self, *exception: object) -> None:
         state.trace, state.overlay, state.tapes = self._outer
-        self.closed = True
+        self.scope.closed = True
+        del self._outer
+        self.parent, self.tapes = None, ()
 
     def placeholder(self, spec: Spec) -> Tensor:
         """A new input of the graph."""
-        tensor = Tensor(None, spec, self)
+        tensor = Tensor(None, spec, self.scope)
         self.inputs.append(tensor)
         return tensor
 
@@ -85,31 +103,34 @@ class Trace(Overlay):
         inputs = [self.localize(x) for x in inputs]
         specs = op.spec(*[x.spec for x in inputs], **attrs)
         several = type(specs) is tuple
-        outputs = [Tensor(None, s, self) for s in (specs if several else (specs,))]
+        outputs = [
+            Tensor(None, s, self.scope) for s in (specs if several else (specs,))
+        ]
         self.nodes.append(Node(op, inputs, attrs, outputs))
         return tuple(outputs) if several else outputs[0]
 
     def localize(self, x: Tensor) -> Tensor:
         """`x` as a value of this graph: itself, or a stand-in for an outer value."""
-        if x._trace is self or x._array is not None:
+        if x._scope is self.scope:
             return x
-        if x._trace is None or x._trace.closed:
-            raise TraceError(
-                f"{self.name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs "
-                "to a trace that has ended; return it from the traced function, or "
-                "assign it to a Variable"
-            )
-        return self._capture(x, x.spec)
+        if x._array is not None:
+            watched = any(tape.watches((x,)) for tape in self.tapes)
+            return self.capture(x) if watched else x
+        if x._scope is None or x._scope.closed:
+            raise leaked(self.name, x)
+        return self.capture(x)
 
-    def _capture(self, source: Tensor | Variable, spec: Spec) -> Tensor:
+    def capture(self, source: Tensor | Variable) -> Tensor:
+        """The stand-in of a value from outside."""
         if id(source) not in self.captures:
-            self.captures[id(source)] = (source, Tensor(None, spec, self))
+            stand_in = Tensor(None, source.spec, self.scope)
+            self.captures[id(source)] = (source, stand_in)
         return self.captures[id(source)][1]
 
     def read(self, variable: Variable) -> Tensor:
         if variable in self.writes:
             return self.writes[variable]
-        return self._capture(variable, Spec(variable.shape, variable.dtype))
+        return self.capture(variable)
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
         self.writes[variable] = self.localize(tensor)
@@ -172,7 +193,7 @@ class StatelessScope(Overlay):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        state.overlay = self.parent
+        state.overlay, self.parent = self.parent, None
 
     def get_current_value(self, variable: Variable) -> Tensor | None:
         """The value given to `variable` inside, or None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from toolkit import config, dtypes
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, TraceError, unknown_choice
+from toolkit.ir import Spec
 from toolkit.naming import auto_name, current_path
 from toolkit.tensor import Tensor, backend, state
 from toolkit.trace import no_trace
@@ -77,9 +78,15 @@ class Variable:
                 f"variable {self.path!r}: its first value must exist outside the "
                 "traced function; pass an initializer function, or an array"
             )
+        self._tensor = _dense(self._tensor)
         # Whether someone else may hold the buffer: then it is never written again.
         self._shared = True
         self._spare: Any = None
+
+    @property
+    def spec(self) -> Spec:
+        """The shape and dtype of what it holds, whatever the compute dtype is."""
+        return self._tensor.spec
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -117,8 +124,10 @@ class Variable:
         return tensor
 
     def _eager_value(self) -> Tensor:
-        self._shared = True
-        return self._tensor
+        # A program that writes holds the lock: it must not swap buffers in between.
+        with self.lock:
+            self._shared = True
+            return self._tensor
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array; later assignments do not change it."""
@@ -142,7 +151,7 @@ class Variable:
         else:
             with self.lock:
                 self._shared = True
-                self._tensor = tensor
+                self._tensor = _dense(tensor)
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
@@ -164,11 +173,14 @@ class Variable:
 
         The old buffer becomes the spare one, unless someone may still hold it.
         """
-        if self._tensor._array is array:
+        old = self._tensor._array
+        if old is array:
             return
-        self._spare = None if self._shared else self._tensor._array
+        tensor = Tensor(array, self._tensor.spec)
+        # No call in between, so that no interrupt leaves half of it done.
+        self._spare = None if self._shared else old
         self._shared = False
-        self._tensor = Tensor(array, self._tensor.spec)
+        self._tensor = tensor
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
@@ -205,14 +217,13 @@ class Variable:
     def __deepcopy__(self, memo: Any) -> Variable:
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy
-        copy.__dict__.update(self.__dict__)
-        copy.lock = threading.RLock()
-        copy._shared = self._shared = True
-        copy._spare = None
+        copy.__setstate__(self.__getstate__())
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "lock": None, "_spare": None}
+        with self.lock:
+            self._shared = True
+            return {**self.__dict__, "lock": None, "_spare": None}
 
     def __setstate__(self, members: dict[str, Any]) -> None:
         self.__dict__.update(members, lock=threading.RLock())
@@ -222,6 +233,51 @@ class Variable:
             f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
             f"value=\n{self._tensor}>"
         )
+
+
+class Locks:
+    """The locks of Variables, taken in one order, so that no two threads block."""
+
+    def __init__(self, variables: Iterable[Variable]) -> None:
+        self.locks = [v.lock for v in sorted(variables, key=id)]
+
+    def __enter__(self) -> None:
+        taken = []
+        try:
+            for lock in self.locks:
+                lock.acquire()
+                taken.append(lock)
+        except BaseException:  # interrupted while another thread's step runs
+            for lock in taken:
+                lock.release()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        for lock in self.locks:
+            lock.release()
+
+
+def commit_all(variables: list[Variable], arrays: list[Any]) -> None:
+    """Give every Variable its new value; an interrupt finishes the job first."""
+    try:
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.commit(array)
+    except BaseException:
+        # Committing the same buffer twice changes nothing, so start over.
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.commit(array)
+        raise
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor with its elements in order, one after the other: no view of others.
+
+    It stays the same tensor, because tapes know what it was computed from.
+    """
+    array = tensor.constant
+    if array is not None and not array.flags.c_contiguous:
+        tensor._array = array.copy(order="C")
+    return tensor
 
 
 def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:

@@ -57,6 +57,24 @@ def test_threads_can_be_set(numpy_backend):
     numpy_backend.blas.threads = before
 
 
+@pytest.mark.parametrize(("rows", "wanted"), [(8, 1), (1 << 20, 2)])
+def test_only_large_products_are_shared_among_threads(monkeypatch, rows, wanted):
+    blas = NumPyBackend("numpy").blas
+    before = blas.threads
+    if before is None:
+        pytest.skip("this NumPy's BLAS does not tell its number of threads")
+    found = []
+    monkeypatch.setattr(np, "matmul", lambda a, b, out: found.append(blas.threads))
+    blas.threads = 2
+    try:
+        a = np.broadcast_to(np.float32(1), (rows, 256))
+        blas.gemm(a, np.broadcast_to(np.float32(1), (256, 4)))
+        assert blas.threads == 2
+    finally:
+        blas.threads = before
+    assert found == [wanted]
+
+
 # --- accuracy -------------------------------------------------------------------------
 
 

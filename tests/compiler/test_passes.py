@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,8 @@ from hypothesis import given, settings
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
 from toolkit.compiler import passes
-from toolkit.ir import PRIMITIVES, Graph
-from toolkit.tensor import backend, bind
+from toolkit.ir import PRIMITIVES, Graph, Spec
+from toolkit.tensor import Tensor, backend, bind
 from toolkit.trace import decomposable
 
 
@@ -87,6 +89,7 @@ def test_share_tells_constants_of_other_types_and_signs_apart():
         (lambda x: 1.0 * x, []),
         (lambda x: x / 1.0, []),
         (lambda x: x - 0.0, []),
+        (lambda x: x - (-0.0), ["subtract"]),  # -0.0 - -0.0 is 0.0
         (lambda x: x + 0.0, ["add"]),  # -0.0 + 0.0 is 0.0
         (lambda x: ops.negative(ops.negative(x)), ["negative"]),
         (ops.stop_gradient, []),
@@ -104,6 +107,15 @@ def test_simplify(function, left):
         assert graph.nodes[-1].inputs[1].spec.shape in ((1, 1), ())
     else:
         assert op_names(graph) == left
+
+
+def test_what_is_replaced_stays_alive_while_its_id_stands_for_it():
+    substitute = passes._Substitution()
+    old, new = (Tensor(None, Spec((2,), "float32")) for _ in range(2))
+    alive = weakref.ref(old)
+    substitute.replace(old, new)
+    del old
+    assert alive() is not None
 
 
 def test_decompose_expands_what_the_backend_lacks():

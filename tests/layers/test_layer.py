@@ -327,6 +327,7 @@ def test_symbolic_calls_are_recorded():
     y = layer(x)
     assert y.shape == (None, 3) and layer.factor.shape == (3,)
     assert layer.input is x and layer.output is y
+    assert not hasattr(Scale(), "output")
     assert y._keras_history.operation is layer
 
 

@@ -767,3 +767,11 @@ def test_forgetting_the_base_constructor():
 
     with pytest.raises(ArgumentError, match="super"):
         Forgetful()
+
+
+def test_sparse_crossentropy_leaves_out_a_class():
+    metric = metrics.SparseCategoricalCrossentropy(ignore_class=-1)
+    again = metrics.SparseCategoricalCrossentropy.from_config(metric.get_config())
+    predictions = np.full((3, 2), 0.5)
+    again.update_state([0, -1, 1], predictions, sample_weight=[1.0, 5.0, 3.0])
+    np.testing.assert_allclose(float(again.result()), np.log(2), rtol=1e-6)

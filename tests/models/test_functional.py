@@ -7,7 +7,7 @@ import pytest
 
 import toolkit
 from toolkit import Input, KerasTensor, Model, layers, ops
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
 
 
 def arrays(*shapes):
@@ -48,11 +48,12 @@ def test_several_inputs_and_outputs_in_lists():
 
 
 @pytest.mark.parametrize("container", [list, tuple])
-def test_dict_inputs_are_matched_by_name(container):
-    a, b = Input((3,), name="left"), Input((3,), name="right")
+@pytest.mark.parametrize("names", [("left", "right"), ("second", "first")])
+def test_dict_inputs_are_matched_by_name(container, names):
+    a, b = (Input((3,), name=name) for name in names)
     model = Model(container([a, b]), layers.Subtract()([a, b]))
     x, y = arrays((2, 3), (2, 3))
-    for given in ([x, y], (x, y), {"right": y, "left": x, "more": x}):
+    for given in ([x, y], (x, y), {names[1]: y, names[0]: x, "more": x}):
         np.testing.assert_allclose(model(given), x - y, rtol=1e-6)
 
 
@@ -128,7 +129,7 @@ def test_a_layer_that_was_called_again_keeps_its_first_output():
     (x,) = arrays((2, 4))
     expected = dense(dense(x, model.layers[0]), model.layers[1])
     np.testing.assert_allclose(second(x), expected, rtol=1e-5)
-    with pytest.raises(ArgumentError, match="there is none"):
+    with pytest.raises(NotBuiltError, match="there is none"):
         layers.Dense(3).output  # noqa: B018
 
 
@@ -277,6 +278,18 @@ def test_config_of_a_model_in_a_model_with_a_shared_layer():
     again.set_weights(model.get_weights())
     (x,) = arrays((2, 3))
     np.testing.assert_array_equal(again(x), model(x))
+
+
+def test_from_config_keeps_what_is_frozen():
+    inputs = Input((3,))
+    frozen, free = layers.Dense(3, name="frozen"), layers.Dense(1, name="free")
+    model = Model(inputs, free(frozen(inputs)))
+    frozen.trainable = False
+    again = Model.from_config(model.get_config())
+    assert not again.get_layer("frozen").trainable
+    assert [v.path for v in again.trainable_weights] == ["free/kernel", "free/bias"]
+    model.trainable = False
+    assert Model.from_config(model.get_config()).trainable_weights == []
 
 
 def test_config_of_ops_and_constants():

@@ -25,6 +25,7 @@ def test_without_an_input_it_is_built_on_the_first_call():
     assert model.weights == []
     with pytest.raises(NotBuiltError, match="no output_shape yet"):
         model.output_shape  # noqa: B018
+    assert not hasattr(model, "output")
     assert model(np.zeros((5, 4), "float32")).shape == (5, 2)
     assert model.built
     assert [v.shape for v in model.weights] == [(4, 3), (3,), (3, 2), (2,)]

@@ -277,7 +277,6 @@ def names(optimizer):
             ["v0_gradient_accumulator", "v1_gradient_accumulator"],
         ),
     ],
-    ids=str,
 )
 def test_variables_are_in_the_order_of_keras_files(optimizer, slots):
     assert names(optimizer()) == ["iteration", "learning_rate", *slots]

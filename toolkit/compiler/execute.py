@@ -95,7 +95,10 @@ class Program:
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
         """Like a call, for callers that have silenced warnings already."""
-        frame = self._frames.pop() if self._frames else Frame(self)
+        try:
+            frame = self._frames.pop()
+        except IndexError:  # all are lent to other threads
+            frame = Frame(self)
         try:
             return frame.run(inputs, outs)
         finally:

@@ -26,15 +26,16 @@ class _Substitution:
     """Values that stand for others; a value may be replaced more than once."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, Any] = {}
+        # What was replaced is kept too: the id of a dead value may be another's.
+        self.by_id: dict[int, tuple[Any, Any]] = {}
 
     def __call__(self, value: Any) -> Any:
         while id(value) in self.by_id:
-            value = self.by_id[id(value)]
+            _, value = self.by_id[id(value)]
         return value
 
     def replace(self, old: Any, new: Any) -> None:
-        self.by_id[id(old)] = new
+        self.by_id[id(old)] = old, new
 
     def node(self, node: Node) -> Node:
         inputs = [self(x) for x in node.inputs]
@@ -88,7 +89,11 @@ def fold(graph: Graph, backend: Backend) -> Graph:
         if not _is_foldable(node):
             nodes.append(node)
             continue
-        outputs = run(node.op, node.inputs, node.attrs)
+        try:
+            outputs = run(node.op, node.inputs, node.attrs)
+        except IndexError:  # it may stand in a branch that is never taken
+            nodes.append(node)
+            continue
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         for old, new in zip(node.outputs, several, strict=True):
             substitute.replace(old, new)
@@ -181,12 +186,12 @@ def _is_scalar(value: Any, number: float) -> bool:
 
 
 def _neutral_right(number: float) -> Callable[..., Any]:
-    """x op number is x: for x - 0, x / 1 (x + 0 is not: -0.0 + 0.0 is 0.0)."""
+    """x op number is x: for x - 0, x / 1 (not for x + 0: -0.0 + 0.0 is 0.0)."""
 
     def rule(node: Node, producers: Any) -> Any:
         x, other = node.inputs
-        same = x.spec == node.outputs[0].spec
-        return x if same and _is_scalar(other, number) else None
+        same = x.spec == node.outputs[0].spec and _is_scalar(other, number)
+        return x if same and not np.signbit(other.constant).any() else None
 
     return rule
 

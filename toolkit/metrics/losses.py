@@ -245,6 +245,8 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
         name: as for `Metric`.
         dtype: as for `Metric`.
         from_logits: whether predictions are logits.
+        ignore_class: a label whose samples have the value 0, such as -1; with weights
+            they do not count either.
         axis: the axis of classes.
     """
 
@@ -253,6 +255,7 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
         name: str | None = "sparse_categorical_crossentropy",
         dtype: Any = None,
         from_logits: bool = False,
+        ignore_class: int | None = None,
         axis: int = -1,
     ) -> None:
         super().__init__(
@@ -260,7 +263,9 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
             name=name,
             dtype=dtype,
             from_logits=from_logits,
+            ignore_class=ignore_class,
             axis=axis,
         )
         self.from_logits = from_logits
+        self.ignore_class = ignore_class
         self.axis = axis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from toolkit import ops, tree
@@ -66,8 +67,8 @@ class Functional(Model):
         # Each input is cast to the dtype of its symbol instead.
         self._input_dtype = None
         self._allow_non_tensor_positional_args = True
-        if trainable is not None:
-            self.trainable = trainable
+        if trainable is not None:  # the layers keep theirs
+            self._trainable = bool(trainable)
 
     # --- the graph --------------------------------------------------------------------
 
@@ -202,10 +203,12 @@ class Functional(Model):
     def _ordered(self, inputs: Any) -> list[Any]:
         struct = self._inputs_struct
         if isinstance(inputs, dict):
-            by_key = struct if isinstance(struct, dict) else None
-            if by_key is None and not any(map(tree.is_nested, tree.flatten(struct))):
-                by_key = {x.name: x for x in self._inputs}
-            flat = _pick(by_key, inputs)
+            if isinstance(struct, dict):
+                flat = _pick(struct, inputs)
+            elif all(x.name in inputs for x in self._inputs):
+                flat = tree.flatten([inputs[x.name] for x in self._inputs])
+            else:
+                flat = None
         elif isinstance(struct, dict) and list(struct) != sorted(struct):
             flat = None  # a list cannot tell which of the inputs comes first
         else:
@@ -301,30 +304,33 @@ def _fresh_input(symbol: KerasTensor) -> KerasTensor:
 def _argument_filler(
     node: Node, slots: dict[int, int]
 ) -> Callable[[Values], tuple[Any, dict[str, Any]]]:
-    """The function from values to the arguments of a recorded call."""
+    """The function from values to the arguments of a call; it goes into pickles."""
     args, kwargs = node.attrs["arguments"]
     if len(args) == 1 and is_symbolic(args[0]) and not kwargs:
-        slot = slots[id(args[0])]
-        return lambda values: ((values[slot],), {})
+        return partial(_fill_one, slots[id(args[0])])
     leaves = tree.flatten((args, kwargs))
     places = [(i, slots[id(x)]) for i, x in enumerate(leaves) if is_symbolic(x)]
     constants = [None if is_symbolic(x) else x for x in leaves]
-
-    def fill(values: Values) -> tuple[Any, dict[str, Any]]:
-        filled = list(constants)
-        for i, slot in places:
-            filled[i] = values[slot]
-        packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(
-            (args, kwargs), filled
-        )
-        return packed
-
-    return fill
+    return partial(_fill, (args, kwargs), constants, places)
 
 
-def _pick(expected: Any, given: dict[Any, Any]) -> list[Any] | None:
+def _fill_one(slot: int, values: Values) -> tuple[Any, dict[str, Any]]:
+    return (values[slot],), {}
+
+
+def _fill(
+    structure: Any, constants: Values, places: list[tuple[int, int]], values: Values
+) -> tuple[Any, dict[str, Any]]:
+    filled = list(constants)
+    for i, slot in places:
+        filled[i] = values[slot]
+    packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(structure, filled)
+    return packed
+
+
+def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
     """The leaves of `given` at the keys of `expected`; None if one is missing."""
-    if expected is None or not set(expected) <= set(given):
+    if not set(expected) <= set(given):
         return None
     picked = {key: given[key] for key in expected}
     try:

@@ -40,6 +40,10 @@ class CompiledStep:
         function, leaves = self._function_for(batch)
         return function(*leaves)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies begin without traces: those use the Variables of the original."""
+        return {**self.__dict__, "_functions": {}}
+
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
         key: Any = len(batch) if type(batch) is tuple else None
         leaves = batch

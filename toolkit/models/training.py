@@ -273,6 +273,10 @@ class Trainer(Evaluation):
             "compile with run_eagerly=False"
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles hold: all but the identities of Variables."""
+        return {**self.__dict__, "_trained": None}
+
     def _prepare_optimizer(self) -> None:
         """Give the optimizer its slots, and notice what is trainable now."""
         if self.optimizer is None:

@@ -91,7 +91,7 @@ class Optimizer(OptimizerState):
         self._variables: list[Variable] = []
         self._trainable_variables: list[Variable] = []
         self._indices: dict[int, int] = {}
-        self._excluded: tuple[set[int], list[str]] = (set(), [])
+        self._excluded: tuple[list[Variable], list[str]] = ([], [])
         with name_scope(self.name):
             self._iterations = Variable(
                 0, dtype="int32", trainable=False, name="iteration"
@@ -322,11 +322,11 @@ class Optimizer(OptimizerState):
                 f"{self.name}: exclude_from_weight_decay must come before the "
                 "optimizer is built"
             )
-        self._excluded = {id(v) for v in var_list or ()}, list(var_names or ())
+        self._excluded = list(var_list or ()), list(var_names or ())
 
     def _use_weight_decay(self, variable: Variable) -> bool:
-        ids, patterns = self._excluded
-        if id(variable) in ids:
+        excluded, patterns = self._excluded
+        if any(v is variable for v in excluded):
             return False
         return not any(re.search(p, variable.name) for p in patterns)
 

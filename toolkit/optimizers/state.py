@@ -52,7 +52,7 @@ class OptimizerState:
         if self.built:
             return
         self._trainable_variables = list(variables)
-        self._indices = {id(v): i for i, v in enumerate(self._trainable_variables)}
+        self._index()
         if self.use_ema:
             self._averages = self.add_optimizer_variables(
                 self._trainable_variables, "average"
@@ -64,6 +64,14 @@ class OptimizerState:
             ]
         self._make_slots()
         self.built = True
+
+    def _index(self) -> None:
+        self._indices = {id(v): i for i, v in enumerate(self._trainable_variables)}
+
+    def __setstate__(self, members: dict[str, Any]) -> None:
+        """Restore a copy: its variables are others."""
+        self.__dict__.update(members)
+        self._index()
 
     def _make_slots(self) -> None:
         with no_trace():

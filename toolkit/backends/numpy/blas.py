@@ -21,10 +21,30 @@ _SPELLINGS = (
 )
 
 
-class Blas:
-    """The BLAS that NumPy was built with; `gemm` is None for NumPy's matmul."""
+# Multiply-adds from which a product is worth several threads: some milliseconds. They
+# wait for each other at its end; where another process has taken a core, for a time
+# slice, which would make a step of many small products ten times as long.
+_LEAST_SHARED = 1 << 28
 
-    gemm: Kernel | None = None
+
+class Blas:
+    """The BLAS that NumPy was built with."""
+
+    def __init__(self) -> None:
+        self._count = self.threads or 1
+        self._set_threads = _openblas("set_num_threads", None, ctypes.c_int)
+
+    def gemm(self, a: Any, b: Any, out: Any = None) -> Any:
+        """np.matmul for two or more axes, on one thread unless matrices are large."""
+        set_threads = self._set_threads
+        size = a.shape[-2] * a.shape[-1] * b.shape[-1]
+        if size >= _LEAST_SHARED or set_threads is None or self._count == 1:
+            return np.matmul(a, b, out=out)
+        set_threads(1)
+        try:
+            return np.matmul(a, b, out=out)
+        finally:
+            set_threads(self._count)
 
     @property
     def description(self) -> str:
@@ -43,9 +63,9 @@ class Blas:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        set_threads = _openblas("set_num_threads", None, ctypes.c_int)
-        if set_threads is not None:
-            set_threads(count)
+        if self._set_threads is not None:
+            self._set_threads(count)
+            self._count = count
 
     def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:
         """Kernels of this library that are better than those of `table`."""
