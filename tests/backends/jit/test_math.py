@@ -1,0 +1,212 @@
+"""Generated mathematical functions against long doubles: units in the last place."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from toolkit.backends.numpy.jit import math as generated
+from toolkit.backends.numpy.jit.builder import TYPES, Builder, vector_type
+from toolkit.backends.numpy.jit.engine import compile_module
+
+LIMITS = {"float32": 2.0, "float64": 4.0}
+LANES = 16  # of the measured code, and what the number of points is a multiple of
+COUNT = 2400  # points of each distribution
+PRECISE = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
+
+
+def sigmoid(x):
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+def erf(x):
+    # The C library's, of doubles: its error is below one unit.
+    return np.array([math.erf(float(v)) for v in x], np.longdouble)
+
+
+REFERENCES = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "erf": erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "power": np.power,
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_disk_cache(monkeypatch):
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
+
+
+@functools.cache
+def compiled(name, dtype, lanes):
+    """(module, function) of y[i] = name(x[i], ...), `lanes` at a time; 0: scalars."""
+    b = Builder(lanes)
+    sources = ["%x", "%y"] if name == "power" else ["%x"]
+    element, vector = TYPES[dtype], vector_type(TYPES[dtype], lanes)
+
+    def place(base, index):
+        text = f"getelementptr {element}, ptr {base}, i64 {index}"
+        return b.let(text, "int64").text
+
+    with b.loop("0", "%n", max(lanes, 1)) as i:
+        arguments = [
+            b.let(f"load {vector}, ptr {place(x, i)}, align 4", dtype, lanes)
+            for x in sources
+        ]
+        result = getattr(generated, name)(b, *arguments)
+        b.emit(f"store {vector} {result.text}, ptr {place('%out', i)}, align 4")
+    parameters = [f"ptr {x}" for x in (*sources, "%out")] + ["i64 %n"]
+    attributes = "attributes #0 = { nounwind }"
+    text = [*sorted(b.declarations), b.function("kernel", parameters), attributes]
+    module = compile_module("\n".join(text))
+    types = [*[ctypes.c_void_p] * len(parameters[:-1]), ctypes.c_int64]
+    return module, ctypes.CFUNCTYPE(None, *types)(module.address("kernel"))
+
+
+def call(name, *arrays, lanes=LANES):
+    out = np.empty_like(arrays[0])
+    _, function = compiled(name, out.dtype.name, lanes)
+    function(*[a.ctypes.data for a in (*arrays, out)], out.size)
+    return out
+
+
+def special_values(dtype):
+    limits = np.finfo(dtype)
+    values = [0.0, 1.0, 0.5, 2.0, 3.0, 0.55, 0.925, np.pi / 2, 1e10, 2**24 + 1]
+    values += [math.inf, limits.max, limits.tiny, limits.smallest_subnormal]
+    values += [limits.eps, 1 + limits.eps, 1 - limits.epsneg, 2**17, 2**30]
+    # Where exp overflows, becomes denormal, underflows.
+    values += [88.722, 88.723, 87.4, 103.9, 104.1, 709.78, 709.79, 708.4, 745.1, 745.2]
+    return np.array([math.nan, *values, *(-v for v in values)], dtype)
+
+
+def points(dtype):
+    """Dense where the functions bend, all magnitudes, and near multiples of pi/2."""
+    rng = np.random.default_rng(0)
+    limits = np.finfo(dtype)
+    signs = rng.choice([-1, 1], COUNT)
+    lowest, highest = np.log2(float(limits.smallest_subnormal)), limits.maxexp
+    parts = [
+        rng.normal(size=COUNT),
+        rng.uniform(-6, 6, COUNT),
+        rng.uniform(-1, 1, COUNT) * (104 if dtype == "float32" else 746),
+        signs * 2.0 ** rng.uniform(lowest, highest, COUNT),
+        1 + signs * 2.0 ** rng.uniform(-50, -1, COUNT),
+        rng.uniform(0.7, 1.5, COUNT),
+        rng.integers(-60000, 60000, COUNT) * (np.pi / 2),
+        rng.uniform(-1e10, 1e10, COUNT),
+        special_values(dtype),
+    ]
+    with np.errstate(over="ignore"):
+        return whole_vectors(np.concatenate(parts).astype(dtype))
+
+
+def whole_vectors(x):
+    """x and its first elements again, for a multiple of the lanes."""
+    return np.concatenate([x, x[: -x.size % LANES]])
+
+
+def pairs(dtype):
+    """Bases and exponents: all pairs of special values, then random ones."""
+    rng = np.random.default_rng(1)
+    special = special_values(dtype)
+    largest = 38 if dtype == "float32" else 300
+    bases = [
+        np.repeat(special, special.size),
+        rng.lognormal(0, 1, COUNT * 4),
+        rng.uniform(0.9, 1.1, COUNT * 4),
+        10 ** rng.uniform(-largest, largest, COUNT * 4),
+        rng.uniform(-5, 5, COUNT),
+    ]
+    exponents = [
+        np.tile(special, special.size),
+        rng.normal(0, 30, COUNT * 4),
+        rng.uniform(-1, 1, COUNT * 4) * (900 if dtype == "float32" else 7000),
+        rng.normal(0, 2, COUNT * 4),
+        rng.integers(-20, 20, COUNT),
+    ]
+    return [whole_vectors(np.concatenate(c).astype(dtype)) for c in (bases, exponents)]
+
+
+def arguments(name, dtype):
+    return pairs(dtype) if name == "power" else [points(dtype)]
+
+
+def ulps(actual, exact):
+    """Errors in units in the last place; infinite where the kind of number differs."""
+    limits = np.finfo(actual.dtype)
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(actual.dtype)
+        unit = np.spacing(np.abs(rounded)).astype(np.longdouble)
+        unit = np.maximum(unit, limits.smallest_subnormal)
+        errors = np.abs(actual.astype(np.longdouble) - exact) / unit
+    same = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
+    errors = np.where(np.isfinite(rounded), errors, np.where(same, 0, math.inf))
+    wrong_zero = (actual == 0) & (np.signbit(actual) != np.signbit(exact))
+    return np.where(wrong_zero | np.isnan(errors), math.inf, errors)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_accuracy(name, dtype):
+    if dtype == "float64" and not PRECISE:
+        pytest.skip("long doubles have no extra precision here")
+    inputs = arguments(name, dtype)
+    with np.errstate(all="ignore"):
+        exact = REFERENCES[name](*[x.astype(np.longdouble) for x in inputs])
+    errors = ulps(call(name, *inputs), exact)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= LIMITS[dtype], [float(x[worst]) for x in inputs]
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_lanes_are_independent(name, dtype):
+    inputs = arguments(name, dtype)
+    expected = call(name, *inputs)
+    for lanes in (4, 0):
+        actual = call(name, *inputs, lanes=lanes)
+        np.testing.assert_array_equal(actual, expected)
+        zero = actual == 0
+        np.testing.assert_array_equal(
+            np.signbit(actual[zero]), np.signbit(expected[zero])
+        )
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_special_values_are_those_of_numpy(name, dtype):
+    if name in ("erf", "sigmoid"):
+        pytest.skip("NumPy has none")
+    inputs = arguments(name, dtype)
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(*inputs)
+    special = ~np.isfinite(expected)
+    for x in inputs:
+        special |= np.isinf(x) | (x == 0)
+    actual, expected = call(name, *inputs)[special], expected[special]
+    np.testing.assert_array_equal(actual, expected)
+    number = ~np.isnan(actual)
+    np.testing.assert_array_equal(
+        np.signbit(actual[number]), np.signbit(expected[number])
+    )
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_sigmoid_of_large_numbers(dtype):
+    x = np.zeros(LANES, dtype)
+    x[:4] = -math.inf, -1e30, 1e30, math.inf
+    np.testing.assert_array_equal(call("sigmoid", x)[:5], [0, 0, 1, 1, 0.5])

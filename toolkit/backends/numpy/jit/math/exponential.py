@@ -1,0 +1,157 @@
+"""exp, expm1 and what follows from them: tanh and sigmoid.
+
+exp(x) = 2**n * exp(r) with n the integer next to x / log(2) and r = x - n * log(2),
+|r| <= log(2) / 2, in two steps (Cody and Waite): with a fused multiply-add the first,
+x - n * high, is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.backends.numpy.jit.math.logarithm import LOG_2
+from toolkit.backends.numpy.jit.math.vector import (
+    Vector,
+    absolute,
+    copysign,
+    fma,
+    polynomial,
+    power_of_two,
+)
+
+INVERSE_LOG_2 = 1.4426950408889634  # 1 / log(2)
+TANH_BORDER = 0.55  # between tanh's polynomial and its quotient
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """The numbers of one dtype."""
+
+    coefficients: tuple[float, ...]  # of (exp(r) - 1 - r) / r**2
+    underflow: float  # exp is 0 from here down
+    overflow: float  # exp is infinite from here up
+    minus_one: float  # expm1 is -1 from here down
+    saturated: float  # tanh is 1 from here up
+    tanh: tuple[float, ...]  # (tanh(a) / a - 1) / a**2 in a**2, for a <= TANH_BORDER
+
+
+# The coefficients are minimax for the relative errors of expm1 (|r| <= 0.35) and tanh,
+# found by a Remez exchange in 250-bit arithmetic and rounded: 2**-28.7 and 2**-29.7
+# (float32), 2**-59.4 and 2**-55.5 (float64).
+_CONSTANTS = {
+    "float32": _Constants(
+        coefficients=(
+            0.5,
+            0.16666666,
+            0.041666348,
+            0.0083333915,
+            0.0013941652,
+            0.00019845957,
+        ),
+        underflow=-104.0,
+        overflow=89.0,
+        minus_one=-18.0,
+        saturated=10.0,
+        tanh=(-0.33333316, 0.13332544, -0.053847548, 0.021050714, -0.006242849),
+    ),
+    "float64": _Constants(
+        coefficients=(
+            0.5,
+            0.16666666666666677,
+            0.04166666666666649,
+            0.008333333333320737,
+            0.0013888888888968294,
+            0.0001984126988868614,
+            2.480158716485597e-05,
+            2.755724136649029e-06,
+            2.7557405861781056e-07,
+            2.5110110724672295e-08,
+            2.0875339505896554e-09,
+        ),
+        underflow=-746.0,
+        overflow=710.0,
+        minus_one=-38.0,
+        saturated=20.0,
+        tanh=(
+            -0.33333333333332316,
+            0.1333333333316893,
+            -0.05396825387616273,
+            0.021869485976420133,
+            -0.00886319452243973,
+            0.003591719826051102,
+            -0.0014532173203318291,
+            0.000579138521825476,
+            -0.0002103046428734665,
+            5.1022906380696124e-05,
+        ),
+    ),
+}
+
+
+def exp(x: Vector, low: Vector | None = None) -> Vector:
+    """e**x, or e**(x + low) for a low that is small beside 1.
+
+    Denormal results are rounded once.
+    """
+    limits = _CONSTANTS[x.value.dtype]
+    x = x.at_least(limits.underflow).at_most(limits.overflow)
+    n, shifted, y = _reduced(x, low)
+    # 2**n may be no normal number even where the result is: two factors of half its
+    # exponent are, and only the last product rounds.
+    half = fma(n, 0.5, x.format.shift).bits()
+    first = power_of_two(half, x.value.dtype)
+    second = power_of_two(shifted.bits() - half, x.value.dtype)
+    return (y + 1.0) * first * second
+
+
+def exp_of_moderate(x: Vector) -> Vector:
+    """e**x where 2**n is a normal number: |x| <= 87 (float32), 708 (float64)."""
+    _, shifted, y = _reduced(x)
+    return (y + 1.0) * power_of_two(shifted.bits(), x.value.dtype)
+
+
+def expm1(x: Vector) -> Vector:
+    """e**x - 1, precise near 0."""
+    limits = _CONSTANTS[x.value.dtype]
+    n, shifted, y = _reduced(x.at_least(limits.minus_one).at_most(limits.overflow))
+    # 2**n (y + 1) - 1, through 2**(n - 1) because 2**n may overflow before the result.
+    half = power_of_two(shifted.bits() - 1, x.value.dtype)
+    far = fma(y, half, half - 0.5)
+    # y loses the sign of 0.
+    return copysign(y.where(n.equals(0.0), far + far), x)
+
+
+def tanh(x: Vector) -> Vector:
+    """An odd polynomial near 0, 1 - 2 / (e**2x + 1) further out."""
+    numbers = _CONSTANTS[x.value.dtype]
+    a = absolute(x).at_most(numbers.saturated)
+    z = a * a
+    near = fma(a * z, polynomial(z, numbers.tanh), a)
+    far = 1.0 - 2.0 / (exp_of_moderate(a + a) + 1.0)
+    return copysign(far.where(a > TANH_BORDER, near), x)
+
+
+def sigmoid(x: Vector) -> Vector:
+    """1 / (1 + e**-x) for x >= 0, and the equal e**x / (1 + e**x) for x < 0."""
+    e = exp(-absolute(x))
+    numerator = e.where(x < 0.0, 1.0)
+    divisor = e + 1.0
+    divisor_low = e - (divisor - 1.0)
+    inverse = 1.0 / divisor
+    quotient = numerator * inverse
+    # One step of Newton's takes away all errors but that of e.
+    rest = fma(quotient, -divisor, numerator)
+    return fma(fma(quotient, -divisor_low, rest), inverse, quotient)
+
+
+def _reduced(x: Vector, low: Vector | None = None) -> tuple[Vector, Vector, Vector]:
+    """(n, n with an integer's bits lowest, e**r - 1) with x + low = n * log(2) + r."""
+    log_2, log_2_low = LOG_2[x.value.dtype]
+    shifted = fma(x, INVERSE_LOG_2, x.format.shift)
+    n = shifted - x.format.shift
+    high = fma(n, -log_2, x)
+    low = n * -log_2_low if low is None else fma(n, -log_2_low, low)
+    # `low` joins in the smaller term, so that it rounds less.
+    r = high + low
+    coefficients = _CONSTANTS[x.value.dtype].coefficients
+    return n, shifted, high + fma(r * r, polynomial(r, coefficients), low)

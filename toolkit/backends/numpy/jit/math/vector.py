@@ -1,0 +1,190 @@
+"""Arithmetic on one element with operators, so that formulas read as formulas.
+
+A `Vector` is a `Value` of the builder together with the builder that it belongs to.
+Operators and functions emit instructions; a Python number becomes a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit.backends.numpy.jit.builder import Builder, Value
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a floating dtype is stored: [sign | exponent + bias | mantissa]."""
+
+    integer: str  # the dtype of the bits
+    mantissa: int
+    bias: int
+
+    @property
+    def shift(self) -> float:
+        """Added to a small x, leaves x rounded to an integer in the lowest bits."""
+        return 1.5 * 2.0**self.mantissa
+
+    @property
+    def tiny(self) -> float:
+        """The smallest normal number."""
+        return 2.0 ** (1 - self.bias)
+
+
+FORMATS = {
+    "float32": Format("int32", 23, 127),
+    "float64": Format("int64", 52, 1023),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Vector:
+    """A value, of any number of lanes, that emits into its builder."""
+
+    builder: Builder
+    value: Value
+
+    @property
+    def format(self) -> Format:
+        """The format of a floating vector."""
+        return FORMATS[self.value.dtype]
+
+    def constant(self, number: float | Vector) -> Vector:
+        """A number as a vector like this one."""
+        if isinstance(number, Vector):
+            return number
+        return Vector(self.builder, self.builder.constant(number, self.value))
+
+    def _binary(
+        self, instruction: str, other: float | Vector, dtype: str = ""
+    ) -> Vector:
+        operand = self.constant(other).value
+        result = self.builder.binary(instruction, self.value, operand, dtype)
+        return Vector(self.builder, result)
+
+    def _arithmetic(self, name: str, other: float | Vector) -> Vector:
+        floating = self.value.dtype in FORMATS
+        return self._binary(f"f{name}" if floating else name, other)
+
+    def _compare(self, condition: str, other: float | Vector) -> Vector:
+        """Of floating vectors: false where either is NaN; of integers: signed."""
+        floating = self.value.dtype in FORMATS
+        if floating:
+            return self._binary(f"fcmp o{condition}", other, "bool")
+        sign = "" if condition == "eq" else "s"
+        return self._binary(f"icmp {sign}{condition}", other, "bool")
+
+    def __add__(self, other: float | Vector) -> Vector:
+        return self._arithmetic("add", other)
+
+    def __sub__(self, other: float | Vector) -> Vector:
+        return self._arithmetic("sub", other)
+
+    def __mul__(self, other: float | Vector) -> Vector:
+        return self._arithmetic("mul", other)
+
+    def __truediv__(self, other: float | Vector) -> Vector:
+        return self._arithmetic("div", other)
+
+    def __rsub__(self, other: float) -> Vector:
+        return self.constant(other) - self
+
+    def __rtruediv__(self, other: float) -> Vector:
+        return self.constant(other) / self
+
+    def __neg__(self) -> Vector:
+        value = self.value
+        text = f"fneg {value.type} {value.text}"
+        return Vector(self.builder, self.builder.let(text, value.dtype, value.lanes))
+
+    def __and__(self, other: int | Vector) -> Vector:
+        return self._binary("and", other)
+
+    def __or__(self, other: int | Vector) -> Vector:
+        return self._binary("or", other)
+
+    def __xor__(self, other: int | Vector) -> Vector:
+        return self._binary("xor", other)
+
+    def __invert__(self) -> Vector:
+        return self ^ (1 if self.value.dtype == "bool" else -1)
+
+    def __lshift__(self, count: int) -> Vector:
+        return self._binary("shl", count)
+
+    def __rshift__(self, count: int) -> Vector:
+        """Zeros move in from above."""
+        return self._binary("lshr", count)
+
+    def __lt__(self, other: float | Vector) -> Vector:
+        return self._compare("lt", other)
+
+    def __le__(self, other: float | Vector) -> Vector:
+        return self._compare("le", other)
+
+    def __gt__(self, other: float | Vector) -> Vector:
+        return self._compare("gt", other)
+
+    def equals(self, other: float | Vector) -> Vector:
+        """Whether the two are equal (== stays Python's)."""
+        return self._compare("eq", other)
+
+    def where(self, condition: Vector, other: float | Vector) -> Vector:
+        """This where the condition holds, else the other."""
+        operand = self.constant(other).value
+        result = self.builder.select(condition.value, self.value, operand)
+        return Vector(self.builder, result)
+
+    def at_most(self, limit: float) -> Vector:
+        """The smaller of this and a limit; NaN stays."""
+        return self.constant(limit).where(self > limit, self)
+
+    def at_least(self, limit: float) -> Vector:
+        """The larger of this and a limit; NaN stays."""
+        return self.constant(limit).where(self < limit, self)
+
+    def intrinsic(self, name: str, *others: float | Vector) -> Vector:
+        """`llvm.name` of this and others."""
+        values = [self.constant(other).value for other in others]
+        return Vector(self.builder, self.builder.intrinsic(name, self.value, *values))
+
+    def bits(self) -> Vector:
+        """A floating vector's bits as integers."""
+        return self.convert("bitcast", self.format.integer)
+
+    def convert(self, instruction: str, dtype: str) -> Vector:
+        """`instruction` to another dtype."""
+        result = self.builder.convert(instruction, self.value, dtype)
+        return Vector(self.builder, result)
+
+
+def absolute(x: Vector) -> Vector:
+    """|x|."""
+    return x.intrinsic("fabs")
+
+
+def copysign(x: Vector, sign: Vector) -> Vector:
+    """|x| with another's sign."""
+    return x.intrinsic("copysign", sign)
+
+
+def fma(x: Vector, y: float | Vector, z: float | Vector) -> Vector:
+    """x * y + z, rounded once."""
+    return x.intrinsic("fma", y, z)
+
+
+def polynomial(x: Vector, coefficients: Sequence[float]) -> Vector:
+    """coefficients[0] + x * (coefficients[1] + x * (...)), at least two of them."""
+    result = x.constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = fma(result, x, coefficient)
+    return result
+
+
+def power_of_two(exponent: Vector, dtype: str) -> Vector:
+    """2 ** exponent, of integers whose result is a normal number.
+
+    Only the exponent's lowest bits count, as many as fit beside the mantissa.
+    """
+    layout = FORMATS[dtype]
+    return ((exponent + layout.bias) << layout.mantissa).convert("bitcast", dtype)
