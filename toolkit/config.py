@@ -1,7 +1,8 @@
 """Global settings, and the one place that reads the environment.
 
 Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
-TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS.
+TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS, TOOLKIT_CACHE_DIR
+(compiled kernels; "off" for none).
 """
 
 from __future__ import annotations

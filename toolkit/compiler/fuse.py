@@ -13,7 +13,7 @@ from toolkit.ir import Graph, Kind, Node, Primitive, Spec
 
 # Below this many elements NumPy's kernels are as quick, and nothing is compiled.
 LEAST_ELEMENTS = 4096
-# A chain of fewer nodes gains nothing, unless it computes an expensive function.
+# A single node gains too little to be worth compiling.
 LEAST_NODES = 2
 
 

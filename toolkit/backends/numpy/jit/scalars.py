@@ -17,7 +17,7 @@ _COMPARE = {
 _ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
 _BITWISE = {"and": "and", "or": "or", "xor": "xor"}
-_FUNCTIONS = (*("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power"),)
+_FUNCTIONS = ("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power")
 
 
 class LLVMScalars:
@@ -106,11 +106,11 @@ class LLVMScalars:
 
     def isinf(self, x: Value) -> Value:
         """Whether x is infinite."""
-        return self.equal(self.abs(x), self.const(float("inf"), x))
+        return self._compare("equal", self.abs(x), self.const(float("inf"), x))
 
     def isfinite(self, x: Value) -> Value:
         """Whether x is neither infinite nor NaN."""
-        return self.less(self.abs(x), self.const(float("inf"), x))
+        return self._compare("less", self.abs(x), self.const(float("inf"), x))
 
     def logical_not(self, x: Value) -> Value:
         """Not x."""
