@@ -221,6 +221,22 @@ def test_loss_weights_scale_the_total_not_the_parts():
     assert model.test_on_batch(X, Y2) == pytest.approx(expected, rel=1e-5)
 
 
+def test_named_targets_and_weights_find_the_outputs_of_a_list():
+    x = Input((4,))  # the names are not in the order of the alphabet
+    model = Model(x, [layers.Dense(3, name="z")(x), layers.Dense(3, name="a")(x)])
+    model.compile("sgd", "mse", metrics={"z": ["mae"]}, weighted_metrics={"a": ["mae"]})
+    targets = {"a": Y1 + 5, "z": Y1}
+    weights = {"a": np.arange(8, dtype="float32"), "z": np.ones(8, "float32")}
+    logs = model.evaluate(
+        X, targets, sample_weight=weights, return_dict=True, verbose=0
+    )
+    z, a = model.predict(X, verbose=0)
+    assert logs["z_mae"] == pytest.approx(np.abs(z - Y1).mean(), rel=1e-5)
+    errors = np.abs(a - Y1 - 5).mean(axis=1)
+    expected = (errors * weights["a"]).sum() / weights["a"].sum()
+    assert logs["a_mae"] == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "units, labels, expected",
     [

@@ -65,7 +65,7 @@ class CompileMetrics:
         """Match metrics and outputs, by example tensors or symbols of both."""
         names = self._resolve_names(y_pred)
         several = is_flat(y_pred) and len(tree.flatten(y_pred)) > 1
-        self._order = names if several and isinstance(y_pred, dict) else None
+        self._order = names if several and all(names) else None
         groups = [
             self._match(argument, value, y_true, y_pred, names)
             for argument, value in self._arguments.items()
