@@ -271,14 +271,24 @@ def format_graph(graph: Graph) -> str:
     signature = ", ".join(f"{name(v)}: {v.spec}" for v in graph.inputs)
     lines = [f"graph({signature})"]
     count = 0
-    for node in graph.nodes:
+
+    def write(node: Node, indent: str) -> None:
+        nonlocal count
+        if node.op.name == "fused":
+            lines.append(f"{indent}one kernel:")
+            for member in node.attrs["body"].nodes:
+                write(member, f"{indent}  ")
+            return
         for value in node.outputs:
             names[id(value)] = f"%{count}"
             count += 1
         targets = ", ".join(f"{name(v)}: {v.spec}" for v in node.outputs)
         attrs = "".join(f", {k}={_brief(v)}" for k, v in node.attrs.items())
         inputs = ", ".join(name(v) for v in node.inputs)
-        lines.append(f"  {targets} = {node.op.name}({inputs}{attrs})")
+        lines.append(f"{indent}{targets} = {node.op.name}({inputs}{attrs})")
+
+    for node in graph.nodes:
+        write(node, "  ")
     lines.append(f"  return {', '.join(name(v) for v in graph.outputs)}")
     return "\n".join(lines)
 

@@ -89,3 +89,13 @@ def test_small_work_is_left_to_numpy(monkeypatch):
 def test_what_the_backend_cannot_generate_stays():
     graph = trace_of(lambda x: ops.arcsin(x * 0.5) + 1.0, (8,))
     assert op_names(fuse(graph, backend().fuses)) == ["multiply", "arcsin", "add"]
+
+
+def test_a_fused_node_prints_its_members():
+    text = str(fused(lambda x: x * 2.0 + 1.0, (4,)))
+    assert text.splitlines()[1:] == [
+        "  one kernel:",
+        "    %0: float32[4] = multiply(%in0, 2.0)",
+        "    %1: float32[4] = add(%0, 1.0)",
+        "  return %1",
+    ]
