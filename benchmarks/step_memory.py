@@ -69,9 +69,11 @@ def measure(name, batch, shape, bound, labels):
         tracemalloc.stop()
         np.setbufsize(size)
     plan = model.inspect(x[:batch], y[:batch])
+    first, second = peaks.found[:STEPS], peaks.found[STEPS:]
     return {
         "case": name,
-        "new": max(peaks.found[STEPS:]),
+        # One of Python's own tables may grow at any moment, not in every epoch.
+        "new": min(max(first), max(second)),
         "planned": plan.peak_bytes,
         "live": plan.live_bytes,
         "ratio": plan.peak_bytes / plan.live_bytes,
