@@ -38,7 +38,13 @@ class CompiledStep:
 
     def __call__(self, batch: Any) -> Any:
         function, leaves = self._function_for(batch)
-        return function(*leaves)
+        try:
+            return function(*leaves)
+        except IndexError as error:
+            raise IndexError(
+                f"{function.name}: {error}: a label, or an input of an Embedding "
+                "(compile with run_eagerly=True to see where)"
+            ) from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies begin without traces: those use the Variables of the original."""

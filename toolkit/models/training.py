@@ -6,6 +6,8 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
+
 from toolkit import metrics as metrics_module
 from toolkit import optimizers
 from toolkit.errors import ArgumentError, unknown_choice
@@ -148,6 +150,9 @@ class Trainer(Evaluation):
         """
         self._check_compiled("fit")
         check_run("fit", verbose, validation_freq)
+        for name, number in (("epochs", epochs), ("initial_epoch", initial_epoch)):
+            if not isinstance(number, (int, np.integer)) or number < 0:
+                raise ArgumentError(f"fit: expected {name} >= 0; received {number!r}")
         with named("fit"):
             if validation_split and validation_data is None:
                 train, validation_data = split_arrays(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.history import History
 from toolkit.models.callbacks.progress import ProgbarLogger
@@ -66,6 +67,9 @@ class CallbackList(Callback):
     ) -> None:
         super().__init__()
         self.callbacks: list[Callback] = list(tree.flatten(callbacks or []))
+        for callback in self.callbacks:
+            if not hasattr(callback, "on_train_begin"):
+                raise ArgumentError(f"expected callbacks; received {callback!r}")
         if add_history and not self._has(History):
             self.callbacks.append(History())
         if add_progbar and not self._has(ProgbarLogger):
