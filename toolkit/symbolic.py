@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from toolkit import dtypes, tree
-from toolkit.convert import convert
 from toolkit.errors import (
     ArgumentError,
     NotBuiltError,
@@ -283,8 +282,3 @@ def operation(function: F) -> F:
         return function(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
-
-
-def tensors_of(structure: Any) -> list[Tensor]:
-    """The leaves of a structure as tensors."""
-    return [convert(leaf) for leaf in tree.flatten(structure)]
