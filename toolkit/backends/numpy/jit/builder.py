@@ -7,7 +7,7 @@ instructions take values and return values. Nothing here knows about tensors.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +28,14 @@ TYPES = {
 }
 MEMORY_TYPES = {**TYPES, "bool": "i8"}
 _BITS = {"float": 32, "double": 64}
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": int.__add__,
+    "sub": int.__sub__,
+    "mul": int.__mul__,
+    "sdiv": int.__floordiv__,
+    "srem": int.__mod__,
+}
+_NEUTRAL = {("add", "0"), ("sub", "0"), ("mul", "1"), ("sdiv", "1")}
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,18 @@ def literal(number: Any, dtype: str) -> str:
             number = struct.unpack("<f", struct.pack("<f", number))[0]
         return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
     return str(int(number))
+
+
+class Accumulation:
+    """One turn of a loop that carries values."""
+
+    def __init__(self, index: str, values: list[Value]) -> None:
+        self.index = index
+        self.values = values
+
+    def next(self, values: Sequence[Value]) -> None:
+        """Hand these values to the next turn."""
+        self.values = list(values)
 
 
 class Builder:
@@ -148,6 +168,29 @@ class Builder:
             f"call {result} {function}({arguments})", dtype or x.dtype, x.lanes
         )
 
+    # --- integers ---------------------------------------------------------------------
+
+    def integer(self, instruction: str, a: str | int, b: str | int) -> str:
+        """`instruction i64 a, b` on names or numbers; what is known is computed now."""
+        if isinstance(a, int) and isinstance(b, int):
+            return str(_FOLDED[instruction](a, b))
+        if (instruction, str(b)) in _NEUTRAL:
+            return str(a)
+        name = f"%{self.fresh('n')}"
+        self.emit(f"{name} = {instruction} i64 {a}, {b}")
+        return name
+
+    def least(self, a: str | int, b: str | int) -> str:
+        """The smaller of two 64-bit integers."""
+        return self._extreme("smin", a, b)
+
+    def most(self, a: str | int, b: str | int) -> str:
+        """The larger of two 64-bit integers."""
+        return self._extreme("smax", a, b)
+
+    def _extreme(self, name: str, a: str | int, b: str | int) -> str:
+        return self.intrinsic(name, Value(str(a), "int64"), Value(str(b), "int64")).text
+
     # --- control ----------------------------------------------------------------------
 
     @contextmanager
@@ -170,6 +213,54 @@ class Builder:
         self.lines[slot] = (
             f"  {index} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
         )
+        self.label(done)
+
+    @contextmanager
+    def accumulate(
+        self, low: str, high: str, step: int, initial: Sequence[Value]
+    ) -> Iterator[Accumulation]:
+        """A loop that carries values in registers from turn to turn.
+
+        The body reads `.index` and `.values` and calls `.next(values)` once; after the
+        loop `.values` are the last ones, or the initial ones if there was no turn.
+        """
+        head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
+        index, following = f"%{self.fresh('i')}", f"%{self.fresh('i')}"
+        before = self.block
+        self.emit(f"br label %{head}")
+        self.label(head)
+        slot = len(self.lines)
+        self.emit("phi")  # known when the body is
+        carried = [Value(f"%{self.fresh('a')}", v.dtype, v.lanes) for v in initial]
+        check = f"%{self.fresh('c')}"
+        self.emit(f"{check} = icmp slt i64 {index}, {high}")
+        self.emit(f"br i1 {check}, label %{body}, label %{done}")
+        self.label(body)
+        turn = Accumulation(index, list(carried))
+        yield turn
+        self.emit(f"{following} = add nsw i64 {index}, {step}")
+        self.emit(f"br label %{head}")
+        edges = [(Value(index, "int64"), low, following)]
+        edges += [
+            (phi, first.text, last.text)
+            for phi, first, last in zip(carried, initial, turn.values, strict=True)
+        ]
+        self.lines[slot] = "\n".join(
+            f"  {phi.text} = phi {phi.type} "
+            f"[ {first}, %{before} ], [ {last}, %{self.block} ]"
+            for phi, first, last in edges
+        )
+        self.label(done)
+        turn.values = carried
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Run what follows only if an i1 holds."""
+        yes, done = self.fresh("yes"), self.fresh("done")
+        self.emit(f"br i1 {condition}, label %{yes}, label %{done}")
+        self.label(yes)
+        yield
+        self.emit(f"br label %{done}")
         self.label(done)
 
     def function(self, name: str, parameters: Sequence[str]) -> str:
