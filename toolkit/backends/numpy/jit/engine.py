@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from toolkit import config
 
 # Changes whenever the meaning of what is cached does.
-FORMAT = "1"
+FORMAT = "2"
 # Objects beyond this many bytes are dropped, those not used for longest first.
 CACHE_BYTES = 256 * 2**20
 _DIGEST = 32
@@ -35,10 +36,11 @@ class Host:
         # Peeled kernels compile several times faster without it, and run no slower.
         llvm.set_option("", "-disable-lsr")
         self.llvm = llvm
-        self.version = llvmlite.__version__
         self.cpu = llvm.get_host_cpu_name()
         features = llvm.get_host_cpu_features()
         self.features = features.flatten()
+        # Whatever changes these makes other machine code of the same text.
+        self.facts = (FORMAT, self.cpu, self.features, llvmlite.__version__)
         self.lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
         target = llvm.Target.from_default_triple()
         self.machine = target.create_target_machine(
@@ -57,44 +59,65 @@ def host() -> Host:
     return Host()
 
 
+def machine_code(key: str, text: Callable[[], str]) -> bytes:
+    """The object file of a function, from the disk cache if it is there.
+
+    Args:
+        key: the function's name, different for everything that differs.
+        text: returns the LLVM IR; called only if the object is not in the cache.
+    """
+    folder = cache_folder()
+    code = _load(folder / key) if folder else None
+    if code is None:
+        code = _compile(text())
+        if folder:
+            _store(folder, key, code)
+    return code
+
+
+def _compile(source: str) -> bytes:
+    """The object file of a module of LLVM IR."""
+    module = host().llvm.parse_assembly(source)
+    module.verify()
+    return bytes(host().machine.emit_object(module))
+
+
+def link(objects: Iterable[bytes], names: Iterable[str]) -> dict[str, int]:
+    """Load object files; the addresses of the functions of these names."""
+    llvm = host().llvm
+    # An engine owns its machine, so each gets one of its own.
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    linked = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    for code in objects:
+        linked.add_object_file(llvm.ObjectFileRef.from_data(code))
+    linked.finalize_object()
+    _linked.append(linked)
+    return {name: int(linked.get_function_address(name)) for name in names}
+
+
+# What is loaded stays: programs hold addresses into it.
+_linked: list[Any] = []
+
+
 class Module:
     """Loaded machine code; addresses of its functions by name."""
 
     def __init__(self, code: bytes) -> None:
-        llvm = host().llvm
-        self._engine = llvm.create_mcjit_compiler(
-            llvm.parse_assembly(""), _machine_for_loading()
-        )
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        self._names: dict[str, int] = {}
+        self._code = code
 
     def address(self, name: str) -> int:
         """Where a function starts."""
-        return int(self._engine.get_function_address(name))
-
-
-def _machine_for_loading() -> Any:
-    # An engine owns its machine, so each gets one of its own.
-    return host().llvm.Target.from_default_triple().create_target_machine(jit=True)
+        if name not in self._names:
+            self._names.update(link([self._code], [name]))
+        return self._names[name]
 
 
 def compile_module(source: str) -> Module:
     """Machine code for IR text, from the disk cache if it is there."""
-    facts = (FORMAT, source, host().cpu, host().features, host().version)
+    facts = (*host().facts, source)
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
-    folder = cache_folder()
-    code = _load(folder / key) if folder else None
-    if code is None:
-        code = _compile(source)
-        if folder:
-            _store(folder, key, code)
-    return Module(code)
-
-
-def _compile(source: str) -> bytes:
-    module = host().llvm.parse_assembly(source)
-    module.verify()
-    return bytes(host().machine.emit_object(module))
+    return Module(machine_code(key, lambda: source))
 
 
 def cache_folder() -> Path | None:

@@ -1,0 +1,77 @@
+"""Functions to generate: what names one, its text, and where it lies once loaded.
+
+Every generated function has one signature, `f(table, low, high, slot)`: it computes the
+rows [low, high) of a call, whose operands' addresses and numbers stand in the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit.builder import Builder
+
+PARAMETERS = ("ptr noalias %table", "i64 %lo", "i64 %hi", "i64 %slot")
+ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" }'
+
+
+class Code:
+    """A function to generate.
+
+    Args:
+        emit: `emit(*args)` writes the function's body and returns its Builder.
+        args: hashable values whose `repr` tells apart what is to be generated.
+    """
+
+    def __init__(self, emit: Callable[..., Builder], *args: Any) -> None:
+        self.emit = emit
+        self.args = args
+
+    @cached_property
+    def key(self) -> str:
+        """A name that only equal functions share, in this process and in others."""
+        what = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
+        host = engine.host()
+        facts = (what, generator_digest(), str(host.lanes), *host.facts)
+        return "f" + hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
+
+    def text(self) -> str:
+        """The LLVM IR of a module that holds the function."""
+        builder = self.emit(*self.args)
+        function = builder.function(self.key, PARAMETERS)
+        return "\n".join([*sorted(builder.declarations), function, ATTRIBUTES])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Code) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=1)
+def generator_digest() -> str:
+    """A hash of the generator's own source: another generator, other functions."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_addresses: dict[str, int] = {}
+_loading = Lock()
+
+
+def load(codes: Iterable[Code]) -> list[int]:
+    """Where functions start, after generating and loading those that are new."""
+    codes = list(codes)
+    with _loading:
+        new = {c.key: c for c in codes if c.key not in _addresses}
+        if new:
+            objects = [engine.machine_code(key, c.text) for key, c in new.items()]
+            _addresses.update(engine.link(objects, new))
+    return [_addresses[code.key] for code in codes]

@@ -1,0 +1,126 @@
+"""What follows an anchor in one kernel: elementwise nodes on its finished vectors.
+
+A convolution or product computes vectors of its result in registers. The epilogue adds
+the bias, applies the activation, and stores, so that the raw result never reaches
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.ir import Graph
+
+
+class Epilogue:
+    """The nodes of a body behind its first one, applied vector by vector.
+
+    Args:
+        body: its first node is the anchor; the others are elementwise, on values of the
+            anchor's shape, of its last axis only, or of one element.
+        builder: emits the function.
+        bases: names of pointers, in the order of the body's inputs and outputs.
+    """
+
+    def __init__(self, body: Graph, builder: Builder, bases: Sequence[str]) -> None:
+        self.body = body
+        self.b = builder
+        self.memory = Memory(builder)
+        self.anchor = body.nodes[0]
+        self.nodes = body.nodes[1:]
+        self.shape = self.anchor.outputs[0].spec.shape
+        pointers = zip((*body.inputs, *body.outputs), bases, strict=True)
+        self.bases = {id(value): base for value, base in pointers}
+        read = {id(x) for node in self.nodes for x in node.inputs}
+        self.operands = [x for x in body.inputs if id(x) in read]
+
+    def columns(self, column: str, mask: str | None = None) -> dict[int, Value]:
+        """The operands that one column of the result shares: load them once."""
+        loaded = {}
+        for value in self.operands:
+            base, dtype = self.bases[id(value)], value.spec.dtype
+            if value.spec.size == 1:
+                loaded[id(value)] = self.b.splat(self.memory.scalar(base, dtype))
+            elif value.spec.shape != self.shape:
+                loaded[id(value)] = self.memory.load(base, column, dtype, mask)
+        return loaded
+
+    def apply(
+        self,
+        value: Value,
+        element: str,
+        column: str,
+        mask: str | None = None,
+        loaded: dict[int, Value] | None = None,
+    ) -> None:
+        """Compute and store one vector of every output.
+
+        Args:
+            value: a vector of the anchor's result.
+            element: the index of its first element in the result.
+            column: the index of its first element in the last axis.
+            mask: the lanes that exist; None: all.
+            loaded: what `columns` returned for this column.
+        """
+        known = dict(self.columns(column, mask) if loaded is None else loaded)
+        known[id(self.anchor.outputs[0])] = value
+        for x in self.operands:
+            if id(x) not in known:
+                base = self.bases[id(x)]
+                known[id(x)] = self.memory.load(base, element, x.spec.dtype, mask)
+        scalars = LLVMScalars(self.b)
+        for node in self.nodes:
+            arguments = [known.get(id(x)) or self._literal(x) for x in node.inputs]
+            known[id(node.outputs[0])] = node.op.scalar(
+                scalars, *arguments, **node.attrs
+            )
+        for y in self.body.outputs:
+            self.memory.store(known[id(y)], self.bases[id(y)], element, mask)
+
+    def _literal(self, value: Any) -> Value:
+        like = Value("", value.spec.dtype, self.b.lanes)
+        return self.b.constant(value.constant.reshape(())[()], like)
+
+
+class Described:
+    """A body as an argument of `Code`: told apart by structure, not by extents.
+
+    Two bodies are equal when the same nodes compute on values of the same dtypes that
+    broadcast in the same way.
+    """
+
+    def __init__(self, body: Graph) -> None:
+        self.body = body
+        self.text = _describe(body)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _describe(body: Graph) -> str:
+    shape = body.nodes[0].outputs[0].spec.shape
+    names = {}
+    for i, value in enumerate(body.inputs):
+        names[id(value)] = f"x{i}:{value.spec.dtype}:{_extent(value, shape)}"
+    lines = []
+    for i, node in enumerate(body.nodes):
+        inputs = [names.get(id(x)) or _constant(x) for x in node.inputs]
+        attrs = sorted(node.attrs.items()) if i else ""
+        for k, value in enumerate(node.outputs):
+            names[id(value)] = f"v{i}.{k}:{value.spec.dtype}"
+        lines.append(f"{names[id(node.outputs[0])]}={node.op.name}({inputs}){attrs}")
+    return ";".join([*lines, *(names[id(y)] for y in body.outputs)])
+
+
+def _extent(value: Any, shape: tuple[int, ...]) -> str:
+    if value.spec.shape == shape:
+        return "full"
+    return "one" if value.spec.size == 1 else "columns"
+
+
+def _constant(value: Any) -> str:
+    return f"{value.spec.dtype}:{value.constant.tobytes().hex()}"

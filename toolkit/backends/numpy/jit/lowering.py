@@ -1,0 +1,161 @@
+"""How a node becomes calls of generated functions: the vocabulary, and one table.
+
+A lowering is `lower(node, inputs, outputs)` and returns a `Lowered`, or None where no
+generated function fits; those that may take an epilogue get a Graph instead of a node,
+whose first node is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.ir import Graph, Spec
+
+# Tasks that the rows of a batch are divided into, for any number of threads.
+TASKS = 16
+# ("in" | "out" | "work" | "error", which one, or the offset in bytes).
+Reference = tuple[str, int]
+ERROR: Reference = ("error", 0)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array as a kernel sees it: its shape, dtype, and strides in bytes."""
+
+    spec: Spec
+    strides: tuple[int, ...]
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements follow each other in row-major order."""
+        return not self.spec.size or self.contiguous_from(0)
+
+    def contiguous_from(self, axis: int) -> bool:
+        """Whether the axes from this one on follow each other without gaps."""
+        step = Spec((), self.spec.dtype).nbytes
+        for n, stride in zip(
+            reversed(self.spec.shape[axis:]), reversed(self.strides[axis:]), strict=True
+        ):
+            if n != 1 and stride != step:
+                return False
+            step *= n
+        return True
+
+
+def contiguous(spec: Spec) -> Operand:
+    """A whole array in row-major order."""
+    strides, step = [], Spec((), spec.dtype).nbytes
+    for n in reversed(spec.shape):
+        strides.append(step)
+        step *= n
+    return Operand(spec, tuple(reversed(strides)))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One generated function on its operands, and how its work divides.
+
+    Attributes:
+        code: the function.
+        operands: whose addresses stand in the table, in this order.
+        numbers: what follows the addresses in the table.
+        rows: the independent units of work; 0: nothing to do.
+        grain: rows of one task. A function of shapes only.
+        row_operands: those of which rows [low, high) touch only the same share of the
+            leading extent, so that chains of calls can run a few rows at a time.
+        flops, nbytes: arithmetic and memory traffic of all rows.
+    """
+
+    code: Code
+    operands: tuple[Reference, ...]
+    numbers: tuple[int, ...] = ()
+    rows: int = 1
+    grain: int = 1
+    row_operands: frozenset[Reference] = frozenset()
+    flops: int = 0
+    nbytes: int = 0
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the rows divide into."""
+        return -(-self.rows // self.grain)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The calls of a node, in order, and the bytes of scratch memory they share."""
+
+    calls: Sequence[Call] = field(default_factory=tuple)
+    work: int = 0
+
+
+def partition(rows: int) -> int:
+    """The grain of the rows of a batch: consecutive calls share one partition."""
+    return max(1, -(-rows // TASKS))
+
+
+Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]
+
+# Where each primitive's lowering is, by module of this package. Those in ANCHORS take
+# a Graph: their node, followed by elementwise nodes on its result.
+LOWERINGS = {
+    "fused": "elementwise:lower_fused",
+    "conv": "conv:lower_conv",
+    "conv_input_grad": "conv:lower_conv_input_grad",
+    "conv_kernel_grad": "conv:lower_conv_kernel_grad",
+    "matmul": "matmul:lower_matmul",
+    "max_pool": "pool:lower_max_pool",
+    "max_pool_scatter": "pool:lower_max_pool_scatter",
+    "max_pool_gather": "pool:lower_max_pool_gather",
+    "sum_pool": "pool:lower_sum_pool",
+    "sum_pool_grad": "pool:lower_sum_pool_grad",
+    "gather": "index:lower_gather",
+    "scatter": "index:lower_scatter",
+    "take_along_axis": "index:lower_take_along_axis",
+    "put_along_axis": "index:lower_put_along_axis",
+    "dynamic_slice": "index:lower_dynamic_slice",
+    "dynamic_update_slice": "index:lower_dynamic_update_slice",
+    "reshape": "move:lower_copy",
+    "concatenate": "move:lower_concatenate",
+    "pad": "move:lower_pad",
+    "cumsum": "scanning:lower_cumulative",
+    "cumprod": "scanning:lower_cumulative",
+    "argmax": "scanning:lower_arg_extreme",
+    "argmin": "scanning:lower_arg_extreme",
+    "random_uniform": "random:lower_random_uniform",
+}
+ANCHORS = frozenset({"conv", "conv_input_grad", "matmul"})
+
+
+@lru_cache(maxsize=None)
+def lowering(name: str) -> Lowering | None:
+    """The lowering of a primitive, None if it has none."""
+    if name not in LOWERINGS:
+        return None
+    module, _, function = LOWERINGS[name].partition(":")
+    package = __name__.rpartition(".")[0]
+    return getattr(import_module(f"{package}.{module}"), function)  # type: ignore[no-any-return]
+
+
+def lower(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The calls that compute a node, or None if NumPy has to.
+
+    Args:
+        node: of a fused or of any other primitive.
+        inputs, outputs: the operands in the order of the node's.
+    """
+    name, argument = node.op.name, node
+    if name == "fused":
+        first = node.attrs["body"].nodes[0].op.name
+        name, argument = (first if first in ANCHORS else name), node.attrs["body"]
+    elif name in ANCHORS:
+        argument = Graph(node.inputs, (node,), node.outputs)
+    lower_node = lowering(name)
+    return lower_node and lower_node(argument, inputs, outputs)
