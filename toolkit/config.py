@@ -31,6 +31,7 @@ _settings: dict[str, Any] = {
     "image_data_format": "channels_last",
     "backend": environment("BACKEND", "numpy"),
     "device": environment("DEVICE", "cpu:0"),
+    "threads": None,
 }
 
 
@@ -148,6 +149,53 @@ def check_device(name: str) -> str:
             f"device: expected one of {', '.join(known)}; received {name!r}"
         )
     return wanted
+
+
+def num_threads() -> int:
+    """How many threads compute: the cores that this process may use, unless set.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_num_threads(1)
+        >>> toolkit.config.num_threads()
+        1
+        >>> toolkit.config.set_num_threads(None)
+    """
+    if _settings["threads"] is None:
+        _settings["threads"] = default_num_threads()
+    return _settings["threads"]  # type: ignore[no-any-return]
+
+
+def default_num_threads() -> int:
+    """What TOOLKIT_NUM_THREADS says; without it, every core that may be used."""
+    from toolkit.backends.base import available_cores
+
+    chosen = environment("NUM_THREADS")
+    if chosen is None:
+        return available_cores()
+    if not (chosen.isdecimal() and int(chosen) > 0):
+        raise ArgumentError(
+            f"TOOLKIT_NUM_THREADS: expected a number of threads; received {chosen!r}"
+        )
+    return int(chosen)
+
+
+def set_num_threads(count: int | None) -> None:
+    """Set how many threads compute; results do not depend on it.
+
+    Args:
+        count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that
+            this process may use.
+    """
+    from toolkit.backends.base import get_backend
+
+    whole = isinstance(count, int) and not isinstance(count, bool)
+    if count is not None and not (whole and count > 0):
+        raise ArgumentError(
+            f"set_num_threads: expected a number of threads or None; received {count!r}"
+        )
+    _settings["threads"] = count
+    get_backend(backend()).use_threads(num_threads())
 
 
 def on_backend_change(callback: Callable[[], None]) -> None:

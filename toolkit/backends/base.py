@@ -139,6 +139,9 @@ class Backend:
         """An array on the bytes of `arena` that start at `offset`."""
         return np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
 
+    def use_threads(self, count: int) -> None:
+        """Compute with so many threads from now on."""
+
     def devices(self) -> tuple[str, ...]:
         """The names of the devices that this backend computes on."""
         return ("cpu:0",)

@@ -53,6 +53,10 @@ class NumPyBackend(Backend):
             return None
         return import_module("toolkit.backends.numpy.jit.kernels")
 
+    def use_threads(self, count: int) -> None:
+        """Let the BLAS use so many threads; generated programs ask by themselves."""
+        self.blas.threads = count
+
     def describe(self) -> dict[str, Any]:
         """The CPU, the BLAS and its number of threads."""
         return {

@@ -37,7 +37,7 @@ class Code:
         """A name that only equal functions share, in this process and in others."""
         what = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
         host = engine.host()
-        facts = (what, generator_digest(), str(host.lanes), *host.facts)
+        facts = (what, generator_digest(), str(host.lanes), host.digest)
         return "f" + hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
 
     def text(self) -> str:
@@ -57,7 +57,7 @@ class Code:
 def generator_digest() -> str:
     """A hash of the generator's own source: another generator, other functions."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.[pl][yl]")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -33,6 +33,7 @@ class Host:
 
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
         # Peeled kernels compile several times faster without it, and run no slower.
         llvm.set_option("", "-disable-lsr")
         self.llvm = llvm
@@ -41,6 +42,7 @@ class Host:
         self.features = features.flatten()
         # Whatever changes these makes other machine code of the same text.
         self.facts = (FORMAT, self.cpu, self.features, llvmlite.__version__)
+        self.digest = hashlib.sha256("\0".join(self.facts).encode()).hexdigest()
         self.lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
         target = llvm.Target.from_default_triple()
         self.machine = target.create_target_machine(

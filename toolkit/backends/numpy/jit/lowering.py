@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -132,7 +132,7 @@ LOWERINGS = {
 ANCHORS = frozenset({"conv", "conv_input_grad", "matmul"})
 
 
-@lru_cache(maxsize=None)
+@cache
 def lowering(name: str) -> Lowering | None:
     """The lowering of a primitive, None if it has none."""
     if name not in LOWERINGS:

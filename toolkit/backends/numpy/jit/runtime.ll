@@ -1,0 +1,316 @@
+; Runs programs of generated functions, on the calling thread and on workers.
+;
+; A program is a list of sections, run one after the other. A section is a few calls on
+; the same rows: its rows are divided into tasks, which any thread may take, and each
+; task runs all its calls on one small group of rows after the other, so that what one
+; call writes is still in the cache when the next one reads it. Which thread takes which
+; task never changes a result.
+
+; patches, addresses: before a run, each word that a patch names is filled in
+; events: null, or where each task notes when it ran, and on which thread
+%Program = type { i64, ptr, i64, ptr, ptr, i64, ptr, ptr }
+;                 patches,  sections, objects, address offset, error, events
+%Patch = type { ptr, i64, i64 }                             ; word, object, offset
+%Section = type { i64, i64, i64, i64, i64, ptr, i64, i64 }
+;                 tasks, rows of a task, rows, rows of a group, calls, parallel, event
+%Call = type { ptr, ptr, i64 }                              ; code, table, row factor
+%Event = type { i64, i64, i64 }                             ; start, end, thread
+
+; What the threads share; each word that changes often has a cache line of its own.
+; ticket: number of tasks << 32 | next task to take
+%Pool = type {
+  i64, [7 x i64], ; 0  ticket
+  i64, [7 x i64], ; 2  tasks done
+  i32, [15 x i32], ; 4  wakes
+  i32, [15 x i32], ; 6  sleepers
+  i32, [15 x i32], ; 8  in use
+  ptr, ptr, i32 } ; 10 section, 11 events, 12 quit
+%Worker = type { ptr, i64 }                                 ; pool, number
+
+declare i64 @syscall(i64, ...)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.readcyclecounter()
+
+; --- one task --------------------------------------------------------------------------
+
+define void @task(ptr %section, i64 %task, ptr %events, i64 %thread) #0 {
+entry:
+  %section.v = load %Section, ptr %section
+  %grain = extractvalue %Section %section.v, 1
+  %rows = extractvalue %Section %section.v, 2
+  %group = extractvalue %Section %section.v, 3
+  %calls = extractvalue %Section %section.v, 4
+  %first.call = extractvalue %Section %section.v, 5
+  %last.call = getelementptr %Call, ptr %first.call, i64 %calls
+  %low = mul i64 %task, %grain
+  %after = add i64 %low, %grain
+  %high = call i64 @llvm.smin.i64(i64 %after, i64 %rows)
+  %timed = icmp ne ptr %events, null
+  %start = call i64 @clock()
+  br label %groups
+groups:
+  %g = phi i64 [ %low, %entry ], [ %g.next, %group.done ]
+  %more = icmp slt i64 %g, %high
+  br i1 %more, label %group.begin, label %done
+group.begin:
+  %g.after = add i64 %g, %group
+  %g.next = call i64 @llvm.smin.i64(i64 %g.after, i64 %high)
+  br label %call
+call:
+  %c = phi ptr [ %first.call, %group.begin ], [ %c.next, %call ]
+  %code.at = getelementptr %Call, ptr %c, i32 0, i32 0
+  %table.at = getelementptr %Call, ptr %c, i32 0, i32 1
+  %factor.at = getelementptr %Call, ptr %c, i32 0, i32 2
+  %code = load ptr, ptr %code.at
+  %table = load ptr, ptr %table.at
+  %factor = load i64, ptr %factor.at
+  %from = mul i64 %g, %factor
+  %to = mul i64 %g.next, %factor
+  call void %code(ptr %table, i64 %from, i64 %to, i64 %task)
+  %c.next = getelementptr %Call, ptr %c, i64 1
+  %c.more = icmp ult ptr %c.next, %last.call
+  br i1 %c.more, label %call, label %group.done
+group.done:
+  br label %groups
+done:
+  br i1 %timed, label %note, label %end
+note:
+  %base.at = getelementptr %Section, ptr %section, i32 0, i32 7
+  %base = load i64, ptr %base.at
+  %index = add i64 %base, %task
+  %event = getelementptr %Event, ptr %events, i64 %index
+  %stop = call i64 @clock()
+  %event.0 = insertvalue %Event poison, i64 %start, 0
+  %event.1 = insertvalue %Event %event.0, i64 %stop, 1
+  %event.2 = insertvalue %Event %event.1, i64 %thread, 2
+  store %Event %event.2, ptr %event
+  br label %end
+end:
+  ret void
+}
+
+; --- tasks of a section, shared --------------------------------------------------------
+
+; Take and run tasks until none is left; how many this thread ran.
+define i64 @take(ptr %pool, i64 %thread) #0 {
+entry:
+  br label %look
+look:
+  %taken = phi i64 [ 0, %entry ], [ %taken.next, %run ]
+  %seen = load atomic i64, ptr %pool acquire, align 8
+  %seen.next = and i64 %seen, 4294967295
+  %seen.tasks = lshr i64 %seen, 32
+  %open = icmp ult i64 %seen.next, %seen.tasks
+  br i1 %open, label %claim, label %none
+claim:
+  ; The section may have changed since the look: only what this returns counts.
+  %ticket = atomicrmw add ptr %pool, i64 1 acq_rel
+  %task = and i64 %ticket, 4294967295
+  %tasks = lshr i64 %ticket, 32
+  %mine = icmp ult i64 %task, %tasks
+  br i1 %mine, label %run, label %none
+run:
+  %section.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  %events.at = getelementptr %Pool, ptr %pool, i32 0, i32 11
+  %section = load ptr, ptr %section.at
+  %events = load ptr, ptr %events.at
+  call void @task(ptr %section, i64 %task, ptr %events, i64 %thread)
+  %done.at = getelementptr %Pool, ptr %pool, i32 0, i32 2
+  %done = atomicrmw add ptr %done.at, i64 1 release
+  %taken.next = add i64 %taken, 1
+  br label %look
+none:
+  ret i64 %taken
+}
+
+define void @share(ptr %pool, ptr %section, i64 %tasks, ptr %events) #0 {
+entry:
+  %section.at = getelementptr %Pool, ptr %pool, i32 0, i32 10
+  %events.at = getelementptr %Pool, ptr %pool, i32 0, i32 11
+  %done.at = getelementptr %Pool, ptr %pool, i32 0, i32 2
+  store ptr %section, ptr %section.at
+  store ptr %events, ptr %events.at
+  store atomic i64 0, ptr %done.at release, align 8
+  %ticket = shl i64 %tasks, 32
+  store atomic i64 %ticket, ptr %pool seq_cst, align 8
+  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
+  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %asleep = icmp ne i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %work
+wake:
+  call void @wake(ptr %pool)
+  br label %work
+work:
+  %own = call i64 @take(ptr %pool, i64 0)
+  br label %wait
+wait:
+  ; Only tasks that a worker has begun are waited for.
+  %turn = phi i64 [ 0, %work ], [ %turn.next, %patience ], [ 0, %impatience ]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %all = icmp eq i64 %done, %tasks
+  br i1 %all, label %end, label %again
+again:
+  call void @pause()
+  %turn.next = add i64 %turn, 1
+  %long = icmp ugt i64 %turn.next, SPINS
+  br i1 %long, label %impatience, label %patience
+patience:
+  br label %wait
+impatience:
+  %yielded = call i64 (i64, ...) @syscall(i64 SCHED_YIELD)
+  br label %wait
+end:
+  ret void
+}
+
+define void @wake(ptr %pool) #0 {
+  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
+  ; 129: FUTEX_WAKE_PRIVATE
+  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %wakes.at, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
+  ret void
+}
+
+; What a worker thread runs: spin for a while, then sleep until there is work.
+define ptr @worker(ptr %worker) #0 {
+entry:
+  %pool = load ptr, ptr %worker
+  %number.at = getelementptr %Worker, ptr %worker, i32 0, i32 1
+  %number = load i64, ptr %number.at
+  %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
+  %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
+  %sleepers.at = getelementptr %Pool, ptr %pool, i32 0, i32 6
+  br label %top
+top:
+  br label %spin
+spin:
+  %turn = phi i64 [ 0, %top ], [ %turn.next, %idle ]
+  %taken = call i64 @take(ptr %pool, i64 %number)
+  %worked = icmp ne i64 %taken, 0
+  br i1 %worked, label %top, label %idle
+idle:
+  call void @pause()
+  %turn.next = add i64 %turn, 1
+  %tired = icmp ugt i64 %turn.next, SPINS
+  br i1 %tired, label %bed, label %spin
+bed:
+  %wakes = load atomic i32, ptr %wakes.at seq_cst, align 4
+  %in = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
+  ; Work published before this thread counted as asleep did not wake it.
+  %late = load atomic i64, ptr %pool seq_cst, align 8
+  %late.next = and i64 %late, 4294967295
+  %late.tasks = lshr i64 %late, 32
+  %open = icmp ult i64 %late.next, %late.tasks
+  %quit.early = load atomic i32, ptr %quit.at seq_cst, align 4
+  %quits.early = icmp ne i32 %quit.early, 0
+  %stay = or i1 %open, %quits.early
+  br i1 %stay, label %up, label %sleep
+sleep:
+  %wakes.long = zext i32 %wakes to i64
+  ; 128: FUTEX_WAIT_PRIVATE
+  %slept = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %wakes.at, i64 128, i64 %wakes.long, ptr null, ptr null, i64 0)
+  br label %up
+up:
+  %out = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
+  %quit = load atomic i32, ptr %quit.at seq_cst, align 4
+  %quits = icmp ne i32 %quit, 0
+  br i1 %quits, label %end, label %top
+end:
+  ret ptr null
+}
+
+define void @stop(ptr %pool) #0 {
+  %quit.at = getelementptr %Pool, ptr %pool, i32 0, i32 12
+  store atomic i32 1, ptr %quit.at seq_cst, align 4
+  call void @wake(ptr %pool)
+  ret void
+}
+
+; --- a program -------------------------------------------------------------------------
+
+; Fill in the addresses, run the sections; the first word of the error block.
+define i64 @run(ptr %program, ptr %pool) #0 {
+entry:
+  %program.v = load %Program, ptr %program
+  %patches = extractvalue %Program %program.v, 0
+  %first.patch = extractvalue %Program %program.v, 1
+  %sections = extractvalue %Program %program.v, 2
+  %first.section = extractvalue %Program %program.v, 3
+  %objects = extractvalue %Program %program.v, 4
+  %shift = extractvalue %Program %program.v, 5
+  %error = extractvalue %Program %program.v, 6
+  %events = extractvalue %Program %program.v, 7
+  %last.section = getelementptr %Section, ptr %first.section, i64 %sections
+  store i64 0, ptr %error
+  br label %patch
+patch:
+  %p = phi i64 [ 0, %entry ], [ %p.next, %patch.do ]
+  %p.more = icmp slt i64 %p, %patches
+  br i1 %p.more, label %patch.do, label %lock
+patch.do:
+  %patch.at = getelementptr %Patch, ptr %first.patch, i64 %p
+  %patch.v = load %Patch, ptr %patch.at
+  %word = extractvalue %Patch %patch.v, 0
+  %number = extractvalue %Patch %patch.v, 1
+  %offset = extractvalue %Patch %patch.v, 2
+  %object.at = getelementptr ptr, ptr %objects, i64 %number
+  %object = load ptr, ptr %object.at
+  %address.at = getelementptr i8, ptr %object, i64 %shift
+  %address = load i64, ptr %address.at
+  %filled = add i64 %address, %offset
+  store i64 %filled, ptr %word
+  %p.next = add i64 %p, 1
+  br label %patch
+lock:
+  ; The workers serve one caller at a time; another one goes on alone.
+  %some = icmp ne ptr %pool, null
+  br i1 %some, label %try, label %alone
+try:
+  %used.at = getelementptr %Pool, ptr %pool, i32 0, i32 8
+  %swap = cmpxchg ptr %used.at, i32 0, i32 1 acq_rel monotonic
+  %got = extractvalue { i32, i1 } %swap, 1
+  br i1 %got, label %sections.begin, label %alone
+alone:
+  br label %sections.begin
+sections.begin:
+  %together = phi i1 [ true, %try ], [ false, %alone ]
+  br label %section
+section:
+  %s = phi ptr [ %first.section, %sections.begin ], [ %s.next, %section.done ]
+  %s.more = icmp ult ptr %s, %last.section
+  br i1 %s.more, label %section.do, label %end
+section.do:
+  %tasks = load i64, ptr %s
+  %parallel.at = getelementptr %Section, ptr %s, i32 0, i32 6
+  %parallel = load i64, ptr %parallel.at
+  %wide = icmp ne i64 %parallel, 0
+  %shared = and i1 %wide, %together
+  br i1 %shared, label %shared.do, label %serial
+shared.do:
+  call void @share(ptr %pool, ptr %s, i64 %tasks, ptr %events)
+  br label %section.done
+serial:
+  %t = phi i64 [ 0, %section.do ], [ %t.next, %serial.do ]
+  %t.more = icmp slt i64 %t, %tasks
+  br i1 %t.more, label %serial.do, label %section.done
+serial.do:
+  call void @task(ptr %s, i64 %t, ptr %events, i64 0)
+  %t.next = add i64 %t, 1
+  br label %serial
+section.done:
+  %s.next = getelementptr %Section, ptr %s, i64 1
+  %flag = load i64, ptr %error
+  %fine = icmp eq i64 %flag, 0
+  br i1 %fine, label %section, label %end
+end:
+  br i1 %together, label %unlock, label %return
+unlock:
+  %used = getelementptr %Pool, ptr %pool, i32 0, i32 8
+  store atomic i32 0, ptr %used release, align 4
+  br label %return
+return:
+  %result = load i64, ptr %error
+  ret i64 %result
+}
+
+attributes #0 = { nounwind }
