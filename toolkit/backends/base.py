@@ -16,7 +16,8 @@ import contextlib
 import importlib
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import unknown_choice
+from toolkit.ir import Spec
 
 Array = Any
 Kernel = Callable[..., Any]
@@ -43,6 +45,39 @@ _QUIET = frozenset(
     "dynamic_slice dynamic_update_slice max_pool_gather searchsorted "
     "random_uniform".split()
 )
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array as a kernel sees it: its shape, dtype, and strides in bytes."""
+
+    spec: Spec
+    strides: tuple[int, ...]
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements follow each other in row-major order."""
+        return not self.spec.size or self.contiguous_from(0)
+
+    def contiguous_from(self, axis: int) -> bool:
+        """Whether the axes from this one on follow each other without gaps."""
+        step = dtypes.itemsize(self.spec.dtype)
+        for n, stride in zip(
+            reversed(self.spec.shape[axis:]), reversed(self.strides[axis:]), strict=True
+        ):
+            if n != 1 and stride != step:
+                return False
+            step *= n
+        return True
+
+
+def contiguous(spec: Spec) -> Operand:
+    """A whole array in row-major order."""
+    strides, step = [], dtypes.itemsize(spec.dtype)
+    for n in reversed(spec.shape):
+        strides.append(step)
+        step *= n
+    return Operand(spec, tuple(reversed(strides)))
 
 
 def aligned(nbytes: int) -> int:
@@ -97,6 +132,19 @@ class Backend:
                 kernel = self.quiet(kernel)
             self._eager[name] = kernel
             return kernel
+
+    def lower(
+        self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Any:
+        """Generated calls that compute a node, with their scratch bytes as `.work`.
+
+        None, unless a subclass generates code: then `kernels` compute the node.
+        """
+        return None
+
+    def assemble(self, lowered: Sequence[Any]) -> Any:
+        """Join what `lower` returned for consecutive nodes into one entry."""
+        raise NotImplementedError(f"backend {self.name} generates no code")
 
     def fuses(self, node: Any) -> bool:
         """Whether an elementwise node may become part of a generated kernel."""

@@ -28,6 +28,13 @@ class ControlKernel:
         return 0
 
 
+class Inlined(ControlKernel):
+    """The program of a body: what a fused node runs as where no code is generated."""
+
+    def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
+        self.programs["body"].run(inputs, out)
+
+
 class Cond(ControlKernel):
     """One of two programs, by a boolean."""
 

@@ -6,7 +6,8 @@ frame, so concurrent callers never share one; what it returns owns its memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend, workspace_bytes
-from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
+from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel, Inlined
 from toolkit.compiler.fuse import fuse, fused_p
+from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.compiler.passes import optimize
 from toolkit.compiler.schedule import schedule
@@ -33,7 +35,7 @@ class Program:
     Args:
         graph: what to compute.
         backend: whose kernels compute it.
-        generate: whether the backend may generate kernels for fused nodes.
+        generate: whether the backend may generate code for nodes.
     """
 
     def __init__(self, graph: Graph, backend: Backend, generate: bool = True) -> None:
@@ -44,15 +46,28 @@ class Program:
         if generate:
             optimized = fuse(optimized, backend.fuses)
         self.graph = schedule(optimized)
-        self.kernels = [self._kernel(node) for node in self.graph.nodes]
-        by_node = dict(zip(map(id, self.graph.nodes), self.kernels, strict=True))
+        self.layouts = Layouts(self.graph)
+        # For each node: what the backend lowered it to, or else its kernel.
+        self.lowered = [self._lower(node) for node in self.graph.nodes]
+        self.kernels = [
+            self._kernel(node) if lowered is None else None
+            for node, lowered in zip(self.graph.nodes, self.lowered, strict=True)
+        ]
+        index = {id(node): i for i, node in enumerate(self.graph.nodes)}
         self.plan: Plan = plan_memory(
-            self.graph,
-            lambda node: workspace_bytes(
-                by_node[id(node)], [x.spec for x in node.inputs], dict(node.attrs)
-            ),
+            self.graph, self.layouts.views, lambda node: self._work(index[id(node)])
         )
+        self.segments = list(self._segments())
+        self.has_native = any(native is not None for _, native in self.segments)
         self._frames: list[Frame] = []
+
+    def _lower(self, node: Node) -> Any:
+        if not self.generate or id(node.outputs[0]) in self.layouts.views:
+            return None
+        operand = self.layouts.operand
+        return self.backend.lower(
+            node, [operand(x) for x in node.inputs], [operand(y) for y in node.outputs]
+        )
 
     def _kernel(self, node: Node) -> Any:
         if node.op.kind is Kind.CONTROL:
@@ -63,8 +78,34 @@ class Program:
             }
             return CONTROL_KERNELS[node.op.name](node, programs)
         if node.op is fused_p:
-            return self.backend.fused_kernel(node.attrs["body"])
+            body = Program(node.attrs["body"], self.backend, generate=False)
+            return Inlined(node, {"body": body})
         return self.backend.kernels[node.op.name]
+
+    def _work(self, index: int) -> int:
+        """Bytes of scratch memory of a node."""
+        lowered, node = self.lowered[index], self.graph.nodes[index]
+        if lowered is not None:
+            return int(lowered.work)
+        specs = [x.spec for x in node.inputs]
+        kernel: Any = self.kernels[index]
+        return workspace_bytes(kernel, specs, dict(node.attrs))
+
+    def _segments(self) -> Iterator[tuple[list[int], Any]]:
+        """Runs of lowered nodes with what they are joined to; other nodes alone."""
+        run: list[int] = []
+        for i, lowered in enumerate(self.lowered):
+            is_view = id(self.graph.nodes[i].outputs[0]) in self.layouts.views
+            if lowered is not None:
+                run.append(i)
+            if lowered is None and not is_view:
+                if run:
+                    yield run, self.backend.assemble([self.lowered[k] for k in run])
+                run = []
+            if lowered is None:
+                yield [i], None
+        if run:
+            yield run, self.backend.assemble([self.lowered[k] for k in run])
 
     @property
     def nbytes(self) -> int:
@@ -88,6 +129,8 @@ class Program:
         Returns:
             One array for each output.
         """
+        if all(native is not None for _, native in self.segments):
+            return self.run(inputs, outs)  # machine code warns of nothing
         with self.backend.errstate():
             return self.run(inputs, outs)
 
@@ -106,7 +149,7 @@ class Program:
 
 
 class Frame:
-    """One arena, and the calls of a program bound to arrays on it."""
+    """One arena, and the steps of a program bound to memory on it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -120,11 +163,16 @@ class Frame:
         self.inputs = [self._slot(value) for value in graph.inputs]
         for value in (v for node in graph.nodes for v in node.inputs):
             if value.constant is not None:
-                self._fix(value, value.constant)
-        self.steps: list[Step] = []
-        self.step_nodes: list[Node] = []  # which node each step computes
-        self._bind(plan, graph)
+                self._fix(value, np.ascontiguousarray(value.constant))
         self._collect(graph)
+        # What generated code reads from and writes to arrays that come with a call.
+        self.moving = [*self.inputs, *(slot for _, slot in self.direct)]
+        self.numbers = {slot: i for i, slot in enumerate(self.moving)}
+        self.objects = (ctypes.c_int64 * max(1, len(self.moving)))()
+        self.steps: list[Step] = []
+        self.step_nodes: list[list[Node]] = []  # what each step computes
+        self._bind(plan, graph)
+        self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
 
     def _slot(self, value: Any) -> int:
         if id(value) not in self.index:
@@ -137,57 +185,13 @@ class Frame:
         self.slots[slot] = array
         self.fixed.add(slot)
 
-    def _bind(self, plan: Plan, graph: Graph) -> None:
-        """Turn every node into a call; those on fixed arrays are bound for good."""
-        arena, view = self.arena, self.backend.view
-        for i, node in enumerate(graph.nodes):
-            for value in node.outputs:
-                buffer = plan.buffers.get(id(value))
-                if buffer is not None:
-                    spec = value.spec
-                    self._fix(value, view(arena, buffer.offset, spec.shape, spec.dtype))
-            work = plan.work.get(i)
-            scratch = work and view(arena, work.offset, (work.nbytes,), "uint8")
-            self._bind_node(node, self.program.kernels[i], scratch, plan)
-            self.step_nodes += [node] * (len(self.steps) - len(self.step_nodes))
-
-    def _bind_node(self, node: Node, kernel: Any, scratch: Array, plan: Plan) -> None:
-        ins = [self._slot(value) for value in node.inputs]
-        outs = [self._slot(value) for value in node.outputs]
-        static = self.fixed.issuperset(ins)
-        attrs = dict(node.attrs)
-        if isinstance(kernel, ControlKernel):
-            attrs = {}
-        if node.op is fused_p:
-            kernel, attrs = kernel.prepared(), {}
-        if id(node.outputs[0]) in plan.views:
-            view = partial(kernel, **attrs)
-            if static:
-                self._fix(node.outputs[0], view(self.slots[ins[0]]))
-            else:
-                self.steps.append(_view_step(view, self.slots, ins[0], outs[0]))
-            return
-        if node.op.kind is Kind.VIEW:  # a reshape that has to copy
-            kernel, attrs = _copy_reshaped, {}
-        if scratch is not None:
-            attrs["work"] = scratch
-        several = len(outs) > 1 or isinstance(kernel, ControlKernel)
-        if static and self.fixed.issuperset(outs):
-            arrays = [self.slots[slot] for slot in ins]
-            results = tuple(self.slots[slot] for slot in outs)
-            out = results if several else results[0]
-            self.steps.append(partial(kernel, *arrays, out=out, **attrs))
-        else:
-            call = partial(kernel, **attrs) if attrs else kernel
-            self.steps.append(_step(call, self.slots, ins, outs, several))
-
     def _collect(self, graph: Graph) -> None:
         """Note which outputs nodes write themselves, and which must be copied."""
         written = {
             id(value)
             for node in graph.nodes
             for value in node.outputs
-            if id(value) not in self.program.plan.views
+            if id(value) not in self.program.layouts.views
         }
         self.specs = [(value.spec.shape, value.spec.dtype) for value in graph.outputs]
         self.direct: list[tuple[int, int]] = []  # (output, slot)
@@ -201,7 +205,90 @@ class Frame:
                 self.direct.append((i, slot))
             else:
                 self.copied.append((i, slot))
-        self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
+
+    # --- binding ----------------------------------------------------------------------
+
+    def _bind(self, plan: Plan, graph: Graph) -> None:
+        """Turn every segment into a step; those on fixed arrays are bound for good."""
+        view = self.backend.view
+        for value in (v for node in graph.nodes for v in node.outputs):
+            buffer = plan.buffers.get(id(value))
+            if buffer is not None:
+                shape, dtype = value.spec.shape, value.spec.dtype
+                self._fix(value, view(self.arena, buffer.offset, shape, dtype))
+        viewed = self._needed_views(graph)
+        for members, native in self.program.segments:
+            nodes = [graph.nodes[i] for i in members]
+            if native is not None:
+                runner = native.bind(partial(self._place, members), self.objects)
+                self.steps.append(runner.run)
+            elif id(nodes[0].outputs[0]) not in plan.views:
+                self._bind_kernel(members[0], nodes[0], plan)
+            elif id(nodes[0].outputs[0]) in viewed:
+                self._bind_view(nodes[0])
+            self.step_nodes += [nodes] * (len(self.steps) - len(self.step_nodes))
+
+    def _needed_views(self, graph: Graph) -> set[int]:
+        """The views that kernels or copies read, and what those are views of."""
+        views = self.program.layouts.views
+        needed = {id(graph.outputs[i]) for i, _ in self.copied}
+        for i in reversed(range(len(graph.nodes))):
+            node = graph.nodes[i]
+            is_view = id(node.outputs[0]) in views
+            if is_view and id(node.outputs[0]) not in needed:
+                continue
+            if is_view or self.program.lowered[i] is None:
+                needed |= {id(x) for x in node.inputs}
+        return needed
+
+    def _place(
+        self, members: list[int], which: int, operand: tuple[str, int]
+    ) -> tuple[int | None, int]:
+        """Where an operand of a lowered node is, for the backend to bind."""
+        node = self.program.graph.nodes[members[which]]
+        kind, number = operand
+        if kind == "work":
+            work = self.program.plan.work[members[which]]
+            return None, self.arena.ctypes.data + work.offset + number
+        value = (node.inputs if kind == "in" else node.outputs)[number]
+        layout = self.program.layouts[value]
+        slot = self._slot(layout.root)
+        if slot in self.fixed:
+            return None, self.slots[slot].ctypes.data + layout.offset
+        return self.numbers[slot], layout.offset
+
+    def _bind_view(self, node: Node) -> None:
+        (source,) = [self._slot(value) for value in node.inputs]
+        view = partial(self.backend.kernels[node.op.name], **node.attrs)
+        if source in self.fixed:
+            self._fix(node.outputs[0], view(self.slots[source]))
+        else:
+            target = self._slot(node.outputs[0])
+            self.steps.append(_view_step(view, self.slots, source, target))
+
+    def _bind_kernel(self, index: int, node: Node, plan: Plan) -> None:
+        kernel: Any = self.program.kernels[index]
+        ins = [self._slot(value) for value in node.inputs]
+        outs = [self._slot(value) for value in node.outputs]
+        attrs = {} if isinstance(kernel, ControlKernel) else dict(node.attrs)
+        if node.op.kind is Kind.VIEW:  # a reshape that has to copy
+            kernel, attrs = _copy_reshaped, {}
+        work = plan.work.get(index)
+        if work is not None:
+            attrs["work"] = self.backend.view(
+                self.arena, work.offset, (work.nbytes,), "uint8"
+            )
+        several = len(outs) > 1 or isinstance(kernel, ControlKernel)
+        if self.fixed.issuperset(ins) and self.fixed.issuperset(outs):
+            arrays = [self.slots[slot] for slot in ins]
+            results = tuple(self.slots[slot] for slot in outs)
+            out = results if several else results[0]
+            self.steps.append(partial(kernel, *arrays, out=out, **attrs))
+        else:
+            call = partial(kernel, **attrs) if attrs else kernel
+            self.steps.append(_step(call, self.slots, ins, outs, several))
+
+    # --- running ----------------------------------------------------------------------
 
     def run(
         self,
@@ -219,6 +306,8 @@ class Frame:
                 results[i] = empty(shape, dtype)
         for i, slot in self.direct:
             slots[slot] = results[i]
+        if self.program.has_native:
+            self._number(slots)
         try:
             if times is None:
                 for step in self.steps:
@@ -231,6 +320,14 @@ class Frame:
             for slot in self.dynamic:
                 slots[slot] = None
         return results
+
+    def _number(self, slots: list[Array]) -> None:
+        """Tell generated code where this call's arrays are."""
+        for slot in self.inputs:
+            array = slots[slot]
+            if type(array) is not np.ndarray or not array.flags.c_contiguous:
+                slots[slot] = np.array(array, order="C")
+        self.objects[: len(self.moving)] = [id(slots[slot]) for slot in self.moving]
 
 
 def _timed(step: Step) -> float:

@@ -10,7 +10,6 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 from toolkit.backends.base import aligned
@@ -67,62 +66,17 @@ class Plan:
         return peak
 
 
-def is_contiguous_slice(shape: tuple[int, ...], attrs: Any) -> bool:
-    """Whether a slice takes one run of elements: only the outermost axis is cut."""
-    outer = True
-    for n, *bounds in zip(
-        shape, attrs["start"], attrs["stop"], attrs["step"], strict=True
-    ):
-        taken = range(*bounds)
-        whole = len(taken) == n and (n < 2 or bounds[2] == 1)
-        if not whole and not (outer and (bounds[2] == 1 or len(taken) < 2)):
-            return False
-        outer = outer and len(taken) == 1
-    return True
-
-
-def _keeps_extents(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether a reshape only adds or drops axes of extent 1."""
-    return [n for n in a if n != 1] == [n for n in b if n != 1]
-
-
-class _Layouts:
-    """Which values are contiguous, and which view nodes really are views."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.scattered: set[int] = set()
-        self.views: set[int] = set()
-        for node in graph.nodes:
-            if node.op.kind is Kind.VIEW:
-                self._visit(node)
-
-    def _visit(self, node: Node) -> None:
-        x, y = node.inputs[0], node.outputs[0]
-        shape, result = x.spec.shape, y.spec.shape
-        scattered = id(x) in self.scattered
-        if node.op.name == "reshape":
-            if scattered and not _keeps_extents(shape, result):
-                return  # it has to copy, into a buffer of its own
-        elif node.op.name == "slice":
-            scattered = scattered or not is_contiguous_slice(shape, node.attrs)
-        elif node.op.name == "transpose":
-            order = [a for a in node.attrs["axes"] if shape[a] != 1]
-            scattered = scattered or order != sorted(order)
-        else:
-            scattered = scattered or prod(shape) != prod(result)
-        self.views.add(id(y))
-        if scattered:
-            self.scattered.add(id(y))
-
-
-def plan_memory(graph: Graph, workspace: Callable[[Node], int]) -> Plan:
+def plan_memory(
+    graph: Graph, views: set[int], workspace: Callable[[Node], int]
+) -> Plan:
     """Lay out every intermediate value of a scheduled graph in one arena.
 
     Args:
         graph: in the order in which it will run.
+        views: ids of the values that lie in the buffer of their node's first input.
         workspace: the bytes of scratch memory that a node needs.
     """
-    plan = Plan(graph, views=_Layouts(graph).views)
+    plan = Plan(graph, views=views)
     last_use = graph.last_uses()
     outputs = {id(value) for value in graph.outputs}
     roots: dict[int, int] = {}  # the value whose buffer a view shares
@@ -161,7 +115,7 @@ def _donor(
     outputs: set[int],
 ) -> Buffer | None:
     """The buffer of an input that an elementwise node may write its output over."""
-    if node.op.kind is not Kind.ELEMENTWISE:
+    if not _is_elementwise(node):
         return None
     owners = [roots.get(id(x), id(x)) for x in node.inputs]
     for x in node.inputs:
@@ -176,6 +130,13 @@ def _donor(
         if readers == {id(x)}:  # no other input looks at the same memory
             return buffer
     return None
+
+
+def _is_elementwise(node: Node) -> bool:
+    """Whether each element of the outputs depends on the inputs' same element only."""
+    body = node.attrs.get("body") if node.op.name == "fused" else None
+    members = (node,) if body is None else body.nodes
+    return all(member.op.kind is Kind.ELEMENTWISE for member in members)
 
 
 # No order of placement is best for every graph, so each is tried.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend, Kernel
+from toolkit.backends.base import Backend, Kernel, Operand
 from toolkit.backends.numpy.blas import find_blas
 
 
@@ -40,6 +41,22 @@ class NumPyBackend(Backend):
     def fused_kernel(self, body: Any) -> Kernel:
         """One compiled loop over memory for a graph of elementwise nodes."""
         return self.jit.FusedKernel(body)  # type: ignore[no-any-return]
+
+    def lower(
+        self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Any:
+        """Generated calls for a node; None where NumPy's kernels have to do."""
+        return self.jit and self.lowering.lower(node, inputs, outputs)
+
+    def assemble(self, lowered: Sequence[Any]) -> Any:
+        """One program of machine code for consecutive lowered nodes."""
+        program = import_module("toolkit.backends.numpy.jit.program")
+        return program.NativeProgram(lowered)
+
+    @cached_property
+    def lowering(self) -> Any:
+        """The module that lowers nodes."""
+        return import_module("toolkit.backends.numpy.jit.lowering")
 
     @cached_property
     def jit(self) -> Any:

@@ -13,47 +13,17 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.ir import Graph, Spec
+from toolkit.ir import Graph
+
+__all__ = ["Call", "Lowered", "Operand", "contiguous", "lower", "partition"]
 
 # Tasks that the rows of a batch are divided into, for any number of threads.
 TASKS = 16
 # ("in" | "out" | "work" | "error", which one, or the offset in bytes).
 Reference = tuple[str, int]
 ERROR: Reference = ("error", 0)
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An array as a kernel sees it: its shape, dtype, and strides in bytes."""
-
-    spec: Spec
-    strides: tuple[int, ...]
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether its elements follow each other in row-major order."""
-        return not self.spec.size or self.contiguous_from(0)
-
-    def contiguous_from(self, axis: int) -> bool:
-        """Whether the axes from this one on follow each other without gaps."""
-        step = Spec((), self.spec.dtype).nbytes
-        for n, stride in zip(
-            reversed(self.spec.shape[axis:]), reversed(self.strides[axis:]), strict=True
-        ):
-            if n != 1 and stride != step:
-                return False
-            step *= n
-        return True
-
-
-def contiguous(spec: Spec) -> Operand:
-    """A whole array in row-major order."""
-    strides, step = [], Spec((), spec.dtype).nbytes
-    for n in reversed(spec.shape):
-        strides.append(step)
-        step *= n
-    return Operand(spec, tuple(reversed(strides)))
 
 
 @dataclass(frozen=True)
@@ -69,6 +39,8 @@ class Call:
         row_operands: those of which rows [low, high) touch only the same share of the
             leading extent, so that chains of calls can run a few rows at a time.
         flops, nbytes: arithmetic and memory traffic of all rows.
+        problem: what to say of a bad index, with {index} and {limit}, as the NumPy
+            kernel of the primitive does.
     """
 
     code: Code
@@ -79,6 +51,7 @@ class Call:
     row_operands: frozenset[Reference] = frozenset()
     flops: int = 0
     nbytes: int = 0
+    problem: str = "index {index} is out of range for {limit} elements"
 
     @property
     def tasks(self) -> int:
@@ -139,7 +112,11 @@ def lowering(name: str) -> Lowering | None:
         return None
     module, _, function = LOWERINGS[name].partition(":")
     package = __name__.rpartition(".")[0]
-    return getattr(import_module(f"{package}.{module}"), function)  # type: ignore[no-any-return]
+    try:
+        found = import_module(f"{package}.{module}")
+    except ModuleNotFoundError:
+        return None
+    return getattr(found, function, None)  # type: ignore[no-any-return]
 
 
 def lower(

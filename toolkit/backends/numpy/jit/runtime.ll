@@ -241,6 +241,7 @@ entry:
   %error = extractvalue %Program %program.v, 6
   %events = extractvalue %Program %program.v, 7
   %last.section = getelementptr %Section, ptr %first.section, i64 %sections
+  %error.section = getelementptr i64, ptr %error, i64 3
   store i64 0, ptr %error
   br label %patch
 patch:
@@ -280,6 +281,9 @@ section:
   %s.more = icmp ult ptr %s, %last.section
   br i1 %s.more, label %section.do, label %end
 section.do:
+  ; Whoever finds the error word set wants to know which section did it.
+  %s.number = ptrtoint ptr %s to i64
+  store i64 %s.number, ptr %error.section
   %tasks = load i64, ptr %s
   %parallel.at = getelementptr %Section, ptr %s, i32 0, i32 6
   %parallel = load i64, ptr %parallel.at

@@ -1,0 +1,180 @@
+"""Programs of generated calls: tasks, groups, threads, forks, and bad indices."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from toolkit.backends.numpy.jit import runtime
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered
+from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.program import NativeProgram
+
+# So much that any call is worth sharing.
+LARGE = 10**9
+
+
+def entry(b: Builder, index: int, kind: str) -> str:
+    place = Memory(b).offset("%table", str(index), "i64")
+    return b.let(f"load {kind}, ptr {place}", "int64").text
+
+
+def emit_add(number: int) -> Builder:
+    """y[row] = x[row] + number, a row being one int64."""
+    b = Builder(4)
+    memory, x, y = Memory(b), entry(b, 0, "ptr"), entry(b, 1, "ptr")
+    with b.loop("%lo", "%hi") as row:
+        found = b.let(f"load i64, ptr {memory.offset(x, row, 'i64')}", "int64")
+        total = b.binary("add", found, Value(str(number), "int64"))
+        b.emit(f"store i64 {total.text}, ptr {memory.offset(y, row, 'i64')}")
+    return b
+
+
+def emit_sum() -> Builder:
+    """work[slot] = the sum of the task's rows of x."""
+    b = Builder(4)
+    memory, x, work = Memory(b), entry(b, 0, "ptr"), entry(b, 1, "ptr")
+    start = b.integer("mul", "%slot", entry(b, 2, "i64"))
+    partial_sum = memory.offset(work, "%slot", "i64")
+    first = f"%{b.fresh('first')}"
+    b.emit(f"{first} = icmp eq i64 {start}, %lo")
+    with b.when(first):
+        b.emit(f"store i64 0, ptr {partial_sum}")
+    with b.loop("%lo", "%hi") as row:
+        found = b.let(f"load i64, ptr {memory.offset(x, row, 'i64')}", "int64")
+        old = b.let(f"load i64, ptr {partial_sum}", "int64")
+        b.emit(f"store i64 {b.binary('add', old, found).text}, ptr {partial_sum}")
+    return b
+
+
+def emit_fail() -> Builder:
+    """Write a bad index to the error block."""
+    b = Builder(4)
+    error = entry(b, 0, "ptr")
+    for k, word in enumerate((1, 12, 10)):
+        b.emit(f"store i64 {word}, ptr {Memory(b).offset(error, str(k), 'i64')}")
+    return b
+
+
+def places(arrays, which, operand):
+    return None, arrays[operand[1]].ctypes.data
+
+
+def bound(calls, *arrays):
+    objects = (ctypes.c_int64 * 1)()
+    program = NativeProgram([Lowered(calls)])
+    return program.bind(partial(places, arrays), objects)
+
+
+def add(number, source, target, rows, grain):
+    operands = (("in", source), ("out", target))
+    return Call(Code(emit_add, number), operands, (), rows, grain, flops=LARGE)
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request):
+    toolkit.config.set_num_threads(request.param)
+    yield request.param
+    toolkit.config.set_num_threads(None)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 1000])
+def test_tasks_cover_all_rows_once(threads, rows):
+    x, y, z = np.arange(rows), np.zeros(rows, int), np.zeros(rows, int)
+    runner = bound([add(1, 0, 1, rows, 3), add(10, 1, 2, rows, 7)], x, y, z)
+    for _ in range(20):
+        y[...] = z[...] = 0
+        runner.run()
+        assert (z == x + 11).all()
+
+
+def test_sums_have_one_slot_per_task(threads):
+    x, slots = np.arange(100), np.full(4, -1)
+    code = Code(emit_sum)
+    call = Call(code, (("in", 0), ("work", 1)), (30,), 100, 30, flops=LARGE)
+    runner = bound([call], x, slots)
+    for _ in range(20):
+        runner.run()
+        expected = [sum(range(i, min(i + 30, 100))) for i in range(0, 100, 30)]
+        assert slots.tolist() == expected
+
+
+def test_a_bad_index_stops_the_program(threads):
+    x, y = np.arange(4), np.zeros(4, int)
+    fail = Call(
+        Code(emit_fail), (ERROR,), problem="gather: {index} is not below {limit}"
+    )
+    runner = bound([fail, add(1, 0, 1, 4, 4)], x, y)
+    with pytest.raises(IndexError, match="gather: 12 is not below 10"):
+        runner.run()
+    assert not y.any()
+
+
+def test_moving_arrays_are_found(threads):
+    objects = (ctypes.c_int64 * 2)()
+    call = add(5, 0, 1, 8, 2)
+    program = NativeProgram([Lowered([call])])
+    runner = program.bind(lambda _, operand: (operand[1], 8), objects)
+    for start in range(5):
+        x, y = np.arange(start, start + 9), np.zeros(9, int)
+        objects[:] = [id(x), id(y)]
+        runner.run()
+        assert y.tolist() == [0, *(x[1:] + 5)]
+
+
+def test_several_callers_at_once():
+    toolkit.config.set_num_threads(2)
+    try:
+
+        def work(number):
+            x, y = np.arange(5000), np.zeros(5000, int)
+            runner = bound([add(number, 0, 1, 5000, 100)], x, y)
+            for _ in range(200):
+                y[...] = 0
+                runner.run()
+                if not (y == x + number).all():
+                    return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(work, [1, 2, 3, 4]))
+    finally:
+        toolkit.config.set_num_threads(None)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_forked_child_has_workers_of_its_own():
+    toolkit.config.set_num_threads(2)
+    try:
+        x, y = np.arange(5000), np.zeros(5000, int)
+        runner = bound([add(3, 0, 1, 5000, 100)], x, y)
+        runner.run()
+        child = os.fork()
+        if child == 0:
+            y[...] = 0
+            runner.run()
+            os._exit(0 if (y == x + 3).all() else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        runner.run()
+    finally:
+        toolkit.config.set_num_threads(None)
+
+
+def test_events_tell_when_each_task_ran(threads):
+    x, y = np.arange(100), np.zeros(100, int)
+    events = bound([add(1, 0, 1, 100, 10)], x, y).timed()
+    assert len(events) == 10
+    if runtime.can_share():
+        assert all(start <= end for _, start, end, _ in events)
+        assert {thread for *_, thread in events} <= set(range(threads))

@@ -1,0 +1,89 @@
+"""Where every value of a graph lies: in whose buffer, at which byte and strides.
+
+A view lies in the buffer of what it is a view of; everything else is contiguous in a
+buffer of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.backends.base import Operand, contiguous
+from toolkit.ir import Graph, Kind, Node
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The value that owns the buffer, the first byte in it, and the byte strides."""
+
+    root: Any
+    offset: int
+    strides: tuple[int, ...]
+
+
+class Layouts:
+    """The layouts of the values of a graph, and which of them are views."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.views: set[int] = set()
+        self._known: dict[int, Layout] = {}
+        for node in graph.nodes:
+            if node.op.kind is Kind.VIEW:
+                layout = _view(node, self[node.inputs[0]])
+                if layout is not None:
+                    self.views.add(id(node.outputs[0]))
+                    self._known[id(node.outputs[0])] = layout
+
+    def __getitem__(self, value: Any) -> Layout:
+        if id(value) not in self._known:
+            self._known[id(value)] = Layout(value, 0, contiguous(value.spec).strides)
+        return self._known[id(value)]
+
+    def operand(self, value: Any) -> Operand:
+        """The value as a kernel sees it."""
+        return Operand(value.spec, self[value].strides)
+
+
+def _view(node: Node, source: Layout) -> Layout | None:
+    """The layout of a view node's output, None if the node has to copy."""
+    shape, attrs = node.inputs[0].spec.shape, node.attrs
+    result = node.outputs[0].spec
+    strides, offset = source.strides, source.offset
+    if node.op.name == "reshape":
+        found = _reshaped(Operand(node.inputs[0].spec, strides), result.shape)
+        if found is None:
+            return None
+        strides = found
+    elif node.op.name == "transpose":
+        strides = tuple(strides[axis] for axis in attrs["axes"])
+    elif node.op.name == "broadcast_to":
+        added = (0,) * (result.ndim - len(shape))
+        strides = added + tuple(
+            0 if n == 1 else stride for n, stride in zip(shape, strides, strict=True)
+        )
+    elif node.op.name == "slice":
+        if result.size:  # an empty slice may begin anywhere
+            starts = zip(attrs["start"], strides, strict=True)
+            offset += sum(start * stride for start, stride in starts)
+        strides = tuple(
+            step * stride for step, stride in zip(attrs["step"], strides, strict=True)
+        )
+    else:
+        raise NotImplementedError(f"layout of {node.op.name}")
+    return Layout(source.root, offset, strides)
+
+
+def _reshaped(source: Operand, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides after a reshape that need not copy; None if it has to."""
+    if source.is_contiguous:
+        return contiguous(source.spec.with_shape(shape)).strides
+    kept = [
+        (n, stride)
+        for n, stride in zip(source.spec.shape, source.strides, strict=True)
+        if n != 1
+    ]
+    if [n for n, _ in kept] != [n for n in shape if n != 1]:
+        return None
+    remaining = iter(kept)
+    return tuple(0 if n == 1 else next(remaining)[1] for n in shape)
