@@ -16,7 +16,7 @@ import contextlib
 import importlib
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,6 +78,15 @@ def contiguous(spec: Spec) -> Operand:
         strides.append(step)
         step *= n
     return Operand(spec, tuple(reversed(strides)))
+
+
+@dataclass(frozen=True)
+class Share:
+    """The memory an operand lies in, how much, and whether it is all, in order."""
+
+    owner: Hashable
+    nbytes: int
+    whole: bool
 
 
 def aligned(nbytes: int) -> int:
@@ -142,8 +151,21 @@ class Backend:
         """
         return None
 
-    def assemble(self, lowered: Sequence[Any]) -> Any:
-        """Join what `lower` returned for consecutive nodes into one entry."""
+    def assemble(
+        self,
+        lowered: Sequence[Any],
+        shares: Callable[[int, tuple[str, int]], Share],
+    ) -> Any:
+        """Join what `lower` returned for consecutive nodes into one program.
+
+        Args:
+            lowered: for each node.
+            shares: the memory of an operand, by the index of the node among `lowered`.
+
+        Returns:
+            An object with `moments`, the first and last step of each node in the order
+            in which the program runs, and `bind(place, objects)`.
+        """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
     def fuses(self, node: Any) -> bool:

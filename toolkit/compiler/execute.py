@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Backend, workspace_bytes
+from toolkit.backends.base import Backend, Share, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel, Inlined
 from toolkit.compiler.fuse import fuse, fused_p
 from toolkit.compiler.layout import Layouts
@@ -53,12 +53,12 @@ class Program:
             self._kernel(node) if lowered is None else None
             for node, lowered in zip(self.graph.nodes, self.lowered, strict=True)
         ]
-        index = {id(node): i for i, node in enumerate(self.graph.nodes)}
-        self.plan: Plan = plan_memory(
-            self.graph, self.layouts.views, lambda node: self._work(index[id(node)])
-        )
         self.segments = list(self._segments())
         self.has_native = any(native is not None for _, native in self.segments)
+        work = [self._work(i) for i in range(len(self.lowered))]
+        self.plan: Plan = plan_memory(
+            self.graph, self.layouts.views, work, self._moments()
+        )
         self._frames: list[Frame] = []
 
     def _lower(self, node: Node) -> Any:
@@ -95,17 +95,46 @@ class Program:
         """Runs of lowered nodes with what they are joined to; other nodes alone."""
         run: list[int] = []
         for i, lowered in enumerate(self.lowered):
-            is_view = id(self.graph.nodes[i].outputs[0]) in self.layouts.views
             if lowered is not None:
                 run.append(i)
-            if lowered is None and not is_view:
-                if run:
-                    yield run, self.backend.assemble([self.lowered[k] for k in run])
+                continue
+            if run and id(self.graph.nodes[i].outputs[0]) not in self.layouts.views:
+                yield run, self._assemble(run)
                 run = []
-            if lowered is None:
-                yield [i], None
+            yield [i], None
         if run:
-            yield run, self.backend.assemble([self.lowered[k] for k in run])
+            yield run, self._assemble(run)
+
+    def _assemble(self, run: list[int]) -> Any:
+        def share(which: int, operand: tuple[str, int]) -> Share:
+            value = self.operand(run[which], operand)
+            if value is None:
+                return Share(("work", run[which]), self.lowered[run[which]].work, False)
+            layout = self.layouts[value]
+            whole = layout.root.spec.nbytes == value.spec.nbytes
+            whole = whole and self.layouts.operand(value).is_contiguous
+            return Share(id(layout.root), value.spec.nbytes, whole)
+
+        return self.backend.assemble([self.lowered[i] for i in run], share)
+
+    def operand(self, index: int, operand: tuple[str, int]) -> Any:
+        """The value that a lowered node's operand is, None for scratch memory."""
+        kind, number = operand
+        node = self.graph.nodes[index]
+        if kind == "work":
+            return None
+        return (node.inputs if kind == "in" else node.outputs)[number]
+
+    def _moments(self) -> list[tuple[int, int]]:
+        """When each node runs: its first and its last step."""
+        moments, now = [(0, 0)] * len(self.lowered), 0
+        for members, native in self.segments:
+            steps = {} if native is None else native.moments
+            for i, member in enumerate(members):
+                first, last = steps.get(i, (0, 0))
+                moments[member] = (now + first, now + last)
+            now += 1 + max((last for _, last in steps.values()), default=0)
+        return moments
 
     @property
     def nbytes(self) -> int:
@@ -163,7 +192,7 @@ class Frame:
         self.inputs = [self._slot(value) for value in graph.inputs]
         for value in (v for node in graph.nodes for v in node.inputs):
             if value.constant is not None:
-                self._fix(value, np.ascontiguousarray(value.constant))
+                self._fix(value, np.asarray(value.constant, order="C"))
         self._collect(graph)
         # What generated code reads from and writes to arrays that come with a call.
         self.moving = [*self.inputs, *(slot for _, slot in self.direct)]
@@ -245,12 +274,10 @@ class Frame:
         self, members: list[int], which: int, operand: tuple[str, int]
     ) -> tuple[int | None, int]:
         """Where an operand of a lowered node is, for the backend to bind."""
-        node = self.program.graph.nodes[members[which]]
-        kind, number = operand
-        if kind == "work":
+        value = self.program.operand(members[which], operand)
+        if value is None:
             work = self.program.plan.work[members[which]]
-            return None, self.arena.ctypes.data + work.offset + number
-        value = (node.inputs if kind == "in" else node.outputs)[number]
+            return None, self.arena.ctypes.data + work.offset + operand[1]
         layout = self.program.layouts[value]
         slot = self._slot(layout.root)
         if slot in self.fixed:

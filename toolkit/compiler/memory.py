@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,13 +18,22 @@ from toolkit.ir import Graph, Kind, Node, Spec
 
 @dataclass
 class Buffer:
-    """A piece of the arena: live from node `first` to node `last`, inclusive."""
+    """A piece of the arena: live from step `first` to step `last`, inclusive.
+
+    death: the last step, and the node that reads it last there.
+    """
 
     nbytes: int
     first: int
     last: int
     offset: int = -1
     label: str = ""
+    death: tuple[int, int] = (-1, -1)
+
+    def extend(self, death: tuple[int, int]) -> None:
+        """Live at least until then."""
+        self.death = max(self.death, death)
+        self.last = max(self.last, self.death[0])
 
     @property
     def extent(self) -> int:
@@ -67,67 +76,102 @@ class Plan:
 
 
 def plan_memory(
-    graph: Graph, views: set[int], workspace: Callable[[Node], int]
+    graph: Graph,
+    views: set[int],
+    work: Sequence[int],
+    moments: Sequence[tuple[int, int]],
 ) -> Plan:
     """Lay out every intermediate value of a scheduled graph in one arena.
 
     Args:
         graph: in the order in which it will run.
         views: ids of the values that lie in the buffer of their node's first input.
-        workspace: the bytes of scratch memory that a node needs.
+        work: the bytes of scratch memory of each node.
+        moments: when each node runs: its first and its last step, where nodes that
+            run interleaved share a step.
     """
     plan = Plan(graph, views=views)
-    last_use = graph.last_uses()
+    roots = _roots(graph, views)
+    deaths, readers = _deaths(graph, moments), _readers(graph, moments, roots)
     outputs = {id(value) for value in graph.outputs}
-    roots: dict[int, int] = {}  # the value whose buffer a view shares
     for i, node in enumerate(graph.nodes):
+        first, last = moments[i]
         for value in node.outputs:
+            death = deaths.get(id(value), (last, i))
             if id(value) in plan.views:
-                source = id(node.inputs[0])
-                roots[id(value)] = roots.get(source, source)
-                _prolong(plan, roots[id(value)], last_use.get(id(value), i))
+                if roots[id(value)] in plan.buffers:
+                    plan.buffers[roots[id(value)]].extend(death)
             elif id(value) not in outputs:
-                death = last_use.get(id(value), i)
-                reused = _donor(plan, node, i, value.spec, roots, outputs)
+                reused = _donor(plan, node, (last, i), value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"
-                    reused = Buffer(value.spec.nbytes, i, death, label=label)
-                reused.last = max(reused.last, death)
+                    reused = Buffer(value.spec.nbytes, first, last, label=label)
+                reused.extend(max(death, (last, i)))
                 plan.buffers[id(value)] = reused
-        size = workspace(node)
-        if size:
-            plan.work[i] = Buffer(size, i, i, label=f"{node.op.name} workspace")
+        if work[i]:
+            label = f"{node.op.name} workspace"
+            plan.work[i] = Buffer(work[i], first, last, label=label)
     _place(plan)
     return plan
 
 
-def _prolong(plan: Plan, root: int, death: int) -> None:
-    if root in plan.buffers:
-        plan.buffers[root].last = max(plan.buffers[root].last, death)
+def _deaths(
+    graph: Graph, moments: Sequence[tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    """When each value is read last, and by which node."""
+    deaths: dict[int, tuple[int, int]] = {}
+    for i, node in enumerate(graph.nodes):
+        for value in node.inputs:
+            when = (moments[i][1], i)
+            deaths[id(value)] = max(when, deaths.get(id(value), when))
+    end = max((last for _, last in moments), default=0) + 1
+    deaths.update((id(value), (end, len(graph.nodes))) for value in graph.outputs)
+    return deaths
+
+
+def _roots(graph: Graph, views: set[int]) -> dict[int, int]:
+    """The value whose buffer each view shares."""
+    roots: dict[int, int] = {}
+    for node in graph.nodes:
+        source = id(node.inputs[0]) if node.inputs else 0
+        for value in node.outputs:
+            if id(value) in views:
+                roots[id(value)] = roots.get(source, source)
+    return roots
+
+
+# The values that each node reads from the buffer of a value, by value and step.
+Readers = defaultdict[tuple[int, int], set[tuple[int, int]]]
+
+
+def _readers(
+    graph: Graph, moments: Sequence[tuple[int, int]], roots: dict[int, int]
+) -> Readers:
+    readers: Readers = defaultdict(set)
+    for i, node in enumerate(graph.nodes):
+        if id(node.outputs[0]) not in roots:
+            for x in node.inputs:
+                owner = roots.get(id(x), id(x))
+                readers[owner, moments[i][1]].add((i, id(x)))
+    return readers
 
 
 def _donor(
-    plan: Plan,
-    node: Node,
-    index: int,
-    spec: Spec,
-    roots: dict[int, int],
-    outputs: set[int],
+    plan: Plan, node: Node, when: tuple[int, int], spec: Spec, readers: Readers
 ) -> Buffer | None:
-    """The buffer of an input that an elementwise node may write its output over."""
+    """The buffer of an input that an elementwise node may write its output over.
+
+    Nothing else may read that memory in the same step, nor the node itself in another
+    layout: it may be elsewhere in it.
+    """
     if not _is_elementwise(node):
         return None
-    owners = [roots.get(id(x), id(x)) for x in node.inputs]
+    moment, index = when
     for x in node.inputs:
         buffer = plan.buffers.get(id(x))
-        if buffer is None or x.spec != spec or buffer.last != index:
+        if buffer is None or x.spec != spec or buffer.death != when:
             continue
-        readers = {
-            id(y)
-            for y, owner in zip(node.inputs, owners, strict=True)
-            if plan.buffers.get(owner) is buffer
-        }
-        if readers == {id(x)}:  # no other input looks at the same memory
+        if readers[id(x), moment] == {(index, id(x))}:
             return buffer
     return None
 

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import toolkit
+from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit import runtime
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.code import Code
@@ -70,9 +71,13 @@ def places(arrays, which, operand):
     return None, arrays[operand[1]].ctypes.data
 
 
+def share(which, operand):
+    return Share(operand[1], 8, whole=True)
+
+
 def bound(calls, *arrays):
     objects = (ctypes.c_int64 * 1)()
-    program = NativeProgram([Lowered(calls)])
+    program = NativeProgram([Lowered(calls)], share)
     return program.bind(partial(places, arrays), objects)
 
 
@@ -123,7 +128,7 @@ def test_a_bad_index_stops_the_program(threads):
 def test_moving_arrays_are_found(threads):
     objects = (ctypes.c_int64 * 2)()
     call = add(5, 0, 1, 8, 2)
-    program = NativeProgram([Lowered([call])])
+    program = NativeProgram([Lowered([call])], share)
     runner = program.bind(lambda _, operand: (operand[1], 8), objects)
     for start in range(5):
         x, y = np.arange(start, start + 9), np.zeros(9, int)

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.runtime import runtime, workers
-
-# What one core does in a second, roughly: enough to tell what is worth sharing.
-_FLOPS, _BYTES = 5e10, 1e10
-# Dispatch and join take less than a microsecond when the workers are awake.
-_LEAST_SHARED = 15e-6
+from toolkit.backends.numpy.jit.sections import Section, Shares, sections
 
 _PROGRAM, _SECTION, _CALL, _PATCH, _EVENT, _ERROR = 8, 8, 3, 3, 3, 4
 
@@ -28,51 +23,31 @@ Place = tuple[int | None, int]
 Resolve = Callable[[int, Reference], Place]
 
 
-def seconds(call: Call) -> float:
-    """About how long a call takes on one thread."""
-    return max(call.flops / _FLOPS, call.nbytes / _BYTES)
+class NativeProgram:
+    """Consecutive lowered nodes, their calls divided into sections.
 
-
-@dataclass(frozen=True)
-class Section:
-    """Calls that run together, a group of rows at a time.
-
-    calls: pairs of the index of the node and the call.
-    factors: rows of each call per row of the section.
+    Args:
+        lowered: the calls of each node.
+        shares: what memory each of their operands lies in.
     """
 
-    calls: tuple[tuple[int, Call], ...]
-    factors: tuple[int, ...]
-    rows: int
-    grain: int
-    group: int
-
-    @property
-    def tasks(self) -> int:
-        """How many tasks the rows divide into."""
-        return -(-self.rows // self.grain)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several threads are worth it."""
-        total = sum(seconds(call) for _, call in self.calls)
-        return self.tasks > 1 and total >= _LEAST_SHARED
-
-
-class NativeProgram:
-    """Consecutive lowered nodes."""
-
-    def __init__(self, lowered: Sequence[Lowered]) -> None:
+    def __init__(self, lowered: Sequence[Lowered], shares: Shares) -> None:
         calls = [
             (i, call)
             for i, node in enumerate(lowered)
             for call in node.calls
             if call.rows
         ]
-        self.sections = [
-            Section(((i, call),), (1,), call.rows, call.grain, call.grain)
-            for i, call in calls
-        ]
+        self.sections = sections(calls, shares)
+
+    @property
+    def moments(self) -> dict[int, tuple[int, int]]:
+        """The first and the last section that runs calls of each node."""
+        found: dict[int, tuple[int, int]] = {}
+        for moment, section in enumerate(self.sections):
+            for i, _ in section.calls:
+                found[i] = (found.get(i, (moment, moment))[0], moment)
+        return found
 
     @property
     def calls(self) -> list[tuple[int, Call]]:
@@ -98,8 +73,7 @@ class Runner:
         self.objects = objects
         self._runtime = runtime()
         self._events: Any = None
-        sections = program.sections
-        self._needs_threads = any(section.is_shared for section in sections)
+        self._needs_threads = any(section.is_shared for section in program.sections)
         calls = program.calls
         codes = load(call.code for _, call in calls)
         sizes = [len(call.operands) + len(call.numbers) for _, call in calls]
@@ -114,7 +88,7 @@ class Runner:
         starts = _Starts()
         self._error = starts.take(_ERROR, _PROGRAM)
         patches = starts.take(_PATCH * moving)
-        section_words = starts.take(_SECTION * len(sections))
+        section_words = starts.take(_SECTION * len(program.sections))
         call_words = starts.take(_CALL * len(calls))
         tables = [starts.take(size) for size in sizes]
         self._words = (ctypes.c_int64 * starts.total)()
@@ -123,7 +97,7 @@ class Runner:
         words[0:_PROGRAM] = [
             moving,
             address + 8 * patches,
-            len(sections),
+            len(program.sections),
             address + 8 * section_words,
             ctypes.addressof(objects),
             self._runtime.address_offset,
@@ -145,7 +119,7 @@ class Runner:
             entries = [*fixed, *call.numbers]
             words[table : table + len(entries)] = entries
         event, k = 0, 0
-        for section in sections:
+        for section in program.sections:
             first = address + 8 * (call_words + _CALL * k)
             words[section_words : section_words + _SECTION] = [
                 section.tasks,

@@ -1,0 +1,137 @@
+"""Which calls run together: chains over the same rows, a few rows at a time.
+
+A convolution, its activation and its pooling touch megabytes for a whole batch, and
+kilobytes for one image. Calls whose rows are the same rows join one section, as long as
+each reads of what the section writes only the rows that it is at; the section then runs
+depth first, and what one call writes is still in the cache when the next one reads it.
+The order of calls changes only where nothing depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from toolkit.backends.base import Share
+from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
+
+# What one core does in a second, roughly: enough to tell what is worth sharing.
+_FLOPS, _BYTES = 5e10, 1e10
+# Dispatch and join take less than a microsecond when the workers are awake.
+_LEAST_SHARED = 15e-6
+# Bytes that the rows of one group may touch, and what every group reads again.
+_GROUP_BYTES, _COMMON_BYTES = 1 << 19, 1 << 18
+
+
+def seconds(call: Call) -> float:
+    """About how long a call takes on one thread."""
+    return max(call.flops / _FLOPS, call.nbytes / _BYTES)
+
+
+# The share of an operand, by the index of its node.
+Shares = Callable[[int, Reference], Share]
+
+
+@dataclass
+class Section:
+    """Calls that run together, a group of rows at a time.
+
+    calls: pairs of the index of the node and the call.
+    factors: rows of each call per row of the section.
+    """
+
+    calls: list[tuple[int, Call]]
+    factors: list[int]
+    rows: int
+    grain: int
+    row_bytes: int = 0
+    common: dict[Hashable, int] = field(default_factory=dict)
+    # Owners of memory that the section writes; whether only the rows it is at.
+    writes: dict[Hashable, bool] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the rows divide into."""
+        return -(-self.rows // self.grain)
+
+    @property
+    def group(self) -> int:
+        """How many rows run before the next ones begin."""
+        if len(self.calls) == 1:
+            return self.grain
+        return min(self.grain, max(1, _GROUP_BYTES // max(1, self.row_bytes)))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads are worth it."""
+        total = sum(seconds(call) for _, call in self.calls)
+        return self.tasks > 1 and total >= _LEAST_SHARED
+
+    def add(self, index: int, call: Call, factor: int, shares: Shares) -> None:
+        """Let a call join, last."""
+        self.calls.append((index, call))
+        self.factors.append(factor)
+        for operand in call.operands:
+            if operand[0] == "error":
+                continue
+            share, by_rows = shares(index, operand), operand in call.row_operands
+            if operand[0] in ("out", "work"):
+                kept = self.writes.get(share.owner, True)
+                self.writes[share.owner] = kept and by_rows and share.whole
+            if by_rows:
+                self.row_bytes += share.nbytes // max(1, self.rows)
+            else:
+                self.common[share.owner] = share.nbytes
+
+
+def sections(calls: Sequence[tuple[int, Call]], shares: Shares) -> list[Section]:
+    """Calls in an order that depends on nothing but them, joined where they can be.
+
+    Args:
+        calls: pairs of the index of the node and the call, in a valid order.
+        shares: what memory each operand lies in.
+    """
+    found: list[Section] = []
+    for index, call in calls:
+        owners = {
+            shares(index, operand).owner
+            for operand in call.operands
+            if operand[0] != "error"
+        }
+        # The last section that this call depends on.
+        last = max(
+            (i for i, s in enumerate(found) if not owners.isdisjoint(s.writes)),
+            default=-1,
+        )
+        if last >= 0 and _joins(found[last], index, call, shares):
+            continue
+        section = Section([], [], call.rows, call.grain)
+        section.add(index, call, 1, shares)
+        found.append(section)
+    return found
+
+
+def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
+    """Let a call join a section if it can; whether it did."""
+    if not call.row_operands or not section.calls[0][1].row_operands:
+        return False
+    factor, rest = divmod(call.rows, section.rows)
+    if rest or not factor:
+        return False
+    common = dict(section.common)
+    for operand in call.operands:
+        if operand[0] == "error":
+            return False
+        share, by_rows = shares(index, operand), operand in call.row_operands
+        if share.owner in section.writes:
+            in_step = by_rows and share.whole and section.writes[share.owner]
+            if not in_step:
+                return False
+        if not by_rows:
+            common[share.owner] = share.nbytes
+            if operand[0] == "work" and call.grain != factor * section.grain:
+                return False
+    if sum(common.values()) > _COMMON_BYTES or section.grain != partition(section.rows):
+        return False
+    section.add(index, call, factor, shares)
+    return True
