@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import aligned
+from toolkit.backends.base import Operand, aligned
 from toolkit.ir import Node, Spec
 
 Array = Any
@@ -27,12 +27,11 @@ class ControlKernel:
         """Bytes of scratch memory, besides the arenas of the programs."""
         return 0
 
-
-class Inlined(ControlKernel):
-    """The program of a body: what a fused node runs as where no code is generated."""
-
-    def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
-        self.programs["body"].run(inputs, out)
+    def lower(
+        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Any:
+        """Generated code for the node; None if the programs have to be called."""
+        return None
 
 
 class Cond(ControlKernel):

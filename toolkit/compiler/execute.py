@@ -1,6 +1,6 @@
-"""Programs: a planned graph as a flat list of kernel calls over one arena.
+"""Programs: a planned graph as generated code and kernel calls over one arena.
 
-A `Frame` is an arena with every call bound to its arrays. A running call borrows a
+A `Frame` is an arena with every step bound to memory on it. A running call borrows a
 frame, so concurrent callers never share one; what it returns owns its memory.
 """
 
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from toolkit.backends.base import Backend, Share, workspace_bytes
-from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel, Inlined
+from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
 from toolkit.compiler.fuse import fuse, fused_p
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import Plan, plan_memory
-from toolkit.compiler.passes import optimize
+from toolkit.compiler.passes import optimize, own
 from toolkit.compiler.schedule import schedule
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
@@ -42,32 +42,34 @@ class Program:
         self.source = graph
         self.backend = backend
         self.generate = generate
-        optimized = optimize(graph, backend)
+        optimized = own(optimize(graph, backend))
         if generate:
             optimized = fuse(optimized, backend.fuses)
         self.graph = schedule(optimized)
         self.layouts = Layouts(self.graph)
         # For each node: what the backend lowered it to, or else its kernel.
-        self.lowered = [self._lower(node) for node in self.graph.nodes]
-        self.kernels = [
-            self._kernel(node) if lowered is None else None
-            for node, lowered in zip(self.graph.nodes, self.lowered, strict=True)
-        ]
+        self.kernels: list[Any] = []
+        self.lowered: list[Any] = []
+        for node in self.graph.nodes:
+            kernel = self._kernel(node)
+            lowered = self._lower(node, kernel)
+            self.lowered.append(lowered)
+            self.kernels.append(kernel)
         self.segments = list(self._segments())
-        self.has_native = any(native is not None for _, native in self.segments)
         work = [self._work(i) for i in range(len(self.lowered))]
         self.plan: Plan = plan_memory(
             self.graph, self.layouts.views, work, self._moments()
         )
+        # Generated code knows arrays that come with a call by their numbers.
+        moving = (*self.graph.inputs, *self.graph.outputs)
+        self.numbers = {id(value): i for i, value in enumerate(moving)}
+        reads = (x for node in self.graph.nodes for x in node.inputs)
+        self.constants = {
+            id(x): np.asarray(x.constant, order="C")
+            for x in reads
+            if x.constant is not None
+        }
         self._frames: list[Frame] = []
-
-    def _lower(self, node: Node) -> Any:
-        if not self.generate or id(node.outputs[0]) in self.layouts.views:
-            return None
-        operand = self.layouts.operand
-        return self.backend.lower(
-            node, [operand(x) for x in node.inputs], [operand(y) for y in node.outputs]
-        )
 
     def _kernel(self, node: Node) -> Any:
         if node.op.kind is Kind.CONTROL:
@@ -78,9 +80,17 @@ class Program:
             }
             return CONTROL_KERNELS[node.op.name](node, programs)
         if node.op is fused_p:
-            body = Program(node.attrs["body"], self.backend, generate=False)
-            return Inlined(node, {"body": body})
+            return Inlined(node, self.backend)
         return self.backend.kernels[node.op.name]
+
+    def _lower(self, node: Node, kernel: Any) -> Any:
+        if not self.generate or id(node.outputs[0]) in self.layouts.views:
+            return None
+        inputs = [self.layouts.operand(x) for x in node.inputs]
+        outputs = [self.layouts.operand(y) for y in node.outputs]
+        if isinstance(kernel, ControlKernel) and node.op is not fused_p:
+            return kernel.lower(self.backend, inputs, outputs)
+        return self.backend.lower(node, inputs, outputs)
 
     def _work(self, index: int) -> int:
         """Bytes of scratch memory of a node."""
@@ -88,8 +98,7 @@ class Program:
         if lowered is not None:
             return int(lowered.work)
         specs = [x.spec for x in node.inputs]
-        kernel: Any = self.kernels[index]
-        return workspace_bytes(kernel, specs, dict(node.attrs))
+        return workspace_bytes(self.kernels[index], specs, dict(node.attrs))
 
     def _segments(self) -> Iterator[tuple[list[int], Any]]:
         """Runs of lowered nodes with what they are joined to; other nodes alone."""
@@ -117,14 +126,6 @@ class Program:
 
         return self.backend.assemble([self.lowered[i] for i in run], share)
 
-    def operand(self, index: int, operand: tuple[str, int]) -> Any:
-        """The value that a lowered node's operand is, None for scratch memory."""
-        kind, number = operand
-        node = self.graph.nodes[index]
-        if kind == "work":
-            return None
-        return (node.inputs if kind == "in" else node.outputs)[number]
-
     def _moments(self) -> list[tuple[int, int]]:
         """When each node runs: its first and its last step."""
         moments, now = [(0, 0)] * len(self.lowered), 0
@@ -136,13 +137,58 @@ class Program:
             now += 1 + max((last for _, last in steps.values()), default=0)
         return moments
 
+    # --- what generated code is bound to ----------------------------------------------
+
+    def operand(self, index: int, operand: tuple[str, int]) -> Any:
+        """The value that a lowered node's operand is, None for scratch memory."""
+        kind, number = operand
+        node = self.graph.nodes[index]
+        if kind == "work":
+            return None
+        return (node.inputs if kind == "in" else node.outputs)[number]
+
+    def place(
+        self, arena: int, index: int, operand: tuple[str, int]
+    ) -> tuple[int | None, int]:
+        """Where an operand is when the arena is at an address.
+
+        Returns:
+            (None, its address), or (the number of an array of the call, the offset).
+        """
+        value = self.operand(index, operand)
+        if value is None:
+            return None, arena + self.plan.work[index].offset + operand[1]
+        layout = self.layouts[value]
+        root = id(layout.root)
+        if root in self.numbers:
+            return self.numbers[root], layout.offset
+        if root in self.constants:
+            return None, self.constants[root].ctypes.data + layout.offset
+        return None, arena + self.plan.buffers[root].offset + layout.offset
+
+    @cached_property
+    def native(self) -> Any:
+        """The generated code, if that is all that the program is; else None."""
+        steps = [
+            (members, native)
+            for members, native in self.segments
+            if native is not None or not self._is_view(members[0])
+        ]
+        return steps[0] if len(steps) == 1 and steps[0][1] is not None else None
+
+    def _is_view(self, index: int) -> bool:
+        return id(self.graph.nodes[index].outputs[0]) in self.layouts.views
+
+    # --- running ----------------------------------------------------------------------
+
     @property
     def nbytes(self) -> int:
         """Peak bytes of intermediate values, sub-programs included."""
         inner: int = sum(
             program.nbytes
-            for kernel in self.kernels
+            for kernel, lowered in zip(self.kernels, self.lowered, strict=True)
             for program in getattr(kernel, "programs", {}).values()
+            if lowered is None
         )
         return self.plan.nbytes + inner
 
@@ -158,8 +204,8 @@ class Program:
         Returns:
             One array for each output.
         """
-        if all(native is not None for _, native in self.segments):
-            return self.run(inputs, outs)  # machine code warns of nothing
+        if self.native is not None:  # machine code warns of nothing
+            return self.run(inputs, outs)
         with self.backend.errstate():
             return self.run(inputs, outs)
 
@@ -177,92 +223,73 @@ class Program:
             self._frames.append(frame)
 
 
+class Inlined(ControlKernel):
+    """The program of a body: what a fused node runs as where no code is generated."""
+
+    def __init__(self, node: Node, backend: Backend) -> None:
+        self.node = node
+        self.backend = backend
+
+    @cached_property
+    def programs(self) -> dict[str, Program]:  # type: ignore[override]
+        """The body's nodes, one kernel each."""
+        return {"body": Program(self.node.attrs["body"], self.backend, generate=False)}
+
+    def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
+        self.programs["body"].run(inputs, out)
+
+
 class Frame:
     """One arena, and the steps of a program bound to memory on it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.backend = program.backend
-        plan, graph = program.plan, program.graph
-        self.arena = self.backend.arena(plan.nbytes)
-        # Arrays by slot; those in `fixed` never change from call to call.
-        self.slots: list[Array] = []
-        self.index: dict[int, int] = {}
+        self.graph = program.graph
+        self.arena = self.backend.arena(program.plan.nbytes)
+        self.specs = [(y.spec.shape, y.spec.dtype) for y in self.graph.outputs]
+        # The `id` of each array of a call, for generated code.
+        self.objects = (ctypes.c_int64 * max(1, len(program.numbers)))()
+        # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
+        # never change from call to call.
+        self.slots: list[Array] = [None] * len(program.numbers)
+        self.index = dict(program.numbers)
         self.fixed: set[int] = set()
-        self.inputs = [self._slot(value) for value in graph.inputs]
-        for value in (v for node in graph.nodes for v in node.inputs):
-            if value.constant is not None:
-                self._fix(value, np.asarray(value.constant, order="C"))
-        self._collect(graph)
-        # What generated code reads from and writes to arrays that come with a call.
-        self.moving = [*self.inputs, *(slot for _, slot in self.direct)]
-        self.numbers = {slot: i for i, slot in enumerate(self.moving)}
-        self.objects = (ctypes.c_int64 * max(1, len(self.moving)))()
         self.steps: list[Step] = []
         self.step_nodes: list[list[Node]] = []  # what each step computes
-        self._bind(plan, graph)
+        self.has_native = any(native is not None for _, native in program.segments)
+        self._bind()
         self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
-
-    def _slot(self, value: Any) -> int:
-        if id(value) not in self.index:
-            self.index[id(value)] = len(self.slots)
-            self.slots.append(None)
-        return self.index[id(value)]
-
-    def _fix(self, value: Any, array: Array) -> None:
-        slot = self._slot(value)
-        self.slots[slot] = array
-        self.fixed.add(slot)
-
-    def _collect(self, graph: Graph) -> None:
-        """Note which outputs nodes write themselves, and which must be copied."""
-        written = {
-            id(value)
-            for node in graph.nodes
-            for value in node.outputs
-            if id(value) not in self.program.layouts.views
-        }
-        self.specs = [(value.spec.shape, value.spec.dtype) for value in graph.outputs]
-        self.direct: list[tuple[int, int]] = []  # (output, slot)
-        self.copied: list[tuple[int, int]] = []
-        for i, value in enumerate(graph.outputs):
-            if value.constant is not None:
-                self._fix(value, value.constant)
-            slot = self._slot(value)
-            if id(value) in written:
-                written.discard(id(value))
-                self.direct.append((i, slot))
-            else:
-                self.copied.append((i, slot))
 
     # --- binding ----------------------------------------------------------------------
 
-    def _bind(self, plan: Plan, graph: Graph) -> None:
+    def _bind(self) -> None:
         """Turn every segment into a step; those on fixed arrays are bound for good."""
-        view = self.backend.view
-        for value in (v for node in graph.nodes for v in node.outputs):
-            buffer = plan.buffers.get(id(value))
-            if buffer is not None:
-                shape, dtype = value.spec.shape, value.spec.dtype
-                self._fix(value, view(self.arena, buffer.offset, shape, dtype))
-        viewed = self._needed_views(graph)
+        needed = self._needed_by_kernels()
         for members, native in self.program.segments:
-            nodes = [graph.nodes[i] for i in members]
+            nodes = [self.graph.nodes[i] for i in members]
             if native is not None:
-                runner = native.bind(partial(self._place, members), self.objects)
+                address = self.arena.ctypes.data
+                runner = native.bind(
+                    partial(self._place, address, members), self.objects
+                )
                 self.steps.append(runner.run)
-            elif id(nodes[0].outputs[0]) not in plan.views:
-                self._bind_kernel(members[0], nodes[0], plan)
-            elif id(nodes[0].outputs[0]) in viewed:
+            elif id(nodes[0].outputs[0]) not in self.program.layouts.views:
+                self._bind_kernel(members[0], nodes[0])
+            elif id(nodes[0].outputs[0]) in needed:
                 self._bind_view(nodes[0])
             self.step_nodes += [nodes] * (len(self.steps) - len(self.step_nodes))
 
-    def _needed_views(self, graph: Graph) -> set[int]:
-        """The views that kernels or copies read, and what those are views of."""
-        views = self.program.layouts.views
-        needed = {id(graph.outputs[i]) for i, _ in self.copied}
-        for i in reversed(range(len(graph.nodes))):
-            node = graph.nodes[i]
+    def _place(
+        self, arena: int, members: list[int], which: int, operand: tuple[str, int]
+    ) -> tuple[int | None, int]:
+        return self.program.place(arena, members[which], operand)
+
+    def _needed_by_kernels(self) -> set[int]:
+        """The values that kernels read, and what those are views of."""
+        views, needed = self.program.layouts.views, set()
+        for i in reversed(range(len(self.graph.nodes))):
+            node = self.graph.nodes[i]
             is_view = id(node.outputs[0]) in views
             if is_view and id(node.outputs[0]) not in needed:
                 continue
@@ -270,37 +297,41 @@ class Frame:
                 needed |= {id(x) for x in node.inputs}
         return needed
 
-    def _place(
-        self, members: list[int], which: int, operand: tuple[str, int]
-    ) -> tuple[int | None, int]:
-        """Where an operand of a lowered node is, for the backend to bind."""
-        value = self.program.operand(members[which], operand)
-        if value is None:
-            work = self.program.plan.work[members[which]]
-            return None, self.arena.ctypes.data + work.offset + operand[1]
-        layout = self.program.layouts[value]
-        slot = self._slot(layout.root)
-        if slot in self.fixed:
-            return None, self.slots[slot].ctypes.data + layout.offset
-        return self.numbers[slot], layout.offset
+    def _slot(self, value: Any) -> int:
+        """The slot of a value that a kernel reads or writes."""
+        if id(value) not in self.index:
+            self.index[id(value)] = len(self.slots)
+            self.slots.append(None)
+            buffer = self.program.plan.buffers.get(id(value))
+            if value.constant is not None:
+                self._fix(value, self.program.constants[id(value)])
+            elif buffer is not None:
+                shape, dtype = value.spec.shape, value.spec.dtype
+                array = self.backend.view(self.arena, buffer.offset, shape, dtype)
+                self._fix(value, array)
+        return self.index[id(value)]
+
+    def _fix(self, value: Any, array: Array) -> None:
+        slot = self.index[id(value)]
+        self.slots[slot] = array
+        self.fixed.add(slot)
 
     def _bind_view(self, node: Node) -> None:
-        (source,) = [self._slot(value) for value in node.inputs]
+        source, target = self._slot(node.inputs[0]), self._slot(node.outputs[0])
         view = partial(self.backend.kernels[node.op.name], **node.attrs)
         if source in self.fixed:
             self._fix(node.outputs[0], view(self.slots[source]))
         else:
-            target = self._slot(node.outputs[0])
             self.steps.append(_view_step(view, self.slots, source, target))
 
-    def _bind_kernel(self, index: int, node: Node, plan: Plan) -> None:
+    def _bind_kernel(self, index: int, node: Node) -> None:
         kernel: Any = self.program.kernels[index]
         ins = [self._slot(value) for value in node.inputs]
         outs = [self._slot(value) for value in node.outputs]
         attrs = {} if isinstance(kernel, ControlKernel) else dict(node.attrs)
         if node.op.kind is Kind.VIEW:  # a reshape that has to copy
             kernel, attrs = _copy_reshaped, {}
-        work = plan.work.get(index)
+        work = self.program.plan.work.get(index)
         if work is not None:
             attrs["work"] = self.backend.view(
                 self.arena, work.offset, (work.nbytes,), "uint8"
@@ -324,37 +355,34 @@ class Frame:
         times: list[float] | None = None,
     ) -> list[Array]:
         """Run every step; `times`, if given, takes the seconds of each."""
-        slots, empty = self.slots, self.backend.empty
-        for slot, array in zip(self.inputs, inputs, strict=True):
-            slots[slot] = array
+        arrays = list(inputs)
+        if self.has_native:
+            arrays = [_in_order(a) for a in inputs]
         results: list[Array] = list(outs) if outs else [None] * len(self.specs)
         for i, (shape, dtype) in enumerate(self.specs):
             if results[i] is None:
-                results[i] = empty(shape, dtype)
-        for i, slot in self.direct:
-            slots[slot] = results[i]
-        if self.program.has_native:
-            self._number(slots)
+                results[i] = self.backend.empty(shape, dtype)
+        arrays += results
+        if self.has_native:
+            self.objects[: len(arrays)] = [id(a) for a in arrays]
+        self.slots[: len(arrays)] = arrays
         try:
             if times is None:
                 for step in self.steps:
                     step()
             else:
                 times += [_timed(step) for step in self.steps]
-            for i, slot in self.copied:
-                np.copyto(results[i], slots[slot])
         finally:
             for slot in self.dynamic:
-                slots[slot] = None
+                self.slots[slot] = None
         return results
 
-    def _number(self, slots: list[Array]) -> None:
-        """Tell generated code where this call's arrays are."""
-        for slot in self.inputs:
-            array = slots[slot]
-            if type(array) is not np.ndarray or not array.flags.c_contiguous:
-                slots[slot] = np.array(array, order="C")
-        self.objects[: len(self.moving)] = [id(slots[slot]) for slot in self.moving]
+
+def _in_order(array: Array) -> Array:
+    """As generated code expects an array: NumPy's own class, row-major."""
+    if type(array) is np.ndarray and array.flags.c_contiguous:
+        return array
+    return np.array(array, order="C")
 
 
 def _timed(step: Step) -> float:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend
-from toolkit.ir import Graph, Kind, Node
-from toolkit.tensor import run
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node
+from toolkit.tensor import Tensor, run
 from toolkit.trace import Trace, body_graph, inline
 
 # A folded constant may be this large, or as large as what it is computed from.
@@ -302,3 +302,22 @@ def _with_optimized_subgraphs(node: Node, backend: Backend) -> Node:
         for name, value in node.attrs.items()
     }
     return Node(node.op, node.inputs, attrs, node.outputs)
+
+
+def own(graph: Graph) -> Graph:
+    """Copy the outputs that no node writes to a buffer of their own.
+
+    Inputs, constants, views, and values that are returned twice.
+    """
+    producers = graph.producers()
+    nodes, outputs, seen = list(graph.nodes), [], set()
+    for value in graph.outputs:
+        producer = producers.get(id(value))
+        shared = producer is None or producer.op.kind is Kind.VIEW
+        if shared or id(value) in seen:
+            copy = Tensor(None, value.spec)
+            nodes.append(Node(PRIMITIVES["stop_gradient"], (value,), {}, (copy,)))
+            value = copy
+        seen.add(id(value))
+        outputs.append(value)
+    return graph.replace(nodes, outputs)
