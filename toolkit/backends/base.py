@@ -81,6 +81,23 @@ def contiguous(spec: Spec) -> Operand:
 
 
 @dataclass(frozen=True)
+class Move:
+    """Where an array of a loop's body is in turn t: base + offset + t * stride, and
+    `delta` bytes further in every other turn, beginning with turn `phase`.
+
+    first, last: where it is in the first and the last turn instead.
+    """
+
+    base: tuple[str, int]
+    offset: int = 0
+    stride: int = 0
+    phase: int = 0
+    delta: int = 0
+    first: tuple[str, int] | None = None
+    last: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
 class Share:
     """The memory an operand lies in, how much, and whether it is all, in order."""
 
@@ -165,6 +182,19 @@ class Backend:
         Returns:
             An object with `moments`, the first and last step of each node in the order
             in which the program runs, and `bind(place, objects)`.
+        """
+        raise NotImplementedError(f"backend {self.name} generates no code")
+
+    def repeat(
+        self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int
+    ) -> Any:
+        """A lowered loop over a program that `assemble` made.
+
+        Args:
+            body: the loop's body, with `native` and `place`.
+            arena: the operand in which the body keeps its intermediate values.
+            moves: where each array of the body is, in the order of its numbers.
+            turns: how often the body runs, at least once.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 

@@ -1,17 +1,20 @@
 """How a program runs the primitives that hold sub-graphs: each is a small loop.
 
-A control kernel is made once per node, with a Program for each sub-graph.
+A control kernel is made once per node, with a Program for each sub-graph; a scan whose
+body is generated code becomes generated code itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Operand, aligned
-from toolkit.ir import Node, Spec
+from toolkit.backends.base import Move, Operand, aligned
+from toolkit.ir import Graph, Node, Spec
 
 Array = Any
 
@@ -19,9 +22,18 @@ Array = Any
 class ControlKernel:
     """A kernel that runs programs: `kernel(*arrays, out=(...), work=...)`."""
 
-    def __init__(self, node: Node, programs: dict[str, Any]) -> None:
-        self.programs = programs
+    def __init__(self, node: Node, compiled: Callable[..., Any]) -> None:
         self.attrs = node.attrs
+        self.compiled = compiled
+
+    @cached_property
+    def programs(self) -> dict[str, Any]:
+        """A program for each sub-graph, by attribute."""
+        return {
+            name: self.compiled(value)
+            for name, value in self.attrs.items()
+            if isinstance(value, Graph)
+        }
 
     def workspace(self, *specs: Spec, **attrs: Any) -> int:
         """Bytes of scratch memory, besides the arenas of the programs."""
@@ -49,8 +61,8 @@ class _Loop(ControlKernel):
 
     @property
     def carried(self) -> list[Spec]:
-        body = self.programs["body"].graph
-        return [value.spec for value in body.inputs[: self.attrs["carry"]]]
+        inputs = self.attrs["body"].inputs[: self.attrs["carry"]]
+        return [value.spec for value in inputs]
 
     def workspace(self, *specs: Spec, **attrs: Any) -> int:
         return 2 * sum(aligned(spec.nbytes) for spec in self.carried) or 0
@@ -84,6 +96,47 @@ class Scan(_Loop):
             carry, current, following = following, following, current
         for target, value in zip(out[:n], carry, strict=True):
             np.copyto(target, value)
+
+    def lower(
+        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Any:
+        """A loop in generated code, if all of the body is.
+
+        The carried values alternate between two sets of buffers.
+        """
+        n, m, turns = self.attrs["carry"], self.attrs["xs"], self.attrs["length"]
+        at_turn = [
+            Operand(x.spec.with_shape(x.spec.shape[1:]), x.strides[1:])
+            for x in inputs[n : n + m]
+        ]
+        body = self.compiled(
+            self.attrs["body"], [*inputs[:n], *at_turn, *inputs[n + m :]]
+        )
+        carried = [aligned(spec.nbytes) for spec in self.carried]
+        if turns == 0 or body.native is None:
+            return None
+        starts = list(accumulate(carried, initial=0))
+        set_bytes = starts[-1]
+        moves = [
+            Move(("work", starts[i]), phase=1, delta=set_bytes, first=("in", i))
+            for i in range(n)
+        ]
+
+        def along(kind: str, number: int, stride: int) -> Move:
+            if self.attrs["reverse"]:
+                return Move((kind, number), (turns - 1) * stride, -stride)
+            return Move((kind, number), 0, stride)
+
+        moves += [along("in", i, inputs[i].strides[0]) for i in range(n, n + m)]
+        moves += [Move(("in", i)) for i in range(n + m, len(inputs))]
+        moves += [
+            Move(("work", starts[i]), delta=set_bytes, last=("out", i))
+            for i in range(n)
+        ]
+        moves += [
+            along("out", i, outputs[i].strides[0]) for i in range(n, len(outputs))
+        ]
+        return backend.repeat(body, ("work", 2 * set_bytes), moves, turns)
 
 
 class While(_Loop):

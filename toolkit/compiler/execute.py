@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Backend, Share, workspace_bytes
+from toolkit.backends.base import Backend, Operand, Share, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
 from toolkit.compiler.fuse import fuse, fused_p
 from toolkit.compiler.layout import Layouts
@@ -36,9 +36,16 @@ class Program:
         graph: what to compute.
         backend: whose kernels compute it.
         generate: whether the backend may generate code for nodes.
+        inputs: how the inputs lie in memory; None: whole arrays, in row-major order.
     """
 
-    def __init__(self, graph: Graph, backend: Backend, generate: bool = True) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        backend: Backend,
+        generate: bool = True,
+        inputs: Sequence[Operand] | None = None,
+    ) -> None:
         self.source = graph
         self.backend = backend
         self.generate = generate
@@ -46,7 +53,7 @@ class Program:
         if generate:
             optimized = fuse(optimized, backend.fuses)
         self.graph = schedule(optimized)
-        self.layouts = Layouts(self.graph)
+        self.layouts = Layouts(self.graph, inputs)
         # For each node: what the backend lowered it to, or else its kernel.
         self.kernels: list[Any] = []
         self.lowered: list[Any] = []
@@ -73,12 +80,11 @@ class Program:
 
     def _kernel(self, node: Node) -> Any:
         if node.op.kind is Kind.CONTROL:
-            programs = {
-                name: Program(value, self.backend, self.generate)
-                for name, value in node.attrs.items()
-                if isinstance(value, Graph)
-            }
-            return CONTROL_KERNELS[node.op.name](node, programs)
+
+            def compiled(graph: Graph, inputs: Any = None) -> Program:
+                return Program(graph, self.backend, self.generate, inputs)
+
+            return CONTROL_KERNELS[node.op.name](node, compiled)
         if node.op is fused_p:
             return Inlined(node, self.backend)
         return self.backend.kernels[node.op.name]

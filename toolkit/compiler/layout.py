@@ -6,6 +6,7 @@ buffer of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +24,19 @@ class Layout:
 
 
 class Layouts:
-    """The layouts of the values of a graph, and which of them are views."""
+    """The layouts of the values of a graph, and which of them are views.
 
-    def __init__(self, graph: Graph) -> None:
+    Args:
+        graph: in the order in which it runs.
+        inputs: how the inputs lie in memory; None: whole, in row-major order.
+    """
+
+    def __init__(self, graph: Graph, inputs: Sequence[Operand] | None = None) -> None:
         self.views: set[int] = set()
-        self._known: dict[int, Layout] = {}
+        self._known: dict[int, Layout] = {
+            id(value): Layout(value, 0, operand.strides)
+            for value, operand in zip(graph.inputs, inputs or (), strict=False)
+        }
         for node in graph.nodes:
             if node.op.kind is Kind.VIEW:
                 layout = _view(node, self[node.inputs[0]])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend, Kernel, Operand
+from toolkit.backends.base import Backend, Kernel, Move, Operand
 from toolkit.backends.numpy.blas import find_blas
 
 
@@ -52,6 +52,13 @@ class NumPyBackend(Backend):
         """One program of machine code for consecutive lowered nodes."""
         program = import_module("toolkit.backends.numpy.jit.program")
         return program.NativeProgram(lowered, shares)
+
+    def repeat(
+        self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int
+    ) -> Any:
+        """One call that runs a program turn after turn."""
+        program = import_module("toolkit.backends.numpy.jit.program")
+        return program.lower_loop(body, arena, moves, turns)
 
     @cached_property
     def lowering(self) -> Any:

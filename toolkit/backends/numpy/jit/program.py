@@ -8,15 +8,19 @@ table - and enters machine code with a single call.
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from toolkit.backends.numpy.jit.code import load
+from toolkit.backends.base import Move
+from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.runtime import runtime, workers
 from toolkit.backends.numpy.jit.sections import Section, Shares, sections
 
-_PROGRAM, _SECTION, _CALL, _PATCH, _EVENT, _ERROR = 8, 8, 3, 3, 3, 4
+# Words of the runtime's structures.
+_PROGRAM, _SECTION, _MOVE, _EVENT, _ERROR = 8, 8, 6, 3, 4
 
 # Where an operand lies: (None, address), or (number of an array, bytes from its start).
 Place = tuple[int | None, int]
@@ -65,80 +69,160 @@ class NativeProgram:
         return Runner(self, resolve, objects)
 
 
-class Runner:
-    """A program bound to memory; one caller at a time may run it."""
+@dataclass(frozen=True)
+class Loop(Call):
+    """A call that runs a whole program turn after turn.
 
-    def __init__(self, program: NativeProgram, resolve: Resolve, objects: Any) -> None:
+    Attributes:
+        body: has `native`, the indices of its lowered nodes and their program, and
+            `place`, which tells where their operands are.
+        arena: where the body keeps its intermediate values.
+        moves: where each array of the body is.
+        turns: how often it runs.
+    """
+
+    body: Any = None
+    arena: Reference = ("work", 0)
+    moves: tuple[Move, ...] = ()
+    turns: int = 1
+
+
+def lower_loop(body: Any, arena: Reference, moves: Sequence[Move], turns: int) -> Any:
+    """A loop over the program of `body` as the one call of a node."""
+    places = (place for m in moves for place in (m.base, m.first, m.last) if place)
+    operands = tuple(dict.fromkeys((arena, *places)))
+    calls = [call for _, call in body.native[1].calls]
+    loop = Loop(
+        code=Code(_no_code),
+        operands=operands,
+        flops=turns * sum(call.flops for call in calls),
+        nbytes=turns * sum(call.nbytes for call in calls),
+        body=body,
+        arena=arena,
+        moves=tuple(moves),
+        turns=turns,
+    )
+    return Lowered((loop,), arena[1] + body.plan.nbytes)
+
+
+def _no_code() -> Any:
+    raise NotImplementedError("a loop has no code of its own")
+
+
+class Runner:
+    """A program bound to memory; one caller at a time may run it.
+
+    Args:
+        program: what to run.
+        resolve: the place of an operand, by the index of its node.
+        objects: a ctypes array of the `id` of each array of a call.
+        error: the address of the error block of the program around this one.
+    """
+
+    def __init__(
+        self, program: NativeProgram, resolve: Resolve, objects: Any, error: int = 0
+    ) -> None:
         self.program = program
         self.objects = objects
         self._runtime = runtime()
-        self._events: Any = None
-        self._needs_threads = any(section.is_shared for section in program.sections)
-        calls = program.calls
-        codes = load(call.code for _, call in calls)
-        sizes = [len(call.operands) + len(call.numbers) for _, call in calls]
-        places = [
-            [
-                (None, 0) if operand == ERROR else resolve(i, operand)
-                for operand in call.operands
-            ]
-            for i, call in calls
-        ]
-        moving = sum(number is not None for row in places for number, _ in row)
-        starts = _Starts()
-        self._error = starts.take(_ERROR, _PROGRAM)
-        patches = starts.take(_PATCH * moving)
-        section_words = starts.take(_SECTION * len(program.sections))
-        call_words = starts.take(_CALL * len(calls))
-        tables = [starts.take(size) for size in sizes]
-        self._words = (ctypes.c_int64 * starts.total)()
-        self._address = address = ctypes.addressof(self._words)
-        words: Any = self._words
-        words[0:_PROGRAM] = [
-            moving,
-            address + 8 * patches,
+        self._block = _Block()
+        self._header = self._block.take(_PROGRAM)
+        own_error = self._block.take(_ERROR)
+        self._error = error or self._block.address(own_error)
+        self._patches: list[tuple[int, int, int]] = []
+        self._inner: list[Runner] = []
+        self._kept: list[Any] = []  # memory that only addresses point to
+        self._events_of: list[Section] = []
+        self._sections = self._block.take(_SECTION * len(program.sections))
+        plain = [call.code for _, call in program.calls if not isinstance(call, Loop)]
+        codes = dict(zip(plain, load(plain), strict=True))
+        for number, section in enumerate(program.sections):
+            at = self._sections + _SECTION * number
+            self._block.write(at, self._section(section, codes, resolve))
+        flat = [word for patch in self._patches for word in patch]
+        header = [
+            len(self._patches),
+            self._block.address(self._block.put(flat)),
             len(program.sections),
-            address + 8 * section_words,
+            self._block.address(self._sections),
             ctypes.addressof(objects),
             self._runtime.address_offset,
-            address + 8 * self._error,
+            self._error,
             0,
         ]
-        for (_, call), row, table in zip(calls, places, tables, strict=True):
-            fixed = []
-            for k, (operand, (number, offset)) in enumerate(
-                zip(call.operands, row, strict=True)
-            ):
-                if operand == ERROR:
-                    offset = address + 8 * self._error
-                if number is not None:
-                    word = address + 8 * (table + k)
-                    words[patches : patches + _PATCH] = [word, number, offset]
-                    patches += _PATCH
-                fixed.append(offset)
-            entries = [*fixed, *call.numbers]
-            words[table : table + len(entries)] = entries
-        event, k = 0, 0
-        for section in program.sections:
-            first = address + 8 * (call_words + _CALL * k)
-            words[section_words : section_words + _SECTION] = [
-                section.tasks,
-                section.grain,
-                section.rows,
-                section.group,
-                len(section.calls),
-                first,
-                section.is_shared,
-                event,
-            ]
-            section_words += _SECTION
-            event += section.tasks
-            for factor in section.factors:
-                at = call_words + _CALL * k
-                table_address = address + 8 * tables[k]
-                words[at : at + _CALL] = [codes[k], table_address, factor]
-                k += 1
-        self._event_count = event
+        self._block.write(self._header, header)
+        self.address = self._block.address(self._header)
+        self._needs_threads = any(s.is_shared for s in program.sections)
+        self._needs_threads |= any(runner._needs_threads for runner in self._inner)
+
+    def _section(
+        self, section: Section, codes: dict[Code, int], resolve: Resolve
+    ) -> list[int]:
+        """The words of a section, after those of its calls."""
+        first_event = len(self._events_of)
+        self._events_of += [section] * section.tasks
+        calls = []
+        for (i, call), factor in zip(section.calls, section.factors, strict=True):
+            places = {o: resolve(i, o) for o in call.operands if o != ERROR}
+            if isinstance(call, Loop):
+                loop = self._loop(call, places)
+                return [1, 1, 1, 1, 0, self._block.address(loop), 0, first_event]
+            operands = [places.get(o, (None, self._error)) for o in call.operands]
+            table = self._table(operands, call.numbers)
+            calls += [codes[call.code], self._block.address(table), factor]
+        return [
+            section.tasks,
+            section.grain,
+            section.rows,
+            section.group,
+            len(section.calls),
+            self._block.address(self._block.put(calls)),
+            section.is_shared,
+            first_event,
+        ]
+
+    def _table(self, places: Sequence[Place], numbers: Sequence[int]) -> int:
+        """Put down addresses and numbers; the number of the first word."""
+        table = self._block.take(len(places) + len(numbers))
+        self._fill(table, places, numbers)
+        return table
+
+    def _fill(
+        self, table: int, places: Sequence[Place], numbers: Sequence[int]
+    ) -> None:
+        """Write addresses and numbers; each run fills in those that move."""
+        self._block.write(table, [*(offset for _, offset in places), *numbers])
+        for k, (number, offset) in enumerate(places):
+            if number is not None:
+                self._patches.append((self._block.address(table + k), number, offset))
+
+    def _loop(self, loop: Loop, places: dict[Reference, Place]) -> int:
+        """Put down a loop and bind its body; the body's arrays are words that move."""
+        members, program = loop.body.native
+        _, arena = places[loop.arena]
+        moved = (ctypes.c_int64 * max(1, len(loop.moves)))()
+        objects = (ctypes.c_int64 * max(1, len(loop.moves)))()
+        for k in range(len(loop.moves)):
+            word = ctypes.addressof(moved) + 8 * k
+            objects[k] = word - self._runtime.address_offset
+
+        def resolve(which: int, operand: Reference) -> Place:
+            return loop.body.place(arena, members[which], operand)  # type: ignore[no-any-return]
+
+        inner = Runner(program, resolve, objects, self._error)
+        self._inner.append(inner)
+        self._kept.append(moved)
+        moves = self._block.take(_MOVE * len(loop.moves))
+        for k, move in enumerate(loop.moves):
+            first = places[move.first] if move.first else (None, 0)
+            last = places[move.last] if move.last else (None, 0)
+            number, offset = places[move.base]
+            row = [first, last, (number, offset + move.offset)]
+            numbers = [move.stride, move.phase, move.delta]
+            self._fill(moves + _MOVE * k, row, numbers)
+        addresses = [self._block.address(moves), ctypes.addressof(moved)]
+        words = [inner.address, loop.turns, len(loop.moves), *addresses]
+        return self._block.put(words)
 
     def run(self) -> None:
         """Compute.
@@ -147,33 +231,73 @@ class Runner:
             IndexError: if an index that a call was given is out of range.
         """
         pool = workers().pool if self._needs_threads else 0
-        if self._runtime.run(self._address, pool):
-            _, index, limit, section = self._words[self._error : self._error + _ERROR]
-            number = (section - self._words[3]) // (8 * _SECTION)
-            calls = self.program.sections[number].calls
-            (problem,) = {call.problem for _, call in calls if ERROR in call.operands}
+        if self._runtime.run(self.address, pool):
+            words = (ctypes.c_int64 * _ERROR).from_address(self._error)
+            _, index, limit, section = words
+            problem = self._problem(section)
             raise IndexError(problem.format(index=index, limit=limit))
+
+    def _problem(self, address: int) -> str:
+        """What to say of an error in the section at an address."""
+        first = self._block.address(self._sections)
+        number = (address - first) // (8 * _SECTION)
+        if 0 <= number < len(self.program.sections):
+            calls = self.program.sections[number].calls
+            return next(call.problem for _, call in calls if ERROR in call.operands)
+        found = (runner._problem(address) for runner in self._inner)
+        return next((problem for problem in found if problem), "")
 
     def timed(self) -> list[tuple[Section, int, int, int]]:
         """Run; (section, start, end, thread) of each task, in ticks of the clock."""
-        events = (ctypes.c_int64 * (_EVENT * self._event_count))()
-        self._words[7] = ctypes.addressof(events)
+        events = (ctypes.c_int64 * (_EVENT * len(self._events_of)))()
+        self._block.write(self._header + 7, [ctypes.addressof(events)])
         try:
             self.run()
         finally:
-            self._words[7] = 0
-        owners = [s for s in self.program.sections for _ in range(s.tasks)]
-        rows = zip(owners, events[0::3], events[1::3], events[2::3], strict=True)
-        return list(rows)
+            self._block.write(self._header + 7, [0])
+        columns = events[0::3], events[1::3], events[2::3]
+        return list(zip(self._events_of, *columns, strict=True))
 
 
-class _Starts:
-    """Where each part of a block of words starts."""
+class _Block:
+    """Words in memory that keep their addresses as more are put down."""
+
+    _PIECE = 4096
 
     def __init__(self) -> None:
-        self.total = 0
+        self._pieces: list[Any] = []
+        self._starts: list[int] = []
+        self._used = 0
+        self._size = 0
 
-    def take(self, words: int, at_least: int = 0) -> int:
-        start = max(self.total, at_least)
-        self.total = start + words
+    def take(self, count: int) -> int:
+        """Reserve consecutive words; the number of the first."""
+        if not self._pieces or self._used + count > len(self._pieces[-1]):
+            piece = (ctypes.c_int64 * max(self._PIECE, count))()
+            self._starts.append(self._size)
+            self._pieces.append(piece)
+            self._size += len(piece)
+            self._used = 0
+        start = self._starts[-1] + self._used
+        self._used += count
         return start
+
+    def put(self, words: Sequence[int]) -> int:
+        """Put words down; the number of the first."""
+        start = self.take(len(words))
+        self.write(start, words)
+        return start
+
+    def write(self, start: int, words: Sequence[int]) -> None:
+        """Set consecutive words."""
+        piece, first = self._find(start)
+        piece[first : first + len(words)] = list(words)
+
+    def address(self, number: int) -> int:
+        """Where a word is."""
+        piece, first = self._find(number)
+        return ctypes.addressof(piece) + 8 * first
+
+    def _find(self, number: int) -> tuple[Any, int]:
+        k = bisect_right(self._starts, number) - 1
+        return self._pieces[k], number - self._starts[k]

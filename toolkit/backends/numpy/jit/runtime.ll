@@ -14,6 +14,10 @@
 %Section = type { i64, i64, i64, i64, i64, ptr, i64, i64 }
 ;                 tasks, rows of a task, rows, rows of a group, calls, parallel, event
 %Call = type { ptr, ptr, i64 }                              ; code, table, row factor
+; program, turns, moves, and the words that they fill in
+%Loop = type { ptr, i64, i64, ptr, ptr }
+; address in the first and last turn or 0, base, bytes per turn, phase, bytes every other
+%Move = type { i64, i64, i64, i64, i64, i64 }
 %Event = type { i64, i64, i64 }                             ; start, end, thread
 
 ; What the threads share; each word that changes often has a cache line of its own.
@@ -228,32 +232,25 @@ define void @stop(ptr %pool) #0 {
 
 ; --- a program -------------------------------------------------------------------------
 
-; Fill in the addresses, run the sections; the first word of the error block.
-define i64 @run(ptr %program, ptr %pool) #0 {
+; Fill in the addresses of what comes with a call.
+define void @patch(ptr %program) #0 {
 entry:
   %program.v = load %Program, ptr %program
   %patches = extractvalue %Program %program.v, 0
-  %first.patch = extractvalue %Program %program.v, 1
-  %sections = extractvalue %Program %program.v, 2
-  %first.section = extractvalue %Program %program.v, 3
+  %first = extractvalue %Program %program.v, 1
   %objects = extractvalue %Program %program.v, 4
   %shift = extractvalue %Program %program.v, 5
-  %error = extractvalue %Program %program.v, 6
-  %events = extractvalue %Program %program.v, 7
-  %last.section = getelementptr %Section, ptr %first.section, i64 %sections
-  %error.section = getelementptr i64, ptr %error, i64 3
-  store i64 0, ptr %error
-  br label %patch
-patch:
-  %p = phi i64 [ 0, %entry ], [ %p.next, %patch.do ]
-  %p.more = icmp slt i64 %p, %patches
-  br i1 %p.more, label %patch.do, label %lock
-patch.do:
-  %patch.at = getelementptr %Patch, ptr %first.patch, i64 %p
-  %patch.v = load %Patch, ptr %patch.at
-  %word = extractvalue %Patch %patch.v, 0
-  %number = extractvalue %Patch %patch.v, 1
-  %offset = extractvalue %Patch %patch.v, 2
+  br label %next
+next:
+  %p = phi i64 [ 0, %entry ], [ %p.next, %fill ]
+  %more = icmp slt i64 %p, %patches
+  br i1 %more, label %fill, label %end
+fill:
+  %patch.at = getelementptr %Patch, ptr %first, i64 %p
+  %patch = load %Patch, ptr %patch.at
+  %word = extractvalue %Patch %patch, 0
+  %number = extractvalue %Patch %patch, 1
+  %offset = extractvalue %Patch %patch, 2
   %object.at = getelementptr ptr, ptr %objects, i64 %number
   %object = load ptr, ptr %object.at
   %address.at = getelementptr i8, ptr %object, i64 %shift
@@ -261,8 +258,133 @@ patch.do:
   %filled = add i64 %address, %offset
   store i64 %filled, ptr %word
   %p.next = add i64 %p, 1
-  br label %patch
-lock:
+  br label %next
+end:
+  ret void
+}
+
+; Run the sections one after the other, until an error. Pool: null, or whose workers help.
+define void @sections(ptr %program, ptr %pool) #0 {
+entry:
+  %program.v = load %Program, ptr %program
+  %sections = extractvalue %Program %program.v, 2
+  %first = extractvalue %Program %program.v, 3
+  %error = extractvalue %Program %program.v, 6
+  %events = extractvalue %Program %program.v, 7
+  %last = getelementptr %Section, ptr %first, i64 %sections
+  %error.section = getelementptr i64, ptr %error, i64 3
+  %together = icmp ne ptr %pool, null
+  br label %next
+next:
+  %s = phi ptr [ %first, %entry ], [ %s.next, %done ]
+  %more = icmp ult ptr %s, %last
+  br i1 %more, label %begin, label %end
+begin:
+  ; Whoever finds the error word set wants to know which section did it.
+  %s.number = ptrtoint ptr %s to i64
+  store i64 %s.number, ptr %error.section
+  %tasks = load i64, ptr %s
+  %calls.at = getelementptr %Section, ptr %s, i32 0, i32 4
+  %calls = load i64, ptr %calls.at
+  %is.loop = icmp eq i64 %calls, 0
+  br i1 %is.loop, label %loop, label %choose
+choose:
+  %parallel.at = getelementptr %Section, ptr %s, i32 0, i32 6
+  %parallel = load i64, ptr %parallel.at
+  %wide = icmp ne i64 %parallel, 0
+  %shared = and i1 %wide, %together
+  br i1 %shared, label %share, label %alone
+loop:
+  %loop.at = getelementptr %Section, ptr %s, i32 0, i32 5
+  %loop.v = load ptr, ptr %loop.at
+  call void @loop(ptr %loop.v, ptr %pool, ptr %error)
+  br label %done
+share:
+  call void @share(ptr %pool, ptr %s, i64 %tasks, ptr %events)
+  br label %done
+alone:
+  %t = phi i64 [ 0, %choose ], [ %t.next, %alone.do ]
+  %t.more = icmp slt i64 %t, %tasks
+  br i1 %t.more, label %alone.do, label %done
+alone.do:
+  call void @task(ptr %s, i64 %t, ptr %events, i64 0)
+  %t.next = add i64 %t, 1
+  br label %alone
+done:
+  %s.next = getelementptr %Section, ptr %s, i64 1
+  %flag = load i64, ptr %error
+  %fine = icmp eq i64 %flag, 0
+  br i1 %fine, label %next, label %end
+end:
+  ret void
+}
+
+; Run a program again and again, its arrays moving from turn to turn.
+define void @loop(ptr %loop, ptr %pool, ptr %error) #0 {
+entry:
+  %loop.v = load %Loop, ptr %loop
+  %program = extractvalue %Loop %loop.v, 0
+  %length = extractvalue %Loop %loop.v, 1
+  %count = extractvalue %Loop %loop.v, 2
+  %moves = extractvalue %Loop %loop.v, 3
+  %words = extractvalue %Loop %loop.v, 4
+  %length.last = sub i64 %length, 1
+  br label %turn
+turn:
+  %t = phi i64 [ 0, %entry ], [ %t.next, %again ]
+  %is.first = icmp eq i64 %t, 0
+  %is.last = icmp eq i64 %t, %length.last
+  br label %next
+next:
+  %k = phi i64 [ 0, %turn ], [ %k.next, %move ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %move, label %run
+move:
+  %move.at = getelementptr %Move, ptr %moves, i64 %k
+  %move.v = load %Move, ptr %move.at
+  %first = extractvalue %Move %move.v, 0
+  %last = extractvalue %Move %move.v, 1
+  %base = extractvalue %Move %move.v, 2
+  %stride = extractvalue %Move %move.v, 3
+  %phase = extractvalue %Move %move.v, 4
+  %delta = extractvalue %Move %move.v, 5
+  %far = mul i64 %t, %stride
+  %parity.t = add i64 %t, %phase
+  %parity = and i64 %parity.t, 1
+  %side = mul i64 %parity, %delta
+  %at.0 = add i64 %base, %far
+  %at.1 = add i64 %at.0, %side
+  %has.first = icmp ne i64 %first, 0
+  %use.first = and i1 %is.first, %has.first
+  %at.2 = select i1 %use.first, i64 %first, i64 %at.1
+  %has.last = icmp ne i64 %last, 0
+  %use.last = and i1 %is.last, %has.last
+  %at = select i1 %use.last, i64 %last, i64 %at.2
+  %word = getelementptr i64, ptr %words, i64 %k
+  store i64 %at, ptr %word
+  %k.next = add i64 %k, 1
+  br label %next
+run:
+  call void @patch(ptr %program)
+  call void @sections(ptr %program, ptr %pool)
+  %flag = load i64, ptr %error
+  %fine = icmp eq i64 %flag, 0
+  br i1 %fine, label %again, label %end
+again:
+  %t.next = add i64 %t, 1
+  %turns = icmp slt i64 %t.next, %length
+  br i1 %turns, label %turn, label %end
+end:
+  ret void
+}
+
+; Run a program; the first word of its error block.
+define i64 @run(ptr %program, ptr %pool) #0 {
+entry:
+  %error.at = getelementptr %Program, ptr %program, i32 0, i32 6
+  %error = load ptr, ptr %error.at
+  store i64 0, ptr %error
+  call void @patch(ptr %program)
   ; The workers serve one caller at a time; another one goes on alone.
   %some = icmp ne ptr %pool, null
   br i1 %some, label %try, label %alone
@@ -270,49 +392,15 @@ try:
   %used.at = getelementptr %Pool, ptr %pool, i32 0, i32 8
   %swap = cmpxchg ptr %used.at, i32 0, i32 1 acq_rel monotonic
   %got = extractvalue { i32, i1 } %swap, 1
-  br i1 %got, label %sections.begin, label %alone
+  br i1 %got, label %together, label %alone
+together:
+  call void @sections(ptr %program, ptr %pool)
+  store atomic i32 0, ptr %used.at release, align 4
+  br label %end
 alone:
-  br label %sections.begin
-sections.begin:
-  %together = phi i1 [ true, %try ], [ false, %alone ]
-  br label %section
-section:
-  %s = phi ptr [ %first.section, %sections.begin ], [ %s.next, %section.done ]
-  %s.more = icmp ult ptr %s, %last.section
-  br i1 %s.more, label %section.do, label %end
-section.do:
-  ; Whoever finds the error word set wants to know which section did it.
-  %s.number = ptrtoint ptr %s to i64
-  store i64 %s.number, ptr %error.section
-  %tasks = load i64, ptr %s
-  %parallel.at = getelementptr %Section, ptr %s, i32 0, i32 6
-  %parallel = load i64, ptr %parallel.at
-  %wide = icmp ne i64 %parallel, 0
-  %shared = and i1 %wide, %together
-  br i1 %shared, label %shared.do, label %serial
-shared.do:
-  call void @share(ptr %pool, ptr %s, i64 %tasks, ptr %events)
-  br label %section.done
-serial:
-  %t = phi i64 [ 0, %section.do ], [ %t.next, %serial.do ]
-  %t.more = icmp slt i64 %t, %tasks
-  br i1 %t.more, label %serial.do, label %section.done
-serial.do:
-  call void @task(ptr %s, i64 %t, ptr %events, i64 0)
-  %t.next = add i64 %t, 1
-  br label %serial
-section.done:
-  %s.next = getelementptr %Section, ptr %s, i64 1
-  %flag = load i64, ptr %error
-  %fine = icmp eq i64 %flag, 0
-  br i1 %fine, label %section, label %end
+  call void @sections(ptr %program, ptr null)
+  br label %end
 end:
-  br i1 %together, label %unlock, label %return
-unlock:
-  %used = getelementptr %Pool, ptr %pool, i32 0, i32 8
-  store atomic i32 0, ptr %used release, align 4
-  br label %return
-return:
   %result = load i64, ptr %error
   ret i64 %result
 }
