@@ -326,7 +326,12 @@ class Concrete:
         constants = {id(x): x for x in reads if x.constant is not None}
         self.constants: list[Tensor] = list(constants.values())
         self.locks = Locks({*self.variables, *self.written})
-        self.program = Program(self.graph, backend(), generate)
+        first = len(self.graph.inputs) - len(self.variables)
+        read = {id(v): first + i for i, v in enumerate(self.variables)}
+        updates = [
+            (self.fetched + i, read.get(id(v))) for i, v in enumerate(self.written)
+        ]
+        self.program = Program(self.graph, backend(), generate, updates=updates)
         self._gradient: Function | None = None
         self.last_call = next(_calls)
 
@@ -374,6 +379,8 @@ class Concrete:
 
     def _call_writing(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run into the Variables' spare buffers, then swap them in."""
+        if self.program.in_place:
+            return self._call_in_place(tensors)
         with self.locks:
             arrays = [v._tensor._array for v in self.variables]
             spares = [v.spare_buffer() for v in self.written]
@@ -381,6 +388,18 @@ class Concrete:
             outs = [*[None] * self.fetched, *spares]
             found = self.program(inputs, outs)
             commit_all(self.written, found[self.fetched :])
+            return [Tensor(array) for array in found[: self.fetched]]
+
+    def _call_in_place(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Run over the Variables' own buffers: in machine code, which runs to its end.
+
+        It fails, if at all, before it writes the first of them.
+        """
+        with self.locks:
+            outs = [*[None] * self.fetched, *[v.own_buffer() for v in self.written]]
+            inputs = [x._array for x in tensors]
+            inputs += [v._tensor._array for v in self.variables]
+            found = self.program(inputs, outs)
             return [Tensor(array) for array in found[: self.fetched]]
 
     def hides_watched(self) -> bool:

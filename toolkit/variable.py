@@ -162,6 +162,13 @@ class Variable:
         """Subtract from the value; returns the new one."""
         return self.assign(self.read() - convert(value, self._tensor.dtype))
 
+    def own_buffer(self) -> Any:
+        """The buffer of the value, which nobody else holds: to be written in place."""
+        if self._shared:
+            self._tensor = Tensor(np.array(self._tensor._array), self._tensor.spec)
+            self._shared = False
+        return self._tensor._array
+
     def spare_buffer(self) -> Any:
         """A buffer of the value's size that a program may write the next value to."""
         if self._spare is None:

@@ -172,12 +172,14 @@ class Backend:
         self,
         lowered: Sequence[Any],
         shares: Callable[[int, tuple[str, int]], Share],
+        barrier: int,
     ) -> Any:
         """Join what `lower` returned for consecutive nodes into one program.
 
         Args:
             lowered: for each node.
             shares: the memory of an operand, by the index of the node among `lowered`.
+            barrier: this one of them and later ones run after all earlier ones.
 
         Returns:
             An object with `moments`, the first and last step of each node in the order

@@ -7,6 +7,7 @@ frame, so concurrent callers never share one; what it returns owns its memory.
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from time import perf_counter
@@ -18,9 +19,9 @@ from toolkit.backends.base import Backend, Operand, Share, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
 from toolkit.compiler.fuse import fuse, fused_p
 from toolkit.compiler.layout import Layouts
-from toolkit.compiler.memory import Plan, plan_memory
+from toolkit.compiler.memory import Plan, overwrites, plan_memory
 from toolkit.compiler.passes import optimize, own
-from toolkit.compiler.schedule import schedule
+from toolkit.compiler.schedule import schedule, updates_last
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
 from toolkit.tensor import Tensor, backend
@@ -37,6 +38,8 @@ class Program:
         backend: whose kernels compute it.
         generate: whether the backend may generate code for nodes.
         inputs: how the inputs lie in memory; None: whole arrays, in row-major order.
+        updates: pairs of an output and the input that it is the new value of, or None.
+            If `in_place` they may be one array.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Program:
         backend: Backend,
         generate: bool = True,
         inputs: Sequence[Operand] | None = None,
+        updates: Sequence[tuple[int, int | None]] = (),
     ) -> None:
         self.source = graph
         self.backend = backend
@@ -53,6 +57,8 @@ class Program:
         if generate:
             optimized = fuse(optimized, backend.fuses)
         self.graph = schedule(optimized)
+        updated = [self.graph.outputs[i] for i, _ in updates]
+        self.graph, self._barrier = updates_last(self.graph, updated)
         self.layouts = Layouts(self.graph, inputs)
         # For each node: what the backend lowered it to, or else its kernel.
         self.kernels: list[Any] = []
@@ -64,9 +70,8 @@ class Program:
             self.kernels.append(kernel)
         self.segments = list(self._segments())
         work = [self._work(i) for i in range(len(self.lowered))]
-        self.plan: Plan = plan_memory(
-            self.graph, self.layouts.views, work, self._moments()
-        )
+        moments = self._moments()
+        self.plan: Plan = plan_memory(self.graph, self.layouts.views, work, moments)
         # Generated code knows arrays that come with a call by their numbers.
         moving = (*self.graph.inputs, *self.graph.outputs)
         self.numbers = {id(value): i for i, value in enumerate(moving)}
@@ -76,6 +81,7 @@ class Program:
             for x in reads
             if x.constant is not None
         }
+        self.in_place = bool(updates) and self._is_in_place(updates, moments)
         self._frames: list[Frame] = []
 
     def _kernel(self, node: Node) -> Any:
@@ -130,7 +136,9 @@ class Program:
             whole = whole and self.layouts.operand(value).is_contiguous
             return Share(id(layout.root), value.spec.nbytes, whole)
 
-        return self.backend.assemble([self.lowered[i] for i in run], share)
+        barrier = sum(i < self._barrier for i in run)
+        lowered = [self.lowered[i] for i in run]
+        return self.backend.assemble(lowered, share, barrier)
 
     def _moments(self) -> list[tuple[int, int]]:
         """When each node runs: its first and its last step."""
@@ -142,6 +150,36 @@ class Program:
                 moments[member] = (now + first, now + last)
             now += 1 + max((last for _, last in steps.values()), default=0)
         return moments
+
+    def _is_in_place(
+        self, updates: Sequence[tuple[int, int | None]], moments: list[tuple[int, int]]
+    ) -> bool:
+        """Whether every update may overwrite what it is the new value of.
+
+        All of the program must be generated code, which nothing can interrupt, and
+        what reads an old value must have run before the new one is written.
+        """
+        if self.native is None:
+            return False
+        nodes = self.graph.nodes
+        writers = {id(y): i for i, node in enumerate(nodes) for y in node.outputs}
+        readers = defaultdict(set)
+        for i, node in enumerate(nodes):
+            if i in self.native[0]:
+                for x in node.inputs:
+                    readers[id(self.layouts[x].root)].add((i, id(x)))
+        for output, number in updates:
+            writer = writers[id(self.graph.outputs[output])]
+            if number is None:
+                continue
+            old = self.graph.inputs[number]
+            for reader, read in readers[id(old)]:
+                if reader == writer:
+                    if read != id(old) or not overwrites(nodes[writer], old):
+                        return False
+                elif moments[reader][1] >= moments[writer][0]:
+                    return False
+        return True
 
     # --- what generated code is bound to ----------------------------------------------
 

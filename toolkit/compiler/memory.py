@@ -183,6 +183,18 @@ def _is_elementwise(node: Node) -> bool:
     return all(member.op.kind is Kind.ELEMENTWISE for member in members)
 
 
+def overwrites(node: Node, x: Any) -> bool:
+    """Whether an elementwise node may write a result of x's shape over x.
+
+    Wherever it reads x, it reads the element that it is about to write.
+    """
+    if not _is_elementwise(node):
+        return False
+    members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
+    readers = [m for m in members if any(y is x for y in m.inputs)]
+    return all(m.outputs[0].spec.shape == x.spec.shape for m in readers)
+
+
 # No order of placement is best for every graph, so each is tried.
 _ORDERS: tuple[Callable[[Buffer], Any], ...] = (
     lambda b: (-b.nbytes, b.first),

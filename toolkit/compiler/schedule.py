@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
 
 from toolkit.ir import Graph, Kind, Node
 
@@ -55,3 +57,23 @@ def schedule(graph: Graph) -> Graph:
         if id(node) not in done:
             emit(node)
     return graph.replace(order)
+
+
+def updates_last(graph: Graph, outputs: Iterable[Any]) -> tuple[Graph, int]:
+    """Move the nodes that compute some outputs, and what depends on them, to the end.
+
+    Then all else has read the old values of the Variables, and failed if it fails,
+    before the first of them changes.
+
+    Returns:
+        The graph in the new order, and the index of the first node that moved.
+    """
+    late = {id(value) for value in outputs}
+    before: list[Node] = []
+    after: list[Node] = []
+    for node in graph.nodes:
+        is_late = any(id(value) in late for value in (*node.inputs, *node.outputs))
+        if is_late:
+            late.update(id(value) for value in node.outputs)
+        (after if is_late else before).append(node)
+    return graph.replace([*before, *after]), len(before)

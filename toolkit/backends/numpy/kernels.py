@@ -48,10 +48,10 @@ class NumPyBackend(Backend):
         """Generated calls for a node; None where NumPy's kernels have to do."""
         return self.jit and self.lowering.lower(node, inputs, outputs)
 
-    def assemble(self, lowered: Sequence[Any], shares: Any) -> Any:
+    def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """One program of machine code for consecutive lowered nodes."""
         program = import_module("toolkit.backends.numpy.jit.program")
-        return program.NativeProgram(lowered, shares)
+        return program.NativeProgram(lowered, shares, barrier)
 
     def repeat(
         self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int

@@ -33,16 +33,19 @@ class NativeProgram:
     Args:
         lowered: the calls of each node.
         shares: what memory each of their operands lies in.
+        barrier: the node before which all earlier ones end.
     """
 
-    def __init__(self, lowered: Sequence[Lowered], shares: Shares) -> None:
+    def __init__(
+        self, lowered: Sequence[Lowered], shares: Shares, barrier: int = 1 << 62
+    ) -> None:
         calls = [
             (i, call)
             for i, node in enumerate(lowered)
             for call in node.calls
             if call.rows
         ]
-        self.sections = sections(calls, shares)
+        self.sections = sections(calls, shares, barrier)
 
     @property
     def moments(self) -> dict[int, tuple[int, int]]:

@@ -84,15 +84,21 @@ class Section:
                 self.common[share.owner] = share.nbytes
 
 
-def sections(calls: Sequence[tuple[int, Call]], shares: Shares) -> list[Section]:
+def sections(
+    calls: Sequence[tuple[int, Call]], shares: Shares, barrier: int
+) -> list[Section]:
     """Calls in an order that depends on nothing but them, joined where they can be.
 
     Args:
         calls: pairs of the index of the node and the call, in a valid order.
         shares: what memory each operand lies in.
+        barrier: calls of this node and those after it run after all others.
     """
     found: list[Section] = []
+    earliest = 0  # the first section that a call may join
     for index, call in calls:
+        if index >= barrier and not earliest:
+            earliest = len(found)
         owners = {
             shares(index, operand).owner
             for operand in call.operands
@@ -103,7 +109,7 @@ def sections(calls: Sequence[tuple[int, Call]], shares: Shares) -> list[Section]
             (i for i, s in enumerate(found) if not owners.isdisjoint(s.writes)),
             default=-1,
         )
-        if last >= 0 and _joins(found[last], index, call, shares):
+        if last >= earliest and _joins(found[last], index, call, shares):
             continue
         section = Section([], [], call.rows, call.grain)
         section.add(index, call, 1, shares)
