@@ -183,3 +183,17 @@ def test_events_tell_when_each_task_ran(threads):
     if runtime.can_share():
         assert all(start <= end for _, start, end, _ in events)
         assert {thread for *_, thread in events} <= set(range(threads))
+
+
+def test_independent_calls_run_side_by_side(threads):
+    x, y, z = np.arange(9), np.zeros(9, int), np.zeros(9, int)
+    w = np.zeros(9, int)
+    calls = [add(1, 0, 1, 9, 9), add(2, 0, 2, 9, 9), add(3, 1, 3, 9, 9)]
+    runner = bound(calls, x, y, z, w)
+    assert [section.tasks for section in runner.program.sections] == [2, 1]
+    for _ in range(20):
+        y[...] = z[...] = w[...] = 0
+        runner.run()
+        assert (y == x + 1).all()
+        assert (z == x + 2).all()
+        assert (w == x + 4).all()

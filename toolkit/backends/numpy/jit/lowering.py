@@ -53,6 +53,9 @@ class Call:
     nbytes: int = 0
     problem: str = "index {index} is out of range for {limit} elements"
 
+    # Whether it can run on any thread beside other calls.
+    can_branch = True
+
     @property
     def tasks(self) -> int:
         """How many tasks the rows divide into."""

@@ -17,7 +17,13 @@ from toolkit.backends.base import Move
 from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.runtime import runtime, workers
-from toolkit.backends.numpy.jit.sections import Section, Shares, sections
+from toolkit.backends.numpy.jit.sections import (
+    Branches,
+    Section,
+    Shares,
+    sections,
+    side_by_side,
+)
 
 # Words of the runtime's structures.
 _PROGRAM, _SECTION, _MOVE, _EVENT, _ERROR = 8, 8, 6, 3, 4
@@ -45,7 +51,7 @@ class NativeProgram:
             for call in node.calls
             if call.rows
         ]
-        self.sections = sections(calls, shares, barrier)
+        self.sections = side_by_side(sections(calls, shares, barrier))
 
     @property
     def moments(self) -> dict[int, tuple[int, int]]:
@@ -84,6 +90,7 @@ class Loop(Call):
         turns: how often it runs.
     """
 
+    can_branch = False
     body: Any = None
     arena: Reference = ("work", 0)
     moves: tuple[Move, ...] = ()
@@ -135,7 +142,7 @@ class Runner:
         self._patches: list[tuple[int, int, int]] = []
         self._inner: list[Runner] = []
         self._kept: list[Any] = []  # memory that only addresses point to
-        self._events_of: list[Section] = []
+        self._events_of: list[Section | Branches] = []
         self._sections = self._block.take(_SECTION * len(program.sections))
         plain = [call.code for _, call in program.calls if not isinstance(call, Loop)]
         codes = dict(zip(plain, load(plain), strict=True))
@@ -159,11 +166,19 @@ class Runner:
         self._needs_threads |= any(runner._needs_threads for runner in self._inner)
 
     def _section(
-        self, section: Section, codes: dict[Code, int], resolve: Resolve
+        self, section: Section | Branches, codes: dict[Code, int], resolve: Resolve
     ) -> list[int]:
         """The words of a section, after those of its calls."""
         first_event = len(self._events_of)
         self._events_of += [section] * section.tasks
+        if isinstance(section, Branches):
+            count = section.tasks
+            branches = self._block.take(_SECTION * count)
+            for k, branch in enumerate(section.sections):
+                words = self._section(branch, codes, resolve)
+                self._block.write(branches + _SECTION * k, words)
+            address = self._block.address(branches)
+            return [count, 1, count, 1, -1, address, True, first_event]
         calls = []
         for (i, call), factor in zip(section.calls, section.factors, strict=True):
             places = {o: resolve(i, o) for o in call.operands if o != ERROR}
@@ -250,7 +265,7 @@ class Runner:
         found = (runner._problem(address) for runner in self._inner)
         return next((problem for problem in found if problem), "")
 
-    def timed(self) -> list[tuple[Section, int, int, int]]:
+    def timed(self) -> list[tuple[Section | Branches, int, int, int]]:
         """Run; (section, start, end, thread) of each task, in ticks of the clock."""
         events = (ctypes.c_int64 * (_EVENT * len(self._events_of)))()
         self._block.write(self._header + 7, [ctypes.addressof(events)])
@@ -259,7 +274,8 @@ class Runner:
         finally:
             self._block.write(self._header + 7, [0])
         columns = events[0::3], events[1::3], events[2::3]
-        return list(zip(self._events_of, *columns, strict=True))
+        rows = zip(self._events_of, *columns, strict=True)
+        return [row for row in rows if row[2]]  # sections of branches note nothing
 
 
 class _Block:

@@ -4,7 +4,8 @@
 ; the same rows: its rows are divided into tasks, which any thread may take, and each
 ; task runs all its calls on one small group of rows after the other, so that what one
 ; call writes is still in the cache when the next one reads it. Which thread takes which
-; task never changes a result.
+; task never changes a result. Sections that do not depend on each other can be the
+; tasks of one.
 
 ; patches, addresses: before a run, each word that a patch names is filled in
 ; events: null, or where each task notes when it ran, and on which thread
@@ -13,6 +14,7 @@
 %Patch = type { ptr, i64, i64 }                             ; word, object, offset
 %Section = type { i64, i64, i64, i64, i64, ptr, i64, i64 }
 ;                 tasks, rows of a task, rows, rows of a group, calls, parallel, event
+; calls: how many and where; 0: the address of a loop; -1: of as many sections as tasks
 %Call = type { ptr, ptr, i64 }                              ; code, table, row factor
 ; program, turns, moves, and the words that they fill in
 %Loop = type { ptr, i64, i64, ptr, ptr }
@@ -51,7 +53,21 @@ entry:
   %high = call i64 @llvm.smin.i64(i64 %after, i64 %rows)
   %timed = icmp ne ptr %events, null
   %start = call i64 @clock()
-  br label %groups
+  %is.branch = icmp eq i64 %calls, -1
+  br i1 %is.branch, label %branch, label %groups
+branch:
+  ; Each task is a section of its own.
+  %branch.at = getelementptr %Section, ptr %first.call, i64 %task
+  %branch.tasks = load i64, ptr %branch.at
+  br label %branch.next
+branch.next:
+  %b = phi i64 [ 0, %branch ], [ %b.next, %branch.do ]
+  %b.more = icmp slt i64 %b, %branch.tasks
+  br i1 %b.more, label %branch.do, label %done
+branch.do:
+  call void @task(ptr %branch.at, i64 %b, ptr null, i64 %thread)
+  %b.next = add i64 %b, 1
+  br label %branch.next
 groups:
   %g = phi i64 [ %low, %entry ], [ %g.next, %group.done ]
   %more = icmp slt i64 %g, %high

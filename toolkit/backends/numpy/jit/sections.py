@@ -48,6 +48,7 @@ class Section:
     common: dict[Hashable, int] = field(default_factory=dict)
     # Owners of memory that the section writes; whether only the rows it is at.
     writes: dict[Hashable, bool] = field(default_factory=dict)
+    touches: set[Hashable] = field(default_factory=set)
 
     @property
     def tasks(self) -> int:
@@ -67,6 +68,13 @@ class Section:
         total = sum(seconds(call) for _, call in self.calls)
         return self.tasks > 1 and total >= _LEAST_SHARED
 
+    @property
+    def is_branch(self) -> bool:
+        """Whether it may run on one thread while others run on other threads."""
+        total = sum(seconds(call) for _, call in self.calls)
+        plain = all(call.can_branch for _, call in self.calls)
+        return plain and not self.is_shared and total >= _LEAST_SHARED
+
     def add(self, index: int, call: Call, factor: int, shares: Shares) -> None:
         """Let a call join, last."""
         self.calls.append((index, call))
@@ -75,6 +83,7 @@ class Section:
             if operand[0] == "error":
                 continue
             share, by_rows = shares(index, operand), operand in call.row_operands
+            self.touches.add(share.owner)
             if operand[0] in ("out", "work"):
                 kept = self.writes.get(share.owner, True)
                 self.writes[share.owner] = kept and by_rows and share.whole
@@ -82,6 +91,50 @@ class Section:
                 self.row_bytes += share.nbytes // max(1, self.rows)
             else:
                 self.common[share.owner] = share.nbytes
+
+
+@dataclass
+class Branches:
+    """Sections that do not depend on each other, side by side."""
+
+    sections: list[Section]
+    is_shared = True
+
+    @property
+    def tasks(self) -> int:
+        """Each section is one task."""
+        return len(self.sections)
+
+    @property
+    def calls(self) -> list[tuple[int, Call]]:
+        """The calls of all sections."""
+        return [pair for section in self.sections for pair in section.calls]
+
+
+def side_by_side(found: Sequence[Section]) -> list[Section | Branches]:
+    """Join consecutive sections that one thread each is enough for, if independent.
+
+    One below the cost of waking a thread stays alone, as does one that several
+    threads share anyway.
+    """
+    result: list[Section | Branches] = []
+    branches: list[Section] = []
+    for section in found:
+        independent = all(section.touches.isdisjoint(b.writes) for b in branches)
+        if branches and not (independent and section.is_branch):
+            result.append(_joined(branches))
+            branches = []
+        if section.is_branch:
+            branches.append(section)
+        else:
+            result.append(section)
+    if branches:
+        result.append(_joined(branches))
+    return result
+
+
+def _joined(branches: list[Section]) -> Section | Branches:
+    return branches[0] if len(branches) == 1 else Branches(branches)
 
 
 def sections(

@@ -1,0 +1,90 @@
+"""Which calls join one section, and which must not."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("llvmlite")
+
+from toolkit.backends.base import Share
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.lowering import Call, partition
+from toolkit.backends.numpy.jit.sections import Branches, sections, side_by_side
+
+FAR = 1 << 62
+HEAVY = 10**7
+
+
+def call(source, target, rows=64, by_rows=("in", "out"), **options):
+    """A call that reads the memory `source` and writes `target`."""
+    operands = (("in", source), ("out", target))
+    shared = frozenset(o for o in operands if o[0] in by_rows)
+    options.setdefault("grain", partition(rows))
+    return Call(Code(print), operands, (), rows, row_operands=shared, **options)
+
+
+def divide(*calls, whole=True, nbytes=64 * 1024, barrier=FAR):
+    def shares(which, operand):
+        return Share(operand[1], nbytes, whole)
+
+    found = sections(list(enumerate(calls)), shares, barrier)
+    return [[i for i, _ in section.calls] for section in found], found
+
+
+def test_a_chain_over_the_same_rows_is_one_section():
+    order, (section,) = divide(call(0, 1), call(1, 2), call(2, 3, rows=128))
+    assert order == [[0, 1, 2]]
+    assert section.factors == [1, 1, 2]
+    assert section.grain == 4
+    assert section.group <= section.grain
+
+
+def test_what_needs_all_rows_waits_for_them():
+    order, _ = divide(call(0, 1), call(1, 2, by_rows=("out",)), call(2, 3))
+    assert order == [[0], [1, 2]]
+
+
+def test_what_writes_anywhere_is_waited_for():
+    order, _ = divide(call(0, 1, by_rows=("in",)), call(1, 2))
+    assert order == [[0], [1]]
+
+
+def test_a_view_of_another_order_is_not_the_same_rows():
+    order, _ = divide(call(0, 1), call(1, 2), whole=False)
+    assert order == [[0], [1]]
+
+
+def test_other_rows_do_not_join():
+    order, _ = divide(call(0, 1, rows=60), call(1, 2, rows=64))
+    assert order == [[0], [1]]
+
+
+def test_a_call_joins_the_section_it_depends_on_though_another_came_between():
+    order, _ = divide(call(0, 1), call(8, 9, by_rows=()), call(1, 2))
+    assert order == [[0, 2], [1]]
+
+
+def test_nothing_joins_across_the_barrier():
+    order, _ = divide(call(0, 1), call(1, 2), call(1, 3), barrier=2)
+    assert order == [[0, 1], [2]]
+
+
+def test_large_common_operands_keep_a_call_alone():
+    weights = {"by_rows": ("out",)}
+    order, _ = divide(call(0, 1), call(8, 2, **weights), nbytes=10**6)
+    assert order == [[0], [1]]
+
+
+def test_independent_single_tasks_become_branches():
+    heavy = {"rows": 1, "grain": 1, "flops": HEAVY}
+    last = call(2, 3, by_rows=(), **heavy)
+    _, found = divide(call(0, 1, **heavy), call(0, 2, **heavy), last)
+    joined = side_by_side(found)
+    assert [type(section) for section in joined][0] is Branches
+    assert [[i for i, _ in section.calls] for section in joined] == [[0, 1], [2]]
+
+
+def test_light_sections_stay_in_line():
+    light = {"rows": 1, "grain": 1}
+    _, found = divide(call(0, 1, **light), call(0, 2, **light))
+    assert side_by_side(found) == found
