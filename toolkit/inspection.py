@@ -1,27 +1,57 @@
-"""What the compiler made of a function, to print: passes, nodes, memory."""
+"""What the compiler made of a function: passes, kernels, memory, times."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from os import PathLike
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.compiler.execute import Frame, Program
+from toolkit.compiler.execute import Program
+from toolkit.compiler.frame import Event, Frame
 from toolkit.compiler.passes import stages
+from toolkit.ir import Node
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One step of a program: a kernel, or generated calls that run together.
+
+    Attributes:
+        name: the primitives that it computes.
+        nodes: their nodes.
+        flops, nbytes: its arithmetic operations and memory traffic in bytes, 0 where
+            the step is not generated code.
+        seconds: the median of its measured times, None before `measure`.
+        roofline: the share of what the processor could do at best: the time that its
+            arithmetic or its traffic takes at the measured peaks, over `seconds`.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    flops: int = 0
+    nbytes: int = 0
+    seconds: float | None = None
+    roofline: float | None = None
 
 
 class Inspection:
-    """The graph after each pass, the memory plan, and the schedule of a program.
+    """The graph after each pass, the memory plan, and the kernels of a program.
 
-    Print it, or read `passes` (name -> graph), `peak_bytes` and `live_bytes`.
+    Print it, or read `passes` (name -> graph), `kernels`, `peak_bytes` and
+    `live_bytes`; `measure` times the kernels, `source` shows their code, and `trace`
+    writes a timeline.
     """
 
     def __init__(self, name: str, program: Program) -> None:
         self.name = name
         self.program = program
+        self.kernels: list[Kernel] = [_kernel(s) for s in Frame(program).parts]
 
     @property
     def passes(self) -> list[tuple[str, Any]]:
@@ -43,27 +73,69 @@ class Inspection:
         """Bytes that live at the worst point of the schedule."""
         return self.program.plan.live_peak
 
-    def measure(self, repeats: int = 5) -> list[tuple[float, Any]]:
+    def source(self, kernel: int) -> str:
+        """The generated LLVM IR of a kernel, by its number; "" for NumPy's kernels."""
+        part = Frame(self.program).parts[kernel]
+        return "\n\n".join(dict.fromkeys(code.text() for code in part.codes))
+
+    def measure(self, repeats: int = 5) -> list[Kernel]:
         """Run on made-up inputs (halves for floats, zeros for integers).
 
         Returns:
-            (median seconds, node) of every kernel call, the slowest first.
+            The kernels with their median seconds and their share of the roofline, the
+            slowest first.
         """
+        times: defaultdict[int, list[float]] = defaultdict(list)
+        for _ in range(repeats):
+            spans: defaultdict[int, list[Event]] = defaultdict(list)
+            for event in self._events():
+                spans[event.part].append(event)
+            for part, events in spans.items():
+                start = min(event.start for event in events)
+                times[part].append(max(event.end for event in events) - start)
+        peaks = self.program.backend.peaks()
+        self.kernels = [
+            _timed(kernel, median(times[i]), peaks) if times[i] else kernel
+            for i, kernel in enumerate(self.kernels)
+        ]
+        return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
+
+    def trace(self, path: str | PathLike[str]) -> None:
+        """Run once and write a timeline that Perfetto and chrome://tracing open.
+
+        Args:
+            path: a ".json" file.
+        """
+        self._events()  # the first run meets cold caches
+        rows = [
+            {
+                "name": self.kernels[event.part].name,
+                "ph": "X",
+                "ts": 1e6 * event.start,
+                "dur": 1e6 * (event.end - event.start),
+                "pid": 0,
+                "tid": event.thread,
+                "args": {
+                    "kernel": event.part,
+                    "flops": self.kernels[event.part].flops,
+                    "bytes": self.kernels[event.part].nbytes,
+                },
+            }
+            for event in self._events()
+        ]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
+
+    def _events(self) -> list[Event]:
         program = self.program
         inputs = [
             np.full(v.spec.shape, 0.5, dtypes.numpy_dtype(v.spec.dtype))
             for v in program.graph.inputs
         ]
-        frame = Frame(program)
-        runs: list[list[float]] = []
+        events: list[Event] = []
         with program.backend.errstate():
-            for _ in range(repeats):
-                times: list[float] = []
-                frame.run(inputs, None, times)
-                runs.append(times)
-        medians = [median(column) for column in zip(*runs, strict=True)]
-        rows = zip(medians, frame.step_nodes, strict=True)
-        return sorted(rows, key=lambda row: -row[0])
+            Frame(program).run(inputs, None, events)
+        return events
 
     def __str__(self) -> str:
         parts = [f"function {self.name} on backend {self.program.backend.name}"]
@@ -74,6 +146,8 @@ class Inspection:
             parts.append(f"  {name:10} {len(graph.nodes):5} nodes  ({kinds})")
         parts.append("\nschedule:")
         parts.append(str(self.graph))
+        parts.append("\nkernels:")
+        parts += self._kernel_rows()
         parts.append("\narena:")
         parts += self._arena_rows()
         parts.append(
@@ -84,6 +158,17 @@ class Inspection:
 
     __repr__ = __str__
 
+    def _kernel_rows(self) -> list[str]:
+        rows = ["   no       Mflop      Kbytes    time us  roofline  what"]
+        for i, k in enumerate(self.kernels):
+            time = "" if k.seconds is None else f"{1e6 * k.seconds:.1f}"
+            share = "" if k.roofline is None else f"{k.roofline:.0%}"
+            rows.append(
+                f"  {i:3}  {k.flops / 1e6:10.3f}  {k.nbytes / 1e3:10.1f}  {time:>9}  "
+                f"{share:>8}  {k.name}"
+            )
+        return rows
+
     def _arena_rows(self) -> list[str]:
         rows = ["      offset       bytes  first  last  what"]
         for b in sorted(self.program.plan.distinct, key=lambda b: (b.offset, b.first)):
@@ -91,3 +176,23 @@ class Inspection:
                 f"  {b.offset:10,}  {b.nbytes:10,}  {b.first:5}  {b.last:4}  {b.label}"
             )
         return rows
+
+
+def _kernel(part: Any) -> Kernel:
+    names = []
+    for node in part.nodes:
+        members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
+        names += [member.op.name for member in members]
+    shown = Counter(names)
+    text = ", ".join(f"{n} {x}" if n > 1 else x for x, n in shown.items())
+    return Kernel(text, tuple(part.nodes), part.flops, part.nbytes)
+
+
+def _timed(kernel: Kernel, seconds: float, peaks: tuple[float, float] | None) -> Kernel:
+    share = None
+    if peaks is not None and seconds and (kernel.flops or kernel.nbytes):
+        best = max(kernel.flops / peaks[0], kernel.nbytes / peaks[1])
+        share = best / seconds
+    return Kernel(
+        kernel.name, kernel.nodes, kernel.flops, kernel.nbytes, seconds, share
+    )

@@ -241,6 +241,10 @@ class Backend:
         """An array on the bytes of `arena` that start at `offset`."""
         return np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
 
+    def peaks(self) -> tuple[float, float] | None:
+        """Arithmetic operations and bytes per second at best; None if not known."""
+        return None
+
     def use_threads(self, count: int) -> None:
         """Compute with so many threads from now on."""
 

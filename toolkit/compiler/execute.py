@@ -1,22 +1,17 @@
-"""Programs: a planned graph as generated code and kernel calls over one arena.
-
-A `Frame` is an arena with every step bound to memory on it. A running call borrows a
-frame, so concurrent callers never share one; what it returns owns its memory.
-"""
+"""Programs: a planned graph as generated code and kernel calls over one arena."""
 
 from __future__ import annotations
 
-import ctypes
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from time import perf_counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from toolkit.backends.base import Backend, Operand, Share, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
+from toolkit.compiler.frame import Frame
 from toolkit.compiler.fuse import fuse, fused_p
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import Plan, overwrites, plan_memory
@@ -27,7 +22,6 @@ from toolkit.ir import Graph, Kind, Node
 from toolkit.tensor import Tensor, backend
 
 Array = Any
-Step = Callable[[], Any]
 
 
 class Program:
@@ -281,186 +275,6 @@ class Inlined(ControlKernel):
 
     def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
         self.programs["body"].run(inputs, out)
-
-
-class Frame:
-    """One arena, and the steps of a program bound to memory on it."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.backend = program.backend
-        self.graph = program.graph
-        self.arena = self.backend.arena(program.plan.nbytes)
-        self.specs = [(y.spec.shape, y.spec.dtype) for y in self.graph.outputs]
-        # The `id` of each array of a call, for generated code.
-        self.objects = (ctypes.c_int64 * max(1, len(program.numbers)))()
-        # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
-        # never change from call to call.
-        self.slots: list[Array] = [None] * len(program.numbers)
-        self.index = dict(program.numbers)
-        self.fixed: set[int] = set()
-        self.steps: list[Step] = []
-        self.step_nodes: list[list[Node]] = []  # what each step computes
-        self.has_native = any(native is not None for _, native in program.segments)
-        self._bind()
-        self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
-
-    # --- binding ----------------------------------------------------------------------
-
-    def _bind(self) -> None:
-        """Turn every segment into a step; those on fixed arrays are bound for good."""
-        needed = self._needed_by_kernels()
-        for members, native in self.program.segments:
-            nodes = [self.graph.nodes[i] for i in members]
-            if native is not None:
-                address = self.arena.ctypes.data
-                runner = native.bind(
-                    partial(self._place, address, members), self.objects
-                )
-                self.steps.append(runner.run)
-            elif id(nodes[0].outputs[0]) not in self.program.layouts.views:
-                self._bind_kernel(members[0], nodes[0])
-            elif id(nodes[0].outputs[0]) in needed:
-                self._bind_view(nodes[0])
-            self.step_nodes += [nodes] * (len(self.steps) - len(self.step_nodes))
-
-    def _place(
-        self, arena: int, members: list[int], which: int, operand: tuple[str, int]
-    ) -> tuple[int | None, int]:
-        return self.program.place(arena, members[which], operand)
-
-    def _needed_by_kernels(self) -> set[int]:
-        """The values that kernels read, and what those are views of."""
-        views, needed = self.program.layouts.views, set()
-        for i in reversed(range(len(self.graph.nodes))):
-            node = self.graph.nodes[i]
-            is_view = id(node.outputs[0]) in views
-            if is_view and id(node.outputs[0]) not in needed:
-                continue
-            if is_view or self.program.lowered[i] is None:
-                needed |= {id(x) for x in node.inputs}
-        return needed
-
-    def _slot(self, value: Any) -> int:
-        """The slot of a value that a kernel reads or writes."""
-        if id(value) not in self.index:
-            self.index[id(value)] = len(self.slots)
-            self.slots.append(None)
-            buffer = self.program.plan.buffers.get(id(value))
-            if value.constant is not None:
-                self._fix(value, self.program.constants[id(value)])
-            elif buffer is not None:
-                shape, dtype = value.spec.shape, value.spec.dtype
-                array = self.backend.view(self.arena, buffer.offset, shape, dtype)
-                self._fix(value, array)
-        return self.index[id(value)]
-
-    def _fix(self, value: Any, array: Array) -> None:
-        slot = self.index[id(value)]
-        self.slots[slot] = array
-        self.fixed.add(slot)
-
-    def _bind_view(self, node: Node) -> None:
-        source, target = self._slot(node.inputs[0]), self._slot(node.outputs[0])
-        view = partial(self.backend.kernels[node.op.name], **node.attrs)
-        if source in self.fixed:
-            self._fix(node.outputs[0], view(self.slots[source]))
-        else:
-            self.steps.append(_view_step(view, self.slots, source, target))
-
-    def _bind_kernel(self, index: int, node: Node) -> None:
-        kernel: Any = self.program.kernels[index]
-        ins = [self._slot(value) for value in node.inputs]
-        outs = [self._slot(value) for value in node.outputs]
-        attrs = {} if isinstance(kernel, ControlKernel) else dict(node.attrs)
-        if node.op.kind is Kind.VIEW:  # a reshape that has to copy
-            kernel, attrs = _copy_reshaped, {}
-        work = self.program.plan.work.get(index)
-        if work is not None:
-            attrs["work"] = self.backend.view(
-                self.arena, work.offset, (work.nbytes,), "uint8"
-            )
-        several = len(outs) > 1 or isinstance(kernel, ControlKernel)
-        if self.fixed.issuperset(ins) and self.fixed.issuperset(outs):
-            arrays = [self.slots[slot] for slot in ins]
-            results = tuple(self.slots[slot] for slot in outs)
-            out = results if several else results[0]
-            self.steps.append(partial(kernel, *arrays, out=out, **attrs))
-        else:
-            call = partial(kernel, **attrs) if attrs else kernel
-            self.steps.append(_step(call, self.slots, ins, outs, several))
-
-    # --- running ----------------------------------------------------------------------
-
-    def run(
-        self,
-        inputs: Sequence[Array],
-        outs: Sequence[Array | None] | None,
-        times: list[float] | None = None,
-    ) -> list[Array]:
-        """Run every step; `times`, if given, takes the seconds of each."""
-        arrays = list(inputs)
-        if self.has_native:
-            arrays = [_in_order(a) for a in inputs]
-        results: list[Array] = list(outs) if outs else [None] * len(self.specs)
-        for i, (shape, dtype) in enumerate(self.specs):
-            if results[i] is None:
-                results[i] = self.backend.empty(shape, dtype)
-        arrays += results
-        if self.has_native:
-            self.objects[: len(arrays)] = [id(a) for a in arrays]
-        self.slots[: len(arrays)] = arrays
-        try:
-            if times is None:
-                for step in self.steps:
-                    step()
-            else:
-                times += [_timed(step) for step in self.steps]
-        finally:
-            for slot in self.dynamic:
-                self.slots[slot] = None
-        return results
-
-
-def _in_order(array: Array) -> Array:
-    """As generated code expects an array: NumPy's own class, row-major."""
-    if type(array) is np.ndarray and array.flags.c_contiguous:
-        return array
-    return np.array(array, order="C")
-
-
-def _timed(step: Step) -> float:
-    start = perf_counter()
-    step()
-    return perf_counter() - start
-
-
-def _view_step(view: Any, slots: list[Array], source: int, target: int) -> Step:
-    def step() -> None:
-        slots[target] = view(slots[source])
-
-    return step
-
-
-def _step(
-    call: Any, slots: list[Array], ins: list[int], outs: list[int], several: bool
-) -> Step:
-    if several:
-
-        def step() -> None:
-            call(*[slots[i] for i in ins], out=tuple([slots[o] for o in outs]))
-
-    else:
-        (target,) = outs
-
-        def step() -> None:
-            call(*[slots[i] for i in ins], out=slots[target])
-
-    return step
-
-
-def _copy_reshaped(x: Array, out: Array) -> None:
-    np.copyto(out.reshape(x.shape), x)
 
 
 def _run_graph(

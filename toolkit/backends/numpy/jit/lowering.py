@@ -57,6 +57,11 @@ class Call:
     can_branch = True
 
     @property
+    def codes(self) -> list[Code]:
+        """The functions that it runs."""
+        return [self.code]
+
+    @property
     def tasks(self) -> int:
         """How many tasks the rows divide into."""
         return -(-self.rows // self.grain)

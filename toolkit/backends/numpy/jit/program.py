@@ -67,6 +67,19 @@ class NativeProgram:
         """Every call with the index of its node, in order."""
         return [pair for section in self.sections for pair in section.calls]
 
+    @property
+    def parts(self) -> list[tuple[list[int], int, int, list[Code]]]:
+        """For each section its nodes, flops, bytes, and what it was generated from."""
+        return [
+            (
+                sorted({i for i, _ in section.calls}),
+                sum(call.flops for _, call in section.calls),
+                sum(call.nbytes for _, call in section.calls),
+                [code for _, call in section.calls for code in call.codes],
+            )
+            for section in self.sections
+        ]
+
     def bind(self, resolve: Resolve, objects: Any) -> Runner:
         """Put the program on memory.
 
@@ -95,6 +108,11 @@ class Loop(Call):
     arena: Reference = ("work", 0)
     moves: tuple[Move, ...] = ()
     turns: int = 1
+
+    @property
+    def codes(self) -> list[Code]:
+        """The functions of the body's calls."""
+        return [code for _, call in self.body.native[1].calls for code in call.codes]
 
 
 def lower_loop(body: Any, arena: Reference, moves: Sequence[Move], turns: int) -> Any:
@@ -142,13 +160,13 @@ class Runner:
         self._patches: list[tuple[int, int, int]] = []
         self._inner: list[Runner] = []
         self._kept: list[Any] = []  # memory that only addresses point to
-        self._events_of: list[Section | Branches] = []
+        self._events_of: list[int] = []  # the number of the section of each event
         self._sections = self._block.take(_SECTION * len(program.sections))
         plain = [call.code for _, call in program.calls if not isinstance(call, Loop)]
         codes = dict(zip(plain, load(plain), strict=True))
         for number, section in enumerate(program.sections):
             at = self._sections + _SECTION * number
-            self._block.write(at, self._section(section, codes, resolve))
+            self._block.write(at, self._section(section, number, codes, resolve))
         flat = [word for patch in self._patches for word in patch]
         header = [
             len(self._patches),
@@ -166,16 +184,20 @@ class Runner:
         self._needs_threads |= any(runner._needs_threads for runner in self._inner)
 
     def _section(
-        self, section: Section | Branches, codes: dict[Code, int], resolve: Resolve
+        self,
+        section: Section | Branches,
+        number: int,
+        codes: dict[Code, int],
+        resolve: Resolve,
     ) -> list[int]:
         """The words of a section, after those of its calls."""
         first_event = len(self._events_of)
-        self._events_of += [section] * section.tasks
+        self._events_of += [number] * section.tasks
         if isinstance(section, Branches):
             count = section.tasks
             branches = self._block.take(_SECTION * count)
             for k, branch in enumerate(section.sections):
-                words = self._section(branch, codes, resolve)
+                words = self._section(branch, number, codes, resolve)
                 self._block.write(branches + _SECTION * k, words)
             address = self._block.address(branches)
             return [count, 1, count, 1, -1, address, True, first_event]
@@ -265,7 +287,7 @@ class Runner:
         found = (runner._problem(address) for runner in self._inner)
         return next((problem for problem in found if problem), "")
 
-    def timed(self) -> list[tuple[Section | Branches, int, int, int]]:
+    def timed(self) -> list[tuple[int, int, int, int]]:
         """Run; (section, start, end, thread) of each task, in ticks of the clock."""
         events = (ctypes.c_int64 * (_EVENT * len(self._events_of)))()
         self._block.write(self._header + 7, [ctypes.addressof(events)])

@@ -1,0 +1,257 @@
+"""Frames: an arena, and every step of a program bound to memory on it.
+
+A running call borrows a frame, so concurrent callers never share one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toolkit.compiler.control import ControlKernel
+from toolkit.ir import Kind, Node
+
+if TYPE_CHECKING:
+    from toolkit.compiler.execute import Program
+
+Array = Any
+Step = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is timed as one: a kernel, or generated calls that run together.
+
+    codes: what the calls were generated from, each with `text()`.
+    """
+
+    nodes: Sequence[Node]
+    flops: int = 0
+    nbytes: int = 0
+    codes: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class Event:
+    """When a part ran, in seconds, and on which thread."""
+
+    part: int
+    start: float
+    end: float
+    thread: int = 0
+
+
+class Frame:
+    """One arena, and the steps of a program bound to memory on it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.backend = program.backend
+        self.graph = program.graph
+        self.arena = self.backend.arena(program.plan.nbytes)
+        self.specs = [(y.spec.shape, y.spec.dtype) for y in self.graph.outputs]
+        # The `id` of each array of a call, for generated code.
+        self.objects = (ctypes.c_int64 * max(1, len(program.numbers)))()
+        # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
+        # never change from call to call.
+        self.slots: list[Array] = [None] * len(program.numbers)
+        self.index = dict(program.numbers)
+        self.fixed: set[int] = set()
+        self.steps: list[Step] = []
+        # How each step is timed, and what the parts of all steps are.
+        self.timed: list[Callable[[], list[Event]]] = []
+        self.parts: list[Part] = []
+        self.has_native = any(native is not None for _, native in program.segments)
+        self._bind()
+        self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
+
+    # --- binding ----------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        """Turn every segment into a step; those on fixed arrays are bound for good."""
+        needed = self._needed_by_kernels()
+        for members, native in self.program.segments:
+            nodes = [self.graph.nodes[i] for i in members]
+            if native is not None:
+                address = self.arena.ctypes.data
+                runner = native.bind(
+                    partial(self._place, address, members), self.objects
+                )
+                self.steps.append(runner.run)
+                self.timed.append(partial(_native_events, runner, len(self.parts)))
+                self.parts += [
+                    Part([nodes[i] for i in which], flops, nbytes, codes)
+                    for which, flops, nbytes, codes in native.parts
+                ]
+            elif id(nodes[0].outputs[0]) not in self.program.layouts.views:
+                self._bind_kernel(members[0], nodes[0])
+            elif id(nodes[0].outputs[0]) in needed:
+                self._bind_view(nodes[0])
+            if len(self.steps) > len(self.timed):
+                self.timed.append(partial(_events, self.steps[-1], len(self.parts)))
+                self.parts.append(Part(nodes))
+
+    def _place(
+        self, arena: int, members: list[int], which: int, operand: tuple[str, int]
+    ) -> tuple[int | None, int]:
+        return self.program.place(arena, members[which], operand)
+
+    def _needed_by_kernels(self) -> set[int]:
+        """The values that kernels read, and what those are views of."""
+        views, needed = self.program.layouts.views, set()
+        for i in reversed(range(len(self.graph.nodes))):
+            node = self.graph.nodes[i]
+            is_view = id(node.outputs[0]) in views
+            if is_view and id(node.outputs[0]) not in needed:
+                continue
+            if is_view or self.program.lowered[i] is None:
+                needed |= {id(x) for x in node.inputs}
+        return needed
+
+    def _slot(self, value: Any) -> int:
+        """The slot of a value that a kernel reads or writes."""
+        if id(value) not in self.index:
+            self.index[id(value)] = len(self.slots)
+            self.slots.append(None)
+            buffer = self.program.plan.buffers.get(id(value))
+            if value.constant is not None:
+                self._fix(value, self.program.constants[id(value)])
+            elif buffer is not None:
+                shape, dtype = value.spec.shape, value.spec.dtype
+                array = self.backend.view(self.arena, buffer.offset, shape, dtype)
+                self._fix(value, array)
+        return self.index[id(value)]
+
+    def _fix(self, value: Any, array: Array) -> None:
+        slot = self.index[id(value)]
+        self.slots[slot] = array
+        self.fixed.add(slot)
+
+    def _bind_view(self, node: Node) -> None:
+        source, target = self._slot(node.inputs[0]), self._slot(node.outputs[0])
+        view = partial(self.backend.kernels[node.op.name], **node.attrs)
+        if source in self.fixed:
+            self._fix(node.outputs[0], view(self.slots[source]))
+        else:
+            self.steps.append(_view_step(view, self.slots, source, target))
+
+    def _bind_kernel(self, index: int, node: Node) -> None:
+        kernel: Any = self.program.kernels[index]
+        ins = [self._slot(value) for value in node.inputs]
+        outs = [self._slot(value) for value in node.outputs]
+        attrs = {} if isinstance(kernel, ControlKernel) else dict(node.attrs)
+        if node.op.kind is Kind.VIEW:  # a reshape that has to copy
+            kernel, attrs = _copy_reshaped, {}
+        work = self.program.plan.work.get(index)
+        if work is not None:
+            attrs["work"] = self.backend.view(
+                self.arena, work.offset, (work.nbytes,), "uint8"
+            )
+        several = len(outs) > 1 or isinstance(kernel, ControlKernel)
+        if self.fixed.issuperset(ins) and self.fixed.issuperset(outs):
+            arrays = [self.slots[slot] for slot in ins]
+            results = tuple(self.slots[slot] for slot in outs)
+            out = results if several else results[0]
+            self.steps.append(partial(kernel, *arrays, out=out, **attrs))
+        else:
+            call = partial(kernel, **attrs) if attrs else kernel
+            self.steps.append(_step(call, self.slots, ins, outs, several))
+
+    # --- running ----------------------------------------------------------------------
+
+    def run(
+        self,
+        inputs: Sequence[Array],
+        outs: Sequence[Array | None] | None,
+        events: list[Event] | None = None,
+    ) -> list[Array]:
+        """Run every step; `events`, if given, takes when each part ran."""
+        arrays = list(inputs)
+        if self.has_native:
+            arrays = [_in_order(a) for a in inputs]
+        results: list[Array] = list(outs) if outs else [None] * len(self.specs)
+        for i, (shape, dtype) in enumerate(self.specs):
+            if results[i] is None:
+                results[i] = self.backend.empty(shape, dtype)
+        arrays += results
+        if self.has_native:
+            self.objects[: len(arrays)] = [id(a) for a in arrays]
+        self.slots[: len(arrays)] = arrays
+        try:
+            if events is None:
+                for step in self.steps:
+                    step()
+            else:
+                for timed in self.timed:
+                    events += timed()
+        finally:
+            for slot in self.dynamic:
+                self.slots[slot] = None
+        return results
+
+
+def _in_order(array: Array) -> Array:
+    """As generated code expects an array: NumPy's own class, row-major."""
+    if type(array) is np.ndarray and array.flags.c_contiguous:
+        return array
+    return np.array(array, order="C")
+
+
+def _events(step: Step, part: int) -> list[Event]:
+    start = perf_counter()
+    step()
+    return [Event(part, start, perf_counter())]
+
+
+def _native_events(runner: Any, first: int) -> list[Event]:
+    """The events of generated code, whose clock ticks are put between our own times."""
+    start = perf_counter()
+    rows = runner.timed()
+    end = perf_counter()
+    if not rows:
+        return [Event(first, start, end)]
+    lowest, highest = min(row[1] for row in rows), max(row[2] for row in rows)
+    tick = (end - start) / max(1, highest - lowest)
+    return [
+        Event(
+            first + number,
+            start + tick * (begun - lowest),
+            start + tick * (ended - lowest),
+            thread,
+        )
+        for number, begun, ended, thread in rows
+    ]
+
+
+def _view_step(view: Any, slots: list[Array], source: int, target: int) -> Step:
+    def step() -> None:
+        slots[target] = view(slots[source])
+
+    return step
+
+
+def _step(
+    call: Any, slots: list[Array], ins: list[int], outs: list[int], several: bool
+) -> Step:
+    if several:
+
+        def step() -> None:
+            call(*[slots[i] for i in ins], out=tuple([slots[o] for o in outs]))
+
+    else:
+        (target,) = outs
+
+        def step() -> None:
+            call(*[slots[i] for i in ins], out=slots[target])
+
+    return step
+
+
+def _copy_reshaped(x: Array, out: Array) -> None:
+    np.copyto(out.reshape(x.shape), x)
