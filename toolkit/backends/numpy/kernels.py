@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend, Kernel, Move, Operand
+from toolkit.backends.base import Backend, Move, Operand
 from toolkit.backends.numpy.blas import find_blas
 
 
@@ -37,10 +37,6 @@ class NumPyBackend(Backend):
     def fuses(self, node: Any) -> bool:
         """Whether the generator knows the operation and its dtypes."""
         return self.jit is not None and self.jit.is_fusable(node)
-
-    def fused_kernel(self, body: Any) -> Kernel:
-        """One compiled loop over memory for a graph of elementwise nodes."""
-        return self.jit.FusedKernel(body)  # type: ignore[no-any-return]
 
     def lower(
         self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
@@ -75,7 +71,7 @@ class NumPyBackend(Backend):
                 stacklevel=2,
             )
             return None
-        return import_module("toolkit.backends.numpy.jit.kernels")
+        return import_module("toolkit.backends.numpy.jit.elementwise")
 
     def use_threads(self, count: int) -> None:
         """Let the BLAS use so many threads; generated programs ask by themselves."""

@@ -1,23 +1,29 @@
-"""Fused elementwise kernels: a graph of elementwise nodes as one loop nest.
-
-A kernel takes one table of 64-bit numbers: the addresses of the outputs and inputs, the
-extents of the loops, and for each array its strides in bytes. The stride in the
-innermost loop is also part of the kernel: one element (1), none (0), or anything (-1).
-"""
+"""Fused bodies as calls: elementwise nodes, and reductions of rows and columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.base import Operand, aligned
+from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
-from toolkit.backends.numpy.jit.memory import Memory
-from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.numpy.jit.loops import emit_combination, emit_plan
+from toolkit.backends.numpy.jit.lowering import (
+    Call,
+    Lowered,
+    Reference,
+    partition,
+)
+from toolkit.backends.numpy.jit.phases import COSTS, Phases
+from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, Planned, Planner
 from toolkit.ir import Graph, Node
 
-DTYPES = ("bool", "int32", "int64", "float32", "float64")
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
+)
 # What the scalar vocabulary can say in LLVM IR.
 OPS = frozenset(
     "negative abs sign exp expm1 log log1p sqrt rsqrt sin cos tanh erf sigmoid floor "
@@ -28,6 +34,10 @@ OPS = frozenset(
 _FLOATING = frozenset(
     "exp expm1 log log1p sqrt rsqrt sin cos tanh erf sigmoid power".split()
 )
+# Elements of one task where the work has no leading extent to divide along.
+GRAIN = 32768
+# Below this many elements there is one task.
+LEAST = 64
 
 
 def is_fusable(node: Node) -> bool:
@@ -35,134 +45,121 @@ def is_fusable(node: Node) -> bool:
     values = (*node.inputs, *node.outputs)
     if node.op.name not in OPS or any(v.spec.dtype not in DTYPES for v in values):
         return False
-    source, target = node.inputs[0].spec.dtype, node.outputs[0].spec.dtype
-    if node.op.name in _FLOATING:
-        return dtypes.is_float(source)
-    # Out of range the conversion is undefined here, and defined in NumPy.
-    loses = dtypes.is_float(source) and dtypes.is_integer(target)
-    return not (node.op.name == "cast" and loses)
+    return node.op.name not in _FLOATING or dtypes.is_float(node.inputs[0].spec.dtype)
 
 
-def source(body: Graph, rank: int, inner: Sequence[int]) -> str:
-    """The LLVM IR of a kernel."""
-    builder = Builder(host().lanes)
-    _Writer(builder, body, rank, inner).write()
-    text = builder.function("kernel", ["ptr noalias %table"])
-    attributes = 'attributes #0 = { nounwind "prefer-vector-width"="512" }'
-    return "\n".join([*sorted(builder.declarations), text, attributes])
+def lower_fused(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The calls of a body: one for its loops, one for each sum over tasks."""
+    if any(y.spec.size == 0 for y in outputs):
+        return Lowered()
+    planner = Planner(body, inputs, outputs)
+    if not planner.fits:
+        return None
+    return _Lowering(planner.plan(host().lanes), inputs, outputs).lowered()
 
 
-class _Writer:
-    """Writes one kernel with a builder."""
+@dataclass
+class _Lowering:
+    """The calls of a plan."""
 
-    def __init__(
-        self, builder: Builder, body: Graph, rank: int, inner: Sequence[int]
-    ) -> None:
-        self.b = builder
-        self.body = body
-        self.rank = rank
-        self.inner = inner
-        self.values = [*body.outputs, *body.inputs]
-        self.memory = Memory(builder)
+    planned: Planned
+    inputs: Sequence[Operand]
+    outputs: Sequence[Operand]
 
-    def write(self) -> None:
-        """The loop nest."""
-        count = len(self.values)
-        bases = [self._entry(i, "ptr") for i in range(count)]
-        extents = [self._entry(count + i, "i64") for i in range(self.rank)]
-        strides = [
-            [
-                self._entry(count + self.rank * (1 + k) + i, "i64")
-                for i in range(self.rank)
-            ]
-            for k in range(count)
-        ]
-        self._loop(0, bases, extents, strides)
+    def __post_init__(self) -> None:
+        self.plan = self.planned.plan
+        extents = self.planned.loops.extents
+        self.first = 1 if self.plan.one_row else extents[0]
+        self.rows = 1 if self.plan.one_row else self.planned.leading
+        self.grain = self._grain()
+        self.tasks = -(-self.rows // self.grain)
+        self.work = 0
 
-    def _entry(self, index: int, kind: str) -> str:
-        place = f"%{self.b.fresh('p')}"
-        self.b.emit(f"{place} = getelementptr i64, ptr %table, i64 {index}")
-        name = f"%{self.b.fresh('t')}"
-        self.b.emit(f"{name} = load {kind}, ptr {place}")
-        return name
+    def _grain(self) -> int:
+        whole = self.plan.is_flat and self.rows == self.first
+        if whole and self.rows <= LEAST:
+            return self.rows
+        grain = partition(self.rows)
+        return GRAIN if whole and grain > GRAIN else grain
 
-    def _loop(
-        self,
-        depth: int,
-        bases: list[str],
-        extents: list[str],
-        strides: list[list[str]],
-    ) -> None:
-        if depth == self.rank - 1:
-            self._row(bases, extents[-1], [row[-1] for row in strides])
-            return
-        with self.b.loop("0", extents[depth]) as index:
-            moved = [
-                self.memory.offset(base, self.memory.times(index, row[depth]))
-                for base, row in zip(bases, strides, strict=True)
-            ]
-            self._loop(depth + 1, moved, extents, strides)
+    def _take(self, nbytes: int) -> Reference:
+        """A piece of scratch memory."""
+        start, self.work = self.work, self.work + aligned(nbytes)
+        return "work", start
 
-    def _row(self, bases: list[str], extent: str, strides: list[str]) -> None:
-        """The innermost loop: whole vectors, then what is left under a mask."""
-        b, lanes = self.b, self.b.lanes
-        outputs = len(self.body.outputs)
-        fixed = {
-            k: b.splat(self.memory.scalar(bases[k], self.values[k].spec.dtype))
-            for k in range(outputs, len(bases))
-            if self.inner[k] == 0
-        }
-        rest = f"%{b.fresh('r')}"
-        whole = f"%{b.fresh('w')}"
-        b.emit(f"{rest} = and i64 {extent}, {lanes - 1}")
-        b.emit(f"{whole} = sub i64 {extent}, {rest}")
-        with b.loop("0", whole, lanes) as index:
-            self._step(bases, strides, index, fixed, None)
-        # A loop of one turn or none: the tail.
-        with b.loop(whole, extent, lanes) as index:
-            self._step(bases, strides, index, fixed, self._mask(rest))
+    def lowered(self) -> Lowered:
+        """The calls, and the scratch memory that they share."""
+        plan, loops = self.plan, self.planned.loops
+        operands: list[Reference] = [("in", read.operand) for read in plan.reads]
+        partials, combinations = [], []
+        for k, write in enumerate(plan.writes):
+            step = 0
+            if write.role in (COLUMN, ONE) and self.tasks > 1:
+                step = aligned(self.outputs[k].spec.nbytes)
+                place = self._take(step * self.tasks)
+                operands.append(place)
+                combinations.append(self._combination(k, place, step))
+            else:
+                operands.append(("out", k))
+            partials.append(step)
+        columns = 1
+        for n in loops.extents[loops.rows :]:
+            columns *= n
+        buffer = aligned(8 * columns)
+        kept = [] if plan.held else Phases(plan).kept
+        buffers = self._take(buffer * len(kept) * self.tasks) if kept else None
+        operands.append(buffers or operands[0])
+        call = Call(
+            Code(emit_plan, plan),
+            tuple(operands),
+            (
+                self.first // self.rows,
+                self.grain,
+                self.planned.space.size,
+                buffer * len(kept),
+                buffer,
+                *loops.extents,
+                *partials,
+                *(n for row in self.planned.strides for n in row),
+            ),
+            rows=self.rows,
+            grain=self.grain,
+            row_operands=self._row_operands(operands),
+            flops=self._flops(),
+            nbytes=sum(x.spec.nbytes for x in (*self.inputs, *self.outputs)),
+        )
+        return Lowered((call, *combinations), self.work)
 
-    def _mask(self, rest: str) -> str:
-        b, lanes = self.b, self.b.lanes
-        count = b.convert("trunc", Value(rest, "int64"), "int32")
-        numbers = ", ".join(f"i32 {i}" for i in range(lanes))
-        spread = b.splat(count)
-        return b.binary(
-            "icmp slt", Value(f"<{numbers}>", "int32", lanes), spread, "bool"
-        ).text
+    def _combination(self, write: int, place: Reference, step: int) -> Call:
+        spec = self.outputs[write].spec
+        op = self.plan.steps[self.plan.writes[write].source[1]].op
+        return Call(
+            Code(emit_combination, op, spec.dtype),
+            (place, ("out", write)),
+            (self.tasks, step),
+            rows=spec.size,
+            grain=spec.size,
+            nbytes=spec.nbytes * (self.tasks + 1),
+        )
 
-    def _step(
-        self,
-        bases: list[str],
-        strides: list[str],
-        index: str,
-        fixed: dict[int, Value],
-        mask: str | None,
-    ) -> None:
-        outputs = len(self.body.outputs)
-        known: dict[int, Value] = {}
-        for k, value in enumerate(self.values):
-            if k >= outputs:
-                known[id(value)] = fixed.get(k) or self._load(
-                    k, bases[k], strides[k], index, mask
-                )
-        scalars = LLVMScalars(self.b)
-        for node in self.body.nodes:
-            arguments = [known.get(id(x)) or self._literal(x) for x in node.inputs]
-            known[id(node.outputs[0])] = node.op.scalar(
-                scalars, *arguments, **node.attrs
-            )
-        for k, value in enumerate(self.body.outputs):
-            self.memory.store(known[id(value)], bases[k], index, mask)
+    def _row_operands(self, operands: Sequence[Reference]) -> frozenset[Reference]:
+        """The operands that fall apart along the rows of the call."""
+        plan, found = self.plan, []
+        if plan.one_row or plan.ragged:
+            return frozenset()
+        arrays = [self.inputs[read.operand] for read in plan.reads]
+        arrays += [self.outputs[k] for k in range(len(plan.writes))]
+        for place, array, strides in zip(
+            operands, arrays, self.planned.strides, strict=False
+        ):
+            whole = strides[0] * self.first == array.spec.nbytes
+            if place[0] != "work" and whole and array.is_contiguous:
+                found.append(place)
+        return frozenset(found)
 
-    def _literal(self, value: Any) -> Value:
-        like = Value("", value.spec.dtype, self.b.lanes)
-        return self.b.constant(value.constant.reshape(())[()], like)
-
-    def _load(
-        self, k: int, base: str, stride: str, index: str, mask: str | None
-    ) -> Value:
-        dtype = self.values[k].spec.dtype
-        if self.inner[k] < 0:
-            return self.memory.gather(base, stride, index, dtype, mask)
-        return self.memory.load(base, index, dtype, mask)
+    def _flops(self) -> int:
+        cost = sum(COSTS.get(s.op, 1) for s in self.plan.steps if s.role == FULL)
+        cost += sum(1 for s in self.plan.steps if s.reduces == FULL)
+        return cost * self.planned.space.size

@@ -39,6 +39,14 @@ class Memory:
             return self.b.let(f"icmp ne i8 {byte.text}, 0", "bool")
         return self.b.let(f"load {MEMORY_TYPES[dtype]}, ptr {place}", dtype)
 
+    def put(self, value: Value, place: str) -> None:
+        """Write one element: the first lane of a vector."""
+        if value.dtype == "bool":
+            value = self.b.convert("zext", value, "int8")
+        text = f"extractelement {value.type} {value.text}, i64 0"
+        element = self.b.let(text, value.dtype)
+        self.b.emit(f"store {element.type} {element.text}, ptr {place}")
+
     def load(self, base: str, index: str, dtype: str, mask: str | None) -> Value:
         """The vector that starts at element `index`."""
         place = self.offset(base, index, MEMORY_TYPES[dtype])

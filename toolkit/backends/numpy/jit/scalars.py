@@ -35,7 +35,7 @@ class LLVMScalars:
         return self.b.select(condition, a, b)
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """x in another dtype; floats are truncated and saturate."""
+        """x in another dtype; floats are truncated."""
         source = x.dtype
         if source == dtype:
             return x
@@ -57,8 +57,16 @@ class LLVMScalars:
         return self.b.convert("zext" if _is_unsigned(source) else "sext", x, dtype)
 
     def _float_to_integer(self, x: Value, dtype: str) -> Value:
-        # What NumPy's cast does on x86 for values out of range: the lowest integer.
-        return self.b.convert("fptosi", x, dtype)
+        # Through a type that holds all of this one, and so what NumPy's cast does on
+        # x86 for most values out of range.
+        if dtype == "uint64":
+            limit = self.const(2.0**63, x)
+            high = self.b.convert("fptosi", self.subtract(x, limit), "int64")
+            high = self.b.binary("xor", high, self.const(-(2**63), high))
+            low = self.b.convert("fptosi", x, "int64")
+            return self.cast(self.select(self.less(x, limit), low, high), dtype)
+        wide = "int64" if dtype in ("int64", "uint32") else "int32"
+        return self.cast(self.b.convert("fptosi", x, wide), dtype)
 
     def negative(self, x: Value) -> Value:
         """-x."""

@@ -1,0 +1,74 @@
+"""Run lowered nodes on arrays, chunk by chunk, without a program."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.numpy.jit.code import load
+from toolkit.backends.numpy.jit.elementwise import lower_fused
+from toolkit.backends.numpy.jit.lowering import Lowered
+from toolkit.ir import Graph, Spec
+from toolkit.tensor import Tensor
+from toolkit.trace import Trace
+
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+
+
+def operand_of(array: Any) -> Operand:
+    """An array as a lowering sees it."""
+    return Operand(Spec(array.shape, dtypes.name_of(array.dtype)), array.strides)
+
+
+def run_lowered(lowered: Lowered, inputs: Any, outputs: Any, chunk: int = 0) -> None:
+    """Run every call, each task in chunks of so many rows (0: whole)."""
+    work = np.full(lowered.work + 64, 0x7F, np.uint8)
+    start = -(-work.ctypes.data // 64) * 64
+    places = {
+        "in": lambda i: inputs[i].ctypes.data,
+        "out": lambda i: outputs[i].ctypes.data,
+        "work": lambda i: start + i,
+    }
+    for call in lowered.calls:
+        words = [places[kind](i) for kind, i in call.operands]
+        words += call.numbers
+        table = (ctypes.c_int64 * len(words))(*words)
+        (address,) = load([call.code])
+        for task in reversed(range(call.tasks)):
+            low, high = task * call.grain, min((task + 1) * call.grain, call.rows)
+            for begin in range(low, high, chunk or call.grain):
+                end = min(begin + (chunk or call.grain), high)
+                _FUNCTION(address)(table, begin, end, task)
+
+
+def graph_of(function: Any, *arrays: Any) -> Graph:
+    """The graph of a function of arrays."""
+    with Trace("test") as trace:
+        inputs = [
+            trace.placeholder(Spec(a.shape, dtypes.name_of(a.dtype))) for a in arrays
+        ]
+        outputs = function(*inputs)
+    return trace.finish(outputs if isinstance(outputs, tuple) else [outputs])
+
+
+def run_fused(
+    function: Any, *arrays: Any, chunk: int = 0, donate: int | None = None
+) -> tuple[list[Any], list[Any]]:
+    """The outputs of one body for all of `function`, and those of eager operations."""
+    graph = graph_of(function, *arrays)
+    results = function(*map(Tensor, arrays))
+    results = results if isinstance(results, tuple) else (results,)
+    expected = [y.numpy() for y in results]
+    outputs = [np.empty(v.spec.shape, v.spec.dtype) for v in graph.outputs]
+    if donate is not None:
+        outputs[0] = arrays[donate]
+    lowered = lower_fused(
+        graph, [operand_of(a) for a in arrays], [operand_of(y) for y in outputs]
+    )
+    assert lowered is not None
+    run_lowered(lowered, arrays, outputs, chunk)
+    return outputs, expected

@@ -1,0 +1,321 @@
+"""A fused body as data: what is read, computed and written, and in which loops.
+
+A plan tells a generated function apart from others by its `repr`: it knows dtypes and
+classes of strides, but no extents, so that one function serves every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.numpy.jit.lowering import TASKS
+from toolkit.backends.numpy.jit.nest import (
+    Loops,
+    broadcast_strides,
+    collapse,
+    split_strides,
+    stride_class,
+)
+from toolkit.backends.space import (
+    Shape,
+    Space,
+    is_reduction,
+    is_relabelling,
+    reduced_part,
+    refine,
+    space_of,
+    suffix_products,
+)
+from toolkit.ir import Graph, Node
+
+# Roles: an element per index, per row, per column, or one.
+FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
+# ("read", k), ("step", k), or ("number", its bytes in hexadecimal, dtype).
+Source = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """An array that is read, in one way.
+
+    Attributes:
+        operand: which input of the body.
+        dtype: of its elements.
+        inner: the class of the stride in the innermost loop.
+        by_row, by_column: whether it varies from row to row, and within a row.
+    """
+
+    operand: int
+    dtype: str
+    inner: int
+    by_row: bool
+    by_column: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of the body; `reduces`: the role of what it reduces, or ""."""
+
+    op: str
+    arguments: tuple[Source, ...]
+    attrs: tuple[tuple[str, Any], ...]
+    dtype: str
+    role: str
+    reduces: str = ""
+
+
+@dataclass(frozen=True)
+class Write:
+    """An array that is written."""
+
+    source: Source
+    dtype: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a generated function does.
+
+    Attributes:
+        row_loops, column_loops: how many loops there are over rows and in a row; no row
+            loop and not `one_row`: rows are parts of the only loop.
+        held: how many vectors a row fills, all kept in registers; 0: rows may be long.
+        ragged: whether the last row is shorter.
+    """
+
+    reads: tuple[Read, ...]
+    steps: tuple[Step, ...]
+    writes: tuple[Write, ...]
+    row_loops: int
+    column_loops: int
+    one_row: bool = False
+    held: int = 0
+    ragged: bool = False
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether rows are parts of one loop over elements."""
+        return self.row_loops == 0 and not self.one_row
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with what it leaves open: the extents, and every array's strides.
+
+    The strides are those of the reads, then of the writes.
+    """
+
+    plan: Plan
+    space: Space
+    loops: Loops
+    strides: Sequence[tuple[int, ...]]
+    leading: int
+
+
+# Rows up to this many vectors are kept in registers.
+MOST_HELD = 2
+# A sum of everything goes through rows of this many elements.
+BLOCK = 2048
+
+
+class Planner:
+    """Makes the plan of a body for operands of these strides."""
+
+    def __init__(
+        self, body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> None:
+        self.body = body
+        self.space = space_of(body.nodes)
+        self.operands = dict(zip(map(id, body.inputs), inputs, strict=True))
+        self.index = {id(value): k for k, value in enumerate(body.inputs)}
+        self.sources: dict[int, Source] = {}
+        self.steps: list[Step] = []
+        self.reads: dict[tuple[int, tuple[int, ...]], int] = {}
+        columns = self.space.columns or 1
+        self.loop_steps = refine(
+            self.space.size, self._full_shapes(), {columns, *self._row_cuts(columns)}
+        )
+        self.row_steps = [s // columns for s in self.loop_steps if s >= columns]
+        self.frames = self._frames()
+        for node in body.nodes:
+            self._visit(node)
+
+    @property
+    def fits(self) -> bool:
+        """Whether one nest of loops visits all values, and each output is whole."""
+        sizes = (self.space.size, self.space.rows)
+        return bool(self.loop_steps) and all(
+            value.spec.size in sizes or is_reduction(node)
+            for node in self.body.nodes
+            for value in node.outputs
+            if any(value is y for y in self.body.outputs)
+        )
+
+    def _frames(self) -> dict[int, Shape]:
+        """The shape that each node's result is computed in: mostly its own.
+
+        What is smaller than a row or a column is broadcast to its reader's right away.
+        """
+        frames: dict[int, Shape] = {}
+        for node in reversed(self.body.nodes):
+            result = node.outputs[0]
+            if is_reduction(node) or is_relabelling(node):
+                frames[id(result)] = result.spec.shape
+                continue
+            if result.spec.size in (self.space.size, self.space.rows):
+                frames[id(result)] = result.spec.shape
+            for x in node.inputs:
+                if id(result) in frames:
+                    frames.setdefault(id(x), frames[id(result)])
+        return frames
+
+    def _full_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes that the full values of the body have, seen as loops."""
+        values = [v for node in self.body.nodes for v in (*node.outputs, *node.inputs)]
+        return [v.spec.shape for v in values if self.space.is_full(v)]
+
+    def _row_cuts(self, columns: int) -> set[int]:
+        """The steps of the loops over rows that the values of rows ask for."""
+        values = [y for node in self.body.nodes for y in node.outputs]
+        return {
+            columns * step
+            for value in values
+            if value.spec.size == self.space.rows
+            for step in suffix_products(value.spec.shape)
+        }
+
+    def _visit(self, node: Node) -> None:
+        result = node.outputs[0]
+        if is_relabelling(node):
+            x = node.inputs[0]
+            self.sources[id(result)] = self._source(x, x.spec.shape)
+            return
+        frame = self.frames.get(id(result), result.spec.shape)
+        reduces, role = "", self._role_of(frame)
+        if is_reduction(node):
+            frame = node.inputs[0].spec.shape
+            reduces, role = self._role_of(frame), self._reduced_role(node)
+        arguments = tuple(self._source(x, frame) for x in node.inputs)
+        attrs = () if reduces else tuple(sorted(node.attrs.items()))
+        self.sources[id(result)] = ("step", len(self.steps))
+        self.steps.append(
+            Step(node.op.name, arguments, attrs, result.spec.dtype, role, reduces)
+        )
+
+    def _role_of(self, frame: Shape) -> str:
+        return FULL if prod(frame) == self.space.size else ROW
+
+    def _reduced_role(self, node: Node) -> str:
+        if not self.space.is_full(node.inputs[0]):
+            return ONE  # a reduction of what rows have
+        part = reduced_part(node)
+        if part == "trailing" or self.space.rows == 1:
+            return ROW
+        return COLUMN if part == "leading" else ONE
+
+    def _source(self, value: Any, frame: Shape) -> Source:
+        """Where a value comes from when it is read beside those of a shape."""
+        if id(value) in self.sources:
+            return self.sources[id(value)]
+        if value.constant is not None and value.spec.size == 1:
+            return "number", value.constant.tobytes().hex(), value.spec.dtype
+        key = (self.index[id(value)], self._strides(value, frame))
+        return "read", self.reads.setdefault(key, len(self.reads))
+
+    def _strides(self, value: Any, frame: Shape) -> tuple[int, ...]:
+        """Strides along the loops."""
+        along = broadcast_strides(self.operands[id(value)], frame)
+        if prod(frame) == self.space.size:
+            return tuple(split_strides(along, frame, self.loop_steps))
+        inside = len(self.loop_steps) - len(self.row_steps)
+        return (*split_strides(along, frame, self.row_steps), *[0] * inside)
+
+    def plan(self, lanes: int) -> Planned:
+        """The plan, and what it leaves open, for vectors of so many lanes."""
+        steps, split = self.loop_steps, self.space.rows is not None
+        extents = [a // b for a, b in zip(steps, steps[1:], strict=False)]
+        rows = len(self.row_steps) - 1 if split else 0
+        writes = [self._write(y) for y in self.body.outputs]
+        strides = [row for _, row in self.reads]
+        strides += [self._contiguous(w.role, w.dtype) for w in writes]
+        loops, strides = collapse(extents, strides, rows)
+        if not loops.extents:
+            loops = Loops((1,), 0)
+            strides = [*[(0,)] * len(self.reads), *[(1,)] * len(writes)]
+        loops, strides, ragged = self._in_blocks(loops, strides, writes)
+        if not split and not ragged:
+            loops = Loops(loops.extents, len(loops.extents) - 1)
+        plan = Plan(
+            reads=tuple(
+                self._read(k, row, loops.rows)
+                for (k, _), row in zip(self.reads, strides, strict=False)
+            ),
+            steps=tuple(self.steps),
+            writes=tuple(writes),
+            row_loops=loops.rows,
+            column_loops=len(loops.extents) - loops.rows,
+            one_row=split and not loops.rows,
+            held=self._held(loops, lanes) if split or loops.rows else 0,
+            ragged=ragged,
+        )
+        return Planned(plan, self.space, loops, strides, self._leading(loops))
+
+    def _write(self, value: Any) -> Write:
+        source = self.sources[id(value)]
+        step = self.steps[source[1]]
+        return Write(source, step.dtype, step.role)
+
+    def _contiguous(self, role: str, dtype: str) -> tuple[int, ...]:
+        """The strides of a whole array of this role."""
+        size, inside = dtypes.itemsize(dtype), len(self.loop_steps) - 1
+        if role == FULL:
+            return tuple(size * step for step in self.loop_steps[1:])
+        outer = len(self.row_steps) - 1
+        if role == ROW:
+            along = [size * step for step in self.row_steps[1:]]
+            return (*along, *[0] * (inside - outer))
+        if role == COLUMN:
+            return (
+                *[0] * outer,
+                *[size * step for step in self.loop_steps[1 + outer :]],
+            )
+        return (0,) * inside
+
+    def _in_blocks(
+        self, loops: Loops, strides: list[tuple[int, ...]], writes: list[Write]
+    ) -> tuple[Loops, list[tuple[int, ...]], bool]:
+        """Sums of everything in one loop as sums of blocks; whether the last is cut."""
+        total = any(w.role == ONE for w in writes)
+        if not total or self.space.rows is not None or len(loops.extents) > 1:
+            return loops, strides, False
+        (count,) = loops.extents
+        cut: list[tuple[int, ...]] = [(BLOCK * n, n) for (n,) in strides]
+        return Loops((-(-count // BLOCK), BLOCK), 1), cut, True
+
+    def _read(self, key: int, strides: tuple[int, ...], rows: int) -> Read:
+        dtype = self.body.inputs[key].spec.dtype
+        inner = stride_class(strides[-1], dtypes.itemsize(dtype))
+        return Read(key, dtype, inner, any(strides[:rows]), any(strides[rows:]))
+
+    def _held(self, loops: Loops, lanes: int) -> int:
+        """How many vectors a short row fills; 0 if rows are long."""
+        columns = loops.extents[loops.rows :]
+        if len(columns) > 1 or columns[0] > MOST_HELD * lanes:
+            return 0
+        return -(-columns[0] // lanes)
+
+    def _leading(self, loops: Loops) -> int:
+        """The extent that the work divides along: the leading one of the values."""
+        first = loops.extents[0]
+        shapes = [shape for shape in self._full_shapes() if any(n > 1 for n in shape)]
+        leading = min((next(n for n in s if n > 1) for s in shapes), default=1)
+        # Few images of many elements are work for more threads than there are images.
+        few = leading < TASKS and first // leading >= TASKS
+        return first if few or first % leading else leading

@@ -1,0 +1,140 @@
+"""How vectors are combined into one value: sums, extremes, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+
+_RULES = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+State = list[Value]
+
+
+def reducer(op: str, dtype: str, builder: Builder) -> Reducer:
+    """The reducer of a primitive for elements of a dtype."""
+    kind = Position if op.startswith("arg") else Reducer
+    return kind(op, dtype, builder)
+
+
+class Reducer:
+    """Combines elements with an associative operation.
+
+    A state is a list of vectors: what each lane has seen.
+    """
+
+    def __init__(self, op: str, dtype: str, builder: Builder) -> None:
+        self.op = op
+        self.dtype = dtype
+        self.b = builder
+        self.scalars = LLVMScalars(builder)
+        self.like = Value("", dtype, builder.lanes)
+
+    def initial(self) -> State:
+        """What changes nothing."""
+        return [self.b.constant(identity(self.op, self.dtype), self.like)]
+
+    def add(self, state: State, value: Value, mask: str | None, index: str) -> State:
+        """One more vector.
+
+        Args:
+            mask: the lanes that count; None: all.
+            index: the position of its first element in the row.
+        """
+        if mask is not None:
+            lanes = Value(mask, "bool", self.b.lanes)
+            value = self.b.select(lanes, value, self.initial()[0])
+        return self.merge(state, [value])
+
+    def merge(self, a: State, b: State) -> State:
+        """Two states as one."""
+        combine = getattr(self.scalars, _RULES[self.op])
+        return [combine(a[0], b[0])]
+
+    def finish(self, state: State) -> Value:
+        """The result, in every lane."""
+        width = self.b.lanes
+        while width > 1:
+            width //= 2
+            order = [*range(width, 2 * width), *range(self.b.lanes - width)]
+            state = self.merge(state, [self.shuffle(x, order) for x in state])
+        return self.shuffle(self.result(state), [0] * self.b.lanes)
+
+    def result(self, state: State) -> Value:
+        """What of a state is the result."""
+        return state[-1]
+
+    def shuffle(self, x: Value, order: Sequence[int]) -> Value:
+        """The lanes of a vector in another order."""
+        lanes = ", ".join(f"i32 {i}" for i in order)
+        return self.b.let(
+            f"shufflevector {x.type} {x.text}, {x.type} poison, "
+            f"<{len(order)} x i32> <{lanes}>",
+            x.dtype,
+            x.lanes,
+        )
+
+
+class Position(Reducer):
+    """Where the first greatest or least element is; NaN counts as beyond all."""
+
+    def initial(self) -> State:
+        """Worse than everything, and behind it."""
+        worst = identity("max" if self.op == "argmax" else "min", self.dtype)
+        last = Value("", "int32", self.b.lanes)
+        return [
+            self.b.constant(worst, self.like),
+            self.b.constant(2**31 - 1, last),
+        ]
+
+    def add(self, state: State, value: Value, mask: str | None, index: str) -> State:
+        """One more vector, of the elements at index, index + 1, ..."""
+        start = self.b.splat(self.b.convert("trunc", Value(index, "int64"), "int32"))
+        place = self.b.binary("add", start, lane_numbers(self.b.lanes))
+        if mask is not None:
+            worst, last = self.initial()
+            lanes = Value(mask, "bool", self.b.lanes)
+            value = self.b.select(lanes, value, worst)
+            place = self.b.select(lanes, place, last)
+        return self.merge(state, [value, place])
+
+    def merge(self, a: State, b: State) -> State:
+        """The better of each lane; of equals, the one in front."""
+        s = self.scalars
+        (x, i), (y, k) = a, b
+        better = s.less(x, y) if self.op == "argmax" else s.less(y, x)
+        same = s.equal(x, y)
+        if dtypes.is_float(self.dtype):
+            x_nan, y_nan = s.isnan(x), s.isnan(y)
+            better = s.logical_or(better, s.logical_and(y_nan, s.logical_not(x_nan)))
+            same = s.logical_or(same, s.logical_and(x_nan, y_nan))
+        better = s.logical_or(better, s.logical_and(same, s.less(k, i)))
+        return [s.select(better, y, x), s.select(better, k, i)]
+
+
+def lane_numbers(lanes: int) -> Value:
+    """0, 1, 2, ... as int32."""
+    numbers = ", ".join(f"i32 {i}" for i in range(lanes))
+    return Value(f"<{numbers}>", "int32", lanes)
+
+
+def identity(op: str, dtype: str) -> Any:
+    """The element that changes nothing."""
+    if op in ("sum", "any"):
+        return 0
+    if op in ("prod", "all"):
+        return 1
+    if dtype == "bool":
+        return op == "min"
+    if dtypes.is_float(dtype):
+        return float("-inf" if op == "max" else "inf")
+    return dtypes.lowest(dtype) if op == "max" else dtypes.highest(dtype)

@@ -1,0 +1,296 @@
+"""One row of a fused body: in passes over memory, or held in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.phases import COSTS, Phase, Phases
+from toolkit.backends.numpy.jit.plan import FULL, ONE, ROW, Source
+from toolkit.backends.numpy.jit.reducers import Reducer, State
+
+if TYPE_CHECKING:
+    from toolkit.backends.numpy.jit.loops import Writer
+
+Bases = list[str]
+Known = dict[Source, Value]
+# (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
+# its place in the innermost loop, `column` in the whole row.
+Turn = Callable[[Bases, str, str, "str | None", list[State]], list[State]]
+
+
+class Streamed:
+    """Rows of any length: one loop over vectors for each phase."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.plan = writer.plan
+        self.phases = Phases(writer.plan)
+        self.buffers: list[str] = []
+        if self.phases.kept:
+            self._find_buffers()
+
+    def _find_buffers(self) -> None:
+        w, numbers = self.w, self.w.numbers
+        offset = w.memory.times("%slot", w.entry(numbers.task_buffers))
+        base = w.memory.offset(w.entry(numbers.buffer, "ptr"), offset)
+        step = w.entry(numbers.next_buffer)
+        for i in range(len(self.phases.kept)):
+            self.buffers.append(w.memory.offset(base, w.memory.times(str(i), step)))
+
+    def part(self, bases: Bases, low: str, high: str) -> None:
+        """Elements of the only loop."""
+        self._pass(self.phases.phases[0], bases, low, high)
+
+    def whole(self, bases: Bases, index: str) -> None:
+        """A row, the index-th."""
+        self.w.begin_row(bases, self.phases.before)
+        extent = self.w.row_extent(index)
+        for phase in self.phases.phases:
+            self._pass(phase, bases, "0", extent)
+            self.w.compute_rows(phase.after)
+        self.w.end_row(bases)
+
+    def _pass(self, phase: Phase, bases: Bases, low: str, high: str) -> None:
+        writes = self.plan.writes
+        totals = [k for k in phase.writes if writes[k].role == ONE]
+        reduced = [*phase.reductions, *(writes[k].source[1] for k in totals)]
+        reducers = [self.w.reducer_of(i) for i in reduced]
+        arguments = [self.plan.steps[i].arguments[0] for i in reduced]
+
+        def turn(
+            bases: Bases,
+            index: str,
+            column: str,
+            mask: str | None,
+            states: list[State],
+        ) -> list[State]:
+            known = self._values(phase, bases, index, column, mask)
+            following = [
+                r.add(state, self.w.value(x, known), mask, column)
+                for r, x, state in zip(reducers, arguments, states, strict=True)
+            ]
+            self._store(phase, bases, index, column, mask, known)
+            return following
+
+        loops = _Columns(self.w, turn, reducers, self._unroll(phase, reduced))
+        initial = [r.initial() for r in reducers]
+        states = loops.run(self.plan.row_loops, bases, low, high, "0", initial)
+        for r, i, state in zip(reducers, reduced, states, strict=True):
+            self.w.row["step", i] = r.finish(state)
+        for k in totals:
+            self.w.add_to_total(k, bases, self.w.row[writes[k].source])
+
+    def _unroll(self, phase: Phase, reduced: Sequence[int]) -> int:
+        """Vectors of one turn: enough to hide how long an addition takes."""
+        cost = sum(COSTS.get(self.plan.steps[i].op, 1) for i in phase.steps)
+        return 1 if not reduced or cost > 8 else 4
+
+    def _values(
+        self, phase: Phase, bases: Bases, index: str, column: str, mask: str | None
+    ) -> Known:
+        """What a pass reads and computes, for one vector."""
+        w, known = self.w, Known()
+        for k in phase.reads:
+            if self.plan.reads[k].by_column:
+                known["read", k] = w.load(k, bases[k], index, mask)
+        for i in phase.reads_back:
+            base, at = self._kept(i, bases, index, column)
+            dtype = self.plan.steps[i].dtype
+            known["step", i] = w.memory.load(base, at, dtype, mask)
+        for i in phase.steps:
+            known["step", i] = w.compute(i, known)
+        return known
+
+    def _kept(
+        self, step: int, bases: Bases, index: str, column: str
+    ) -> tuple[str, str]:
+        """Where a full value is kept: the address, and the index there."""
+        for k, write in enumerate(self.plan.writes):
+            if write.source == ("step", step):
+                return bases[self.w.first_write + k], index
+        return self.buffers[self.phases.kept.index(step)], column
+
+    def _store(
+        self,
+        phase: Phase,
+        bases: Bases,
+        index: str,
+        column: str,
+        mask: str | None,
+        known: Known,
+    ) -> None:
+        w, memory = self.w, self.w.memory
+        for i in phase.keeps:
+            buffer = self.buffers[self.phases.kept.index(i)]
+            memory.store(known["step", i], buffer, column, mask)
+        for k in phase.writes:
+            write, base = self.plan.writes[k], bases[w.first_write + k]
+            if write.role == FULL:
+                memory.store(w.value(write.source, known), base, index, mask)
+            elif write.role != ONE:
+                value = w.value(self.plan.steps[write.source[1]].arguments[0], known)
+                w.add_to_column(k, base, index, mask, value)
+
+
+class _Columns:
+    """The loops over the columns of a row for one pass."""
+
+    def __init__(
+        self, writer: Writer, turn: Turn, reducers: Sequence[Reducer], unroll: int
+    ) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.turn = turn
+        self.reducers = reducers
+        self.unroll = unroll
+
+    def run(
+        self,
+        loop: int,
+        bases: Bases,
+        low: str,
+        high: str,
+        column: str,
+        states: list[State],
+    ) -> list[State]:
+        """The loops from this one on; `column` is where in the row they start."""
+        if loop == self.w.numbers.rank - 1:
+            return self._vectors(bases, low, high, column, states)
+        inner = self.w.extents[loop + 1]
+        with self.b.accumulate(low, high, 1, _flat(states)) as turn:
+            moved = self.w.moved(bases, loop, turn.index)
+            place = self.b.integer("add", turn.index, column)
+            start = self.b.integer("mul", place, inner)
+            states = self._like(turn.values)
+            states = self.run(loop + 1, moved, "0", inner, start, states)
+            turn.next(_flat(states))
+        return self._like(turn.values)
+
+    def _vectors(
+        self, bases: Bases, low: str, high: str, column: str, states: list[State]
+    ) -> list[State]:
+        """The innermost loop: whole vectors, several a turn, then what is left."""
+        b, lanes, count = self.b, self.b.lanes, self.unroll
+        whole = self.w.whole(low, high, lanes * count)
+        parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
+        initial = [v for group in parallel for v in _flat(group)]
+        with b.accumulate(low, whole, lanes * count, initial) as turn:
+            size = len(initial) // count
+            following: list[Value] = []
+            for i in range(count):
+                index = b.integer("add", turn.index, i * lanes)
+                place = b.integer("add", index, column)
+                given = self._like(turn.values[i * size : (i + 1) * size])
+                following += _flat(self.turn(bases, index, place, None, given))
+            turn.next(following)
+        parallel = [
+            self._like(turn.values[i * size : (i + 1) * size]) for i in range(count)
+        ]
+        with b.accumulate(whole, high, lanes, _flat(parallel[0])) as turn:
+            mask = self.w.mask(b.integer("sub", high, turn.index))
+            place = b.integer("add", turn.index, column)
+            given = self._like(turn.values)
+            turn.next(_flat(self.turn(bases, turn.index, place, mask, given)))
+        parallel[0] = self._like(turn.values)
+        while len(parallel) > 1:
+            pairs = zip(parallel[0::2], parallel[1::2], strict=True)
+            parallel = [self._merge(a, b) for a, b in pairs]
+        return parallel[0]
+
+    def _merge(self, a: list[State], b: list[State]) -> list[State]:
+        rows = zip(self.reducers, a, b, strict=True)
+        return [r.merge(x, y) for r, x, y in rows]
+
+    def _like(self, values: Sequence[Value]) -> list[State]:
+        """Values in a row as the states of the reducers."""
+        rest, states = list(values), []
+        for r in self.reducers:
+            size = len(r.initial())
+            states.append(rest[:size])
+            rest = rest[size:]
+        return states
+
+
+def _flat(states: Sequence[State]) -> list[Value]:
+    return list(chain.from_iterable(states))
+
+
+class Held:
+    """Short rows: every value of a row stays in registers, and is computed once."""
+
+    def __init__(self, writer: Writer, bases: Bases) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.plan = writer.plan
+        lanes, extent = self.b.lanes, writer.extents[-1]
+        self.starts = [str(i * lanes) for i in range(self.plan.held)]
+        rest = self.b.integer("sub", extent, self.starts[-1])
+        self.masks: list[str | None] = [None] * (self.plan.held - 1)
+        self.masks.append(writer.mask(rest))
+        self.fixed: dict[Source, list[Value]] = {
+            ("read", k): self._load(k, bases)
+            for k, read in enumerate(self.plan.reads)
+            if read.by_column and not read.by_row
+        }
+
+    def _load(self, k: int, bases: Bases) -> list[Value]:
+        places = zip(self.starts, self.masks, strict=True)
+        return [self.w.load(k, bases[k], start, mask) for start, mask in places]
+
+    def part(self, bases: Bases, low: str, high: str) -> None:
+        """Elements of the only loop: never held."""
+        raise AssertionError("a loop over elements is not held in registers")
+
+    def whole(self, bases: Bases, index: str) -> None:
+        """A row, the index-th."""
+        w = self.w
+        w.begin_row(bases, ())
+        known = dict(self.fixed)
+        for k, read in enumerate(self.plan.reads):
+            if read.by_column and read.by_row:
+                known["read", k] = self._load(k, bases)
+        for i, step in enumerate(self.plan.steps):
+            if step.role == FULL:
+                known["step", i] = [
+                    w.compute(i, {s: v[part] for s, v in known.items()})
+                    for part in range(self.plan.held)
+                ]
+            elif step.role == ROW and not step.reduces:
+                w.compute_rows([i])
+            elif step.reduces == FULL and step.role in (ROW, ONE):
+                w.row["step", i] = self._reduce(i, known)
+        self._store(bases, known)
+        w.end_row(bases)
+
+    def _vectors(self, source: Source, known: dict[Source, list[Value]]) -> list[Value]:
+        if source in known:
+            return known[source]
+        return [self.w.value(source, {})] * self.plan.held
+
+    def _reduce(self, step: int, known: dict[Source, list[Value]]) -> Value:
+        r = self.w.reducer_of(step)
+        state = r.initial()
+        vectors = self._vectors(self.plan.steps[step].arguments[0], known)
+        for x, mask, start in zip(vectors, self.masks, self.starts, strict=True):
+            state = r.add(state, x, mask, start)
+        return r.finish(state)
+
+    def _store(self, bases: Bases, known: dict[Source, list[Value]]) -> None:
+        w = self.w
+        for k, write in enumerate(self.plan.writes):
+            step, base = self.plan.steps[write.source[1]], bases[w.first_write + k]
+            if write.role == ONE and step.reduces == FULL:
+                w.add_to_total(k, bases, w.row[write.source])
+            elif write.role == FULL:
+                rows = zip(known[write.source], self.starts, self.masks, strict=True)
+                for value, start, mask in rows:
+                    w.memory.store(value, base, start, mask)
+            elif write.role not in (ROW, ONE):
+                vectors = self._vectors(step.arguments[0], known)
+                rows = zip(vectors, self.starts, self.masks, strict=True)
+                for value, start, mask in rows:
+                    w.add_to_column(k, base, start, mask, value)
