@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from harness import Candidate, main, prepare, sample
+from harness import Candidate, main
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 CASES = ["digits_mlp", "digits_cnn"]
@@ -61,8 +61,8 @@ def with_keras(case):
 
 def account(case, runs):
     """Print what the kernels of a step take, and what is around them."""
-    prepared = prepare(with_toolkit(case))
-    step = min(sample(*prepared)["seconds"] for _ in range(runs))
+    sample = CANDIDATES[0].prepare(case)
+    step = min(sample() for _ in range(runs))
     model, (x, y) = build(case), digits()
     rows = model.inspect(x[:BATCH], y[:BATCH]).measure(max(runs, 5))
     kernels = sum(seconds for seconds, _ in rows)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.bench import suite
+from toolkit.bench.workloads import STACKS
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"
 
@@ -16,17 +19,34 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(script, *arguments):
-    """What a script prints."""
-    done = subprocess.run(
+def start(script, *arguments):
+    """A finished script."""
+    return subprocess.run(
         [sys.executable, str(FOLDER / script), *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=300,
     )
+
+
+def run(script, *arguments):
+    """What a script prints."""
+    done = start(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.fixture
+def folder_on_the_path(monkeypatch):
+    """Let the benchmarks' modules be imported."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+def row(case, *names):
+    """A row of a record in which all take two seconds."""
+    median = dict.fromkeys(names, 2.0)
+    return {"case": case, "median": median, "skipped": {}, "failed": {}}
 
 
 def test_candidates_take_turns_and_are_compared(tmp_path):
@@ -40,17 +60,63 @@ def test_candidates_take_turns_and_are_compared(tmp_path):
     assert "numpy" in record["candidates"]["toolkit"]["packages"]
     plain, recorded = record["rows"]
     assert plain["case"] == "add 4x4"
-    assert len(plain["runs"]["numpy"]) == len(plain["runs"]["toolkit"]) == 2
+    assert len(plain["samples"]["numpy"]) == len(plain["samples"]["toolkit"]) == 2
     assert plain["median"]["toolkit"] > plain["median"]["numpy"] > 0
     assert "numpy" in recorded["skipped"]
     assert "1.00 x" in output
 
 
 def test_what_is_not_installed_is_left_out():
-    output = run("mlp_forward.py", "--runs", "1", "--peer-python", sys.executable)
-    if "keras on torch" in output and "not installed" not in output:
-        pytest.skip("the peers are installed")
-    assert "left out: not installed" in output
+    output = run("eager_overhead.py", "--only", "add 4x4", "--runs", "1")
+    if "torch " in output and "left out: not installed" not in output:
+        pytest.skip("torch is installed")
+    assert "left out: not installed (No module named 'torch')" in output
+
+
+def test_peers_run_toolkit_alone_in_the_quick_mode():
+    output = run("peers.py", "--quick", "--only", "tiny_mlp")
+    assert "tiny_mlp/fit, ms a step\n  toolkit" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected --peers DIR"),
+        (["--quick", "--write", "page.md"], "--write needs the whole run"),
+        (["--peers", "nowhere"], "Keras/TensorFlow: nowhere/tensorflow/bin/python"),
+        (["--only", "zebra"], "received 'zebra'"),
+    ],
+)
+def test_peers_refuses(arguments, words):
+    done = start("peers.py", *arguments)
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_every_peer_has_a_place_in_the_page(folder_on_the_path):
+    from peers_table import COLUMNS, render
+    from peers_worker import PEERS
+
+    rows = [row(case, "toolkit", *PEERS) for case in suite.WORKLOADS]
+    rows += [row("growth", *STACKS), row("speed_up", "1", "2")]
+    about = {"python": "3.11", "packages": {"torch": "2.13"}}
+    page = render(
+        {
+            "toolkit": "0.1.0",
+            "machine": suite.describe_machine(),
+            "threads": 2,
+            "rounds": 3,
+            "candidates": dict.fromkeys(["toolkit", *PEERS], about),
+            "rows": rows,
+        },
+        "Quiet.",
+    )
+    assert page.count("| missed |") == len(suite.WORKLOADS)
+    assert "tf.function 2,000,000, jax.jit 2,000,000" in page
+    assert "Quiet." in page and "toolkit 0.1.0, torch 2.13" in page
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    assert all(name in page for name in COLUMNS)
+    assert len({line.count("|") for line in lines if "`fit`" in line}) == 1
 
 
 @pytest.mark.slow

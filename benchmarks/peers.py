@@ -1,0 +1,67 @@
+"""The suite on toolkit and on its peers, all in one run.
+
+    benchmarks/make_peers.sh ../peers
+    python benchmarks/peers.py --peers ../peers --write docs/benchmarks.md
+
+The same Keras code runs on toolkit and on Keras with TensorFlow, torch and JAX; torch
+also runs by hand, eagerly and compiled. Each has a process of its own for each
+workload, and they take turns. Printed are medians, our figure divided by the best
+peer's, and whether that reaches its bar. `--quick` runs toolkit alone, in seconds.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from peers_table import render
+from peers_worker import PEERS
+
+from toolkit.bench import suite
+
+WORKER = Path(__file__).resolve().parent / "peers_worker.py"
+
+
+def parse():
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    suite.add_options(parser)
+    parser.add_argument("--peers", metavar="DIR", help="what make_peers.sh has made")
+    parser.add_argument("--write", metavar="PATH", help="where to write the tables")
+    parser.add_argument(
+        "--note", default="", help="a sentence for them: the date, what else ran"
+    )
+    options = parser.parse_args()
+    if not (options.quick or options.peers):
+        parser.error("expected --peers DIR, the folder that make_peers.sh has made")
+    if options.write and (options.quick or options.only):
+        parser.error("--write needs the whole run, without --quick and --only")
+    return options
+
+
+def candidates(options):
+    """toolkit and, unless the run is a quick one, each peer."""
+    yield suite.OURS
+    for name, peer in {} if options.quick else PEERS.items():
+        python = Path(options.peers) / peer.folder / "bin" / "python"
+        if not python.exists():
+            sys.exit(f"{name}: {python} is missing; see benchmarks/make_peers.sh")
+        command = (str(python), str(WORKER), name)
+        yield suite.Candidate(name, command, peer.kinds, peer.environment)
+
+
+def main():
+    """Measure, print, write; returns 1 if toolkit could not be measured."""
+    options = parse()
+    record = suite.run(list(candidates(options)), options)
+    if options.write:
+        Path(options.write).write_text(render(record, options.note), "utf-8")
+    failures = suite.failures(record)
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The forward pass of the small MLP by hand, as tf.function and jax.jit take it."""
+
+from toolkit.bench.measure import repeated
+
+
+def parameters():
+    """Kernels and biases of the two layers, NumPy arrays."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    for shape in ((784, 128), (128, 10)):
+        yield random.standard_normal(shape, dtype="float32") * 0.05
+        yield np.zeros(shape[1], "float32")
+
+
+def with_tensorflow(workload):
+    """Seconds of a call of a tf.function."""
+    import tensorflow as tf
+
+    w, b, v, c = map(tf.Variable, parameters())
+    x = tf.constant(workload.make_data()[0])
+
+    @tf.function
+    def forward(x):
+        y = tf.nn.relu(tf.matmul(tf.reshape(x, (-1, 784)), w) + b)
+        return tf.matmul(y, v) + c
+
+    return repeated(lambda: forward(x))
+
+
+def with_jax(workload):
+    """Seconds of a call of a jax.jit function, and the wait for its result."""
+    import jax
+    from jax import numpy as jnp
+
+    weights = tuple(map(jnp.asarray, parameters()))
+    x = jnp.asarray(workload.make_data()[0])
+
+    @jax.jit
+    def forward(weights, x):
+        w, b, v, c = weights
+        return jnp.maximum(x.reshape(-1, 784) @ w + b, 0) @ v + c
+
+    return repeated(lambda: forward(weights, x).block_until_ready())

@@ -1,0 +1,288 @@
+"""The suite's networks by hand in torch, at their best: no Keras between.
+
+Convolutions run channels last, Adam is the fused one, losses take logits, and
+`torch.compile` gets forward pass and loss as one function. Batches are shuffled and
+loss and accuracy kept, as `fit` does.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from toolkit.bench.measure import peak_memory, repeated
+from toolkit.bench.networks import CONTEXT, HEADS, VOCABULARY, WIDTH, WORDS
+
+
+def cifar_cnn():
+    """As `toolkit.bench.networks.cifar_cnn`; like all of these, it returns logits."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Dropout(0.25)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten()),
+        *(nn.Linear(2304, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10)),
+    )
+
+
+def mnist_mlp():
+    """Two wide hidden layers."""
+    return nn.Sequential(
+        *(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()),
+        nn.Linear(512, 10),
+    )
+
+
+def tiny_mlp():
+    """Nothing but overhead."""
+    return nn.Sequential(
+        *(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()),
+        nn.Linear(32, 1),
+    )
+
+
+def mlp():
+    """The network that is only called."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)
+    )
+
+
+class LSTM(nn.Module):
+    """A classifier of texts by the last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, 128)
+        self.lstm = nn.LSTM(128, 128, batch_first=True)
+        self.head = nn.Linear(128, 1)
+
+    def forward(self, x):
+        _, (state, _) = self.lstm(self.embed(x))
+        return self.head(state[0])
+
+
+class Block(nn.Module):
+    """Causal attention, then two dense layers, each around a normalised input."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.projections = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.dense = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        heads = (batch, length, HEADS, width // HEADS)
+        parts = self.projections(self.first(x)).split(width, dim=2)
+        q, k, v = (part.reshape(heads).transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.dense(self.second(x))
+
+
+class GPT(nn.Module):
+    """A transformer of two blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = nn.Parameter(torch.randn(CONTEXT, WIDTH) * 0.05)
+        self.blocks = nn.Sequential(Block(), Block(), nn.LayerNorm(WIDTH))
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.tokens(x) + self.positions))
+
+
+def convolve(inputs, filters, kernel, stride=1):
+    """A convolution and batch norm."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, filters, kernel, stride, kernel // 2, bias=False),
+        nn.BatchNorm2d(filters),
+    )
+
+
+class Residual(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, inputs, filters, stride):
+        super().__init__()
+        self.first = convolve(inputs, filters, 3, stride)
+        self.second = convolve(filters, filters, 3)
+        same = stride == 1
+        self.shortcut = nn.Identity() if same else convolve(inputs, filters, 1, stride)
+
+    def forward(self, x):
+        y = self.second(F.relu(self.first(x)))
+        return F.relu(y + self.shortcut(x))
+
+
+def resnet():
+    """Three residual blocks."""
+    return nn.Sequential(
+        *(convolve(3, 16, 3), nn.ReLU()),
+        *(Residual(16, 16, 1), Residual(16, 32, 2), Residual(32, 64, 2)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)),
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network and how it is trained.
+
+    loss: of outputs and targets. hits: how many of them agree, or None.
+    """
+
+    network: type
+    optimizer: object = None
+    loss: object = F.cross_entropy
+    hits: object = None
+
+
+def adam(parameters):
+    """Adam with Keras's rate."""
+    return torch.optim.Adam(parameters, 1e-3, fused=True)
+
+
+def rmsprop(parameters):
+    """RMSprop with Keras's constants."""
+    return torch.optim.RMSprop(parameters, 1e-4, alpha=0.9, eps=1e-7)
+
+
+def momentum(parameters):
+    """SGD with momentum."""
+    return torch.optim.SGD(parameters, 0.1, momentum=0.9, fused=True)
+
+
+def same_class(y, targets):
+    """How many of the largest logits are at the targets."""
+    return (y.argmax(1) == targets).sum()
+
+
+def same_sign(y, targets):
+    """How many logits are on the right side."""
+    return ((y > 0) == (targets > 0.5)).sum()
+
+
+def of_tokens(y, targets):
+    """The loss of logits for each position."""
+    return F.cross_entropy(y.flatten(0, 1), targets.flatten())
+
+
+RECIPES = {
+    "cifar_cnn": Recipe(cifar_cnn, rmsprop, hits=same_class),
+    "mnist_mlp": Recipe(mnist_mlp, adam, hits=same_class),
+    "tiny_mlp": Recipe(tiny_mlp, adam, F.mse_loss),
+    "mlp": Recipe(mlp),
+    "lstm": Recipe(LSTM, adam, F.binary_cross_entropy_with_logits, same_sign),
+    "gpt": Recipe(GPT, adam, of_tokens),
+    "resnet": Recipe(resnet, momentum, hits=same_class),
+}
+
+
+def build(recipe):
+    """The network, channels last where it is one of images."""
+    return recipe.network().to(memory_format=torch.channels_last)
+
+
+def inputs(x):
+    """A batch as the network takes it: images become channels last without a copy."""
+    return x.permute(0, 3, 1, 2) if x.ndim == 4 else x
+
+
+def tensors(workload):
+    """The data; one-hot targets as classes, which torch's loss takes fastest."""
+    x, y = map(torch.from_numpy, workload.make_data())
+    one_hot = y.is_floating_point() and y.ndim == 2 and y.shape[1] > 1
+    return x, y.argmax(1) if one_hot else y if y.is_floating_point() else y.long()
+
+
+def fit(recipe, workload, compiled):
+    """Seconds of a step, from an epoch; the first has compiled and warmed."""
+    model = build(recipe).train()
+    optimizer = recipe.optimizer(model.parameters())
+    x, y = tensors(workload)
+
+    def forward(x, y):
+        outputs = model(inputs(x))
+        hits = recipe.hits(outputs, y) if recipe.hits else 0
+        return recipe.loss(outputs, y), hits
+
+    if compiled:
+        forward = torch.compile(forward)
+
+    def epoch():
+        total, hits = torch.zeros(()), torch.zeros((), dtype=torch.long)
+        for chosen in torch.randperm(len(x)).split(workload.batch):
+            optimizer.zero_grad()
+            loss, found = forward(x[chosen], y[chosen])
+            loss.backward()
+            optimizer.step()
+            total += loss.detach()
+            hits += found
+        assert total.isfinite()
+        return int(hits)
+
+    def sample():
+        start = perf_counter()
+        epoch()
+        return (perf_counter() - start) / workload.steps
+
+    sample()
+    return sample
+
+
+def memory(recipe, workload, compiled):
+    """Bytes that the process has held at its peak after two epochs."""
+    epoch = fit(recipe, workload, compiled)
+
+    def sample():
+        epoch()
+        return peak_memory()
+
+    return sample
+
+
+def predict(recipe, workload, compiled):
+    """Seconds from NumPy array to NumPy array, in batches."""
+    model = build(recipe).eval()
+    forward = torch.compile(model) if compiled else model
+    x, _ = workload.make_data()
+
+    @torch.inference_mode()
+    def call():
+        outputs = []
+        for first in range(0, len(x), workload.batch):
+            batch = torch.from_numpy(x[first : first + workload.batch])
+            outputs.append(F.softmax(forward(inputs(batch)), dim=1))
+        return torch.cat(outputs).numpy()
+
+    return repeated(call)
+
+
+def function(recipe, workload, compiled):
+    """Seconds of a call without gradients."""
+    model = build(recipe).eval()
+    forward = torch.compile(model) if compiled else model
+    x, _ = tensors(workload)
+    torch.set_grad_enabled(False)
+    return repeated(lambda: forward(x))
+
+
+KINDS = {"fit": fit, "predict": predict, "function": function, "memory": memory}
+
+
+def prepare(network, workload, compiled=False):
+    """The function that takes a sample of a workload."""
+    return KINDS[workload.kind](RECIPES[network], workload, compiled)
+
+
+def first_step(network, workload):
+    """What comes after the import when a process starts to train."""
+    fit(RECIPES[network], workload, False)

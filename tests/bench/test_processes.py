@@ -1,0 +1,127 @@
+"""Workers answer, fail without ending the rest, and take turns."""
+
+import os
+import sys
+from contextlib import closing
+
+import pytest
+
+from toolkit.bench.processes import (
+    ABOUT,
+    CACHES,
+    THREADS,
+    Entry,
+    FreshWorker,
+    Worker,
+    take_turns,
+    thread_environment,
+)
+
+SCRIPT = """
+import os, sys
+from toolkit.bench.processes import serve
+
+def prepare(question):
+    print("libraries may print")
+    if question == "missing":
+        import no_such_package
+    if question == "wrong":
+        raise ValueError("seven")
+    if question == "end":
+        print("last words", file=sys.stderr)
+        os._exit(3)
+    if question == "none":
+        return None
+    count = iter(range(10))
+    return lambda: float(next(count)) + float(os.environ.get("OFFSET", 0))
+
+serve(prepare)
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_the_path(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+def entry(**environment):
+    return Entry((sys.executable, "-c", SCRIPT), environment)
+
+
+def test_worker_prepares_once_and_samples_each_time():
+    with closing(Worker(entry(OFFSET="0.5"))) as worker:
+        assert [worker.ask("x") for _ in range(2)] == [{"value": 0.5}, {"value": 1.5}]
+        assert worker.ask("y") == {"value": 0.5}
+        assert worker.ask(ABOUT)["python"].startswith("3.")
+        assert "numpy" in worker.ask(ABOUT)["packages"]
+
+
+def test_failures_are_answers():
+    with closing(Worker(entry())) as worker:
+        assert "no_such_package" in worker.ask("missing")["skipped"]
+        assert worker.ask("none") == {"skipped": "no answer to this case"}
+        assert worker.ask("wrong") == {"failed": "ValueError: seven"}
+        assert worker.ask("x") == {"value": 0.0}
+        for _ in range(2):
+            assert worker.ask("end") == {"failed": "its process ended: last words"}
+
+
+def test_fresh_worker_starts_anew():
+    with closing(FreshWorker(entry())) as worker:
+        assert [worker.ask("x") for _ in range(2)] == [{"value": 0.0}] * 2
+
+
+# A process answers how many files the caches hold, and adds one.
+CACHE_SCRIPT = """
+import os
+from pathlib import Path
+from toolkit.bench.processes import CACHES, serve
+
+def prepare(question):
+    folders = {os.environ[name] for name in CACHES}
+    found = [len(list(Path(folder).iterdir())) for folder in folders]
+    (Path(folders.pop()) / str(found[0])).touch()
+    return lambda: found[0]
+
+serve(prepare)
+"""
+
+
+@pytest.mark.parametrize("cache, expected", [("cold", [0, 0]), ("warm", [1, 2])])
+def test_fresh_worker_has_a_cold_or_a_warm_cache(cache, expected):
+    worker = FreshWorker(Entry((sys.executable, "-c", CACHE_SCRIPT)), cache)
+    with closing(worker):
+        assert [worker.ask("x")["value"] for _ in range(2)] == expected
+
+
+def test_turns_rotate_and_leave_out_who_has_no_answer():
+    order = []
+
+    def asked(name, answers):
+        answers = iter(answers)
+
+        def ask():
+            order.append(name)
+            return next(answers)
+
+        return ask
+
+    outcome = take_turns(
+        {
+            "a": asked("a", [{"value": 1.0}, {"value": 9.0}, {"value": 2.0}]),
+            "b": asked("b", [{"skipped": "why"}]),
+            "c": asked("c", [{"value": 5.0}, {"failed": "because"}]),
+        },
+        rounds=3,
+    )
+    assert "".join(order) == "abc" + "ca" + "a"
+    assert outcome.medians == {"a": 2.0, "c": 5.0}
+    assert outcome.skipped == {"b": "why"} and outcome.failed == {"c": "because"}
+    assert outcome.row("case")["samples"]["a"] == [1.0, 9.0, 2.0]
+
+
+def test_threads_are_set_for_every_library():
+    assert thread_environment(0) == {}
+    assert set(thread_environment(2)) == set(THREADS)
+    assert set(thread_environment(2).values()) == {"2"}
+    assert len(set(CACHES)) == 3

@@ -1,0 +1,22 @@
+"""Time training, prediction, start and memory on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from toolkit.bench import suite
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the command: those of the suite."""
+    suite.add_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the suite with toolkit alone; 1 if a case could not be measured."""
+    record = suite.run([suite.OURS], options)
+    failures = suite.failures(record)
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    return int(bool(failures))

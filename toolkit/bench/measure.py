@@ -1,0 +1,168 @@
+"""How a workload is measured in its process: prepared once, then sampled.
+
+`keras` below is the name of a module, "toolkit" or "keras". It is imported here and not
+before, so that a fresh process can time its own start.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from toolkit.bench.workloads import Workload
+
+Sample = Callable[[], float]
+
+SAMPLE = 0.1  # seconds that one sample of a short call takes at least
+WARM_UP = 3  # calls before the first sample
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is done with a workload.
+
+    prepare: (workload, name of keras) to the function that takes a sample.
+    unit, scale: as it is printed, and by what seconds or bytes are multiplied.
+    fresh: whether every sample needs a process of its own.
+    cache: "cold" for a cache of compiled code that is empty each time, "warm" for one
+        that a process before has filled, "" for the user's.
+    """
+
+    prepare: Callable[[Workload, str], Sample]
+    unit: str
+    scale: float
+    fresh: bool = False
+    cache: str = ""
+
+
+def fit(workload: Workload, keras: str) -> Sample:
+    """Seconds of a step, from an epoch of `fit`; the first has compiled and warmed."""
+    module = import_module(keras)
+    model = workload.build(module)
+    x, y = workload.make_data()
+    timer = _epoch_timer(module)
+    options = {"batch_size": workload.batch, "verbose": 0, "callbacks": [timer]}
+
+    def sample() -> float:
+        model.fit(x, y, **options)
+        if not math.isfinite(timer.loss):
+            raise ArithmeticError(f"the loss has become {timer.loss}")
+        return timer.seconds / workload.steps  # type: ignore[no-any-return]
+
+    sample()
+    return sample
+
+
+def _epoch_timer(keras: Any) -> Any:
+    """A callback that notes the last epoch's seconds and loss.
+
+    It has no hook for batches, for which some libraries would wait at each step.
+    """
+
+    class EpochTimer(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.start = perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.loss = float(logs["loss"])  # waits for what runs in the background
+            self.seconds = perf_counter() - self.start
+
+    return EpochTimer()
+
+
+def predict(workload: Workload, keras: str) -> Sample:
+    """Seconds of `predict`."""
+    model = workload.build(import_module(keras))
+    x, _ = workload.make_data()
+    return repeated(lambda: model.predict(x, batch_size=workload.batch, verbose=0))
+
+
+def call(workload: Workload, keras: str) -> Sample:
+    """Seconds of `model(x)`."""
+    module = import_module(keras)
+    return _called(workload.build(module), module, workload)
+
+
+def function(workload: Workload, keras: str) -> Sample:
+    """Seconds of a call of the model as a compiled function."""
+    module = import_module(keras)
+    return _called(module.function(workload.build(module)), module, workload)
+
+
+def _called(model: Any, keras: Any, workload: Workload) -> Sample:
+    x, _ = workload.make_data()
+    x = keras.ops.convert_to_tensor(x)
+    if hasattr(model(x), "block_until_ready"):
+        return repeated(lambda: model(x).block_until_ready())
+    return repeated(lambda: model(x))
+
+
+def start(workload: Workload, keras: str) -> Sample:
+    """Seconds from before the import to the end of the first step; once a process."""
+
+    def sample() -> float:
+        began = perf_counter()
+        module = import_module(keras)
+        model = workload.build(module)
+        model.train_on_batch(*workload.make_data())
+        return perf_counter() - began
+
+    return sample
+
+
+def memory(workload: Workload, keras: str) -> Sample:
+    """Bytes that the process has held at its peak after two epochs of `fit`."""
+    epoch = fit(workload, keras)
+
+    def sample() -> float:
+        epoch()
+        return float(peak_memory())
+
+    return sample
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process has had resident so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # unlike ru_maxrss it forgets the process that started this one
+        lines = status.read_text().splitlines()
+        peak = next(line for line in lines if line.startswith("VmHWM:"))
+        return int(peak.split()[1]) * 1024
+    import resource  # not on Windows
+
+    peak_of_process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak_of_process * (1 if sys.platform == "darwin" else 1024)
+
+
+def repeated(function: Callable[[], Any], least: float = SAMPLE) -> Sample:
+    """Seconds of a call, called so often that a sample takes `least`; warmed up."""
+    for _ in range(WARM_UP):
+        function()
+    calls = 1
+    while (seconds := _timed(function, calls)) < least:
+        calls *= max(2, int(least / max(seconds, 1e-9)))
+    return lambda: _timed(function, calls) / calls
+
+
+def _timed(function: Callable[[], Any], calls: int) -> float:
+    start = perf_counter()
+    for _ in range(calls):
+        function()
+    return perf_counter() - start
+
+
+KINDS = {
+    "fit": Kind(fit, "ms a step", 1e3),
+    "predict": Kind(predict, "ms", 1e3),
+    "call": Kind(call, "µs", 1e6),
+    "function": Kind(function, "µs", 1e6),
+    "start_cold": Kind(start, "s", 1.0, fresh=True, cache="cold"),
+    "start_warm": Kind(start, "s", 1.0, fresh=True, cache="warm"),
+    "memory": Kind(memory, "MB", 1e-6, fresh=True),
+}

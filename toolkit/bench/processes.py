@@ -1,0 +1,223 @@
+"""Processes that answer questions, and how they take turns."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from statistics import median
+from typing import Any, Protocol
+
+Answer = dict[str, Any]  # {"value": ...}, {"skipped": why} or {"failed": why}
+
+ABOUT = "about"  # the question after the interpreter and its packages
+PACKAGES = (
+    "toolkit keras tensorflow tensorflow_cpu torch jax numpy llvmlite mkl".split()
+)
+THREADS = (
+    *("TOOLKIT_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+    "NPROC",  # read by XLA
+)
+CACHES = ("TOOLKIT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """The variables that make the libraries use so many threads; 0 sets none."""
+    return dict.fromkeys(THREADS, str(threads)) if threads else {}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How to start a process: its command and what its environment has besides."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Asked(Protocol):
+    """Something that answers, until it is closed."""
+
+    def ask(self, question: str) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+class Worker:
+    """A process that stays, and answers each question with one line of JSON."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")
+        self._process = subprocess.Popen(
+            entry.command,
+            env=os.environ | entry.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def ask(self, question: str) -> Answer:
+        """What the process says; if it has ended, what it said last."""
+        assert self._process.stdin and self._process.stdout
+        try:
+            self._process.stdin.write(question + "\n")
+            self._process.stdin.flush()
+            if answer := self._process.stdout.readline():
+                return json.loads(answer)  # type: ignore[no-any-return]
+        except BrokenPipeError:
+            pass
+        return {"failed": f"its process ended: {self._last_words()}"}
+
+    def _last_words(self) -> str:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.returncode}"
+
+    def close(self) -> None:
+        """Let the process end."""
+        assert self._process.stdin and self._process.stdout
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+class FreshWorker:
+    """A new process for each question; one before the first fills what is cached.
+
+    cache: as in `toolkit.bench.measure.Kind`.
+    """
+
+    def __init__(self, entry: Entry, cache: str = "") -> None:
+        self._entry = entry
+        self._cache = cache
+        self._folder = tempfile.TemporaryDirectory() if cache else None
+        self._asked = False
+
+    def ask(self, question: str) -> Answer:
+        """The answer of a new process."""
+        if self._cache and not self._asked:
+            self._ask_once(question)
+        self._asked = True
+        return self._ask_once(question)
+
+    def _ask_once(self, question: str) -> Answer:
+        if self._folder is None:
+            return self._ask_in(question, self._entry)
+        if self._cache == "warm":
+            return self._ask_in(question, self._caching(self._folder.name))
+        with tempfile.TemporaryDirectory() as empty:
+            return self._ask_in(question, self._caching(empty))
+
+    def _caching(self, folder: str) -> Entry:
+        caches = dict.fromkeys(CACHES, folder)
+        return Entry(self._entry.command, {**self._entry.environment, **caches})
+
+    def _ask_in(self, question: str, entry: Entry) -> Answer:
+        worker = Worker(entry)
+        try:
+            return worker.ask(question)
+        finally:
+            worker.close()
+
+    def close(self) -> None:
+        """Remove the cache."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+@dataclass
+class Outcome:
+    """What several have answered: their values, or why there are none."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median of each that answered."""
+        return {name: median(found) for name, found in self.values.items() if found}
+
+    def row(self, case: str) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "case": case,
+            "median": self.medians,
+            "samples": self.values,
+            "skipped": self.skipped,
+            "failed": self.failed,
+        }
+
+
+def take_turns(asks: Mapping[str, Callable[[], Answer]], rounds: int) -> Outcome:
+    """Ask each once a round, so that a busy moment of the machine falls on all.
+
+    Every round begins with another one. Who has no answer is not asked again.
+    """
+    outcome = Outcome({name: [] for name in asks})
+    names = list(asks)
+    for turn in range(rounds):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            if name in outcome.skipped or name in outcome.failed:
+                continue
+            answer = asks[name]()
+            if "value" in answer:
+                outcome.values[name].append(answer["value"])
+            elif "skipped" in answer:
+                outcome.skipped[name] = answer["skipped"]
+            else:
+                outcome.failed[name] = answer["failed"]
+    return outcome
+
+
+def serve(prepare: Callable[[str], Callable[[], float] | None]) -> None:
+    """Answer the questions on standard input, in the process of a Worker.
+
+    prepare: from a question to the function that takes a sample; None is no answer.
+    """
+    # Only answers go to the pipe, whatever else libraries may print.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    samples: dict[str, Callable[[], float] | None] = {}
+    for line in sys.stdin:
+        question = line.rstrip("\n")
+        answer = about() if question == ABOUT else _answer(question, samples, prepare)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _answer(question: str, samples: dict[str, Any], prepare: Any) -> Answer:
+    try:
+        if question not in samples:
+            samples[question] = prepare(question)
+        sample = samples[question]
+        return {"value": sample()} if sample else {"skipped": "no answer to this case"}
+    except ModuleNotFoundError as error:
+        return {"skipped": f"not installed ({error})"}
+    except Exception as error:  # whatever it is, the others go on
+        traceback.print_exc()
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
+def about() -> Answer:
+    """The interpreter of this process, and the packages that it sees."""
+    packages = {}
+    for name in PACKAGES:
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"python": platform.python_version(), "packages": packages}

@@ -1,0 +1,118 @@
+"""What the samples say: ratios, bars, and a few lines of text for each case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.bench.measure import KINDS
+from toolkit.bench.workloads import (
+    GROWTH_BAR,
+    SPEED_UP_BAR,
+    STACKS,
+    WORKLOADS,
+    stack_flops,
+)
+
+OURS = "toolkit"
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Our figure beside a bar.
+
+    figure: what is compared with the bar.
+    met: whether the bar is reached.
+    """
+
+    figure: float
+    bar: float
+    met: bool
+
+    def __str__(self) -> str:
+        return (
+            f"{self.figure:.2f}, bar {self.bar:.2f}: {'met' if self.met else 'missed'}"
+        )
+
+
+def best_peer(row: Row, family: str = "") -> str | None:
+    """The best of the others, or of those whose name begins with `family`."""
+    peers = {
+        name: value
+        for name, value in row["median"].items()
+        if name != OURS and name.startswith(family)
+    }
+    return min(peers, key=peers.__getitem__) if peers else None
+
+
+def ratio(row: Row, family: str = "") -> float | None:
+    """Our median divided by the best of the others', where there are both."""
+    best, median = best_peer(row, family), row["median"]
+    return median[OURS] / median[best] if best and OURS in median else None
+
+
+def verdict(row: Row) -> Verdict | None:
+    """Whether our ratio to the best of the others reaches the workload's bar."""
+    found, bar = ratio(row), WORKLOADS[row["case"]].bar
+    if found is None or bar is None:
+        return None
+    return Verdict(found, bar, found <= bar)
+
+
+def growth(row: Row) -> dict[str, Verdict]:
+    """How much faster than its FLOPs the time grows when a size doubles."""
+    median, found = row["median"], {}
+    for name, sizes in STACKS.items():
+        if name != "base" and {"base", name} <= set(median):
+            work = stack_flops(*sizes) / stack_flops(*STACKS["base"])
+            growth = median[name] / median["base"] / work
+            found[name] = Verdict(growth, GROWTH_BAR, growth <= GROWTH_BAR)
+    return found
+
+
+def speed_up(row: Row) -> Verdict | None:
+    """How much faster two threads are than one."""
+    median = row["median"]
+    if set(median) != {"1", "2"}:
+        return None
+    gain = median["1"] / median["2"]
+    return Verdict(gain, SPEED_UP_BAR, gain >= SPEED_UP_BAR)
+
+
+def verdicts(row: Row) -> dict[str, Verdict]:
+    """What is compared with a bar in a row -> how it comes out."""
+    if row["case"] == "growth":
+        rows = growth(row).items()
+        return {f"{name}: time over FLOPs": found for name, found in rows}
+    if row["case"] == "speed_up":
+        found, what = speed_up(row), "two threads over one"
+    else:
+        found, what = verdict(row), f"{OURS} / {best_peer(row)}"
+    return {what: found} if found else {}
+
+
+def text(row: Row, judge: bool) -> str:
+    """The case and each median, and with `judge` what follows from them."""
+    kind = KINDS[WORKLOADS[row["case"]].kind if row["case"] in WORKLOADS else "fit"]
+    lines = [f"\n{row['case']}, {kind.unit}"]
+    for name, value in row["median"].items():
+        least = min(row["samples"][name]) * kind.scale
+        lines.append(f"  {name:20}{value * kind.scale:12.3f}  (least {least:.3f})")
+    for word in ("skipped", "failed"):
+        lines += [f"  {name:20}{word}: {why}" for name, why in row[word].items()]
+    if judge:
+        lines += [f"  {what}: {found}" for what, found in verdicts(row).items()]
+    return "\n".join(lines)
+
+
+def summary(record: Mapping[str, Any]) -> str:
+    """How many bars are met, and which are not."""
+    found = [
+        (row["case"], one) for row in record["rows"] for one in verdicts(row).values()
+    ]
+    missed = [f"{case} {one.figure:.2f}" for case, one in found if not one.met]
+    return f"{len(found) - len(missed)} of {len(found)} bars met" + (
+        f"; missed: {', '.join(missed)}" if missed else ""
+    )

@@ -1,0 +1,184 @@
+"""The whole of the suite: workloads, growth and threads, as rows of one record."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import toolkit
+from toolkit.backends.base import available_cores, cpu_model
+from toolkit.bench import report
+from toolkit.bench.measure import KINDS
+from toolkit.bench.processes import (
+    ABOUT,
+    Asked,
+    Entry,
+    FreshWorker,
+    Outcome,
+    Worker,
+    take_turns,
+    thread_environment,
+)
+from toolkit.bench.worker import QUICK
+from toolkit.bench.workloads import ALL, SPEED_UP, STACKS, WORKLOADS
+
+CASES = (*WORKLOADS, "growth", "speed_up")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Something to measure: how its process is started, and what it can answer.
+
+    kinds: kinds of workloads, as in `toolkit.bench.measure`.
+    """
+
+    name: str
+    command: Sequence[str]
+    kinds: Sequence[str] = tuple(KINDS)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+OURS = Candidate(report.OURS, (sys.executable, "-m", "toolkit.bench.worker"))
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A candidate, the workload that it is asked for, and its number of threads."""
+
+    candidate: Candidate
+    workload: str
+    threads: int
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the suite."""
+    parser.add_argument(
+        "--only",
+        type=_part_of_a_case,
+        default="",
+        metavar="TEXT",
+        help=f"cases with this in their name: {', '.join(CASES)}",
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=7, metavar="N", help="samples of each; 7"
+    )
+    parser.add_argument(
+        "--threads", type=_positive, default=2, metavar="N", help="of each process; 2"
+    )
+    parser.add_argument("--json", metavar="PATH", help="where to keep every sample")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny data, one round: to see that it runs"
+    )
+
+
+def _part_of_a_case(text: str) -> str:
+    if not any(text in case for case in CASES):
+        raise argparse.ArgumentTypeError(
+            f"expected a part of one of {', '.join(CASES)}; received {text!r}"
+        )
+    return text
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
+    return int(text)
+
+
+def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[str, Any]:
+    """Measure what the options ask for and print it; `--json` keeps the record.
+
+    Returns:
+        The record: the machine, the options, the packages of each candidate, and a row
+        of medians and samples for each case.
+    """
+    record: dict[str, Any] = {
+        "toolkit": toolkit.__version__,
+        "machine": describe_machine(),
+        "threads": options.threads,
+        "rounds": 1 if options.quick else options.rounds,
+        "candidates": {c.name: _ask_about(c) for c in candidates},
+        "rows": [],
+    }
+    for case in CASES:
+        if options.only not in case:
+            continue
+        row = measure(case, candidates, options)
+        print(report.text(row, judge=not options.quick), flush=True)
+        record["rows"].append(row)
+        if options.json:  # after each, so that a long run leaves something
+            Path(options.json).write_text(json.dumps(record, indent=1), "utf-8")
+    if not options.quick:
+        print(f"\n{report.summary(record)}")
+    return record
+
+
+def failures(record: Mapping[str, Any]) -> list[str]:
+    """The cases to which toolkit itself had no answer, a line for each."""
+    found = []
+    for row in record["rows"]:
+        ours = row["case"] in WORKLOADS
+        for name, why in (row["skipped"] | row["failed"]).items():
+            if not ours or name == OURS.name:
+                found.append(f"{row['case']}, {name}: {why}")
+    return found
+
+
+def measure(
+    case: str, candidates: Sequence[Candidate], options: argparse.Namespace
+) -> dict[str, Any]:
+    """The row of a case."""
+    if case == "growth":
+        entrants = {
+            name: Entrant(OURS, f"growth/{name}", options.threads) for name in STACKS
+        }
+    elif case == "speed_up":
+        entrants = {str(count): Entrant(OURS, SPEED_UP, count) for count in (1, 2)}
+    else:
+        entrants = {
+            candidate.name: Entrant(candidate, case, options.threads)
+            for candidate in candidates
+            if WORKLOADS[case].kind in candidate.kinds
+        }
+    return race(entrants, options).row(case)
+
+
+def race(entrants: Mapping[str, Entrant], options: argparse.Namespace) -> Outcome:
+    """Start all, let them take turns, and end them."""
+    with ExitStack() as stack:
+        asks = {}
+        for name, entrant in entrants.items():
+            worker = stack.enter_context(closing(_start(entrant, options.quick)))
+            asks[name] = partial(worker.ask, entrant.workload)
+        return take_turns(asks, 1 if options.quick else options.rounds)
+
+
+def _start(entrant: Entrant, quick: bool) -> Asked:
+    candidate = entrant.candidate
+    command = [*candidate.command, *([QUICK] if quick else [])]
+    environment = thread_environment(entrant.threads) | candidate.environment
+    kind = KINDS[ALL[entrant.workload].kind]
+    entry = Entry(command, environment)
+    return FreshWorker(entry, kind.cache) if kind.fresh else Worker(entry)
+
+
+def _ask_about(candidate: Candidate) -> dict[str, Any]:
+    with closing(Worker(Entry(candidate.command, candidate.environment))) as worker:
+        return worker.ask(ABOUT)
+
+
+def describe_machine() -> dict[str, Any]:
+    """The processor, what this process may use of it, and the system."""
+    return {
+        "cpu": cpu_model(),
+        "cores": available_cores(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }

@@ -1,0 +1,22 @@
+"""The process that measures toolkit: `python -m toolkit.bench.worker [--quick]`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from toolkit.bench.measure import KINDS
+from toolkit.bench.processes import serve
+from toolkit.bench.workloads import ALL
+
+QUICK = "--quick"
+
+
+def prepare(name: str) -> Callable[[], float]:
+    """The function that takes a sample of a workload."""
+    workload = ALL[name].shortened() if QUICK in sys.argv else ALL[name]
+    return KINDS[workload.kind].prepare(workload, "toolkit")
+
+
+if __name__ == "__main__":
+    serve(prepare)
