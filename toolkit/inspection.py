@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from toolkit import dtypes
 from toolkit.compiler.execute import Program
 from toolkit.compiler.frame import Event, Frame
 from toolkit.compiler.passes import stages
@@ -51,7 +49,7 @@ class Inspection:
     def __init__(self, name: str, program: Program) -> None:
         self.name = name
         self.program = program
-        self.kernels: list[Kernel] = [_kernel(s) for s in Frame(program).parts]
+        self.kernels: list[Kernel] = [_kernel(part) for part in self._frame.parts]
 
     @property
     def passes(self) -> list[tuple[str, Any]]:
@@ -75,7 +73,7 @@ class Inspection:
 
     def source(self, kernel: int) -> str:
         """The generated LLVM IR of a kernel, by its number; "" for NumPy's kernels."""
-        part = Frame(self.program).parts[kernel]
+        part = self._frame.parts[kernel]
         return "\n\n".join(dict.fromkeys(code.text() for code in part.codes))
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
@@ -86,6 +84,7 @@ class Inspection:
             slowest first.
         """
         times: defaultdict[int, list[float]] = defaultdict(list)
+        self._events()  # the first run meets cold caches
         for _ in range(repeats):
             spans: defaultdict[int, list[Event]] = defaultdict(list)
             for event in self._events():
@@ -127,15 +126,24 @@ class Inspection:
             json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
 
     def _events(self) -> list[Event]:
-        program = self.program
-        inputs = [
-            np.full(v.spec.shape, 0.5, dtypes.numpy_dtype(v.spec.dtype))
-            for v in program.graph.inputs
-        ]
         events: list[Event] = []
-        with program.backend.errstate():
-            Frame(program).run(inputs, None, events)
+        inputs, outs = self._arrays
+        with self.program.backend.errstate():
+            self._frame.run(inputs, outs, events)
         return events
+
+    @cached_property
+    def _frame(self) -> Frame:
+        return Frame(self.program)
+
+    @cached_property
+    def _arrays(self) -> tuple[list[Any], list[Any]]:
+        """Inputs and memory for outputs, kept so that a second run finds them warm."""
+        graph, empty = self.program.graph, self.program.backend.empty
+        inputs = [empty(x.spec.shape, x.spec.dtype) for x in graph.inputs]
+        for array in inputs:
+            array[...] = 0.5
+        return inputs, [empty(y.spec.shape, y.spec.dtype) for y in graph.outputs]
 
     def __str__(self) -> str:
         parts = [f"function {self.name} on backend {self.program.backend.name}"]

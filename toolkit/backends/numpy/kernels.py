@@ -73,6 +73,13 @@ class NumPyBackend(Backend):
             return None
         return import_module("toolkit.backends.numpy.jit.elementwise")
 
+    def peaks(self) -> tuple[float, float] | None:
+        """Operations and bytes per second, measured once, where code is generated."""
+        if self.jit is None:
+            return None
+        roofline = import_module("toolkit.backends.numpy.jit.roofline")
+        return roofline.peaks()  # type: ignore[no-any-return]
+
     def use_threads(self, count: int) -> None:
         """Let the BLAS use so many threads; generated programs ask by themselves."""
         self.blas.threads = count

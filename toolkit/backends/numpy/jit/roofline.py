@@ -1,0 +1,95 @@
+"""What this processor can do at best: arithmetic and memory traffic per second.
+
+Both are measured once, on all threads together, when somebody asks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from time import perf_counter
+
+from toolkit import config
+from toolkit.backends.base import Share
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.lowering import Call, Lowered
+from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.program import NativeProgram
+
+# As many products as are in flight at once on common processors, and some more.
+_CHAINS = 12
+_TURNS = 100_000
+_BYTES = 1 << 26
+_REPEATS = 5
+
+
+@cache
+def peaks() -> tuple[float, float]:
+    """Floating-point operations and bytes per second, of float32 on all threads."""
+    threads = config.num_threads()
+    lanes = host().lanes
+    flops = 2 * _CHAINS * lanes * _TURNS * threads
+    arithmetic = Call(Code(_products, lanes), (("out", 0),), (), threads, flops=flops)
+    copied = 2 * 4 * lanes * (_BYTES // (4 * lanes) // threads) * threads
+    copy = Call(
+        Code(_copies, lanes),
+        (("in", 0), ("out", 0)),
+        (_BYTES // (4 * lanes) // threads,),
+        threads,
+        nbytes=copied,
+    )
+    return flops / _fastest(arithmetic), copied / _fastest(copy)
+
+
+def _fastest(call: Call) -> float:
+    blocks = {kind: (ctypes.c_char * _BYTES)() for kind in ("in", "out")}
+    program = NativeProgram([Lowered((call,))], lambda *_: Share(0, _BYTES, False))
+    runner = program.bind(
+        lambda _, operand: (None, ctypes.addressof(blocks[operand[0]])),
+        (ctypes.c_int64 * 1)(),
+    )
+    times = []
+    for _ in range(_REPEATS):
+        start = perf_counter()
+        runner.run()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def _products(lanes: int) -> Builder:
+    """Each row: independent chains of fused multiply-adds, in registers."""
+    b = Builder(lanes)
+    memory = Memory(b)
+    target = b.let("load ptr, ptr %table", "int64").text
+    zero = b.constant(0.0, Value("", "float32", lanes))
+    factor = b.constant(0.5, zero)
+    with b.loop("%lo", "%hi") as row:
+        with b.accumulate("0", str(_TURNS), 1, [zero] * _CHAINS) as turn:
+            turn.next([b.intrinsic("fma", v, factor, factor) for v in turn.values])
+        total = turn.values[0]
+        for value in turn.values[1:]:
+            total = b.binary("fadd", total, value)
+        memory.store(total, target, memory.times(row, str(lanes)), None)
+    return b
+
+
+def _copies(lanes: int) -> Builder:
+    """Each row: a stretch of memory read and written."""
+    b = Builder(lanes)
+    memory = Memory(b)
+    source, target, count = (
+        b.let(
+            f"load {kind}, ptr {memory.offset('%table', str(k), 'i64')}", "int64"
+        ).text
+        for k, kind in enumerate(("ptr", "ptr", "i64"))
+    )
+    with b.loop("%lo", "%hi") as row:
+        first = memory.times(row, count)
+        with b.loop("0", count) as k:
+            index = memory.times(b.integer("add", first, k), str(lanes))
+            memory.store(
+                memory.load(source, index, "float32", None), target, index, None
+            )
+    return b
