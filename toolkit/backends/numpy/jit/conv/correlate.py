@@ -1,0 +1,310 @@
+"""Convolutions and their input gradients: loops over tiles of registers.
+
+For each image, panel of output channels and row of outputs, a tile of neighbouring
+outputs is summed in registers over all taps and input channels, and then goes through
+the epilogue. Taps that fall on padding are left out: on the outer axes by the bounds of
+loops, on the innermost one by tiles whose edges are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.conv.feed import Channels
+from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
+from toolkit.backends.numpy.jit.conv.sums import Sums
+from toolkit.backends.numpy.jit.conv.tiles import (
+    Panel,
+    Segment,
+    Tile,
+    most_rows,
+    panels,
+    tiles,
+)
+from toolkit.backends.numpy.jit.conv.writer import Writer, mask
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+
+# A tile with more kinds of edges than this is computed position by position.
+_MOST_SEGMENTS = 8
+# Weights that stay in the first cache beside the images, and in the second.
+_FEW, _MANY = 1 << 12, 1 << 18
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a kernel depends on, besides its epilogue.
+
+    Attributes:
+        dtype: of inputs and weights.
+        lanes: of a vector.
+        registers: of the processor, for vectors.
+        sweeps: the axes of each correlation; together they reach every output.
+        taps: the extents of the weights' spatial axes.
+        channels: how they are grouped.
+        vectors: of a panel of output channels.
+    """
+
+    dtype: str
+    lanes: int
+    registers: int
+    sweeps: tuple[Axes, ...]
+    taps: tuple[int, ...]
+    channels: Channels
+    vectors: int
+
+    @property
+    def weights(self) -> int:
+        """The elements of all weights, with the padding of panels."""
+        found = panels(self.channels.width, self.vectors, self.lanes)
+        padded = sum(panel.count * panel.vectors for panel in found) * self.lanes
+        return prod(self.taps) * self.channels.blocks * self.channels.depth * padded
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether weights in row-major order lie as they are read."""
+        at = self.channels
+        return at.blocks == 1 and at.width == self.vectors * self.lanes
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The loops from the outermost on: what is read again should still be near."""
+        if self.weights <= _FEW:
+            return "images", "rows", "panels"
+        if self.weights <= _MANY:
+            return "images", "panels", "rows"
+        return "panels", "images", "rows"
+
+
+def emit_correlation(body: Described, plan: Plan, images: int) -> Builder:
+    """The function of a convolution or input gradient and its epilogue.
+
+    The table holds the operands of the body, the packed weights, and two numbers: by
+    how many strips the rows of an image are divided, and the elements between images.
+
+    Args:
+        body: the convolution and what follows it.
+        plan: the geometry.
+        images: which operand the images are.
+    """
+    builder = Builder(plan.lanes)
+    _Correlation(builder, body, plan, images).write()
+    return builder
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How far the loops have come.
+
+    Attributes:
+        x, w: pointers to the inputs and weights of the position and panel.
+        element: the index of the output pixel, or what is known of it.
+        column: the index of the panel's first output channel.
+        strip: which strip of the image's rows.
+        panel: the panel.
+        inner: the innermost axis.
+        visible: for each outer axis, the taps [low, high) that meet an input.
+    """
+
+    x: str
+    w: str
+    element: str = "0"
+    column: str = "0"
+    strip: str = "0"
+    panel: Panel | None = None
+    inner: Axis | None = None
+    visible: tuple[tuple[Axis, str, str], ...] = ()
+
+
+class _Correlation(Writer):
+    """Writes one function."""
+
+    def __init__(
+        self, builder: Builder, body: Described, plan: Plan, images: int
+    ) -> None:
+        super().__init__(builder, plan.dtype)
+        self.plan = plan
+        count = len(body.body.inputs) + len(body.body.outputs)
+        bases = [self.entry(i, "ptr") for i in range(count)]
+        self.epilogue = Epilogue(body.body, builder, bases)
+        self.start = _Place(bases[images], self.entry(count, "ptr"))
+        self.strips = self.entry(count + 1, "i64")
+        self.image = self.entry(count + 2, "i64")
+
+    def write(self) -> None:
+        """The whole nest."""
+        self._nest(self.plan.order, self.start)
+
+    def _nest(self, order: tuple[str, ...], place: _Place) -> None:
+        if not order:
+            self._tiles(place)
+            return
+        loops = {"images": self._images, "panels": self._panels, "rows": self._rows}
+        for inner in loops[order[0]](place):
+            self._nest(order[1:], inner)
+
+    # --- loops ------------------------------------------------------------------------
+
+    def _images(self, place: _Place) -> Iterator[_Place]:
+        b = self.b
+        with b.loop("%lo", "%hi") as row:
+            number = self.integer("sdiv", row, self.strips)
+            start = self.integer("mul", number, self.image)
+            x = self.move(place.x, start, 1)
+            strip = self.integer("srem", row, self.strips)
+            yield replace(place, x=x, element=number, strip=strip)
+
+    def _panels(self, place: _Place) -> Iterator[_Place]:
+        """The panels of all blocks of channels."""
+        at, lanes = self.plan.channels, self.plan.lanes
+        found = panels(at.width, self.plan.vectors, lanes)
+        depth = prod(self.plan.taps) * at.depth
+        weights = self.plan.weights // at.blocks
+        with self.each(at.blocks) as block:
+            for panel in found:
+                with self.each(panel.count) as index:
+                    column = self.affine(index, panel.vectors * lanes, panel.first)
+                    x = self.move(place.x, block, at.depth * at.pitch)
+                    w = self.move(place.w, block, weights)
+                    yield replace(
+                        place,
+                        x=self.move(x, self._inputs(column), 1),
+                        w=self.move(w, column, depth),
+                        column=self.integer(
+                            "add", self.integer("mul", block, at.width), column
+                        ),
+                        panel=panel,
+                    )
+
+    def _inputs(self, column: str) -> str:
+        """The elements in front of the first input that a column sees."""
+        at = self.plan.channels
+        if not at.spread:
+            return "0"
+        group = self.integer("sdiv", column, at.spread)
+        return self.integer("mul", group, at.depth)
+
+    def _rows(self, place: _Place) -> Iterator[_Place]:
+        """The positions of the outer axes of each correlation."""
+        for axes in self.plan.sweeps:
+            for outer in self._positions(axes[:-1], place, self.strips):
+                yield replace(outer, inner=axes[-1])
+
+    def _positions(self, axes: Axes, place: _Place, strips: str) -> Iterator[_Place]:
+        if not axes:
+            yield place
+            return
+        b, axis = self.b, axes[0]
+        low, high = "0", str(axis.count)
+        if strips != "1":
+            # The rows of the first axis are divided into strips.
+            ends = place.strip, self.integer("add", place.strip, 1)
+            low, high = (
+                self.integer("sdiv", self.integer("mul", end, axis.count), strips)
+                for end in ends
+            )
+        with b.loop(low, high) as position:
+            base = self.affine(position, axis.stride, axis.offset)
+            moved = replace(
+                place,
+                x=self.move(place.x, base, axis.pitch),
+                element=self._output(place, axis, position),
+                visible=(*place.visible, (axis, *self._visible(axis, base))),
+            )
+            yield from self._positions(axes[1:], moved, "1")
+
+    def _output(self, place: _Place, axis: Axis, position: str) -> str:
+        """The index of an output pixel along one more axis."""
+        output = self.affine(position, axis.step, axis.start)
+        return self.integer("add", self.integer("mul", place.element, axis.out), output)
+
+    def _visible(self, axis: Axis, base: str) -> tuple[str, str]:
+        """`axis.visible` of a position that begins at the input `base`."""
+        if not axis.is_padded:
+            return "0", str(axis.taps)
+        b = self.b
+        # Division is towards zero, but what is below it does not matter.
+        low = self.integer("sdiv", self.integer("sub", axis.gap - 1, base), axis.gap)
+        last = self.integer("sub", axis.extent + axis.gap - 1, base)
+        return b.most(0, low), b.least(axis.taps, self.integer("sdiv", last, axis.gap))
+
+    # --- tiles ------------------------------------------------------------------------
+
+    def _tiles(self, place: _Place) -> None:
+        """All positions of the innermost axis."""
+        panel, axis = place.panel, place.inner
+        assert panel and axis
+        most = most_rows(panel.vectors, self.plan.registers)
+        for tile in tiles(axis, most):
+            if len(tile.segments) > _MOST_SEGMENTS:
+                self._positions_of(tile, axis, place)
+                continue
+            with self.each(tile.count) as index:
+                first = self.affine(index, tile.size, tile.start)
+                base = self.affine(first, axis.stride, axis.offset)
+                x = self.move(place.x, base, axis.pitch)
+                element = self._output(place, axis, first)
+                self._tile(tile, axis, replace(place, x=x, element=element))
+
+    def _positions_of(self, tile: Tile, axis: Axis, place: _Place) -> None:
+        """A tile with many kinds of edges: as tiles of one position and one tap."""
+        single = replace(axis, taps=1, first=0)
+        pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
+        with self.b.loop(str(tile.start), str(tile.start + tile.size)) as position:
+            base = self.affine(position, axis.stride, axis.offset)
+            moved = replace(
+                place,
+                x=self.move(place.x, base, axis.pitch),
+                element=self._output(place, axis, position),
+                visible=(*place.visible, (axis, *self._visible(axis, base))),
+            )
+            self._tile(pixel, single, moved)
+
+    def _tile(self, tile: Tile, axis: Axis, place: _Place) -> None:
+        """Sum a tile over all taps, and hand it to the epilogue."""
+        b, panel = self.b, place.panel
+        assert panel
+        zero = b.constant(0.0, Value("", self.plan.dtype, b.lanes))
+        sums = [zero] * (tile.size * panel.vectors)
+        sums = self._taps(tile, axis, place, sums)
+        live = panel.live(b.lanes)
+        pitch = self.plan.channels.blocks * self.plan.channels.width
+        start = self.integer(
+            "add", self.integer("mul", place.element, pitch), place.column
+        )
+        for j, count in enumerate(live):
+            column = self.integer("add", place.column, j * b.lanes)
+            bits = mask(count, b.lanes)
+            loaded = self.epilogue.columns(column, bits)
+            for row in range(tile.size):
+                steps = row * axis.step * pitch + j * b.lanes
+                element = self.integer("add", start, steps)
+                value = sums[row * panel.vectors + j]
+                self.epilogue.apply(value, element, column, bits, loaded)
+
+    def _taps(
+        self, tile: Tile, axis: Axis, place: _Place, sums: list[Value], depth: int = 0
+    ) -> list[Value]:
+        """Loops over the visible taps of outer axes, then those of the tile's axis."""
+        panel = place.panel
+        assert panel
+        below = prod(self.plan.taps[depth + 1 :])
+        size = below * self.plan.channels.depth * panel.vectors * self.plan.lanes
+        if depth < len(place.visible):
+            outer, low, high = place.visible[depth]
+            w = self.move(place.w, outer.first, size)
+            with self.b.accumulate(low, high, 1, sums) as turn:
+                moved = replace(
+                    place,
+                    x=self.move(place.x, turn.index, outer.gap * outer.pitch),
+                    w=self.move(w, turn.index, outer.every * size),
+                )
+                turn.next(self._taps(tile, axis, moved, turn.values, depth + 1))
+            return turn.values
+        w = self.move(place.w, axis.first, size)
+        inner = Sums(self, self.plan.channels, panel, axis)
+        for segment in tile.segments:
+            sums = inner.add(segment, place.x, w, sums)
+        return sums

@@ -1,0 +1,106 @@
+"""How inputs reach the lanes of the output channels that they contribute to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Value, vector_type
+from toolkit.backends.numpy.jit.conv.writer import Writer, mask
+
+# Inputs that a vector of outputs may need, in vectors: more are loaded one by one.
+_MOST_SPREAD = 8
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channels of a convolution, in blocks that are computed one by one.
+
+    Attributes:
+        blocks: how many; usually the groups.
+        depth: input channels that an output channel sees.
+        width: output channels of a block.
+        spread: 0: all outputs of a block see the same inputs, each a scalar for all
+            lanes. Else `spread` outputs see `depth` inputs, the next ones the next.
+        pitch: elements between neighbouring input channels.
+    """
+
+    blocks: int
+    depth: int
+    width: int
+    spread: int
+    pitch: int
+
+
+def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> Channels:
+    """The blocks of `groups` times `filters` outputs that see `depth` inputs each.
+
+    A group of few outputs would leave most lanes idle: several share a vector.
+    """
+    shared = groups > 1 and filters * 4 <= lanes and lanes % filters == 0
+    if shared and pitch == 1 and depth <= _MOST_SPREAD * filters:
+        return Channels(1, depth, groups * filters, filters, pitch)
+    return Channels(groups, depth, filters, 0, pitch)
+
+
+class Feed(Writer):
+    """Emits the loads of inputs, as vectors to multiply with weights."""
+
+    def __init__(self, writer: Writer, channels: Channels) -> None:
+        super().__init__(writer.b, writer.dtype)
+        self.channels = channels
+        self.span = 0
+        if channels.spread:
+            self.span = self.b.lanes // channels.spread * channels.depth
+
+    def load(self, x: str, channel: int, live: Sequence[int]) -> list[Value]:
+        """What each vector of a panel multiplies its weights with.
+
+        Args:
+            x: a pointer to a pixel, at the first channel that the panel sees.
+            channel: which of the inputs that an output channel sees.
+            live: how many output channels each vector of the panel has.
+        """
+        if not self.span:
+            place = self.move(x, channel, self.channels.pitch)
+            scalar = self.memory.scalar(place, self.dtype)
+            return [self.b.splat(scalar)] * len(live)
+        return [
+            self._spread(self.move(x, j, self.span), channel, count)
+            for j, count in enumerate(live)
+        ]
+
+    def _spread(self, place: str, channel: int, live: int) -> Value:
+        """The inputs of several groups, each in all lanes of its group's outputs."""
+        at, lanes = self.channels, self.b.lanes
+        span = max(self.span, lanes)
+        wide = self._wide(place, -(-live // at.spread) * at.depth, span)
+        sources = [lane // at.spread * at.depth + channel for lane in range(lanes)]
+        if sources == list(range(span)):
+            return wide
+        chosen = ", ".join(f"i32 {source}" for source in sources)
+        return self.b.let(
+            f"shufflevector {wide.type} {wide.text}, {wide.type} poison, "
+            f"<{lanes} x i32> <{chosen}>",
+            self.dtype,
+            lanes,
+        )
+
+    def _wide(self, place: str, live: int, span: int) -> Value:
+        """The first `live` of a vector of `span` elements, and zeros."""
+        size = dtypes.itemsize(self.dtype)
+        vector = vector_type(MEMORY_TYPES[self.dtype], span)
+        bits = mask(live, span)
+        if bits is None:
+            return self.b.let(
+                f"load {vector}, ptr {place}, align {size}", self.dtype, span
+            )
+        name, kind = f"@llvm.masked.load.v{span}f{8 * size}.p0", f"<{span} x i1>"
+        self.b.declarations.add(f"declare {vector} {name}(ptr, i32, {kind}, {vector})")
+        return self.b.let(
+            f"call {vector} {name}(ptr {place}, i32 {size}, {kind} {bits}, "
+            f"{vector} zeroinitializer)",
+            self.dtype,
+            span,
+        )

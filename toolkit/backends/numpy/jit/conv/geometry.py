@@ -1,0 +1,166 @@
+"""Which inputs each output of a convolution sees, axis by axis.
+
+A convolution and its input gradient are the same computation, a correlation: outputs
+are sums of taps, inputs times weights. They differ in the steps between positions,
+which `Axis` holds. Strides turn the input gradient into several correlations, one for
+each phase: the outputs whose distance is a multiple of the stride see the same taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import gcd
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """One spatial axis of a convolution.
+
+    Attributes:
+        extent: of the images.
+        out: how many windows there are.
+        size, stride, dilation: of the windows.
+        low: zeros in front of the images.
+        pitch: elements between neighbours in memory: of what the kernel reads.
+    """
+
+    extent: int
+    out: int
+    size: int
+    stride: int
+    dilation: int
+    low: int
+    pitch: int
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether each window is one pixel, and each pixel a window."""
+        same = self.extent == self.out
+        return same and (self.size, self.stride, self.low) == (1, 1, 0)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a correlation.
+
+    The output at `start + step * j`, for j < count, is the sum over taps t < taps of
+    the input at `stride * j + offset + gap * t`, where there is one, times the weight
+    at `first + every * t`.
+    """
+
+    out: int
+    start: int
+    step: int
+    count: int
+    extent: int
+    pitch: int
+    stride: int
+    offset: int
+    gap: int
+    taps: int
+    first: int
+    every: int
+
+    def visible(self, position: int) -> Range:
+        """The taps [low, high) of a position that meet an input."""
+        base = self.stride * position + self.offset
+        low = max(0, -(base // self.gap))
+        return low, max(low, min(self.taps, -((base - self.extent) // self.gap)))
+
+    def reached(self, tap: int) -> Range:
+        """The positions [low, high) at which a tap meets an input."""
+        base = self.offset + self.gap * tap
+        low = max(0, -(base // self.stride))
+        return low, max(low, min(self.count, -((base - self.extent) // self.stride)))
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether some position does not see all taps."""
+        return any(
+            self.visible(j) != (0, self.taps) for j in (0, self.count - 1) if j >= 0
+        )
+
+
+Axes = tuple[Axis, ...]
+
+
+def collapse(windows: Sequence[Window]) -> tuple[Window, ...]:
+    """The same windows on fewer axes: without gaps, trivial ones are one."""
+    kept: list[Window] = []
+    for window in windows:
+        last = kept[-1] if kept else None
+        if window.is_trivial and window.extent == 1:
+            continue
+        if last and last.is_trivial and window.is_trivial:
+            if last.pitch == window.pitch * window.extent:
+                extent = last.extent * window.extent
+                kept[-1] = replace(window, extent=extent, out=extent)
+                continue
+        kept.append(window)
+    return tuple(kept) or tuple(windows[-1:])
+
+
+def forward(windows: Sequence[Window]) -> Axes:
+    """The correlation that a convolution is."""
+    return tuple(
+        Axis(
+            out=w.out,
+            start=0,
+            step=1,
+            count=w.out,
+            extent=w.extent,
+            pitch=w.pitch,
+            stride=w.stride,
+            offset=-w.low,
+            gap=w.dilation,
+            taps=w.size,
+            first=0,
+            every=1,
+        )
+        for w in windows
+    )
+
+
+def backward(windows: Sequence[Window]) -> tuple[Axes, ...]:
+    """The correlations that its input gradient is, one for each combination of phases.
+
+    Their weights are turned: tap 0 is the window's last.
+    """
+    return tuple(product(*map(_phases, windows)))
+
+
+def _phases(w: Window) -> list[Axis]:
+    """The image's positions by their remainder modulo the stride.
+
+    Position i sees the windows o = (i + low - dilation * k) / stride, for those k that
+    make it an integer: every stride / gcd(stride, dilation)-th.
+    """
+    common = gcd(w.stride, w.dilation)
+    every, gap = w.stride // common, w.dilation // common
+    axes = []
+    for start in range(min(w.stride, w.extent)):
+        seen = [
+            k for k in range(w.size) if (start + w.low - k * w.dilation) % w.stride == 0
+        ]
+        last = seen[-1] if seen else 0
+        axes.append(
+            Axis(
+                out=w.extent,
+                start=start,
+                step=w.stride,
+                count=-(-(w.extent - start) // w.stride),
+                extent=w.out,
+                pitch=w.pitch,
+                stride=1,
+                offset=(start + w.low - last * w.dilation) // w.stride,
+                gap=gap,
+                taps=len(seen),
+                first=w.size - 1 - last,
+                every=every,
+            )
+        )
+    return axes

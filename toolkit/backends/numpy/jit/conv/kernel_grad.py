@@ -1,0 +1,429 @@
+"""Kernel gradients: inputs times gradients, summed over all positions.
+
+A tile holds the gradients of some weights in registers: rows of (tap, input channel)
+times vectors of output channels. It passes over a strip of the image that stays in the
+first cache and is added to memory; then the next tile passes over the same strip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.conv.feed import Channels, Feed
+from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
+from toolkit.backends.numpy.jit.conv.tiles import Panel, panels, split
+from toolkit.backends.numpy.jit.conv.writer import Writer, mask
+
+
+@dataclass(frozen=True)
+class GradPlan:
+    """What a kernel gradient depends on.
+
+    Attributes:
+        dtype: of all arrays.
+        lanes: of a vector.
+        axes: how g sees the images along each spatial axis.
+        pitches: elements between neighbours in g along each spatial axis.
+        channels: how they are grouped.
+        vectors: of a panel of output channels.
+        rows: the most (tap, input channel) pairs of a tile.
+        strip: positions of the first axis that stay in the first cache.
+        by_weights: whether a row of the call is a part of the weights, not an image.
+    """
+
+    dtype: str
+    lanes: int
+    axes: Axes
+    pitches: tuple[int, ...]
+    channels: Channels
+    vectors: int
+    rows: int
+    strip: int
+    by_weights: bool
+
+    @property
+    def width(self) -> int:
+        """All output channels."""
+        return self.channels.blocks * self.channels.width
+
+    @property
+    def taps(self) -> int:
+        """All taps."""
+        return prod(axis.taps for axis in self.axes)
+
+    @property
+    def weights(self) -> int:
+        """The elements of the result."""
+        return self.taps * self.channels.depth * self.width
+
+    @property
+    def pitch(self) -> int:
+        """Elements between the results of two tasks."""
+        return -(-self.weights // self.lanes) * self.lanes
+
+    @property
+    def taps_of_tile(self) -> int:
+        """The taps of a tile: several if the input channels are few, else one."""
+        fitting = self.rows // max(1, self.channels.depth)
+        return min(self.axes[-1].taps, max(1, fitting))
+
+    @property
+    def panels(self) -> list[Panel]:
+        """The panels of a block of channels."""
+        return panels(self.channels.width, self.vectors, self.lanes)
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the weights divide: panels of taps."""
+        count = sum(panel.count for panel in self.panels)
+        return self.channels.blocks * self.taps * count
+
+
+def emit_kernel_grad(plan: GradPlan) -> Builder:
+    """The function of a kernel gradient.
+
+    The table holds the images, g, the result, and four numbers: elements between images
+    and between their gradients, how many there are, and the grain. If rows are images,
+    each task has a result of its own.
+    """
+    builder = Builder(plan.lanes)
+    _KernelGrad(builder, plan).write()
+    return builder
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """Positions [low, high) of the innermost axis for some rows of a tile."""
+
+    low: str
+    high: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How far the loops have come.
+
+    Attributes:
+        x, g, w: pointers to inputs, gradients and the result.
+        strip: the first position of the strip along the first axis.
+        ranges: for each axis, the positions that meet an input.
+        rows: (tap, channel) of each row of the tile, from where x points.
+        passes: over the innermost axis, if rows are of several taps.
+        panel: the tile's output channels.
+    """
+
+    x: str
+    g: str
+    w: str
+    strip: str = "0"
+    ranges: tuple[tuple[str, str], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
+    passes: tuple[_Pass, ...] | None = None
+    panel: Panel | None = None
+
+
+class _KernelGrad(Writer):
+    """Writes the function."""
+
+    def __init__(self, builder: Builder, plan: GradPlan) -> None:
+        super().__init__(builder, plan.dtype)
+        self.plan = plan
+        self.feed = Feed(self, plan.channels)
+        x, g, w = (self.entry(i, "ptr") for i in range(3))
+        self.start = _Place(x, g, w)
+        self.image, self.gradient, self.count, self.grain = (
+            self.entry(i, "i64") for i in range(3, 7)
+        )
+
+    def write(self) -> None:
+        """The whole nest."""
+        if self.plan.by_weights:
+            for part in self._parts(self.start):
+                self._clear_part(part)
+                for image in self._images(part, "0", self.count):
+                    for strip in self._strips(image):
+                        for tile in self._rows(strip):
+                            self._tile(tile)
+            return
+        for image in self._images(self._partial(self.start), "%lo", "%hi"):
+            for strip in self._strips(image):
+                for taps in self._taps(strip):
+                    for rows in self._rows(taps):
+                        for tile in self._panels(rows):
+                            self._tile(tile)
+
+    # --- loops ------------------------------------------------------------------------
+
+    def _images(self, place: _Place, low: str, high: str) -> Iterator[_Place]:
+        with self.b.loop(low, high) as image:
+            x = self.move(place.x, image, self.image)
+            yield replace(place, x=x, g=self.move(place.g, image, self.gradient))
+
+    def _strips(self, place: _Place) -> Iterator[_Place]:
+        """Positions of the first axis, as many as the first cache holds."""
+        count = self.plan.axes[0].count
+        if self.plan.strip >= count:
+            yield place
+            return
+        with self.b.loop("0", str(count), self.plan.strip) as first:
+            yield replace(place, strip=first)
+
+    def _taps(self, place: _Place) -> Iterator[_Place]:
+        """All taps: a loop for each axis, but few channels share tiles of taps."""
+        depth = len(place.ranges)
+        axis, is_last = self.plan.axes[depth], depth == len(self.plan.axes) - 1
+        if is_last and self.plan.taps_of_tile > 1:
+            yield from self._static_taps(place, axis)
+            return
+        with self.each(axis.taps) as tap:
+            moved = self._at_tap(place, depth, tap)
+            if is_last:
+                yield moved
+            else:
+                yield from self._taps(moved)
+
+    def _at_tap(self, place: _Place, depth: int, tap: str) -> _Place:
+        """A place at one tap of an axis."""
+        axis = self.plan.axes[depth]
+        below = prod(later.taps for later in self.plan.axes[depth + 1 :])
+        weights = below * self.plan.channels.depth * self.plan.width
+        base = self.affine(tap, axis.gap, axis.offset)
+        return replace(
+            place,
+            x=self.move(place.x, base, axis.pitch),
+            w=self.move(place.w, tap, weights),
+            ranges=(*place.ranges, self._reached(axis, base)),
+        )
+
+    def _reached(self, axis: Axis, base: str) -> tuple[str, str]:
+        """`axis.reached` of the tap that meets the input `base` at position 0."""
+        if not axis.is_padded:
+            return "0", str(axis.count)
+        b, last = self.b, axis.stride - 1
+        # Division is towards zero, but what is below it does not matter.
+        low = self.integer("sdiv", self.integer("sub", last, base), axis.stride)
+        high = self.integer("sub", axis.extent + last, base)
+        high = self.integer("sdiv", high, axis.stride)
+        return b.most(0, low), b.least(axis.count, high)
+
+    def _static_taps(self, place: _Place, axis: Axis) -> Iterator[_Place]:
+        """Tiles of several taps of the last axis and all channels."""
+        channels, first = self.plan.channels.depth, 0
+        for size in split(axis.taps, self.plan.taps_of_tile):
+            moved = self._at_tap(place, len(place.ranges), str(first))
+            rows = [(t, c) for t in range(size) for c in range(channels)]
+            passes = _passes(axis, first, size, channels)
+            yield replace(moved, rows=tuple(rows), passes=passes)
+            first += size
+
+    def _rows(self, place: _Place) -> Iterator[_Place]:
+        """Tiles of one tap and some channels of each block."""
+        at = self.plan.channels
+        if place.rows:
+            yield place
+            return
+        first = 0
+        for size, count in counted(split(at.depth, self.plan.rows)):
+            with self.each(count) as index:
+                channel = self.affine(index, size, first)
+                yield replace(
+                    place,
+                    x=self.move(place.x, channel, at.pitch),
+                    w=self.move(place.w, channel, self.plan.width),
+                    rows=tuple((0, c) for c in range(size)),
+                )
+            first += size * count
+
+    def _panels(self, place: _Place) -> Iterator[_Place]:
+        """The panels of all blocks of channels."""
+        with self.each(self.plan.channels.blocks) as block:
+            for panel in self.plan.panels:
+                with self.each(panel.count) as index:
+                    yield self._at_panel(place, block, panel, index)
+
+    def _at_panel(self, place: _Place, block: str, panel: Panel, index: str) -> _Place:
+        at = self.plan.channels
+        column = self.affine(index, panel.vectors * self.b.lanes, panel.first)
+        x = self.move(place.x, block, at.depth * at.pitch)
+        if at.spread:
+            x = self.move(x, self.integer("sdiv", column, at.spread), at.depth)
+        column = self.affine(block, at.width, column)
+        return replace(
+            place,
+            x=x,
+            g=self.move(place.g, column),
+            w=self.move(place.w, column),
+            panel=panel,
+        )
+
+    def _parts(self, place: _Place) -> Iterator[_Place]:
+        """Rows of the call that are parts of the weights: panels of taps."""
+        b, plan = self.b, self.plan
+        every = sum(panel.count for panel in plan.panels)
+        with b.loop("%lo", "%hi") as row:
+            number = self.integer("srem", row, every)
+            rest = self.integer("sdiv", row, every)
+            block = self.integer("srem", rest, plan.channels.blocks)
+            rest = self.integer("sdiv", rest, plan.channels.blocks)
+            taps: list[str] = []
+            for axis in reversed(plan.axes):
+                taps.insert(0, self.integer("srem", rest, axis.taps))
+                rest = self.integer("sdiv", rest, axis.taps)
+            for depth, tap in enumerate(taps):
+                place = self._at_tap(place, depth, tap)
+            first = 0
+            for panel in plan.panels:
+                # A loop of one turn or none: whether the part is such a panel.
+                low = b.most(number, first)
+                high = b.least(self.integer("add", number, 1), first + panel.count)
+                with b.loop(low, high) as index:
+                    index = self.integer("sub", index, first)
+                    yield self._at_panel(place, block, panel, index)
+                first += panel.count
+
+    # --- results ----------------------------------------------------------------------
+
+    def _partial(self, place: _Place) -> _Place:
+        """The task's own result, zero before the task's first row."""
+        b, plan = self.b, self.plan
+        w = self.move(place.w, "%slot", plan.pitch)
+        begins = f"%{b.fresh('c')}"
+        start = self.integer("mul", "%slot", self.grain)
+        b.emit(f"{begins} = icmp eq i64 {start}, %lo")
+        with b.when(begins):
+            self._clear(w, plan.weights)
+        return replace(place, w=w)
+
+    def _clear_part(self, place: _Place) -> None:
+        assert place.panel
+        with self.b.loop("0", str(self.plan.channels.depth)) as channel:
+            w = self.move(place.w, channel, self.plan.width)
+            self._clear(w, place.panel.channels)
+
+    def _clear(self, place: str, count: int) -> None:
+        """Write zeros."""
+        zero, rest = self._zero(), count % self.b.lanes
+        with self.b.loop("0", str(count - rest), self.b.lanes) as index:
+            self.memory.store(zero, place, index, None)
+        if rest:
+            self.memory.store(zero, place, str(count - rest), mask(rest, self.b.lanes))
+
+    def _zero(self) -> Value:
+        return self.b.constant(0.0, Value("", self.dtype, self.b.lanes))
+
+    # --- one tile ---------------------------------------------------------------------
+
+    def _tile(self, place: _Place) -> None:
+        """Add what a strip contributes to the weights of a tile."""
+        assert place.panel
+        live = place.panel.live(self.b.lanes)
+        places = [
+            (self.move(place.w, row * self.plan.width + j * self.b.lanes), count)
+            for row in range(len(place.rows))
+            for j, count in enumerate(live)
+        ]
+        masks = [mask(count, self.b.lanes) for _, count in places]
+        sums = [
+            self.memory.load(w, "0", self.dtype, bits)
+            for (w, _), bits in zip(places, masks, strict=True)
+        ]
+        sums = self._positions(place, 0, sums)
+        for value, (w, _), bits in zip(sums, places, masks, strict=True):
+            self.memory.store(value, w, "0", bits)
+
+    def _positions(self, place: _Place, depth: int, sums: list[Value]) -> list[Value]:
+        """Loops over the positions of each axis."""
+        axis, pitch = self.plan.axes[depth], self.plan.pitches[depth]
+        is_last = depth == len(self.plan.axes) - 1
+        low, high = place.ranges[depth]
+        passes: tuple[_Pass, ...] = (_Pass(low, high, 0, len(place.rows)),)
+        if is_last and place.passes is not None:
+            passes = place.passes
+        for part in passes:
+            low, high = self._in_strip(place, depth, part.low, part.high)
+            vectors = len(sums) // len(place.rows)
+            seen = slice(part.first * vectors, part.last * vectors)
+            with self.b.accumulate(low, high, 1, sums[seen]) as turn:
+                x = self.move(place.x, turn.index, axis.stride * axis.pitch)
+                moved = replace(place, x=x, g=self.move(place.g, turn.index, pitch))
+                if is_last:
+                    rows = place.rows[part.first : part.last]
+                    turn.next(self._step(moved, rows, turn.values))
+                else:
+                    turn.next(self._positions(moved, depth + 1, turn.values))
+            sums = [*sums[: seen.start], *turn.values, *sums[seen.stop :]]
+        return sums
+
+    def _in_strip(
+        self, place: _Place, depth: int, low: str, high: str
+    ) -> tuple[str, str]:
+        """The positions of an axis that are in the strip."""
+        if depth or place.strip == "0":
+            return low, high
+        end = self.integer("add", place.strip, self.plan.strip)
+        return self.b.most(low, place.strip), self.b.least(high, end)
+
+    def _step(
+        self, place: _Place, rows: tuple[tuple[int, int], ...], sums: list[Value]
+    ) -> list[Value]:
+        """One position: the inputs of some rows times a panel of its gradients."""
+        assert place.panel
+        b, axis, live = self.b, self.plan.axes[-1], place.panel.live(self.b.lanes)
+        gradients = [
+            self.memory.load(place.g, str(j * b.lanes), self.dtype, mask(n, b.lanes))
+            for j, n in enumerate(live)
+        ]
+        found = []
+        for row, (tap, channel) in enumerate(rows):
+            x = self.move(place.x, tap, axis.gap * axis.pitch)
+            inputs = self.feed.load(x, channel, live)
+            before = sums[row * len(live) : (row + 1) * len(live)]
+            for factors in zip(inputs, gradients, before, strict=True):
+                found.append(b.intrinsic("fma", *factors))
+        return found
+
+
+def emit_total(dtype: str, lanes: int) -> Builder:
+    """A function that adds up the results of tasks; rows are elements.
+
+    The table holds the results, the total, and two numbers: how many results there are,
+    and the elements between them.
+    """
+    builder = Builder(lanes)
+    at = Writer(builder, dtype)
+    parts, total = at.entry(0, "ptr"), at.entry(1, "ptr")
+    count, pitch = at.entry(2, "i64"), at.entry(3, "i64")
+    with builder.loop("%lo", "%hi", lanes) as element:
+        live = at.first_lanes(at.integer("sub", "%hi", element))
+        part = at.move(parts, element)
+        zero = builder.constant(0.0, Value("", dtype, lanes))
+        with builder.accumulate("0", count, 1, [zero]) as turn:
+            place = at.move(part, turn.index, pitch)
+            value = at.memory.load(place, "0", dtype, live)
+            turn.next([builder.binary("fadd", turn.values[0], value)])
+        at.memory.store(turn.values[0], total, element, live)
+    return builder
+
+
+def counted(sizes: list[int]) -> list[tuple[int, int]]:
+    """Equal neighbours as (size, count)."""
+    return [(size, len(list(equal))) for size, equal in groupby(sizes)]
+
+
+def _passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[_Pass, ...]:
+    """The positions at which the same of some taps meet an input."""
+    ranges = [axis.reached(first + tap) for tap in range(taps)]
+    ends = sorted({end for low, high in ranges for end in (low, high)})
+    found = []
+    for low, high in pairwise(ends):
+        seen = [t for t, r in enumerate(ranges) if r[0] <= low and high <= r[1]]
+        if seen:
+            rows = seen[0] * channels, (seen[-1] + 1) * channels
+            found.append(_Pass(str(low), str(high), *rows))
+    return tuple(found)

@@ -1,0 +1,131 @@
+"""From a kernel gradient to calls: partial results of tasks, then their total."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from toolkit import dtypes
+from toolkit.backends.base import aligned
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.conv import geometry
+from toolkit.backends.numpy.jit.conv.feed import Channels, channels
+from toolkit.backends.numpy.jit.conv.kernel_grad import (
+    GradPlan,
+    emit_kernel_grad,
+    emit_total,
+)
+from toolkit.backends.numpy.jit.conv.problem import elements, lanes_of, windows
+from toolkit.backends.numpy.jit.conv.tiles import (
+    cycles,
+    most_rows,
+    panels,
+    registers,
+    split,
+)
+from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partition
+from toolkit.ir import Node
+
+# Bytes of images and gradients that stay in the first cache beside a tile's weights.
+_STRIP_BYTES = 24 << 10
+# Larger weights are not worth a result for each task: tasks get parts of them.
+_PARTIAL_BYTES = 1 << 20
+_TOTAL_GRAIN = 1 << 14
+
+
+def lower_conv_kernel_grad(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The gradient with respect to the weights."""
+    (x, g), spec = inputs, node.outputs[0].spec
+    if x.spec.dtype not in ("float32", "float64"):
+        return None
+    if not spec.size:
+        return Lowered()
+    if g.spec.size and elements(g)[-1] != 1:
+        return None
+    plan = _plan(node, x, g)
+    batch, slots = x.spec.shape[0], 1
+    rows, grain = batch, partition(batch)
+    row_operands = frozenset({("in", 0), ("in", 1)})
+    if plan.by_weights:
+        rows, grain, row_operands = plan.parts, partition(plan.parts), frozenset()
+    else:
+        slots = -(-rows // grain)
+    direct = slots == 1
+    numbers = (elements(x)[0], elements(g)[0], batch, grain)
+    grad = Call(
+        Code(emit_kernel_grad, plan),
+        (("in", 0), ("in", 1), ("out", 0) if direct else ("work", 0)),
+        numbers=numbers,
+        rows=rows,
+        grain=grain,
+        row_operands=row_operands,
+        flops=2 * g.spec.size * plan.taps * plan.channels.depth,
+        nbytes=x.spec.nbytes + g.spec.nbytes,
+    )
+    if direct:
+        return Lowered([grad])
+    size = dtypes.itemsize(spec.dtype)
+    total = Call(
+        Code(emit_total, plan.dtype, plan.lanes),
+        (("work", 0), ("out", 0)),
+        numbers=(slots, plan.pitch),
+        rows=spec.size,
+        grain=_TOTAL_GRAIN,
+        nbytes=(slots + 1) * spec.nbytes,
+    )
+    return Lowered([grad, total], aligned(slots * plan.pitch * size))
+
+
+def _plan(node: Node, x: Operand, g: Operand) -> GradPlan:
+    attrs, spec, dtype = node.attrs, node.outputs[0].spec, x.spec.dtype
+    extents = (x.spec.shape[1:-1], g.spec.shape[1:-1])
+    seen = windows(attrs, attrs["kernel"], *extents, x)
+    axes, pitches = geometry.forward(seen), tuple(elements(g)[1:-1])
+    groups, lanes = attrs["groups"], lanes_of(dtype)
+    filters = spec.shape[-1] // groups
+    at = channels(groups, spec.shape[-2], filters, elements(x)[-1], lanes)
+    vectors, rows = _best_tile(at, axes[-1].taps, lanes)
+    below = prod(window.stride * window.extent for window in seen[1:])
+    position = seen[0].stride * below * x.spec.shape[-1]
+    position += prod(g.spec.shape[2:])
+    position *= dtypes.itemsize(dtype)
+    return GradPlan(
+        dtype=dtype,
+        lanes=lanes,
+        axes=axes,
+        pitches=pitches,
+        channels=at,
+        vectors=vectors,
+        rows=rows,
+        strip=max(1, _STRIP_BYTES // position),
+        by_weights=spec.nbytes > _PARTIAL_BYTES,
+    )
+
+
+def _best_tile(at: Channels, taps: int, lanes: int) -> tuple[int, int]:
+    """The vectors and the most rows of a tile: the quickest, then the least code."""
+    available = registers()
+
+    def cost(tile: tuple[int, int]) -> tuple[float, int, int]:
+        vectors, most = tile
+        several = min(taps, most // at.depth)
+        sizes = split(at.depth, most) * taps
+        if several > 1:
+            sizes = [count * at.depth for count in split(taps, several)]
+        found = panels(at.width, vectors, lanes)
+        steps = sum(
+            panel.count * cycles(size, panel.vectors)
+            for panel in found
+            for size in sizes
+        )
+        return steps, len(found) * len(set(sizes)), -most
+
+    largest = min(available // 4, -(-at.width // lanes))
+    tiles = (
+        (vectors, most)
+        for vectors in range(1, largest + 1)
+        for most in range(1, most_rows(vectors, available) + 1)
+    )
+    return min(tiles, key=cost)

@@ -1,0 +1,98 @@
+"""The innermost loops of a convolution: adding taps to a tile of registers."""
+
+from __future__ import annotations
+
+from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.conv.feed import Channels, Feed
+from toolkit.backends.numpy.jit.conv.geometry import Axis
+from toolkit.backends.numpy.jit.conv.tiles import Panel, Segment
+from toolkit.backends.numpy.jit.conv.writer import Writer
+
+# Steps of a loop that are written out, and multiply-adds up to which all steps are.
+_UNROLL, _STRAIGHT = 2, 100
+
+
+class Sums(Writer):
+    """Adds inputs times weights to tiles of a panel's outputs.
+
+    The weights of a panel lie tap after tap, channel after channel, a row of vectors
+    each: the order in which they are read.
+    """
+
+    def __init__(
+        self, writer: Writer, channels: Channels, panel: Panel, axis: Axis
+    ) -> None:
+        super().__init__(writer.b, writer.dtype)
+        self.feed = Feed(writer, channels)
+        self.depth = channels.depth
+        self.live = panel.live(self.b.lanes)
+        self.axis = axis
+        # Elements from one tap, one pixel, and one channel's weights to the next.
+        self.tap, self.pixel = axis.gap * axis.pitch, axis.stride * axis.pitch
+        self.row = panel.vectors * self.b.lanes
+        self.is_dense = self.tap == self.depth * channels.pitch and axis.every == 1
+
+    def add(self, segment: Segment, x: str, w: str, sums: list[Value]) -> list[Value]:
+        """The sums of a tile and a segment's taps of the rows that see them.
+
+        Args:
+            segment: taps, and rows of the tile.
+            x: a pointer to what the first row's first tap meets.
+            w: a pointer to the first tap's weights.
+            sums: row after row, the vectors of the panel.
+        """
+        vectors, taps = len(self.live), segment.high - segment.low
+        every = self.axis.every * self.depth * self.row
+        x = self.move(x, segment.low * self.tap + segment.first * self.pixel)
+        w = self.move(w, segment.low, every)
+        seen = slice(segment.first * vectors, segment.last * vectors)
+        found = sums[seen]
+        if self.feed.span or taps * self.depth * len(found) <= _STRAIGHT:
+            for tap in range(taps):
+                xt, wt = self.move(x, tap, self.tap), self.move(w, tap, every)
+                found = self._channels(xt, wt, found)
+        elif self.is_dense:
+            found = self._loop(x, w, taps * self.depth, found)
+        else:
+            with self.b.accumulate("0", str(taps), 1, found) as turn:
+                xt = self.move(x, turn.index, self.tap)
+                wt = self.move(w, turn.index, every)
+                turn.next(self._loop(xt, wt, self.depth, turn.values))
+            found = turn.values
+        return [*sums[: seen.start], *found, *sums[seen.stop :]]
+
+    def _channels(self, x: str, w: str, sums: list[Value]) -> list[Value]:
+        """All channels of one tap, written out."""
+        for channel in range(self.depth):
+            sums = self._step(x, self.move(w, channel, self.row), channel, sums)
+        return sums
+
+    def _loop(self, x: str, w: str, depth: int, sums: list[Value]) -> list[Value]:
+        """`depth` channels that follow each other in memory."""
+        whole = depth - depth % _UNROLL
+        with self.b.accumulate("0", str(whole), _UNROLL, sums) as turn:
+            xt = self.move(x, turn.index, self.feed.channels.pitch)
+            wt = self.move(w, turn.index, self.row)
+            sums = turn.values
+            for u in range(_UNROLL):
+                sums = self._step(xt, self.move(wt, u, self.row), u, sums)
+            turn.next(sums)
+        sums = turn.values
+        for channel in range(whole, depth):
+            sums = self._step(x, self.move(w, channel, self.row), channel, sums)
+        return sums
+
+    def _step(self, x: str, w: str, channel: int, sums: list[Value]) -> list[Value]:
+        """One channel: a pixel's input for each row times a row of weights."""
+        b, vectors = self.b, len(self.live)
+        weights = [
+            self.memory.load(w, str(j * b.lanes), self.dtype, None)
+            for j in range(vectors)
+        ]
+        found = []
+        for row in range(len(sums) // vectors):
+            inputs = self.feed.load(self.move(x, row, self.pixel), channel, self.live)
+            before = sums[row * vectors : (row + 1) * vectors]
+            for pair in zip(inputs, weights, before, strict=True):
+                found.append(b.intrinsic("fma", *pair))
+        return found
