@@ -375,3 +375,21 @@ def test_numpy_scalars_do_not_widen():
     assert (tensor(A) * np.float64(2.0)).dtype == "float32"
     assert (np.float64(2.0) * tensor(A)).dtype == "float32"
     assert (tensor(A, "float16") + np.float32(1.0)).dtype == "float32"
+
+
+def test_operations_say_nothing_of_overflow_and_leave_numpy_its_warnings():
+    with np.errstate(all="raise"):
+        assert float(ops.exp(1000.0)) == np.inf
+        with pytest.raises(FloatingPointError):
+            np.exp(np.float32(1000.0))
+
+
+def test_an_operation_in_the_midst_of_another(monkeypatch):
+    """As a signal's handler may ask for one."""
+
+    def interrupted(x):
+        return np.exp(ops.exp(tensor(1000.0)).numpy() * 0 + x)
+
+    ops.expm1(1.0)  # the kernel is known
+    monkeypatch.setitem(toolkit.tensor._eager_kernels, "expm1", interrupted)
+    assert np.isnan(float(ops.expm1(1.0)))

@@ -12,6 +12,7 @@ from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.tensor import Tensor, backend, bind
 
 _SCALARS = (bool, int, float)
+_WEAK = frozenset(_SCALARS)
 
 
 def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Any:
@@ -34,8 +35,8 @@ def convert(x: Any, dtype: str | None = None) -> Tensor:
     copied, because a Tensor never changes.
     """
     if type(x) is not Tensor:
-        x = _to_tensor(x, dtype)
-    if dtype is None or x.dtype == dtype:
+        x = Tensor(_scalar(x, dtype)) if type(x) in _WEAK else _to_tensor(x, dtype)
+    if dtype is None or x._dtype == dtype:
         return x  # type: ignore[no-any-return]
     return bind(cast_p, x, dtype=dtype)  # type: ignore[no-any-return]
 
@@ -46,7 +47,7 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
         return value
     if isinstance(x, Tensor):
         return x
-    if isinstance(x, _SCALARS):
+    if isinstance(x, _SCALARS):  # np.float64, a subclass of float
         return Tensor(_scalar(x, dtype))
     if isinstance(x, (list, tuple)):
         return _from_list(x, dtype)
@@ -65,7 +66,7 @@ def _scalar(x: Any, dtype: str | None) -> Any:
         dtype = dtypes.result_type(_python_type(x))
         if dtype == "int32" and not -(2**31) <= x < 2**31:
             dtype = "int64"
-    elif dtypes.is_integer(dtype) and isinstance(x, float):
+    elif isinstance(x, float) and dtypes.is_integer(dtype):
         x = int(x) if np.isfinite(x) else 0
     try:
         return backend().asarray(x, dtype)
@@ -126,33 +127,39 @@ def _stack(tensors: list[Tensor], dtype: str | None) -> Tensor:
     return bind(PRIMITIVES["concatenate"], *rows, axis=0)  # type: ignore[no-any-return]
 
 
-def operands(*xs: Any) -> tuple[list[Tensor], str]:
+def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
     """Operands as tensors of their common dtype, and that dtype."""
     first = xs[0]
-    if type(first) is Tensor:
-        dtype = first.dtype
-        for x in xs:
-            if type(x) is not Tensor or x.dtype != dtype:
-                break
-        else:
-            return list(xs), dtype
-    dtype = dtypes.result_type(*(weak_type(x) for x in xs))
-    return [convert(x, dtype) for x in xs], dtype
+    for x in xs:
+        if type(x) is not Tensor or x._dtype != first._dtype:
+            break
+    else:
+        return xs, first._dtype
+    dtype = dtypes.result_type(*[weak_type(x) for x in xs])
+    return tuple([convert(x, dtype) for x in xs]), dtype
 
 
 def weak_type(x: Any) -> Any:
     """The type that promotion sees: a dtype name, or a weak Python type."""
     if type(x) is Tensor:
-        return x.dtype
+        return x._dtype
+    if type(x) in _WEAK:
+        return type(x)
     if isinstance(x, _SCALARS):
         return _python_type(x)
     dtype = getattr(x, "dtype", None)
     return dtypes.standardize(dtype) if dtype is not None else convert(x).dtype
 
 
-def floating(*xs: Any) -> list[Tensor]:
+def to_float(x: Any) -> Tensor:
+    """`x` as a tensor of a floating dtype: floatx, unless it has one."""
+    x = convert(x)
+    return x if x._dtype in dtypes.FLOATS else convert(x, config.floatx())  # type: ignore[no-any-return]
+
+
+def floating(*xs: Any) -> tuple[Tensor, ...]:
     """Operands as tensors of their common floating dtype."""
     tensors, dtype = operands(*xs)
-    if dtypes.is_float(dtype):
+    if dtype in dtypes.FLOATS:
         return tensors
-    return [convert(x, config.floatx()) for x in tensors]
+    return tuple([convert(x, config.floatx()) for x in tensors])

@@ -44,7 +44,21 @@ _PYTHON_SCALARS = {bool: "bool", int: "int", float: "float"}
 _numpy_dtypes: dict[str, np.dtype[Any]] = {
     name: np.dtype(name) for name in DTYPES if name != "bfloat16"
 }
-_names: dict[Any, str] = {dtype: name for name, dtype in _numpy_dtypes.items()}
+
+
+class _Names(dict[Any, str]):
+    """The names of NumPy's dtypes, that of bfloat16 once it is met."""
+
+    def __missing__(self, dtype: Any) -> str:
+        if getattr(dtype, "name", None) != "bfloat16":
+            raise DTypeError(
+                f"tensor: expected a dtype among {', '.join(DTYPES)}; received {dtype}"
+            )
+        numpy_dtype("bfloat16")
+        return "bfloat16"
+
+
+NAMES = _Names((dtype, name) for name, dtype in _numpy_dtypes.items())
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -53,21 +67,13 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         import ml_dtypes
 
         _numpy_dtypes[name] = np.dtype(ml_dtypes.bfloat16)
-        _names[_numpy_dtypes[name]] = name
+        NAMES[_numpy_dtypes[name]] = name
     return _numpy_dtypes[name]
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
     """The name of a NumPy dtype that tensors can have."""
-    try:
-        return _names[dtype]
-    except KeyError:
-        if dtype.name == "bfloat16":
-            numpy_dtype("bfloat16")
-            return "bfloat16"
-        raise DTypeError(
-            f"tensor: expected a dtype among {', '.join(DTYPES)}; received {dtype}"
-        ) from None
+    return NAMES[dtype]
 
 
 def standardize(dtype: Any) -> str:

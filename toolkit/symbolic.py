@@ -125,7 +125,13 @@ def is_symbolic(x: Any) -> bool:
 
 def any_symbolic(*structures: Any) -> bool:
     """Whether a KerasTensor is anywhere inside."""
-    return any(is_symbolic(leaf) for leaf in tree.flatten(structures))
+    for x in structures:
+        if isinstance(x, KerasTensor):
+            return True
+        if tree.is_nested(x):
+            if any_symbolic(*(x.values() if isinstance(x, dict) else x)):
+                return True
+    return False
 
 
 class Operation:
@@ -274,11 +280,9 @@ def operation(function: F) -> F:
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        plain = _PLAIN.issuperset(map(type, args))
-        if kwargs and plain:
-            plain = _PLAIN.issuperset(map(type, kwargs.values()))
-        if not plain and any_symbolic(args, kwargs):
-            return FunctionOperation(wrapper).symbolic_call(*args, **kwargs)
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            if type(x) not in _PLAIN and any_symbolic(x):
+                return FunctionOperation(wrapper).symbolic_call(*args, **kwargs)
         return function(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]

@@ -7,14 +7,14 @@ kernel or appends a Node to the trace, and tells the tapes either way.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from toolkit import config, dtypes
-from toolkit.backends.base import Backend, get_backend
+from toolkit.backends.base import Backend, get_backend, quiet_context
 from toolkit.errors import DTypeError, ToolkitError, TraceError
 from toolkit.ir import Primitive, Spec
 
@@ -33,6 +33,10 @@ class _State(threading.local):
     autocast: str | None = None  # the dtype that float Variables are read in
     device: str | None = None  # of the innermost device scope
 
+    def __init__(self) -> None:
+        # Runs a kernel without warnings; a context can be entered by one thread only.
+        self.quietly: Callable[..., Any] = quiet_context().run
+
 
 state = _State()
 
@@ -50,7 +54,7 @@ class Tensor:
         15.0
     """
 
-    __slots__ = ("__weakref__", "_array", "_keras_mask", "_scope", "_spec")
+    __slots__ = ("__weakref__", "_array", "_dtype", "_keras_mask", "_scope", "_spec")
     _keras_mask: Any
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
@@ -59,14 +63,14 @@ class Tensor:
         self, array: Array, spec: Spec | None = None, scope: Scope | None = None
     ) -> None:
         self._array = array
+        self._dtype = dtypes.NAMES[array.dtype] if spec is None else spec.dtype
         self._spec = spec
         self._scope = scope
 
     @property
     def spec(self) -> Spec:
         if self._spec is None:
-            array = self._array
-            self._spec = Spec(array.shape, dtypes.name_of(array.dtype))
+            self._spec = Spec(self._array.shape, self._dtype)
         return self._spec
 
     @property
@@ -76,15 +80,15 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.spec.shape
+        return (self._array if self._spec is None else self._spec).shape
 
     @property
     def dtype(self) -> str:
-        return self.spec.dtype
+        return self._dtype
 
     @property
     def ndim(self) -> int:
-        return self.spec.ndim
+        return (self._array if self._spec is None else self._spec).ndim
 
     @property
     def size(self) -> int:
@@ -226,18 +230,21 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     kernel = _eager_kernels.get(primitive.name)
     if kernel is None:
         if primitive.body is not None and not backend().supports(primitive.name):
-            with no_tapes():
+            with no_tapes() if state.tapes else nullcontext():
                 return primitive.body(*inputs, **attrs)
         config.device()  # a device that is not there fails here
-        kernel = _eager_kernels[primitive.name] = backend().eager(primitive.name)
+        kernel = _eager_kernels[primitive.name] = backend().kernels[primitive.name]
     try:
-        result = kernel(*[x._array for x in inputs], **attrs)
+        result = state.quietly(kernel, *[x._array for x in inputs], **attrs)
     except (TypeError, ValueError, AttributeError) as error:
         raise _explain(primitive, inputs, attrs, error) from error
+    except RuntimeError:  # a signal's handler or a finalizer, in the midst of a kernel
+        with backend().errstate():
+            result = kernel(*[x._array for x in inputs], **attrs)
     if type(result) is tuple:
         return tuple([Tensor(array) for array in result])
-    if type(result) is not np.ndarray:  # ufuncs return 0-d results as scalars
-        result = backend().asarray(result)
+    if type(result) is not np.ndarray and isinstance(result, np.generic):
+        result = np.asarray(result)  # ufuncs return 0-d results as scalars
     return Tensor(result)
 
 

@@ -107,7 +107,7 @@ def test_kernel(case, backend, reference):
     expected = expected_of(reference, case)
     arrays = [backend.asarray(a) for a in case.arrays]
     before = [a.copy() for a in case.arrays]
-    eager = backend.eager(case.name)(*arrays, **case.attrs)
+    eager = quietly(backend, backend.kernels[case.name], *arrays, **case.attrs)
     several = isinstance(eager, tuple)
     found = tuple(map(backend.to_numpy, eager)) if several else backend.to_numpy(eager)
     compare(case, found, expected)
@@ -209,5 +209,5 @@ def test_every_kernel_names_a_primitive(backend, reference):
 
 def test_a_large_sum_of_half_precision_is_exact(backend):
     x = sample((100, 1000), "bfloat16", 1.0, 1.0)
-    total = backend.eager("sum")(backend.asarray(x), axis=(0, 1), keepdims=False)
+    total = backend.kernels["sum"](backend.asarray(x), axis=(0, 1), keepdims=False)
     assert float(backend.to_numpy(total)) == 99_840.0  # 100,000 rounded to bfloat16

@@ -57,14 +57,15 @@ def test_threads_can_be_set(numpy_backend):
     numpy_backend.blas.threads = before
 
 
-@pytest.mark.parametrize(("rows", "wanted"), [(8, 1), (1 << 20, 2)])
+# The smallest are not worth the question: OpenBLAS takes one thread by itself.
+@pytest.mark.parametrize(("rows", "wanted"), [(8, 2), (512, 1), (1 << 20, 2)])
 def test_only_large_products_are_shared_among_threads(monkeypatch, rows, wanted):
     blas = NumPyBackend("numpy").blas
     before = blas.threads
     if before is None:
         pytest.skip("this NumPy's BLAS does not tell its number of threads")
     found = []
-    monkeypatch.setattr(np, "matmul", lambda a, b, out: found.append(blas.threads))
+    monkeypatch.setattr(np, "matmul", lambda *arrays: found.append(blas.threads))
     blas.threads = 2
     try:
         a = np.broadcast_to(np.float32(1), (rows, 256))
@@ -126,8 +127,9 @@ def test_sigmoid_keeps_its_precision_left_of_zero(numpy_backend):
 
 def test_integers_divided_by_zero_are_zero(numpy_backend):
     x, zero = np.array([5, -5], np.int32), np.zeros(2, np.int32)
-    for name in ("floor_divide", "remainder"):
-        assert list(numpy_backend.eager(name)(x, zero)) == [0, 0]
+    with numpy_backend.errstate():
+        for name in ("floor_divide", "remainder"):
+            assert list(numpy_backend.kernels[name](x, zero)) == [0, 0]
 
 
 # --- indices out of range -------------------------------------------------------------

@@ -23,7 +23,8 @@ from toolkit.ops.elementwise import (
     less_equal,
     log1p,
     maximum,
-    minimum,
+    maximum_p,
+    minimum_p,
     sigmoid,
     sqrt,
     tanh,
@@ -40,8 +41,8 @@ from toolkit.trace import decomposable
 
 
 def _limited(x: Tensor, low: float | None, high: float | None) -> Tensor:
-    x = x if low is None else maximum(x, convert(low, x.dtype))
-    return x if high is None else minimum(x, convert(high, x.dtype))
+    x = x if low is None else bind(maximum_p, x, convert(low, x.dtype))
+    return x if high is None else bind(minimum_p, x, convert(high, x.dtype))
 
 
 def _limited_vjp(

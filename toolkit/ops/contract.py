@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit.convert import convert, operands
+from toolkit.convert import convert, operands, weak_type
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
@@ -50,15 +50,6 @@ matmul_p = primitive(
 )
 
 
-def _factors(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
-    """Both as tensors of the dtype of their product: int32 for two int8."""
-    x1, x2 = convert(x1), convert(x2)
-    if x1.dtype == x2.dtype == "int8":
-        return convert(x1, "int32"), convert(x2, "int32")
-    (x1, x2), _ = operands(x1, x2)
-    return x1, x2
-
-
 def _need_axes(op: str, x1: Tensor, x2: Tensor) -> None:
     if x1.ndim == 0 or x2.ndim == 0:
         raise ShapeError(
@@ -74,13 +65,20 @@ def matmul(x1: Any, x2: Any) -> Tensor:
     x1: (..., m, k) or (k,), x2: (..., k, n) or (k,) give (..., m, n), without the
     axes that a vector lacks. Products of int8 are int32.
     """
-    x1, x2 = _factors(x1, x2)
+    (a, b), dtype = operands(x1, x2)
+    if dtype == "int8" and weak_type(x1) == weak_type(x2):
+        a, b = convert(a, "int32"), convert(b, "int32")
+    if a.ndim < 2 or b.ndim < 2:
+        return _with_vectors(a, b)
+    return bind(matmul_p, a, b)
+
+
+def _with_vectors(x1: Tensor, x2: Tensor) -> Tensor:
+    """The matrix product where a factor is a vector: an axis that it lacks is 1."""
     _need_axes("matmul", x1, x2)
     a = expand_dims(x1, 0) if x1.ndim == 1 else x1
     b = expand_dims(x2, 1) if x2.ndim == 1 else x2
     y = bind(matmul_p, a, b)
-    if a is x1 and b is x2:
-        return y
     lead = a.shape[-2:-1] if a is x1 else ()
     last = b.shape[-1:] if b is x2 else ()
     return reshape(y, (*y.shape[:-2], *lead, *last))

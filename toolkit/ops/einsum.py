@@ -60,7 +60,7 @@ def _promoted(xs: Sequence[Any]) -> list[Tensor]:
     if not xs:
         raise ArgumentError("einsum: expected at least one operand")
     tensors, dtype = operands(*xs)
-    return [convert(x, "int32") for x in tensors] if dtype == "int8" else tensors
+    return [convert(x, "int32" if dtype == "int8" else dtype) for x in tensors]
 
 
 def _parse(subscripts: str, tensors: list[Tensor]) -> tuple[list[Labels], Labels]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert, floating, operands
+from toolkit.convert import convert, floating, operands, to_float
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, DTypeError
 from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
@@ -239,7 +239,7 @@ def _floating(record: Primitive, doc: str) -> Any:
     """The public function of a primitive that computes in floating point."""
 
     def function(x: Any) -> Tensor:
-        return bind(record, *floating(x))
+        return bind(record, to_float(x))
 
     return _published(function, record.name, doc)
 

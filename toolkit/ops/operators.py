@@ -84,22 +84,21 @@ _UNARY = {"neg": negative, "abs": absolute, "invert": _invert, "round": round}
 def install_operators() -> None:
     """Give the classes their operators, each the public function of its name."""
     for cls in (Tensor, KerasTensor, Variable):
+        for name, function in (_OPERATORS | _COMPARISONS).items():
+            setattr(cls, f"__{name}__", _method(function))
         for name, function in _OPERATORS.items():
-            setattr(cls, f"__{name}__", _method(function))
             setattr(cls, f"__r{name}__", _reflected(function))
-        for name, function in _COMPARISONS.items():
-            setattr(cls, f"__{name}__", _method(function))
         for name, function in _UNARY.items():
-            setattr(cls, f"__{name}__", _method(function))
+            setattr(cls, f"__{name}__", function)
         setattr(cls, "__getitem__", get_item)  # noqa: B010
         setattr(cls, "T", property(transpose))  # noqa: B010
 
 
 def _method(function: Any) -> Any:
-    def method(self: Any, *others: Any) -> Any:
-        if others and isinstance(others[0], (str, type(None))):
+    def method(self: Any, other: Any) -> Any:
+        if other is None or isinstance(other, str):
             return NotImplemented  # x == None is False, x + None a TypeError
-        return function(self, *others)
+        return function(self, other)
 
     return method
 

@@ -154,7 +154,7 @@ def reshape(x: Any, newshape: Any) -> Tensor:
     """The same elements in another shape; one extent may be -1."""
     x = convert(x)
     sizes = newshape if isinstance(newshape, (tuple, list)) else (newshape,)
-    shape = tuple(-1 if n is None else int(n) for n in sizes)
+    shape = tuple([-1 if n is None else int(n) for n in sizes])
     if -1 in shape:
         rest = -math.prod(shape)
         if shape.count(-1) > 1 or (rest == 0 and x.size) or (rest and x.size % rest):

@@ -33,7 +33,7 @@ class Contract(Kernels):
     @workspace(_matmul_bytes)
     def matmul(self, a: Array, b: Array, *, out: Any = None, work: Any = None) -> Array:
         """The matrix product over the last two axes; leading axes broadcast."""
-        if is_half(a.dtype):
+        if a.dtype.itemsize == 2 and is_half(a.dtype):
             return self._through_float32(a, b, out, work)
         return self._matmul(a, b, out)
 

@@ -130,11 +130,10 @@ class Reduce(Kernels):
     ) -> Array:
         if is_half(x.dtype):
             return self._reduce_half(ufunc, x, axis, keepdims, out, work)
-        lead = len(axis)
-        width = math.prod(x.shape[lead:])
         if (
-            axis == tuple(range(lead))
-            and 0 < 2 * width <= WIDE <= x.size
+            x.size >= WIDE
+            and axis == tuple(range(len(axis)))
+            and 0 < 2 * (width := math.prod(x.shape[len(axis) :])) <= WIDE
             and x.flags.c_contiguous
         ):
             out = self._result(out, _reduced(x.shape, axis, keepdims), x.dtype)

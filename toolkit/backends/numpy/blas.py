@@ -25,6 +25,8 @@ _SPELLINGS = (
 # wait for each other at its end; where another process has taken a core, for a time
 # slice, which would make a step of many small products ten times as long.
 _LEAST_SHARED = 1 << 28
+# Up to here OpenBLAS takes one thread by itself.
+_MOST_ALONE = 1 << 18
 
 
 class Blas:
@@ -36,13 +38,15 @@ class Blas:
 
     def gemm(self, a: Any, b: Any, out: Any = None) -> Any:
         """np.matmul for two or more axes, on one thread unless matrices are large."""
-        set_threads = self._set_threads
+        if self._count == 1 or a.size * b.shape[-1] <= _MOST_ALONE:
+            return np.matmul(a, b, out)
         size = a.shape[-2] * a.shape[-1] * b.shape[-1]
-        if size >= _LEAST_SHARED or set_threads is None or self._count == 1:
-            return np.matmul(a, b, out=out)
+        set_threads = self._set_threads
+        if size >= _LEAST_SHARED or set_threads is None:
+            return np.matmul(a, b, out)
         set_threads(1)
         try:
-            return np.matmul(a, b, out=out)
+            return np.matmul(a, b, out)
         finally:
             set_threads(self._count)
 
