@@ -50,9 +50,9 @@ A step of the CIFAR-10 CNN takes {one:.1f} ms on one thread and {two:.1f} ms on 
   after an epoch that compiles and warms up. The data are made up, and in memory.
 - `predict`: from NumPy array to NumPy array. `model(x)`: nothing records gradients.
 - Start: from before the import to the end of the first step, in a fresh process. *Cold*
-  is an empty cache of compiled code, *warm* one that a process before has filled;
-  Python's own bytecode is there in both. torch.compile takes half a minute to start,
-  and is left out.
+  is an empty cache of compiled code, *warm* one that a process before has filled, the
+  peers' own caches too; Python's bytecode is there in both. torch.compile takes half a
+  minute to start, and is left out.
 - Memory: the most bytes that a process had resident in two epochs, 25 MB of them data.
 
 To repeat it:
@@ -119,7 +119,7 @@ def workload_lines(rows):
             kind.unit,
             *(number(scaled.get(column)) for column in COLUMNS),
             ", ".join(others),
-            *(number(report.ratio(row, family)) for family in ("", "Keras")),
+            *(quotient(report.ratio(row, family)) for family in ("", "Keras")),
             f"{workload.bar:.2f}",
             "" if verdict is None else "met" if verdict.met else "missed",
         ]
@@ -144,3 +144,8 @@ def number(value):
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def quotient(value):
+    """Two decimals; nothing for None."""
+    return "" if value is None else f"{value:.2f}"

@@ -20,7 +20,7 @@ from toolkit.bench.workloads import Workload
 Sample = Callable[[], float]
 
 SAMPLE = 0.1  # seconds that one sample of a short call takes at least
-WARM_UP = 3  # calls before the first sample
+WARM_UP = 5  # calls before the first sample, besides the very first
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,12 @@ def peak_memory() -> int:
 
 def repeated(function: Callable[[], Any], least: float = SAMPLE) -> Sample:
     """Seconds of a call, called so often that a sample takes `least`; warmed up."""
-    for _ in range(WARM_UP):
-        function()
-    calls = 1
-    while (seconds := _timed(function, calls)) < least:
-        calls *= max(2, int(least / max(seconds, 1e-9)))
+    function()  # may compile
+    fastest, spent, count = math.inf, 0.0, 0
+    while count < WARM_UP or spent < 2 * least:
+        seconds = _timed(function, 1)
+        fastest, spent, count = min(fastest, seconds), spent + seconds, count + 1
+    calls = int(least / fastest) + 1
     return lambda: _timed(function, calls) / calls
 
 

@@ -97,7 +97,7 @@ WORKLOADS = {
     ),
     "mnist_mlp/fit": Workload(
         "MNIST MLP 784-512-512-10 `fit`, Adam, batch 128",
-        "fit", networks.mnist_mlp, vectors, 128, 64, 0.70,
+        "fit", networks.mnist_mlp, vectors, 128, 128, 0.70,
     ),
     "tiny_mlp/fit": Workload(
         "tiny MLP 16-32-32-1 `fit`, batch 32",
