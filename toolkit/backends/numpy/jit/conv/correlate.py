@@ -71,7 +71,7 @@ class Plan:
     @property
     def order(self) -> tuple[str, ...]:
         """The loops from the outermost on: what is read again should still be near."""
-        if self.weights <= _FEW:
+        if self.weights <= _FEW or self.channels.spread:
             return "images", "rows", "panels"
         if self.weights <= _MANY:
             return "images", "panels", "rows"

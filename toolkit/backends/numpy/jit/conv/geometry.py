@@ -25,7 +25,8 @@ class Window:
         out: how many windows there are.
         size, stride, dilation: of the windows.
         low: zeros in front of the images.
-        pitch: elements between neighbours in memory: of what the kernel reads.
+        pitch: elements between neighbours in memory, of what a kernel reads tap by tap.
+        step: elements between neighbours of the other images that it reads, if any.
     """
 
     extent: int
@@ -35,6 +36,7 @@ class Window:
     dilation: int
     low: int
     pitch: int
+    step: int = 0
 
     @property
     def is_trivial(self) -> bool:
@@ -89,19 +91,25 @@ Axes = tuple[Axis, ...]
 
 
 def collapse(windows: Sequence[Window]) -> tuple[Window, ...]:
-    """The same windows on fewer axes: without gaps, trivial ones are one."""
+    """The same windows on fewer axes: neighbouring pixels of size 1 are one axis."""
     kept: list[Window] = []
     for window in windows:
-        last = kept[-1] if kept else None
         if window.is_trivial and window.extent == 1:
             continue
-        if last and last.is_trivial and window.is_trivial:
-            if last.pitch == window.pitch * window.extent:
-                extent = last.extent * window.extent
-                kept[-1] = replace(window, extent=extent, out=extent)
-                continue
-        kept.append(window)
+        if kept and _joins(kept[-1], window):
+            extent = kept[-1].extent * window.extent
+            kept[-1] = replace(window, extent=extent, out=extent)
+        else:
+            kept.append(window)
     return tuple(kept) or tuple(windows[-1:])
+
+
+def _joins(outer: Window, inner: Window) -> bool:
+    """Whether two axes are one: trivial, and without gaps in memory."""
+    if not (outer.is_trivial and inner.is_trivial):
+        return False
+    reach = (inner.pitch * inner.extent, inner.step * inner.extent)
+    return (outer.pitch, outer.step) == reach
 
 
 def forward(windows: Sequence[Window]) -> Axes:

@@ -18,6 +18,9 @@ from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.conv.tiles import Panel, panels, split
 from toolkit.backends.numpy.jit.conv.writer import Writer, mask
 
+# Multiply-adds of a turn of the innermost loop.
+_UNROLL = 64
+
 
 @dataclass(frozen=True)
 class GradPlan:
@@ -31,7 +34,8 @@ class GradPlan:
         channels: how they are grouped.
         vectors: of a panel of output channels.
         rows: the most (tap, input channel) pairs of a tile.
-        strip: positions of the first axis that stay in the first cache.
+        strip: positions of the first axis that a tile passes over.
+        images: those that it passes over, if they are small.
         by_weights: whether a row of the call is a part of the weights, not an image.
     """
 
@@ -43,6 +47,7 @@ class GradPlan:
     vectors: int
     rows: int
     strip: int
+    images: int
     by_weights: bool
 
     @property
@@ -111,6 +116,7 @@ class _Place:
 
     Attributes:
         x, g, w: pointers to inputs, gradients and the result.
+        images: how many of them the strip is of.
         strip: the first position of the strip along the first axis.
         ranges: for each axis, the positions that meet an input.
         rows: (tap, channel) of each row of the tile, from where x points.
@@ -121,6 +127,7 @@ class _Place:
     x: str
     g: str
     w: str
+    images: str = "1"
     strip: str = "0"
     ranges: tuple[tuple[str, str], ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
@@ -146,24 +153,31 @@ class _KernelGrad(Writer):
         if self.plan.by_weights:
             for part in self._parts(self.start):
                 self._clear_part(part)
-                for image in self._images(part, "0", self.count):
-                    for strip in self._strips(image):
+                for images in self._images(part, "0", self.count):
+                    for strip in self._strips(images):
                         for tile in self._rows(strip):
                             self._tile(tile)
             return
-        for image in self._images(self._partial(self.start), "%lo", "%hi"):
-            for strip in self._strips(image):
-                for taps in self._taps(strip):
-                    for rows in self._rows(taps):
-                        for tile in self._panels(rows):
+        for images in self._images(self._partial(self.start), "%lo", "%hi"):
+            for strip in self._strips(images):
+                for panel in self._panels(strip):
+                    for taps in self._taps(panel):
+                        for tile in self._rows(taps):
                             self._tile(tile)
 
     # --- loops ------------------------------------------------------------------------
 
     def _images(self, place: _Place, low: str, high: str) -> Iterator[_Place]:
-        with self.b.loop(low, high) as image:
-            x = self.move(place.x, image, self.image)
-            yield replace(place, x=x, g=self.move(place.g, image, self.gradient))
+        """Groups of images."""
+        group = self.plan.images
+        with self.b.loop(low, high, group) as image:
+            left = self.integer("sub", high, image)
+            yield replace(
+                place,
+                x=self.move(place.x, image, self.image),
+                g=self.move(place.g, image, self.gradient),
+                images="1" if group == 1 else self.b.least(left, group),
+            )
 
     def _strips(self, place: _Place) -> Iterator[_Place]:
         """Positions of the first axis, as many as the first cache holds."""
@@ -333,32 +347,71 @@ class _KernelGrad(Writer):
             self.memory.load(w, "0", self.dtype, bits)
             for (w, _), bits in zip(places, masks, strict=True)
         ]
-        sums = self._positions(place, 0, sums)
+        if place.images == "1":
+            sums = self._positions(place, 0, sums)
+        else:
+            with self.b.accumulate("0", place.images, 1, sums) as turn:
+                x = self.move(place.x, turn.index, self.image)
+                g = self.move(place.g, turn.index, self.gradient)
+                moved = replace(place, x=x, g=g)
+                turn.next(self._positions(moved, 0, turn.values))
+            sums = turn.values
         for value, (w, _), bits in zip(sums, places, masks, strict=True):
             self.memory.store(value, w, "0", bits)
 
     def _positions(self, place: _Place, depth: int, sums: list[Value]) -> list[Value]:
         """Loops over the positions of each axis."""
         axis, pitch = self.plan.axes[depth], self.plan.pitches[depth]
-        is_last = depth == len(self.plan.axes) - 1
         low, high = place.ranges[depth]
-        passes: tuple[_Pass, ...] = (_Pass(low, high, 0, len(place.rows)),)
-        if is_last and place.passes is not None:
-            passes = place.passes
-        for part in passes:
+        if depth == len(self.plan.axes) - 1:
+            return self._last_axis(place, sums)
+        low, high = self._in_strip(place, depth, low, high)
+        with self.b.accumulate(low, high, 1, sums) as turn:
+            x = self.move(place.x, turn.index, axis.stride * axis.pitch)
+            moved = replace(place, x=x, g=self.move(place.g, turn.index, pitch))
+            turn.next(self._positions(moved, depth + 1, turn.values))
+        return turn.values
+
+    def _last_axis(self, place: _Place, sums: list[Value]) -> list[Value]:
+        """Passes over the last axis: several positions a turn, then single ones."""
+        depth, vectors = len(self.plan.axes) - 1, len(sums) // len(place.rows)
+        passes = (_Pass(*place.ranges[depth], 0, len(place.rows)),)
+        for part in place.passes if place.passes is not None else passes:
             low, high = self._in_strip(place, depth, part.low, part.high)
-            vectors = len(sums) // len(place.rows)
+            several = max(1, _UNROLL // (part.last - part.first) // vectors)
+            count = self.integer("sub", high, low)
+            rest = self.integer("srem", count, several)
+            middle = self.integer("sub", high, rest)
             seen = slice(part.first * vectors, part.last * vectors)
-            with self.b.accumulate(low, high, 1, sums[seen]) as turn:
-                x = self.move(place.x, turn.index, axis.stride * axis.pitch)
-                moved = replace(place, x=x, g=self.move(place.g, turn.index, pitch))
-                if is_last:
-                    rows = place.rows[part.first : part.last]
-                    turn.next(self._step(moved, rows, turn.values))
-                else:
-                    turn.next(self._positions(moved, depth + 1, turn.values))
-            sums = [*sums[: seen.start], *turn.values, *sums[seen.stop :]]
+            found = self._turns(place, part, low, middle, several, sums[seen])
+            found = self._turns(place, part, middle, high, 1, found)
+            sums = [*sums[: seen.start], *found, *sums[seen.stop :]]
         return sums
+
+    def _turns(
+        self,
+        place: _Place,
+        part: _Pass,
+        low: str,
+        high: str,
+        several: int,
+        sums: list[Value],
+    ) -> list[Value]:
+        """Positions [low, high), so many a turn."""
+        if low == high:
+            return sums
+        axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
+        rows = place.rows[part.first : part.last]
+        with self.b.accumulate(low, high, several, sums) as turn:
+            x = self.move(place.x, turn.index, axis.stride * axis.pitch)
+            g = self.move(place.g, turn.index, pitch)
+            sums = turn.values
+            for u in range(several):
+                xu = self.move(x, u, axis.stride * axis.pitch)
+                moved = replace(place, x=xu, g=self.move(g, u, pitch))
+                sums = self._step(moved, rows, sums)
+            turn.next(sums)
+        return turn.values
 
     def _in_strip(
         self, place: _Place, depth: int, low: str, high: str

@@ -87,6 +87,9 @@ def _plan(
     dtype = images.spec.dtype
     lanes, available = lanes_of(dtype), registers()
     at = channels(*groups, elements(images)[-1], lanes)
+    if at.spread:
+        # Half of them hold inputs, which the taps of a row share.
+        available //= 2
     rows = [axes[-1].count for axes in sweeps]
     return Plan(
         dtype=dtype,

@@ -26,8 +26,9 @@ from toolkit.backends.numpy.jit.conv.tiles import (
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partition
 from toolkit.ir import Node
 
-# Bytes of images and gradients that stay in the first cache beside a tile's weights.
-_STRIP_BYTES = 24 << 10
+# Pixels that a tile passes over: few enough to stay in the first cache for the next
+# tile, but so many that the time to load and store the tile does not matter.
+_PIXELS = 128
 # Larger weights are not worth a result for each task: tasks get parts of them.
 _PARTIAL_BYTES = 1 << 20
 _TOTAL_GRAIN = 1 << 14
@@ -81,25 +82,23 @@ def lower_conv_kernel_grad(
 def _plan(node: Node, x: Operand, g: Operand) -> GradPlan:
     attrs, spec, dtype = node.attrs, node.outputs[0].spec, x.spec.dtype
     extents = (x.spec.shape[1:-1], g.spec.shape[1:-1])
-    seen = windows(attrs, attrs["kernel"], *extents, x)
-    axes, pitches = geometry.forward(seen), tuple(elements(g)[1:-1])
+    seen = geometry.collapse(windows(attrs, attrs["kernel"], *extents, x, g))
+    axes = geometry.forward(seen)
     groups, lanes = attrs["groups"], lanes_of(dtype)
     filters = spec.shape[-1] // groups
     at = channels(groups, spec.shape[-2], filters, elements(x)[-1], lanes)
     vectors, rows = _best_tile(at, axes[-1].taps, lanes)
-    below = prod(window.stride * window.extent for window in seen[1:])
-    position = seen[0].stride * below * x.spec.shape[-1]
-    position += prod(g.spec.shape[2:])
-    position *= dtypes.itemsize(dtype)
+    strip = max(1, _PIXELS // prod(window.out for window in seen[1:]))
     return GradPlan(
         dtype=dtype,
         lanes=lanes,
         axes=axes,
-        pitches=pitches,
+        pitches=tuple(window.step for window in seen),
         channels=at,
         vectors=vectors,
         rows=rows,
-        strip=max(1, _STRIP_BYTES // position),
+        strip=strip,
+        images=max(1, strip // seen[0].out),
         by_weights=spec.nbytes > _PARTIAL_BYTES,
     )
 

@@ -30,6 +30,7 @@ def windows(
     spatial: Sequence[int],
     out: Sequence[int],
     read: Operand,
+    other: Operand | None = None,
 ) -> tuple[Window, ...]:
     """The spatial axes of a convolution.
 
@@ -37,8 +38,10 @@ def windows(
         attrs: strides, padding and dilation.
         size: of a window.
         spatial, out: the extents of the images, and how many windows there are.
-        read: the operand at whose pixels the kernel looks tap by tap.
+        read: the operand whose pixels a kernel reads tap by tap.
+        other: one with a pixel for each window that it reads as well.
     """
+    steps = elements(other)[1:-1] if other else [0] * len(size)
     axes = zip(
         spatial,
         out,
@@ -47,6 +50,7 @@ def windows(
         attrs["dilation"],
         (low for low, _ in attrs["padding"]),
         elements(read)[1:-1],
+        steps,
         strict=True,
     )
     return tuple(Window(*axis) for axis in axes)

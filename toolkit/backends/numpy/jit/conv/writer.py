@@ -27,7 +27,7 @@ class Writer:
     def integer(self, instruction: str, a: str | int, b: str | int) -> str:
         """`instruction a, b`."""
         a, b = _known(a), _known(b)
-        if instruction == "mul" and 0 in (a, b):
+        if (instruction == "mul" and 0 in (a, b)) or (instruction, b) == ("srem", 1):
             return "0"
         if (instruction, a) == ("add", 0):
             return str(b)
