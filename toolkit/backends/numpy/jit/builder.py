@@ -34,8 +34,9 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {
     "mul": int.__mul__,
     "sdiv": int.__floordiv__,
     "srem": int.__mod__,
+    "xor": int.__xor__,
 }
-_NEUTRAL = {("add", "0"), ("sub", "0"), ("mul", "1"), ("sdiv", "1")}
+_NEUTRAL = {("add", "0"), ("sub", "0"), ("mul", "1"), ("sdiv", "1"), ("xor", "0")}
 
 
 @dataclass(frozen=True)
