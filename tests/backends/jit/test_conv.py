@@ -191,21 +191,19 @@ def test_large_kernels_are_divided_by_their_weights(name, monkeypatch):
 
 
 VIEWS = {
-    "channels first": lambda a: np.moveaxis(np.moveaxis(a, -1, 0).copy(), 0, -1),
+    "channels first": lambda a: np.moveaxis(np.moveaxis(a, -1, 1).copy(), 1, -1),
+    "channels outside": lambda a: np.moveaxis(np.moveaxis(a, -1, 0).copy(), 0, -1),
     "reversed": lambda a: a[::-1, ::-1].copy()[::-1, ::-1],
-    "every other": lambda a: np.repeat(a, 2, axis=0)[::2],
+    "every other channel": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("view", VIEWS)
-def test_strided_operands(kind, view):
-    arrays, attrs = NAMED["edges and a loop of tiles"].of(kind, "float32")
+@pytest.mark.parametrize("name", ["edges and a loop of tiles", "small groups"])
+def test_strided_operands(name, view, kind):
+    arrays, attrs = NAMED[name].of(kind, "float32")
     views = [VIEWS[view](a) for a in arrays]
-    if kind == "conv_kernel_grad":
-        views[1] = np.repeat(arrays[1], 2, axis=1)[:, ::2]
-    if kind != "conv_kernel_grad" and view == "every other":
-        views[1] = np.repeat(arrays[1], 2, axis=-1)[..., ::2]
     assert not any(v.flags.c_contiguous for v in views)
     check(kind, views, attrs)
 

@@ -78,19 +78,14 @@ class Plan:
         return "panels", "images", "rows"
 
 
-def emit_correlation(body: Described, plan: Plan, images: int) -> Builder:
+def emit_correlation(body: Described, plan: Plan) -> Builder:
     """The function of a convolution or input gradient and its epilogue.
 
-    The table holds the operands of the body, the packed weights, and two numbers: by
-    how many strips the rows of an image are divided, and the elements between images.
-
-    Args:
-        body: the convolution and what follows it.
-        plan: the geometry.
-        images: which operand the images are.
+    The table holds the operands of the body, the images, the packed weights, and two
+    numbers: in how many strips an image is computed, and the elements between images.
     """
     builder = Builder(plan.lanes)
-    _Correlation(builder, body, plan, images).write()
+    _Correlation(builder, body, plan).write()
     return builder
 
 
@@ -121,17 +116,15 @@ class _Place:
 class _Correlation(Writer):
     """Writes one function."""
 
-    def __init__(
-        self, builder: Builder, body: Described, plan: Plan, images: int
-    ) -> None:
+    def __init__(self, builder: Builder, body: Described, plan: Plan) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         count = len(body.body.inputs) + len(body.body.outputs)
-        bases = [self.entry(i, "ptr") for i in range(count)]
+        *bases, x, w = (self.entry(i, "ptr") for i in range(count + 2))
         self.epilogue = Epilogue(body.body, builder, bases)
-        self.start = _Place(bases[images], self.entry(count, "ptr"))
-        self.strips = self.entry(count + 1, "i64")
-        self.image = self.entry(count + 2, "i64")
+        self.start = _Place(x, w)
+        self.strips = self.entry(count + 2, "i64")
+        self.image = self.entry(count + 3, "i64")
 
     def write(self) -> None:
         """The whole nest."""

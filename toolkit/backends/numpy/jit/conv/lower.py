@@ -7,12 +7,10 @@ from dataclasses import astuple
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.conv import geometry
 from toolkit.backends.numpy.jit.conv.correlate import Plan, emit_correlation
 from toolkit.backends.numpy.jit.conv.feed import channels
-from toolkit.backends.numpy.jit.conv.geometry import Axes, Window
 from toolkit.backends.numpy.jit.conv.pack import Layout, emit_pack
 from toolkit.backends.numpy.jit.conv.problem import (
     anchored,
@@ -21,6 +19,7 @@ from toolkit.backends.numpy.jit.conv.problem import (
     tap_stride,
     windows,
 )
+from toolkit.backends.numpy.jit.conv.steps import Steps
 from toolkit.backends.numpy.jit.conv.tiles import best_vectors, registers
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.lowering import (
@@ -31,9 +30,8 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
-from toolkit.ir import Graph, Spec
+from toolkit.ir import Graph, Node, Spec
 
-_WORK: Reference = ("work", 0)
 # Multiply-adds that are worth a task of their own, and elements of weights.
 _LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
 
@@ -42,51 +40,58 @@ def lower_conv(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """A convolution and its epilogue."""
-    operands = anchored(body, inputs)
-    if operands is None:
-        return None
-    anchor, (x, w) = body.nodes[0], (inputs[i] for i in operands)
-    extents = (x.spec.shape[1:-1], anchor.outputs[0].spec.shape[1:-1])
-    seen = geometry.collapse(windows(anchor.attrs, w.spec.shape[:-2], *extents, x))
-    groups, filters = anchor.attrs["groups"], w.spec.shape[-1]
-    channels = (groups, w.spec.shape[-2], filters // groups)
-    plan = _plan(x, seen, (geometry.forward(seen),), channels)
-    return _lower(body, inputs, operands, plan, turned=False)
+    return _lower(body, inputs, turned=False)
 
 
 def lower_conv_input_grad(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """An input gradient and its epilogue."""
+    return _lower(body, inputs, turned=True)
+
+
+def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | None:
+    """The calls: packing if the weights do not lie as they are read, and the rest.
+
+    Args:
+        body: the anchor and its epilogue.
+        inputs: of the body.
+        turned: whether the weights are read along their outputs, from the last tap on.
+    """
     operands = anchored(body, inputs)
     if operands is None:
         return None
-    anchor, (g, w) = body.nodes[0], (inputs[i] for i in operands)
-    extents = (anchor.attrs["spatial"], g.spec.shape[1:-1])
-    seen = geometry.collapse(windows(anchor.attrs, w.spec.shape[:-2], *extents, g))
-    groups, filters = anchor.attrs["groups"], w.spec.shape[-1]
-    channels = (groups, filters // groups, w.spec.shape[-2])
-    plan = _plan(g, seen, geometry.backward(seen), channels)
-    return _lower(body, inputs, operands, plan, turned=True)
+    anchor, spec = body.nodes[0], body.nodes[0].outputs[0].spec
+    if not spec.size:
+        return Lowered()
+    (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
+    steps = Steps()
+    if anchor.attrs["groups"] > 1 and elements(images)[-1] != 1:
+        images, x = steps.row_major(images, x)
+    if tap_stride(weights) is None:
+        weights, w = steps.row_major(weights, w)
+    plan = _plan(anchor, images, weights, turned)
+    if turned or not weights.is_contiguous or not plan.is_packed:
+        packed = steps.take(plan.weights * dtypes.itemsize(plan.dtype))
+        steps.calls.append(_pack(weights, (w, packed), plan, turned))
+        w = packed
+    steps.calls.append(_correlation(body, plan, (x, w), images))
+    return steps.lowered()
 
 
-def _plan(
-    images: Operand,
-    seen: Sequence[Window],
-    sweeps: tuple[Axes, ...],
-    groups: tuple[int, int, int],
-) -> Plan:
-    """How to correlate images.
-
-    Args:
-        images: the operand.
-        seen: the windows over them.
-        sweeps: the correlations that have to be computed.
-        groups: how many, their input channels, and their output channels.
-    """
+def _plan(anchor: Node, images: Operand, weights: Operand, turned: bool) -> Plan:
+    """How to correlate images with weights."""
+    attrs, *size, depth, filters = anchor.attrs, *weights.spec.shape
+    spatial, out = images.spec.shape[1:-1], anchor.outputs[0].spec.shape[1:-1]
+    groups, filters = attrs["groups"], filters // attrs["groups"]
+    if turned:
+        spatial, out = out, spatial
+        depth, filters = filters, depth
+    seen = geometry.collapse(windows(attrs, size, spatial, out, images))
+    sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
     dtype = images.spec.dtype
     lanes, available = lanes_of(dtype), registers()
-    at = channels(*groups, elements(images)[-1], lanes)
+    at = channels(groups, depth, filters, elements(images)[-1], lanes)
     if at.spread:
         # Half of them hold inputs, which the taps of a row share.
         available //= 2
@@ -102,52 +107,37 @@ def _plan(
     )
 
 
-def _lower(
-    body: Graph,
-    inputs: Sequence[Operand],
-    operands: tuple[int, int],
-    plan: Plan,
-    turned: bool,
-) -> Lowered | None:
-    """The calls: packing if the weights do not lie as they are read, and the rest.
+def _correlation(
+    body: Graph, plan: Plan, read: tuple[Reference, Reference], images: Operand
+) -> Call:
+    """The call that computes the outputs of a body.
 
     Args:
         body: the anchor and its epilogue.
-        inputs: of the body.
-        operands: which inputs are the images and the weights.
-        plan: how to correlate them.
-        turned: whether the weights are read along their outputs, from the last tap on.
+        plan: how to correlate.
+        read: where the images and the weights are.
+        images: how they lie in memory.
     """
-    images, w = (inputs[i] for i in operands)
-    step = tap_stride(w)
-    if step is None:
-        return None
     spec = body.nodes[0].outputs[0].spec
-    if not spec.size:
-        return Lowered()
-    packing, source = [], ("in", operands[1])
-    if turned or not w.is_contiguous or not plan.is_packed:
-        packing = [_pack(w, step, operands[1], plan, turned)]
-        source = _WORK
     strips = _strips(spec, plan)
     rows = spec.shape[0] * strips
-    all_inputs = [("in", i) for i in range(len(body.inputs))]
-    all_outputs = [("out", i) for i in range(len(body.outputs))]
-    batch = [("in", operands[0])] + [
-        ("in", i) for i, x in enumerate(body.inputs) if x.spec.shape == spec.shape
+    inputs = [("in", i) for i in range(len(body.inputs))]
+    outputs = [("out", i) for i in range(len(body.outputs))]
+    full = [
+        place
+        for place, value in zip(inputs, body.inputs, strict=True)
+        if value.spec.shape == spec.shape
     ]
-    call = Call(
-        Code(emit_correlation, Described(body), plan, operands[0]),
-        (*all_inputs, *all_outputs, source),
+    return Call(
+        Code(emit_correlation, Described(body), plan),
+        (*inputs, *outputs, *read),
         numbers=(strips, elements(images)[0]),
         rows=rows,
         grain=partition(rows),
-        row_operands=frozenset([*batch, *all_outputs] if strips == 1 else []),
+        row_operands=frozenset([read[0], *full, *outputs] if strips == 1 else []),
         flops=2 * spec.size * prod(plan.taps) * plan.channels.depth,
-        nbytes=sum(x.spec.nbytes for x in (*body.inputs, *body.outputs)),
+        nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),
     )
-    work = aligned(plan.weights * dtypes.itemsize(plan.dtype)) if packing else 0
-    return Lowered([*packing, call], work)
 
 
 def _strips(spec: Spec, plan: Plan) -> int:
@@ -158,17 +148,12 @@ def _strips(spec: Spec, plan: Plan) -> int:
     return max(1, wanted) if outer else 1
 
 
-def _pack(w: Operand, step: int, index: int, plan: Plan, turned: bool) -> Call:
-    """The call that packs weights.
-
-    Args:
-        w: the weights.
-        step: elements from one tap to the next.
-        index: which operand they are.
-        plan: who reads them.
-        turned: from the last tap on, along their outputs.
-    """
-    at, taps, (*_, first, last) = plan.channels, prod(plan.taps), elements(w)
+def _pack(
+    weights: Operand, places: tuple[Reference, Reference], plan: Plan, turned: bool
+) -> Call:
+    """The call that packs weights from one place to the other."""
+    at, taps, (*_, first, last) = plan.channels, prod(plan.taps), elements(weights)
+    step = tap_stride(weights) or 0
     group = (at.depth if turned else at.spread or at.width) * last
     inputs, outputs = (last, first) if turned else (first, last)
     spread = plan.lanes // (at.spread or plan.lanes) * group
@@ -189,9 +174,9 @@ def _pack(w: Operand, step: int, index: int, plan: Plan, turned: bool) -> Call:
     rows = at.blocks * taps
     return Call(
         Code(emit_pack, plan.dtype, plan.lanes, at.spread, neighbours),
-        (("in", index), _WORK),
+        places,
         numbers=astuple(layout),
         rows=rows,
         grain=rows if plan.weights < _LEAST_PACK else partition(rows),
-        nbytes=2 * w.spec.nbytes,
+        nbytes=2 * weights.spec.nbytes,
     )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.conv import geometry
 from toolkit.backends.numpy.jit.conv.feed import Channels, channels
@@ -16,6 +15,7 @@ from toolkit.backends.numpy.jit.conv.kernel_grad import (
     emit_total,
 )
 from toolkit.backends.numpy.jit.conv.problem import elements, lanes_of, windows
+from toolkit.backends.numpy.jit.conv.steps import Steps
 from toolkit.backends.numpy.jit.conv.tiles import (
     cycles,
     most_rows,
@@ -38,45 +38,43 @@ def lower_conv_kernel_grad(
     node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """The gradient with respect to the weights."""
-    (x, g), spec = inputs, node.outputs[0].spec
-    if x.spec.dtype not in ("float32", "float64"):
+    (images, gradients), spec = inputs, node.outputs[0].spec
+    if spec.dtype not in ("float32", "float64"):
         return None
     if not spec.size:
         return Lowered()
-    if g.spec.size and elements(g)[-1] != 1:
-        return None
-    plan = _plan(node, x, g)
-    batch, slots = x.spec.shape[0], 1
-    rows, grain = batch, partition(batch)
-    row_operands = frozenset({("in", 0), ("in", 1)})
-    if plan.by_weights:
-        rows, grain, row_operands = plan.parts, partition(plan.parts), frozenset()
-    else:
-        slots = -(-rows // grain)
-    direct = slots == 1
-    numbers = (elements(x)[0], elements(g)[0], batch, grain)
+    x, g, steps = ("in", 0), ("in", 1), Steps()
+    if node.attrs["groups"] > 1 and elements(images)[-1] != 1:
+        images, x = steps.row_major(images, x)
+    if elements(gradients)[-1] != 1:
+        gradients, g = steps.row_major(gradients, g)
+    plan = _plan(node, images, gradients)
+    batch = images.spec.shape[0]
+    rows = plan.parts if plan.by_weights else batch
+    grain = partition(rows)
+    slots = 1 if plan.by_weights else -(-rows // grain)
+    size = plan.pitch * dtypes.itemsize(plan.dtype)
+    result = ("out", 0) if slots == 1 else steps.take(slots * size)
     grad = Call(
         Code(emit_kernel_grad, plan),
-        (("in", 0), ("in", 1), ("out", 0) if direct else ("work", 0)),
-        numbers=numbers,
+        (x, g, result),
+        numbers=(elements(images)[0], elements(gradients)[0], batch, grain),
         rows=rows,
         grain=grain,
-        row_operands=row_operands,
-        flops=2 * g.spec.size * plan.taps * plan.channels.depth,
-        nbytes=x.spec.nbytes + g.spec.nbytes,
+        row_operands=frozenset(() if plan.by_weights else (x, g)),
+        flops=2 * gradients.spec.size * plan.taps * plan.channels.depth,
+        nbytes=images.spec.nbytes + gradients.spec.nbytes,
     )
-    if direct:
-        return Lowered([grad])
-    size = dtypes.itemsize(spec.dtype)
     total = Call(
         Code(emit_total, plan.dtype, plan.lanes),
-        (("work", 0), ("out", 0)),
+        (result, ("out", 0)),
         numbers=(slots, plan.pitch),
         rows=spec.size,
         grain=_TOTAL_GRAIN,
         nbytes=(slots + 1) * spec.nbytes,
     )
-    return Lowered([grad, total], aligned(slots * plan.pitch * size))
+    steps.calls += [grad] if slots == 1 else [grad, total]
+    return steps.lowered()
 
 
 def _plan(node: Node, x: Operand, g: Operand) -> GradPlan:
