@@ -28,7 +28,9 @@ def run_lowered(lowered: Lowered, inputs: Any, outputs: Any, chunk: int = 0) -> 
     """Run every call, each task in chunks of so many rows (0: whole)."""
     work = np.full(lowered.work + 64, 0x7F, np.uint8)
     start = -(-work.ctypes.data // 64) * 64
+    error = (ctypes.c_int64 * 4)()
     places = {
+        "error": lambda i: ctypes.addressof(error),
         "in": lambda i: inputs[i].ctypes.data,
         "out": lambda i: outputs[i].ctypes.data,
         "work": lambda i: start + i,
@@ -43,6 +45,7 @@ def run_lowered(lowered: Lowered, inputs: Any, outputs: Any, chunk: int = 0) -> 
             for begin in range(low, high, chunk or call.grain):
                 end = min(begin + (chunk or call.grain), high)
                 _FUNCTION(address)(table, begin, end, task)
+    assert not error[0]
 
 
 def graph_of(function: Any, *arrays: Any) -> Graph:

@@ -35,6 +35,7 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {
     "sdiv": int.__floordiv__,
     "srem": int.__mod__,
     "xor": int.__xor__,
+    "and": int.__and__,
 }
 _NEUTRAL = {("add", "0"), ("sub", "0"), ("mul", "1"), ("sdiv", "1"), ("xor", "0")}
 

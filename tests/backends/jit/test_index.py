@@ -1,0 +1,110 @@
+"""Generated gather, scatter and their kin against the reference backend."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.backends.jit.running import operand_of, run_lowered
+from toolkit import ops
+from toolkit.backends.base import get_backend
+from toolkit.backends.numpy.jit import index
+
+REFERENCE = get_backend("reference").kernels
+
+
+@st.composite
+def cases(draw):
+    """(x, axis, indices, random numbers)"""
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    if draw(st.booleans()):
+        shape = (*shape, draw(st.sampled_from([1, 16, 37])))
+    axis = draw(st.integers(0, len(shape) - 1))
+    dtype = draw(st.sampled_from(["float32", "float64", "int32", "int64", "bool"]))
+    random = np.random.default_rng(draw(st.integers(0, 9)))
+    x = random.integers(-5, 6, shape).astype(dtype)
+    kind = draw(st.sampled_from(["int32", "int64"]))
+    return x, axis, kind, random
+
+
+def run(name, inputs, expected, attrs):
+    lower = getattr(index, f"lower_{name}")
+    found = np.empty_like(expected)
+    lowered = lower(
+        SimpleNamespace(attrs=attrs),
+        [operand_of(a) for a in inputs],
+        [operand_of(found)],
+    )
+    run_lowered(lowered, inputs, [found], chunk=2)
+    np.testing.assert_array_equal(found, expected)
+
+
+def modes(x):
+    return ("set",) if x.dtype == bool else ("add", "set", "max", "min")
+
+
+@given(case=cases(), extents=st.lists(st.integers(0, 6), max_size=2))
+@settings(max_examples=40, deadline=None)
+def test_gather_and_scatter(case, extents):
+    x, axis, kind, random = case
+    n = x.shape[axis]
+    indices = random.integers(-n, n, extents).astype(kind)
+    attrs = {"axis": axis}
+    taken = REFERENCE["gather"](x, indices, **attrs)
+    run("gather", [x, indices], taken, attrs)
+    updates = random.integers(-5, 6, taken.shape).astype(x.dtype)
+    for mode in modes(x):
+        attrs = {"axis": axis, "mode": mode}
+        expected = REFERENCE["scatter"](x, indices, updates, **attrs)
+        run("scatter", [x, indices, updates], expected, attrs)
+
+
+@given(case=cases(), count=st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_along_an_axis(case, count):
+    x, axis, kind, random = case
+    n, shape = x.shape[axis], list(x.shape)
+    shape[axis] = count
+    indices = random.integers(-n, n, shape).astype(kind)
+    attrs = {"axis": axis}
+    run("take_along_axis", [x, indices], np.take_along_axis(x, indices, axis), attrs)
+    updates = random.integers(-5, 6, shape).astype(x.dtype)
+    for mode in modes(x):
+        attrs = {"axis": axis, "mode": mode}
+        expected = REFERENCE["put_along_axis"](x, indices, updates, **attrs)
+        run("put_along_axis", [x, indices, updates], expected, attrs)
+
+
+@pytest.mark.parametrize("bad", [5, -6])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: ops.take(x, i, axis=0),
+        lambda x, i: ops.take_along_axis(x, i[:, None], axis=0),
+    ],
+)
+def test_a_bad_index_is_named_as_numpy_kernels_do(function, bad):
+    variable = toolkit.Variable(np.zeros(3, "float32"))
+
+    def step(x, i):
+        y = function(x, i)
+        variable.assign_add(ops.ones(3))
+        return y
+
+    x = ops.reshape(ops.arange(20, dtype="float32"), (5, 4))
+    i = np.array([0, bad, 1, 2])
+    messages = []
+    for jit_compile in (False, True):
+        with pytest.raises(IndexError) as error:
+            toolkit.function(step, jit_compile=jit_compile)(x, i)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    assert str(bad) in messages[0]
+    assert not variable.numpy().any()
