@@ -20,7 +20,7 @@ from toolkit.errors import (
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
-from toolkit.ops.elementwise import equal, where, zero_like
+from toolkit.ops.elementwise import add, equal, less, where, zero_like
 from toolkit.ops.numeric import logical_and
 from toolkit.ops.shape import broadcast_to, reshape
 from toolkit.symbolic import operation
@@ -170,6 +170,19 @@ def _put_vjp(
     return dx, None, du
 
 
+def _put_back(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """Zeros like x with g added at the indices along an axis."""
+    n = x.shape[axis]
+    if indices.shape[axis] != 1:
+        blank = zeros(x.shape, g.dtype)
+        return bind(put_along_axis_p, blank, indices, g, axis=axis, mode="add")  # type: ignore[no-any-return]
+    # One index for all positions: a comparison fuses with what reads the result.
+    behind = (1,) * (x.ndim - axis - 1)
+    positions = reshape(arange(n, dtype=indices.dtype), (n, *behind))
+    wrapped = where(less(indices, 0), add(indices, n), indices)
+    return where(equal(positions, wrapped), g, zero_like(g))
+
+
 gather_p = primitive(
     "gather",
     Kind.INDEX,
@@ -186,12 +199,7 @@ take_along_axis_p = primitive(
     "take_along_axis",
     Kind.INDEX,
     _along_spec,
-    vjp=(
-        lambda g, y, x, indices, axis: bind(
-            put_along_axis_p, zeros(x.shape, g.dtype), indices, g, axis=axis, mode="add"
-        ),
-        None,
-    ),
+    vjp=(lambda g, y, x, indices, axis: _put_back(g, x, indices, axis), None),
 )
 put_along_axis_p: Primitive = primitive(
     "put_along_axis", Kind.INDEX, _put_spec, vjp=_put_vjp
