@@ -135,8 +135,12 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
             break
     else:
         return xs, first._dtype
-    dtype = dtypes.result_type(*[weak_type(x) for x in xs])
-    return tuple([convert(x, dtype) for x in xs]), dtype
+    known = tuple([x if isinstance(x, _SCALARS) else convert(x) for x in xs])
+    kinds = list(map(weak_type, known))
+    dtype = dtypes.result_type(*kinds)
+    if kinds.count(dtype) == len(kinds):
+        return known, dtype  # type: ignore[return-value]
+    return tuple([convert(x, dtype) for x in known]), dtype
 
 
 def weak_type(x: Any) -> Any:

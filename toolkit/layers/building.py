@@ -54,7 +54,7 @@ class Buildable(StateOwner):
     _building = False
     _dtype_policy: Any = None
     _input_spec: Any = None
-    _last_fit: Any = None  # a Spec that fits `_input_spec`, not to be checked again
+    _last_fit: Any = None  # a shape and a dtype that fit `_input_spec`
     _path: str | None = None
     built = False
     call: Any

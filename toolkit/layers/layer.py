@@ -38,6 +38,8 @@ from toolkit.symbolic import (
 from toolkit.tensor import Tensor, state
 from toolkit.trace import StatelessScope
 
+_TRAINING = {"training"}
+
 
 class Layer(Configurable, Buildable, LossOwner, Operation):
     """Base of all layers.
@@ -152,16 +154,27 @@ class Layer(Configurable, Buildable, LossOwner, Operation):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # The common case, one tensor of the right dtype, needs no walk over arguments.
-        if len(args) == 1 and not kwargs and self.built and not self._computes_mask:
-            x = args[0]
+        if (
+            len(args) == 1
+            and (not kwargs or kwargs.keys() == _TRAINING)
+            and self.built
+            and not self._computes_mask
+        ):
+            (x,) = args
             if type(x) is Tensor and mask_of(x) is None:
-                dtype = x.dtype
-                if dtype == self._input_dtype or dtype not in dtypes.FLOATS:
-                    if self._input_spec is not None and x.spec != self._last_fit:
-                        check_inputs(self._input_spec, x, self)
-                        self.__dict__["_last_fit"] = x.spec
-                    return self._run(self.call, args, kwargs, None)
+                dtype, wanted = x.dtype, self._input_dtype
+                if wanted in (None, dtype) or dtype not in dtypes.FLOATS:
+                    if self._input_spec is not None:
+                        self._check_input(x)
+                    return self._run(self.call, args, {}, kwargs.get("training"))
         return self._general_call(args, kwargs)
+
+    def _check_input(self, x: Tensor) -> None:
+        """Raise unless `x` fits the input_spec; the last that did is not checked."""
+        fit = x.shape, x.dtype
+        if fit != self._last_fit:
+            check_inputs(self._input_spec, x, self)
+            self.__dict__["_last_fit"] = fit
 
     def _general_call(
         self, given_args: Any, given_kwargs: Any, recorded: bool = True

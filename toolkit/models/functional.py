@@ -18,6 +18,7 @@ from toolkit.models.functional_config import functional_config, functional_from_
 from toolkit.models.model import Model
 from toolkit.models.topology import Topology, is_input, replace_inputs
 from toolkit.symbolic import KerasTensor, infer, is_symbolic
+from toolkit.tensor import Tensor
 
 Values = list[Any]
 
@@ -60,9 +61,11 @@ class Functional(Model):
             self._outputs: list[KerasTensor] = tree.flatten(outputs)
             self._topology = Topology(self._inputs, self._outputs)
             self._plan, self._result_slots, self._slots = self._make_plan()
+            self._has_one_output = is_symbolic(_unpack(outputs))
         self._operations = self._topology.operations
         self.output_names = [x._keras_history.operation.name for x in self._outputs]  # type: ignore[union-attr]
         self.built = True
+        self._computes_mask = type(self).compute_mask is not Functional.compute_mask
         self.supports_masking = True
         # Each input is cast to the dtype of its symbol instead.
         self._input_dtype = None
@@ -140,7 +143,8 @@ class Functional(Model):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Replay the recorded calls on `inputs`."""
         flat = self._standardize(inputs)
-        for x, its_mask in zip(flat, tree.flatten(mask), strict=False):
+        masks = () if mask is None else tree.flatten(mask)
+        for x, its_mask in zip(flat, masks, strict=False):
             if its_mask is not None and x is not None:
                 x._keras_mask = its_mask
         values: Values = [*flat, *[None] * (self._slots - len(flat))]
@@ -156,6 +160,8 @@ class Functional(Model):
                 if slot is not None:
                     values[slot] = value
         results = [values[slot] for slot in self._result_slots]
+        if self._has_one_output:
+            return results[0]
         return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
@@ -202,6 +208,8 @@ class Functional(Model):
 
     def _ordered(self, inputs: Any) -> list[Any]:
         struct = self._inputs_struct
+        if type(inputs) is Tensor and len(self._inputs) == 1:
+            return [inputs]
         if isinstance(inputs, dict):
             if isinstance(struct, dict):
                 flat = _pick(struct, inputs)
@@ -222,6 +230,9 @@ class Functional(Model):
         return flat
 
     def _standardize_one(self, x: Any, own: KerasTensor) -> Any:
+        if type(x) is Tensor and x.dtype == own.dtype and x.ndim == own.ndim:
+            if x.shape[1:] == own.shape[1:]:
+                return x
         if x is None:
             layer = own._keras_history.operation  # type: ignore[union-attr]
             if not getattr(layer, "optional", False):

@@ -45,6 +45,7 @@ class Sequential(Model):
         super().__init__(trainable=trainable, name=name)
         self._set_functional(None)
         self._layers: list[Any] = []
+        self._computes_mask = type(self).compute_mask is not Sequential.compute_mask
         self.supports_masking = True
         for layer in layers or ():
             self.add(layer, rebuild=False)
