@@ -169,11 +169,18 @@ class Program:
             old = self.graph.inputs[number]
             for reader, read in readers[id(old)]:
                 if reader == writer:
-                    if read != id(old) or not overwrites(nodes[writer], old):
+                    if read != id(old) or not self._overwrites(writer, old):
                         return False
                 elif moments[reader][1] >= moments[writer][0]:
                     return False
         return True
+
+    def _overwrites(self, index: int, x: Any) -> bool:
+        """Whether a node may write its result of x's shape over x."""
+        node, calls = self.graph.nodes[index], self.lowered[index].calls
+        # A fused loop loads single numbers before it writes anything.
+        at_once = node.op is fused_p and len(calls) == 1 and calls[0].rows == 1
+        return overwrites(node, x) or (at_once and x.spec.size == 1)
 
     # --- what generated code is bound to ----------------------------------------------
 
