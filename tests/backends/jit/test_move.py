@@ -1,0 +1,66 @@
+"""Generated copies against the reference backend."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("llvmlite")
+
+from tests.backends.jit.running import operand_of, run_lowered
+from toolkit.backends.base import get_backend
+from toolkit.backends.numpy.jit import move
+
+REFERENCE = get_backend("reference").kernels
+DTYPES = st.sampled_from(["float32", "float64", "int32", "bool"])
+EXTENTS = st.lists(st.integers(0, 5), min_size=1, max_size=3)
+COLUMNS = st.sampled_from([1, 7, 40])
+
+
+def run(name, inputs, expected, attrs):
+    found = np.empty_like(expected)
+    lowered = getattr(move, f"lower_{name}")(
+        SimpleNamespace(attrs=attrs),
+        [operand_of(a) for a in inputs],
+        [operand_of(found)],
+    )
+    run_lowered(lowered, inputs, [found], chunk=2)
+    np.testing.assert_array_equal(found, expected)
+
+
+def numbers(shape, dtype):
+    return np.random.default_rng(1).integers(-9, 10, shape).astype(dtype)
+
+
+@given(EXTENTS, COLUMNS, DTYPES, st.data())
+@settings(max_examples=30, deadline=None)
+def test_pad(extents, columns, dtype, data):
+    x = numbers((*extents, columns), dtype)
+    width = st.integers(0, 3)
+    widths = tuple((data.draw(width), data.draw(width)) for _ in x.shape)
+    attrs = {"widths": widths, "value": 1}
+    run("pad", [x], REFERENCE["pad"](x, **attrs), attrs)
+
+
+@given(EXTENTS, COLUMNS, DTYPES, st.data())
+@settings(max_examples=30, deadline=None)
+def test_concatenate(extents, columns, dtype, data):
+    shape = [*extents, columns]
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    arrays = []
+    for n in data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3)):
+        arrays.append(numbers([*shape[:axis], n, *shape[axis + 1 :]], dtype))
+    run("concatenate", arrays, np.concatenate(arrays, axis), {"axis": axis})
+
+
+@given(EXTENTS, COLUMNS, DTYPES, st.data())
+@settings(max_examples=30, deadline=None)
+def test_copies_of_views(extents, columns, dtype, data):
+    x = numbers((*extents, columns), dtype)
+    order = data.draw(st.permutations(range(x.ndim)))
+    view = x.transpose(order)
+    run("copy", [view], view.reshape(-1), {})
