@@ -7,13 +7,17 @@ left to the end: nothing in the same body reads them. A reshape changes no flat 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from toolkit.ir import Kind, Node
 
 Shape = tuple[int, ...]
+
+# A reduction of everything whose result is read is the work of one thread.
+LONGEST_ROW = 16384
 
 REDUCTIONS = frozenset("sum prod max min any all argmax argmin".split())
 
@@ -37,8 +41,8 @@ def reduced_part(node: Node) -> str:
 
 
 def is_reduction(node: Node) -> bool:
-    """Whether a node reduces more than axes of extent 1."""
-    return node.op.name in REDUCTIONS and reduced_part(node) != "none"
+    """Whether a node reduces more than axes of extent 1, all in front or all behind."""
+    return node.op.name in REDUCTIONS and reduced_part(node) not in ("none", "other")
 
 
 def is_relabelling(node: Node) -> bool:
@@ -98,6 +102,86 @@ def _reduced_inputs(node: Node) -> Sequence[Any]:
     return node.inputs[:1] if node.op.kind is Kind.REDUCE else ()
 
 
+def fits(nodes: Sequence[Node]) -> bool:
+    """Whether nodes, in order, can be one body: all values lie in one space."""
+    space = space_of(nodes)
+    if space.size == 0 or (space.rows == 1 and space.size > LONGEST_ROW):
+        return False
+    made: set[int] = set()
+    ends: set[int] = set()  # sums over rows
+    for node in nodes:
+        if any(id(x) in ends for x in node.inputs) or not _fits(node, space, made):
+            return False
+        result = node.outputs[0]
+        made.add(id(result))
+        if is_reduction(node) and not _is_of_rows(node, space):
+            ends.add(id(result))
+    return bool(loop_steps(nodes, space))
+
+
+def _is_of_rows(node: Node, space: Space) -> bool:
+    """Whether a reduction has a result for each row."""
+    if not space.is_full(node.inputs[0]):
+        return False
+    return space.rows == 1 or reduced_part(node) == "trailing"
+
+
+def _fits(node: Node, space: Space, made: set[int]) -> bool:
+    result, sizes = node.outputs[0].spec, (space.size, space.rows)
+    if is_reduction(node):
+        return _reduction_fits(node, space)
+    if result.size not in sizes:
+        return False
+    return all(
+        x.spec.size == result.size or _is_row_of(x.spec.shape, result.shape, space)
+        for x in node.inputs
+        if id(x) in made
+    )
+
+
+def _reduction_fits(node: Node, space: Space) -> bool:
+    x, y, part = node.inputs[0].spec, node.outputs[0].spec, reduced_part(node)
+    is_place = node.op.name.startswith("arg")
+    if x.size != space.size:
+        return x.size == space.rows and part == "all" and not is_place
+    if part == "all":
+        return space.rows == 1 or not is_place
+    if part == "leading":
+        return y.size == space.columns and not is_place
+    return part == "trailing" and y.size == space.rows
+
+
+def _is_row_of(shape: Shape, whole: Shape, space: Space) -> bool:
+    """Whether a shape has an element for each row of the whole, which it extends to."""
+    if prod(shape) != space.rows or prod(whole) != space.size:
+        return False
+    padded = (1,) * (len(whole) - len(shape)) + shape
+    inside = [n for n, m in zip(padded, whole, strict=True) if m != 1]
+    outer = [m for m in whole if m != 1]
+    k = next((i for i, n in enumerate(inside) if n == 1), len(inside))
+    return inside[:k] == outer[:k] and all(n == 1 for n in inside[k:])
+
+
+def loop_steps(nodes: Sequence[Node], space: Space) -> list[int]:
+    """What one turn of each loop over the space covers; empty if shapes do not fit."""
+    columns = space.columns or 1
+    shapes = {v.spec.shape for v in _values(nodes) if space.is_full(v)}
+    rows = {
+        value.spec.shape
+        for node in nodes
+        for value in node.outputs
+        if value.spec.size == space.rows
+    }
+    cuts = {columns * step for shape in rows for step in suffix_products(shape)}
+    return refine(space.size, shapes, {columns, *cuts})
+
+
+def _values(nodes: Sequence[Node]) -> Iterator[Any]:
+    for node in nodes:
+        yield from node.outputs
+        yield from node.inputs
+
+
 def suffix_products(shape: Shape) -> list[int]:
     """How many elements lie behind each axis, and behind none: (2, 3) -> [6, 3, 1]."""
     products = [1]
@@ -124,3 +208,47 @@ def refine(size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()) -> list
     steps = sorted(found, reverse=True)
     fits = all(a % b == 0 for a, b in zip(steps, steps[1:], strict=False))
     return steps if fits else []
+
+
+def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool:
+    """Whether nodes can be one body that starts with the only one not elementwise.
+
+    The others are applied to each finished vector of that one's result. What else they
+    read has as many elements, in the same order, or one for each index of the result's
+    last axis, or one.
+    """
+    first = [node for node in nodes if not _is_light(node)]
+    if len(first) != 1 or len(first[0].outputs) != 1:
+        return False
+    (anchor,), made = first, {id(node.outputs[0]) for node in nodes}
+    result = anchor.outputs[0].spec
+    if result.size == 0 or any(id(x) in made for x in anchor.inputs):
+        return False
+    return all(
+        y.spec.size == result.size
+        and (id(x) in made or _is_beside(x, y.spec.shape, result.shape, is_contiguous))
+        for node in nodes
+        if node is not anchor
+        for y in node.outputs
+        for x in node.inputs
+    )
+
+
+def _is_light(node: Node) -> bool:
+    return node.op.kind is Kind.ELEMENTWISE or is_relabelling(node)
+
+
+def _is_beside(
+    x: Any, whole: Shape, result: Shape, is_contiguous: Callable[[Any], bool]
+) -> bool:
+    """Whether an epilogue can read a value beside vectors of a result."""
+    size = x.spec.size
+    if size == 1:
+        return True
+    axes = [n for n in x.spec.shape if n != 1]
+    inside = [n for n in whole if n != 1]
+    is_full = size == prod(whole)
+    is_column = size == result[-1] and inside[-len(axes) :] == axes
+    # The extents of 1 have to stand in front: (3, 1) beside (3, 3) is no column.
+    is_column = is_column and list(x.spec.shape[-len(axes) :]) == axes
+    return (is_full or is_column) and is_contiguous(x)

@@ -1,20 +1,24 @@
-"""Fusion: elementwise nodes of one shape become one node, one pass over memory.
+"""Fusion: nodes that visit the same elements become one node, one pass over memory.
 
 A fused node holds its members as a graph; the values between them never reach memory.
+Elementwise nodes join each other, reductions of their results, and what reads those
+row by row. What follows a convolution or product joins that, as its epilogue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from collections import defaultdict
+from collections.abc import Callable, Collection
 from typing import Any
 
+from toolkit.backends.space import fits, follows, space_of
+from toolkit.compiler.groups import Group, Groups
+from toolkit.compiler.layout import Layouts
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec
+from toolkit.tensor import Tensor
 
-# Below this many elements NumPy's kernels are as quick, and nothing is compiled.
-LEAST_ELEMENTS = 4096
-# A single node gains too little to be worth compiling.
-LEAST_NODES = 2
+# A body of more nodes is not joined to others: its loop would need too many registers.
+MOST_NODES = 160
 
 
 def _spec(*inputs: Spec, body: Graph) -> Any:
@@ -26,134 +30,184 @@ def _spec(*inputs: Spec, body: Graph) -> Any:
 fused_p = Primitive("fused", Kind.ELEMENTWISE, _spec)
 
 
-class _Group:
-    """Nodes that will be one."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self.nodes = list(nodes)
-
-
-class _Fusion:
-    """The groups of a graph as they grow; every node is in one, most of them alone."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.position = {id(node): i for i, node in enumerate(graph.nodes)}
-        self.producers = graph.producers()
-        self.group_of = {id(node): _Group([node]) for node in graph.nodes}
-
-    def sources(self, group: _Group) -> list[_Group]:
-        """The other groups that a group reads from."""
-        found = {}
-        for node in group.nodes:
-            for value in node.inputs:
-                producer = self.producers.get(id(value))
-                if producer is not None:
-                    source = self.group_of[id(producer)]
-                    if source is not group:
-                        found[id(source)] = source
-        return list(found.values())
-
-    def may_join(self, a: _Group, b: _Group) -> bool:
-        """Whether two groups can be one: no way leads out of them and back in."""
-        first = min(self.position[id(node)] for node in (*a.nodes, *b.nodes))
-        inside = {id(a), id(b)}
-        stack = [s for g in (a, b) for s in self.sources(g) if id(s) not in inside]
-        seen: set[int] = set()
-        while stack:
-            group = stack.pop()
-            if id(group) in inside:
-                return False
-            if id(group) in seen:
-                continue
-            seen.add(id(group))
-            if max(self.position[id(node)] for node in group.nodes) > first:
-                stack += self.sources(group)
-        return True
-
-    def join(self, a: _Group, b: _Group) -> None:
-        """Make two groups one."""
-        a.nodes = sorted([*a.nodes, *b.nodes], key=lambda n: self.position[id(n)])
-        for node in b.nodes:
-            self.group_of[id(node)] = a
-
-    def in_order(self) -> list[_Group]:
-        """The groups, each after those that it reads from."""
-        groups = list({id(g): g for g in self.group_of.values()}.values())
-        waiting = {id(g): len(self.sources(g)) for g in groups}
-        readers: dict[int, list[_Group]] = {id(g): [] for g in groups}
-        for group in groups:
-            for source in self.sources(group):
-                readers[id(source)].append(group)
-        by_last = {self.position[id(g.nodes[-1])]: g for g in groups}
-        ready = [i for i, g in by_last.items() if not waiting[id(g)]]
-        heapify(ready)
-        order = []
-        while ready:
-            group = by_last[heappop(ready)]
-            order.append(group)
-            for reader in readers[id(group)]:
-                waiting[id(reader)] -= 1
-                if not waiting[id(reader)]:
-                    heappush(ready, self.position[id(reader.nodes[-1])])
-        return order
-
-
-def fuse(graph: Graph, fusable: Callable[[Node], bool]) -> Graph:
-    """Join elementwise nodes with the elementwise nodes that they read from.
+def fuse(
+    graph: Graph, fusable: Callable[[Node], bool], anchors: Collection[str] = ()
+) -> Graph:
+    """Join nodes into fused nodes, as large as they can be.
 
     Args:
         graph: an optimized graph.
-        fusable: whether the backend can compute a node inside a fused kernel.
+        fusable: whether the backend can compute a node inside a fused one.
+        anchors: the primitives that the backend lets elementwise nodes follow.
     """
-    able = {id(node) for node in graph.nodes if _is_large(node) and fusable(node)}
-    if not able:
-        return graph
-    fusion = _Fusion(graph)
-    for node in graph.nodes:
-        if id(node) not in able:
-            continue
-        for value in node.inputs:
-            producer = fusion.producers.get(id(value))
-            if producer is None or id(producer) not in able:
-                continue
-            mine, theirs = fusion.group_of[id(node)], fusion.group_of[id(producer)]
-            same_shape = value.spec.shape == node.outputs[0].spec.shape
-            if mine is not theirs and same_shape and fusion.may_join(theirs, mine):
-                fusion.join(theirs, mine)
-    outputs = {id(value) for value in graph.outputs}
+    fusion = _Fusion(graph, fusable, anchors)
+    fusion.join_with_producers()
+    fusion.join_readers_of_one_value()
+    fusion.join_scalars()
     nodes = []
-    for group in fusion.in_order():
-        if len(group.nodes) < LEAST_NODES:
-            nodes += group.nodes
-        else:
-            nodes.append(_fused(group.nodes, graph, outputs))
+    for group in fusion.groups.in_order():
+        is_fused = any(id(node) in fusion.able for node in group.nodes)
+        nodes += _Body(group.nodes, graph).nodes if is_fused else group.nodes
     return graph.replace(nodes)
 
 
-def _is_large(node: Node) -> bool:
-    kind = node.op.kind
-    return kind is Kind.ELEMENTWISE and node.outputs[0].spec.size >= LEAST_ELEMENTS
+class _Fusion:
+    """The groups of a graph, and what may join them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        fusable: Callable[[Node], bool],
+        anchors: Collection[str],
+    ) -> None:
+        self.graph = graph
+        self.groups = Groups(graph)
+        self.layouts = Layouts(graph)
+        self.able = {id(n) for n in graph.nodes if fusable(n) and fits([n])}
+        self.readers: defaultdict[int, list[Node]] = defaultdict(list)
+        for node in graph.nodes:
+            for value in {id(x) for x in node.inputs}:
+                self.readers[value].append(node)
+        self.anchors = {id(n) for n in graph.nodes if n.op.name in anchors}
+
+    def join_with_producers(self) -> None:
+        """Let every node join the groups that it reads from."""
+        for node in self.graph.nodes:
+            if id(node) not in self.able and not _is_reshape(node):
+                continue
+            for value in node.inputs:
+                producer = self.groups.producers.get(id(value))
+                if producer is not None and self._may_be_followed(producer, value):
+                    self.try_join(self.groups.of(producer), self.groups.of(node))
+
+    def _may_be_followed(self, node: Node, value: Any) -> bool:
+        """Whether what reads a value that a node makes may join the node's group."""
+        group = self.groups.of(node)
+        if self._has_anchor(group):
+            # Where others need the value in memory, nothing is gained.
+            return all(self._is_light(reader) for reader in self.readers[id(value)])
+        return any(id(n) in self.able for n in group.nodes)
+
+    def _is_light(self, node: Node) -> bool:
+        return _is_reshape(node) or (
+            id(node) in self.able and node.op.kind is Kind.ELEMENTWISE
+        )
+
+    def join_readers_of_one_value(self) -> None:
+        """Let groups that read the same array read it together."""
+        values = {id(x): x for node in self.graph.nodes for x in node.inputs}
+        for value, readers in self.readers.items():
+            nodes = [node for node in readers if id(node) in self.able]
+            size = values[value].spec.size
+            for other in nodes[1:] if size > 1 else ():
+                a, b = self.groups.of(nodes[0]), self.groups.of(other)
+                if self._size(a) == self._size(b) == size:
+                    self.try_join(a, b)
+
+    def join_scalars(self) -> None:
+        """Let all arithmetic on single numbers join where nothing is in between."""
+        joined: list[Group] = []
+        for group in self.groups.all():
+            if not self._has_anchor(group) and self._size(group) == 1:
+                if not any(self.try_join(other, group) for other in joined):
+                    joined.append(group)
+
+    def _has_anchor(self, *groups: Group) -> bool:
+        return any(id(n) in self.anchors for group in groups for n in group.nodes)
+
+    def _size(self, group: Group) -> int:
+        """How many elements the nodes of a group visit; 0 if it is not to be fused."""
+        if any(id(node) not in self.able for node in group.nodes):
+            members = [n for n in group.nodes if not _is_reshape(n)]
+            if not members or any(id(n) not in self.able for n in members):
+                return 0
+        return space_of(group.nodes).size
+
+    def try_join(self, a: Group, b: Group) -> bool:
+        """Make two groups one if that can run as one; whether it was done."""
+        if a is b or not self.groups.may_join(a, b):
+            return False
+        nodes = self.groups.union(a, b)
+        if len(nodes) > MOST_NODES:
+            return False
+        if self._has_anchor(a, b):
+            if not follows(nodes, self._is_contiguous):
+                return False
+        elif not fits(nodes):
+            return False
+        self.groups.join(a, b)
+        return True
+
+    def _is_contiguous(self, value: Any) -> bool:
+        return bool(self.layouts.operand(value).is_contiguous)
 
 
-def _fused(members: list[Node], graph: Graph, graph_outputs: set[int]) -> Node:
-    inside = {id(node) for node in members}
-    made = {id(node.outputs[0]) for node in members}
-    read_outside = {
-        id(value)
-        for node in graph.nodes
-        if id(node) not in inside
-        for value in node.inputs
-    } | graph_outputs
-    inputs = {
-        id(x): x
-        for node in members
-        for x in node.inputs
-        if id(x) not in made and not is_literal(x)
-    }
-    outputs = [n.outputs[0] for n in members if id(n.outputs[0]) in read_outside]
-    body = Graph(tuple(inputs.values()), tuple(members), tuple(outputs))
-    return Node(fused_p, body.inputs, {"body": body}, outputs)
+def _is_reshape(node: Node) -> bool:
+    return node.op.name == "reshape"
+
+
+class _Body:
+    """A group as a fused node, and the views of its results that others read."""
+
+    def __init__(self, members: list[Node], graph: Graph) -> None:
+        inside = {id(node) for node in members}
+        self.read_outside = {id(value) for value in graph.outputs}
+        self.read_outside |= {
+            id(x) for node in graph.nodes if id(node) not in inside for x in node.inputs
+        }
+        self.views = self._views(members)
+        # Inside, reshaped values are others than outside.
+        self.inner: dict[int, Any] = {}
+        self.nodes = [self._fused(members), *self.views]
+
+    def _views(self, members: list[Node]) -> list[Node]:
+        """The reshapes that others need, which then read results of the fused node."""
+        found: list[Node] = []
+        for node in reversed(members):
+            if _is_reshape(node) and id(node.outputs[0]) in self.read_outside:
+                self.read_outside.add(id(node.inputs[0]))
+                found.insert(0, node)
+        return found
+
+    def _fused(self, members: list[Node]) -> Node:
+        read_inside = {id(x) for node in members for x in node.inputs}
+        outer = {id(node.outputs[0]) for node in self.views}
+        body = []
+        for node in _anchor_first(members):
+            if _is_reshape(node):
+                if id(node.outputs[0]) not in read_inside:
+                    continue
+                node = self._inner(node)
+            body.append(
+                node.with_inputs([self.inner.get(id(x), x) for x in node.inputs])
+            )
+        made = {id(y) for node in body for y in node.outputs}
+        inputs = {
+            id(x): x
+            for node in body
+            for x in node.inputs
+            if id(x) not in made and not is_literal(x)
+        }
+        outputs = [
+            y
+            for node in members
+            for y in node.outputs
+            if id(y) in self.read_outside and id(y) not in outer
+        ]
+        graph = Graph(tuple(inputs.values()), tuple(body), tuple(outputs))
+        return Node(fused_p, graph.inputs, {"body": graph}, outputs)
+
+    def _inner(self, node: Node) -> Node:
+        """A reshape for use inside only."""
+        (old,) = node.outputs
+        self.inner[id(old)] = Tensor(None, old.spec)
+        return Node(node.op, node.inputs, node.attrs, [self.inner[id(old)]])
+
+
+def _anchor_first(members: list[Node]) -> list[Node]:
+    """What an anchor is followed by never leads to it, but may stand before it."""
+    light = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW)
+    return sorted(members, key=lambda node: node.op.kind in light)
 
 
 def is_literal(value: Any) -> bool:

@@ -43,7 +43,7 @@ def test_shapes_and_broadcasting(shape, masks, seed):
     x = normal(*shape, seed=seed)
     y = normal(*(1 if m else n for n, m in zip(shape, masks, strict=False)), seed=1)
     z = normal(*shape[len(shape) // 2 :], seed=2)
-    check(lambda x, y, z: ops.where(x < y, x * z, y - 1.5) + x, x, y, z)
+    check(lambda x, y, z: ops.where(x < y, x * z, (x + y) - 1.5) + x, x, y, z)
 
 
 @pytest.mark.parametrize("name", ["T", "reversed", "skipping", "offset", "column"])

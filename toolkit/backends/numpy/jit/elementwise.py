@@ -18,6 +18,7 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.phases import COSTS, Phases
 from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, Planned, Planner
+from toolkit.backends.space import REDUCTIONS, fits, is_reduction, is_relabelling
 from toolkit.ir import Graph, Node
 
 DTYPES = (
@@ -43,7 +44,11 @@ LEAST = 64
 def is_fusable(node: Node) -> bool:
     """Whether a node can be part of a generated kernel."""
     values = (*node.inputs, *node.outputs)
-    if node.op.name not in OPS or any(v.spec.dtype not in DTYPES for v in values):
+    if any(v.spec.dtype not in DTYPES for v in values):
+        return False
+    if node.op.name in REDUCTIONS:
+        return is_reduction(node) or is_relabelling(node)
+    if node.op.name not in OPS:
         return False
     return node.op.name not in _FLOATING or dtypes.is_float(node.inputs[0].spec.dtype)
 
@@ -54,9 +59,9 @@ def lower_fused(
     """The calls of a body: one for its loops, one for each sum over tasks."""
     if any(y.spec.size == 0 for y in outputs):
         return Lowered()
-    planner = Planner(body, inputs, outputs)
-    if not planner.fits:
+    if not fits(body.nodes):
         return None
+    planner = Planner(body, inputs, outputs)
     return _Lowering(planner.plan(host().lanes), inputs, outputs).lowered()
 
 

@@ -215,8 +215,8 @@ class Writer:
                 self.add_to_total(k, bases, self.value(step.arguments[0], {}))
 
     def row_extent(self, index: str) -> str:
-        """How many elements the innermost loop of a row visits."""
-        extent = self.extents[-1]
+        """How many turns the outermost loop in a row takes."""
+        extent = self.extents[self.plan.row_loops]
         if not self.plan.ragged:
             return extent
         start = self.b.integer("mul", index, extent)

@@ -27,10 +27,9 @@ from toolkit.backends.space import (
     Space,
     is_reduction,
     is_relabelling,
+    loop_steps,
     reduced_part,
-    refine,
     space_of,
-    suffix_products,
 )
 from toolkit.ir import Graph, Node
 
@@ -139,57 +138,16 @@ class Planner:
         self.steps: list[Step] = []
         self.reads: dict[tuple[int, tuple[int, ...]], int] = {}
         columns = self.space.columns or 1
-        self.loop_steps = refine(
-            self.space.size, self._full_shapes(), {columns, *self._row_cuts(columns)}
-        )
+        self.loop_steps = loop_steps(body.nodes, self.space)
         self.row_steps = [s // columns for s in self.loop_steps if s >= columns]
-        self.frames = self._frames()
         for node in body.nodes:
             self._visit(node)
 
-    @property
-    def fits(self) -> bool:
-        """Whether one nest of loops visits all values, and each output is whole."""
-        sizes = (self.space.size, self.space.rows)
-        return bool(self.loop_steps) and all(
-            value.spec.size in sizes or is_reduction(node)
-            for node in self.body.nodes
-            for value in node.outputs
-            if any(value is y for y in self.body.outputs)
-        )
-
-    def _frames(self) -> dict[int, Shape]:
-        """The shape that each node's result is computed in: mostly its own.
-
-        What is smaller than a row or a column is broadcast to its reader's right away.
-        """
-        frames: dict[int, Shape] = {}
-        for node in reversed(self.body.nodes):
-            result = node.outputs[0]
-            if is_reduction(node) or is_relabelling(node):
-                frames[id(result)] = result.spec.shape
-                continue
-            if result.spec.size in (self.space.size, self.space.rows):
-                frames[id(result)] = result.spec.shape
-            for x in node.inputs:
-                if id(result) in frames:
-                    frames.setdefault(id(x), frames[id(result)])
-        return frames
-
-    def _full_shapes(self) -> list[tuple[int, ...]]:
-        """The shapes that the full values of the body have, seen as loops."""
-        values = [v for node in self.body.nodes for v in (*node.outputs, *node.inputs)]
-        return [v.spec.shape for v in values if self.space.is_full(v)]
-
-    def _row_cuts(self, columns: int) -> set[int]:
-        """The steps of the loops over rows that the values of rows ask for."""
+    def _full_shapes(self) -> list[Shape]:
+        """The shapes that full values are computed in."""
         values = [y for node in self.body.nodes for y in node.outputs]
-        return {
-            columns * step
-            for value in values
-            if value.spec.size == self.space.rows
-            for step in suffix_products(value.spec.shape)
-        }
+        values += [n.inputs[0] for n in self.body.nodes if is_reduction(n)]
+        return [v.spec.shape for v in values if self.space.is_full(v)]
 
     def _visit(self, node: Node) -> None:
         result = node.outputs[0]
@@ -197,7 +155,7 @@ class Planner:
             x = node.inputs[0]
             self.sources[id(result)] = self._source(x, x.spec.shape)
             return
-        frame = self.frames.get(id(result), result.spec.shape)
+        frame = result.spec.shape
         reduces, role = "", self._role_of(frame)
         if is_reduction(node):
             frame = node.inputs[0].spec.shape
@@ -269,6 +227,11 @@ class Planner:
 
     def _write(self, value: Any) -> Write:
         source = self.sources[id(value)]
+        if source[0] != "step":  # what is read, as it is
+            role, dtype = self._role_of(value.spec.shape), value.spec.dtype
+            copy = Step("stop_gradient", (source,), (), dtype, role)
+            source = ("step", len(self.steps))
+            self.steps.append(copy)
         step = self.steps[source[1]]
         return Write(source, step.dtype, step.role)
 

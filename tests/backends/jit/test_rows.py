@@ -1,0 +1,210 @@
+"""Generated reductions against NumPy: rows, columns, totals; any length, any chunk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("llvmlite")
+
+from tests.backends.jit.running import graph_of, operand_of, run_fused
+from toolkit import ops
+from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit.elementwise import lower_fused
+from toolkit.backends.space import LONGEST_ROW
+
+LENGTHS = [1, 2, 3, 15, 16, 17, 31, 33, 70, 130]
+REDUCTIONS = ["sum", "prod", "max", "min"]
+
+
+@pytest.fixture(params=[4, 8, 16])
+def lanes(request, monkeypatch):
+    monkeypatch.setattr(engine.host(), "lanes", request.param)
+    return request.param
+
+
+def check(function, *arrays, **options):
+    for actual, expected in zip(*run_fused(function, *arrays, **options), strict=True):
+        assert actual.dtype == expected.dtype
+        limit = 1e-5 if actual.dtype == "float32" else 1e-12
+        scale = np.abs(expected[np.isfinite(expected)]).max(initial=1.0)
+        np.testing.assert_allclose(actual, expected, rtol=limit, atol=limit * scale)
+
+
+def normal(*shape, dtype="float64", seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def softmax(x):
+    e = ops.exp(x - ops.max(x, axis=-1, keepdims=True))
+    return e / ops.sum(e, axis=-1, keepdims=True)
+
+
+def normalized(x, scale, offset):
+    centered = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(centered * centered, axis=-1, keepdims=True)
+    y = centered * ops.rsqrt(variance + 1e-3)
+    return y * scale + offset, y, variance
+
+
+def cross_entropy(x, labels):
+    """The loss, the gradient, the gradient of the bias, and how many are right."""
+    shifted = x - ops.max(x, axis=-1, keepdims=True)
+    e = ops.exp(shifted)
+    total = ops.sum(e, axis=-1)
+    picked = ops.sum(shifted * labels, axis=-1)
+    g = e * ops.reshape(1.0 / total, (-1, 1)) - labels
+    right = ops.equal(ops.argmax(x, axis=-1), ops.argmax(labels, axis=-1))
+    hits = ops.sum(ops.cast(right, x.dtype))
+    return ops.sum(ops.log(total) - picked), g, ops.sum(g, axis=0), hits
+
+
+@given(
+    rows=st.sampled_from([1, 2, 5, 40]),
+    columns=st.sampled_from(LENGTHS),
+    dtype=st.sampled_from(["float32", "float64"]),
+    chunk=st.sampled_from([0, 1, 2]),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_emerges_from_fusion(rows, columns, dtype, chunk):
+    x = normal(rows, columns, dtype=dtype)
+    scale, offset = normal(2, columns, dtype=dtype, seed=1)
+    labels = np.eye(columns, dtype=dtype)[np.arange(rows) % columns]
+    check(softmax, x, chunk=chunk)
+    if columns > 1:
+        check(normalized, x, scale, offset, chunk=chunk)
+        if rows > 1:
+            check(cross_entropy, x, labels, chunk=chunk)
+
+
+@pytest.mark.parametrize("columns", LENGTHS[1:])
+def test_every_width_of_vectors(lanes, columns):
+    x = normal(3, columns)
+    check(softmax, x)
+    labels = np.eye(columns)[[0, 1, columns - 1]]
+    check(cross_entropy, x, labels)
+
+
+@given(
+    shape=st.lists(st.sampled_from([1, 2, 3, 5, 17, 33]), min_size=1, max_size=3),
+    keepdims=st.booleans(),
+    name=st.sampled_from(REDUCTIONS),
+    part=st.sampled_from(["leading", "trailing", "all"]),
+    cut=st.integers(0, 2),
+    strides=st.sampled_from(["whole", "transposed", "skipping", "reversed"]),
+)
+@settings(max_examples=80, deadline=None)
+def test_reductions_of_any_layout(shape, keepdims, name, part, cut, strides):
+    x = normal(*shape)
+    if strides == "transposed":
+        x = x.T
+    elif strides == "skipping":
+        x = x[..., ::2]
+    elif strides == "reversed":
+        x = x[::-1]
+    cut = min(cut, x.ndim - 1)
+    axes = {"leading": range(cut + 1), "trailing": range(cut, x.ndim)}
+    axis = tuple(axes.get(part, range(x.ndim)))
+    reduce = getattr(ops, name)
+    check(lambda x: reduce(x * 1.5, axis=axis, keepdims=keepdims), x)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "float32", "bool"])
+@pytest.mark.parametrize("axis", [0, 1, (0, 1)])
+def test_dtypes(dtype, axis):
+    x = np.random.default_rng(0).integers(0, 90, (9, 37)) - 40 * (dtype[0] != "u")
+    x = x.astype(dtype)
+    if dtype == "bool":
+        x[2] = x[:, 5] = False
+        x[3] = True
+        check(lambda x: (ops.any(x, axis=axis), ops.all(x, axis=axis)), x)
+    else:
+        check(lambda x: tuple(getattr(ops, r)(x, axis=axis) for r in REDUCTIONS), x)
+
+
+def test_not_a_number_wins():
+    x = normal(4, 40)
+    x[1, 33] = x[2, 0] = x[3, [5, 20]] = np.nan
+    check(lambda x: (ops.max(x, axis=1), ops.min(x, axis=1), ops.max(x, axis=0)), x)
+    check(lambda x: (ops.argmax(x, axis=1), ops.argmin(x, axis=1)), x)
+
+
+@pytest.mark.parametrize("length", LENGTHS[1:])
+def test_the_first_winner_counts(lanes, length):
+    x = np.random.default_rng(0).integers(0, 3, (30, length))
+    for array in (x, x.astype("float32"), np.full((3, length), -np.inf)):
+        check(lambda x: (ops.argmax(x, axis=1), ops.argmin(x, axis=1)), array)
+
+
+@pytest.mark.parametrize("count", [1, 2047, 2048, 2049, 70_001])
+def test_sums_of_everything(count):
+    x = normal(count, dtype="float32")
+    check(lambda x: (ops.sum(x * x), ops.max(x), x + 1.0), x)
+
+
+def test_rows_of_several_loops():
+    x, y, z = normal(6, 5, 7), normal(6, 1, 7, seed=1), normal(5, 1, seed=2)
+    check(lambda x, y, z: ops.sum(x * y + z, axis=(1, 2)), x, y, z)
+    check(lambda x, y, z: ops.sum(x * y + z), x, y, z)
+    check(lambda x, y, z: (ops.max(x * y + z, axis=2), ops.sum(x - z)), x, y, z)
+    check(lambda x, y: ops.sum(x * y, axis=0), x, y)
+    check(lambda x, z: ops.sum(x * z, axis=0), x, z)
+
+
+def test_values_that_later_passes_need_are_kept():
+    x = normal(20, 300)
+
+    def function(x):
+        y = ops.exp(ops.tanh(x))  # dear, and no output
+        z = y - ops.mean(y, axis=1, keepdims=True)
+        return ops.sum(ops.abs(z) * y, axis=1) * 2.0
+
+    check(function, x)
+    check(function, x, chunk=1)
+
+
+def test_a_result_does_not_depend_on_chunks():
+    x = normal(1000, 37, dtype="float32")
+
+    def function(x):
+        return ops.sum(x, axis=0), ops.sum(ops.max(x, axis=1)), ops.sum(x)
+
+    first, _ = run_fused(function, x)
+    for chunk in (1, 7, 10):
+        for a, b in zip(first, run_fused(function, x, chunk=chunk)[0], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_float32_sums_are_as_good_as_pairwise_ones():
+    x = np.random.default_rng(0).random((200_000, 16), dtype="float32")
+    exact = x.astype("float64")
+    (columns, total), _ = run_fused(lambda x: (ops.sum(x, axis=0), ops.sum(x)), x)
+    ((rows,), _) = run_fused(lambda x: ops.sum(x, axis=1), x.reshape(16, -1))
+    np.testing.assert_allclose(rows, exact.reshape(16, -1).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(columns, exact.sum(0), rtol=3e-6)
+    np.testing.assert_allclose(total, exact.sum(), rtol=1e-6)
+
+
+def test_one_function_serves_rows_of_every_length():
+    def key(rows, columns):
+        x = normal(rows, columns)
+        lowered = lower_fused(graph_of(softmax, x), [operand_of(x)], [operand_of(x)])
+        return lowered.calls[0].code.key
+
+    assert key(5, 100) == key(77, 1234) != key(5, 3)
+
+
+def test_a_row_of_everything_is_short():
+    x = normal(LONGEST_ROW)
+    check(lambda x: x / ops.sum(x), x)
+
+
+def test_bodies_of_several_spaces_are_refused():
+    x = normal(6, 4)
+    graph = graph_of(
+        lambda x: (ops.sum(x, axis=1), ops.sum(ops.reshape(x, (3, 8)), 1)), x
+    )
+    outputs = [operand_of(normal(6)), operand_of(normal(3))]
+    assert lower_fused(graph, [operand_of(x)], outputs) is None
