@@ -20,8 +20,9 @@ class Epilogue:
     """The nodes of a body behind its first one, applied vector by vector.
 
     Args:
-        body: its first node is the anchor; the others are elementwise, on values of the
-            anchor's shape, of its last axis only, or of one element.
+        body: its first node is the anchor; the others are elementwise, or reshapes, on
+            as many elements as the anchor's result has, on as many as its last axis
+            has, or on one.
         builder: emits the function.
         bases: names of pointers, in the order of the body's inputs and outputs.
     """
@@ -32,7 +33,7 @@ class Epilogue:
         self.memory = Memory(builder)
         self.anchor = body.nodes[0]
         self.nodes = body.nodes[1:]
-        self.shape = self.anchor.outputs[0].spec.shape
+        self.size = self.anchor.outputs[0].spec.size
         pointers = zip((*body.inputs, *body.outputs), bases, strict=True)
         self.bases = {id(value): base for value, base in pointers}
         read = {id(x) for node in self.nodes for x in node.inputs}
@@ -45,7 +46,7 @@ class Epilogue:
             base, dtype = self.bases[id(value)], value.spec.dtype
             if value.spec.size == 1:
                 loaded[id(value)] = self.b.splat(self.memory.scalar(base, dtype))
-            elif value.spec.shape != self.shape:
+            elif value.spec.size != self.size:
                 loaded[id(value)] = self.memory.load(base, column, dtype, mask)
         return loaded
 
@@ -75,8 +76,11 @@ class Epilogue:
         scalars = LLVMScalars(self.b)
         for node in self.nodes:
             arguments = [known.get(id(x)) or self._literal(x) for x in node.inputs]
-            known[id(node.outputs[0])] = node.op.scalar(
-                scalars, *arguments, **node.attrs
+            rule = node.op.scalar
+            known[id(node.outputs[0])] = (
+                arguments[0]
+                if rule is None
+                else rule(scalars, *arguments, **node.attrs)
             )
         for y in self.body.outputs:
             self.memory.store(known[id(y)], self.bases[id(y)], element, mask)
@@ -102,22 +106,22 @@ class Described:
 
 
 def _describe(body: Graph) -> str:
-    shape = body.nodes[0].outputs[0].spec.shape
+    size = body.nodes[0].outputs[0].spec.size
     names = {}
     for i, value in enumerate(body.inputs):
-        names[id(value)] = f"x{i}:{value.spec.dtype}:{_extent(value, shape)}"
+        names[id(value)] = f"x{i}:{value.spec.dtype}:{_extent(value, size)}"
     lines = []
     for i, node in enumerate(body.nodes):
         inputs = [names.get(id(x)) or _constant(x) for x in node.inputs]
-        attrs = sorted(node.attrs.items()) if i else ""
+        attrs = sorted(node.attrs.items()) if i and node.op.scalar else ""
         for k, value in enumerate(node.outputs):
             names[id(value)] = f"v{i}.{k}:{value.spec.dtype}"
         lines.append(f"{names[id(node.outputs[0])]}={node.op.name}({inputs}){attrs}")
     return ";".join([*lines, *(names[id(y)] for y in body.outputs)])
 
 
-def _extent(value: Any, shape: tuple[int, ...]) -> str:
-    if value.spec.shape == shape:
+def _extent(value: Any, size: int) -> str:
+    if value.spec.size == size:
         return "full"
     return "one" if value.spec.size == 1 else "columns"
 
