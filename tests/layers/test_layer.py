@@ -96,6 +96,29 @@ def test_what_is_appended_later_is_found():
     assert len(block._flatten_layers(include_self=False)) == 6
 
 
+def test_what_changes_in_lists_and_dicts_is_noticed():
+    block = Block()
+    known = block._flatten_layers(), block.variables
+    assert (block._flatten_layers(), block.variables) == known
+    assert block._flatten_layers() is not known[0]  # lists that callers may change
+    block.more[0], block.named["b"] = layers.Dense(2), block.more[0]
+    assert len(block._flatten_layers()) == len(known[0]) + 1
+    inner = block.named["b"]
+    inner.extra = layers.Dense(3)
+    assert inner.extra in block._flatten_layers()
+    block.named.clear()
+    assert inner.extra not in block._flatten_layers()
+
+
+def test_copies_find_their_own_layers():
+    block = Block()
+    block.build((None, 3))
+    found = block.variables
+    for twin in (copy.copy(block), copy.deepcopy(block)):
+        assert twin._flatten_layers()[0] is twin
+    assert not any(v is w for v in found for w in copy.deepcopy(block).variables)
+
+
 def test_an_attribute_that_is_replaced_or_deleted_is_forgotten():
     block = Block()
     block.first = layers.Dense(5, name="other")

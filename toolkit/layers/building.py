@@ -36,7 +36,7 @@ def in_scope(build: Any) -> Any:
                 self._path = current_path()
                 build(self, *args, **kwargs)
         except BaseException:
-            self.__dict__["_owned"] = owned
+            self._keep(owned)
             raise
         finally:
             self._building = False

@@ -109,7 +109,7 @@ class Layer(Configurable, Buildable, LossOwner, Operation):
         self.autocast = autocast
         self.dtype_policy = dtype_policies.get(dtype)
         self.__dict__["_losses"] = []
-        self._info = call_info(type(self).call)
+        self.__dict__["_info"] = call_info(type(self).call)
         self._computes_mask = type(self).compute_mask is not Layer.compute_mask
         self.supports_masking = self._computes_mask
         self._warned_of_mask = False

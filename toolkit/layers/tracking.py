@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,9 +17,12 @@ from toolkit.variable import Variable
 
 T = TypeVar("T")
 
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+
 
 class _Tracking(threading.local):
     on = True
+    walking = False  # whether what a method finds is part of what another one finds
 
 
 _tracking = _Tracking()
@@ -39,16 +43,83 @@ def unique(values: Iterator[T] | list[T]) -> list[T]:
     return list({id(value): value for value in values}.values())
 
 
-def _walk(value: Any, seen: set[int]) -> Iterator[Any]:
+def _items(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container  # type: ignore[no-any-return]
+
+
+def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:
     """What can be owned inside of `value`, in order."""
     if isinstance(value, (Variable, StateOwner, Metric, SeedGenerator)):
         yield value
-    elif (
-        isinstance(value, (list, tuple, set, frozenset, dict)) and id(value) not in seen
-    ):
+    elif isinstance(value, _CONTAINERS) and id(value) not in seen:
         seen.add(id(value))
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _walk(item, seen)
+        for item in _items(value):
+            yield from _leaves(item, seen)
+
+
+class Walk:
+    """What methods found in an owner and all that it owns, and whether it still holds.
+
+    It does as long as no owner tracks or forgets anything, and the lists and dicts that
+    were walked hold the same objects.
+    """
+
+    changes = 0  # how often an owner has tracked or forgotten something
+
+    def __init__(self, owner: StateOwner) -> None:
+        self.owner = owner
+        self.found: dict[str, list[Any]] = {}
+        self._changes = Walk.changes
+        self._containers: list[tuple[Any, list[Any], list[int]]] = []
+        seen: set[int] = set()
+        self._watch(owner, seen)
+
+    def _watch(self, value: Any, seen: set[int]) -> None:
+        if id(value) in seen or not isinstance(value, (StateOwner, *_CONTAINERS)):
+            return
+        seen.add(id(value))
+        if isinstance(value, StateOwner):
+            held = [part for part, _ in value._owned]
+        else:
+            held = list(_items(value))
+            if not isinstance(value, (tuple, frozenset)):
+                self._containers.append((value, held, list(map(id, held))))
+        for part in held:
+            self._watch(part, seen)
+
+    def holds_for(self, owner: StateOwner) -> bool:
+        """Whether another walk would find the same in `owner`."""
+        if self.owner is not owner or self._changes != Walk.changes:
+            return False
+        for container, _, ids in self._containers:
+            if list(map(id, _items(container))) != ids:
+                return False
+        return True
+
+    def __reduce__(self) -> Any:
+        """Nothing: copies and pickles of an owner walk anew."""
+        return type(None), ()
+
+
+def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
+    """A method that walks over all that is owned, done again only after changes."""
+
+    @wraps(find)
+    def wrapper(self: Any) -> list[T]:
+        if _tracking.walking:
+            return find(self)
+        walk = self._walk
+        if walk is None or not walk.holds_for(self):
+            walk = self.__dict__["_walk"] = Walk(self)
+        if find.__name__ not in walk.found:
+            _tracking.walking = True
+            try:
+                walk.found[find.__name__] = find(self)
+            finally:
+                _tracking.walking = False
+        return list(walk.found[find.__name__])
+
+    return wrapper
 
 
 class StateOwner:
@@ -61,6 +132,7 @@ class StateOwner:
     _owned: list[tuple[Any, bool]]
     _locked = False
     _trainable = True
+    _walk: Walk | None = None
     name: str
     built: bool
 
@@ -87,6 +159,7 @@ class StateOwner:
         """Track `value` if it is or may hold state."""
         if isinstance(value, (list, dict, set)):
             self._owned.append((value, True))
+            Walk.changes += 1
         elif isinstance(value, (Variable, StateOwner, Metric, SeedGenerator)):
             if any(owned is value for owned, _ in self._owned):
                 return
@@ -96,6 +169,7 @@ class StateOwner:
                     "created in `__init__` or `build`; it is built already"
                 )
             self._owned.append((value, getattr(value, "trainable", True)))
+            Walk.changes += 1
             if isinstance(value, Variable) and not self._trainable:
                 value.trainable = False
         elif isinstance(value, tuple):
@@ -106,13 +180,18 @@ class StateOwner:
         """Forget `value` unless another attribute holds it."""
         others = (held for key, held in self.__dict__.items() if key != name)
         if not any(held is value for held in others):
-            kept = [pair for pair in self._owned if pair[0] is not value]
-            self.__dict__["_owned"] = kept
+            self._keep([pair for pair in self._owned if pair[0] is not value])
+
+    def _keep(self, owned: list[tuple[Any, bool]]) -> None:
+        """Own no more than this, which is part of what is owned."""
+        if len(owned) != len(self._owned):
+            self.__dict__["_owned"] = owned
+            Walk.changes += 1
 
     def _owned_of(self, kind: type[T]) -> list[T]:
         """The state of one kind, in order of arrival."""
         seen: set[int] = set()
-        found = (leaf for value, _ in self._owned for leaf in _walk(value, seen))
+        found = (leaf for value, _ in self._owned for leaf in _leaves(value, seen))
         return unique(leaf for leaf in found if isinstance(leaf, kind))
 
     def _own_variables(self) -> list[Variable]:
@@ -128,12 +207,16 @@ class StateOwner:
         self, include_self: bool = True, recursive: bool = True
     ) -> list[Any]:
         """The layers inside, depth first."""
-        layers: list[Any] = [self]
-        for layer in self._sublayers():
-            layers += layer._flatten_layers() if recursive else [layer]
-        return unique(layers)[0 if include_self else 1 :]
+        layers = self._all_layers() if recursive else [self, *self._sublayers()]
+        return layers[0 if include_self else 1 :]
+
+    @remembered
+    def _all_layers(self) -> list[Any]:
+        inner = (x for layer in self._sublayers() for x in layer._all_layers())
+        return unique([self, *inner])
 
     @property
+    @remembered
     def variables(self) -> list[Variable]:
         """All state: weights, and the seeds of random layers."""
         own = [
@@ -145,6 +228,7 @@ class StateOwner:
         )
 
     @property
+    @remembered
     def weights(self) -> list[Variable]:
         """The weights of this layer, then those of the layers inside; no seeds."""
         inner = (v for part in self._sublayers() for v in part.weights)
@@ -186,6 +270,7 @@ class StateOwner:
             layer.trainable = self._trainable
 
     @property
+    @remembered
     def metrics(self) -> list[Metric]:
         """The metrics of this layer and of those inside."""
         inner = (m for layer in self._sublayers() for m in layer.metrics)

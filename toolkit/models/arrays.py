@@ -43,9 +43,10 @@ def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
 
 def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Other floats as floatx, as models compute in; the rest as it is."""
-    if array.dtype.kind != "f" or array.dtype.name == config.floatx():
+    wanted = dtypes.numpy_dtype(config.floatx())
+    if array.dtype.kind != "f" or array.dtype == wanted:
         return array
-    return array.astype(dtypes.numpy_dtype(config.floatx()))
+    return array.astype(wanted)
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> Tensor:

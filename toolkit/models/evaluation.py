@@ -166,13 +166,15 @@ class Evaluation(Steps):
 
     def _prepare_for(self, batch: Any) -> None:
         """Make whatever is missing of weights, losses, metrics and slots."""
-        x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
-        parts = (self._compile_loss, self._compile_metrics)
-        waiting = [part for part in parts if part is not None and not part.built]
-        unbuilt = any(not layer.built for layer in self._flatten_layers())
-        if (unbuilt or (waiting and y is not None)) and self._defines_call():
+        waiting: list[Any] = []
+        if unpack_x_y_sample_weight(batch)[1] is not None:
+            parts = (self._compile_loss, self._compile_metrics)
+            waiting = [part for part in parts if part is not None and not part.built]
+        unbuilt = not all(layer.built for layer in self._flatten_layers())
+        if (unbuilt or waiting) and self._defines_call():
+            x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
             y_pred = infer(self._forward, (x,), {"training": False})
-            for part in waiting if y is not None else ():
+            for part in waiting:
                 part.build(y, y_pred)
 
     def _defines_call(self) -> bool:

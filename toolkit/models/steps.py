@@ -12,6 +12,7 @@ from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.functions import Function
 from toolkit.inspection import Inspection
+from toolkit.layers.tracking import remembered, unique
 from toolkit.metrics.metric import Metric
 from toolkit.models.data_adapters import unpack_x_y_sample_weight
 from toolkit.tape import GradientTape
@@ -287,11 +288,18 @@ class Steps:
             found += [metric for metric in own if metric is not None]
             if self._compile_loss is not None:
                 found += self._compile_loss.metrics
+        return unique([*found, *self._metrics_inside()])
+
+    @remembered
+    def _metrics_inside(self) -> list[Any]:
+        """Metrics of the model and its layers."""
         # Models inside have losses and metrics of their own training: not ours.
-        for layer in self._flatten_layers():
-            if layer is self or not isinstance(layer, Steps):
-                found += layer._owned_of(Metric)
-        return list({id(metric): metric for metric in found}.values())
+        layers = [
+            layer
+            for layer in self._flatten_layers()
+            if layer is self or not isinstance(layer, Steps)
+        ]
+        return [metric for layer in layers for metric in layer._owned_of(Metric)]
 
     @property
     def metrics_names(self) -> list[str]:

@@ -289,8 +289,10 @@ class Trainer(Evaluation):
         variables = self.trainable_variables
         if not self.optimizer.built:
             self.optimizer.build(variables)
-        trained = [id(v) for v in variables]
-        if self._trained not in (None, trained):
+        trained = tuple(map(id, variables))
+        if self._trained == trained:
+            return
+        if self._trained is not None:
             warnings.warn(
                 f"{self.name}: what is trainable has changed since the last step; call "
                 "compile() again to give the optimizer the new variables",

@@ -27,7 +27,8 @@ from toolkit.tensor import Tensor, bind
 
 def _full(shape: Any, value: Any, dtype: str) -> Tensor:
     extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    return bind(broadcast_to_p, convert(value, dtype), shape=extents)
+    x = convert(value, dtype)
+    return bind(broadcast_to_p, x, shape=extents) if extents else x
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
