@@ -17,7 +17,7 @@ import contextvars
 import importlib
 import os
 import platform
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -187,6 +187,16 @@ class Backend:
             turns: how often the body runs, at least once.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
+
+    @property
+    def anchors(self) -> Collection[str]:
+        """Primitives that generated code follows with elementwise nodes."""
+        return ()
+
+    @property
+    def generates(self) -> bool:
+        """Whether `lower` ever returns something."""
+        return False
 
     def fuses(self, node: Any) -> bool:
         """Whether an elementwise node may become part of a generated kernel."""

@@ -12,11 +12,11 @@ import numpy as np
 from toolkit.backends.base import Backend, Operand, Share, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
 from toolkit.compiler.frame import Frame
-from toolkit.compiler.fuse import fuse, fused_p
+from toolkit.compiler.fuse import fuse, fused_p, is_literal
 from toolkit.compiler.layout import Layouts
-from toolkit.compiler.memory import Plan, overwrites, plan_memory
+from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.compiler.passes import optimize, own
-from toolkit.compiler.schedule import schedule, updates_last
+from toolkit.compiler.schedule import schedule, settle, updates_last
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
 from toolkit.tensor import Tensor, backend
@@ -49,19 +49,32 @@ class Program:
         self.generate = generate
         optimized = own(optimize(graph, backend))
         if generate:
-            optimized = fuse(optimized, backend.fuses)
+            optimized = fuse(optimized, backend.fuses, backend.anchors)
         self.graph = schedule(optimized)
+        if updates and generate and backend.generates:
+            self.graph = settle(self.graph, updates)
         updated = [self.graph.outputs[i] for i, _ in updates]
         self.graph, self._barrier = updates_last(self.graph, updated)
         self.layouts = Layouts(self.graph, inputs)
         # For each node: what the backend lowered it to, or else its kernel.
         self.kernels: list[Any] = []
         self.lowered: list[Any] = []
+        nodes: list[Node] = []
         for node in self.graph.nodes:
             kernel = self._kernel(node)
             lowered = self._lower(node, kernel)
-            self.lowered.append(lowered)
-            self.kernels.append(kernel)
+            parts = [node] if lowered is not None else _apart(node)
+            if len(parts) > 1:
+                kernels = [self._kernel(part) for part in parts]
+                pairs = zip(parts, kernels, strict=True)
+                self.lowered += [self._lower(part, k) for part, k in pairs]
+                self.kernels += kernels
+            else:
+                self.lowered.append(lowered)
+                self.kernels.append(kernel)
+            nodes += parts
+        self._barrier += len(nodes) - len(self.graph.nodes)
+        self.graph = self.graph.replace(nodes)
         self.segments = list(self._segments())
         work = [self._work(i) for i in range(len(self.lowered))]
         moments = self._moments()
@@ -151,7 +164,8 @@ class Program:
         """Whether every update may overwrite what it is the new value of.
 
         All of the program must be generated code, which nothing can interrupt, and
-        what reads an old value must have run before the new one is written.
+        what reads an old value must have run before the new one is written; `settle`
+        saw to it that what writes one and reads it may.
         """
         if self.native is None:
             return False
@@ -168,19 +182,11 @@ class Program:
                 continue
             old = self.graph.inputs[number]
             for reader, read in readers[id(old)]:
-                if reader == writer:
-                    if read != id(old) or not self._overwrites(writer, old):
-                        return False
-                elif moments[reader][1] >= moments[writer][0]:
+                if reader != writer and moments[reader][1] >= moments[writer][0]:
+                    return False
+                if reader == writer and read != id(old):
                     return False
         return True
-
-    def _overwrites(self, index: int, x: Any) -> bool:
-        """Whether a node may write its result of x's shape over x."""
-        node, calls = self.graph.nodes[index], self.lowered[index].calls
-        # A fused loop loads single numbers before it writes anything.
-        at_once = node.op is fused_p and len(calls) == 1 and calls[0].rows == 1
-        return overwrites(node, x) or (at_once and x.spec.size == 1)
 
     # --- what generated code is bound to ----------------------------------------------
 
@@ -266,6 +272,22 @@ class Program:
             return frame.run(inputs, outs)
         finally:
             self._frames.append(frame)
+
+
+def _apart(node: Node) -> list[Node]:
+    """A fused node as its anchor and what follows that; other nodes as they are."""
+    if node.op is not fused_p:
+        return [node]
+    body = node.attrs["body"]
+    anchor, *rest = body.nodes
+    if anchor.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW) or not rest:
+        return [node]
+    made = {id(y) for member in rest for y in member.outputs}
+    reads = {id(x): x for member in rest for x in member.inputs}
+    inputs = [x for x in reads.values() if id(x) not in made and not is_literal(x)]
+    outputs = [y for y in body.outputs if id(y) in made]
+    graph = Graph(tuple(inputs), tuple(rest), tuple(outputs))
+    return [anchor, Node(fused_p, inputs, {"body": graph}, outputs)]
 
 
 class Inlined(ControlKernel):

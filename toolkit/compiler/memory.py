@@ -164,35 +164,34 @@ def _donor(
     Nothing else may read that memory in the same step, nor the node itself in another
     layout: it may be elsewhere in it.
     """
-    if not _is_elementwise(node):
-        return None
     moment, index = when
     for x in node.inputs:
         buffer = plan.buffers.get(id(x))
         if buffer is None or x.spec != spec or buffer.death != when:
+            continue
+        if not is_elementwise(node, x):
             continue
         if readers[id(x), moment] == {(index, id(x))}:
             return buffer
     return None
 
 
-def _is_elementwise(node: Node) -> bool:
-    """Whether each element of the outputs depends on the inputs' same element only."""
-    body = node.attrs.get("body") if node.op.name == "fused" else None
-    members = (node,) if body is None else body.nodes
-    return all(member.op.kind is Kind.ELEMENTWISE for member in members)
+def is_elementwise(node: Node, x: Any) -> bool:
+    """Whether each element of the outputs depends on no element of x but the same.
 
-
-def overwrites(node: Node, x: Any) -> bool:
-    """Whether an elementwise node may write a result of x's shape over x.
-
-    Wherever it reads x, it reads the element that it is about to write.
+    True of elementwise nodes, and of what follows an anchor elementwise.
     """
-    if not _is_elementwise(node):
-        return False
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
     readers = [m for m in members if any(y is x for y in m.inputs)]
-    return all(m.outputs[0].spec.shape == x.spec.shape for m in readers)
+    rest = members[1:] if members[0].op.kind in _ANCHORS else members
+    plain = all(member.op.kind is Kind.ELEMENTWISE for member in rest)
+    return plain and all(
+        m.op.kind is Kind.ELEMENTWISE and m.outputs[0].spec.shape == x.spec.shape
+        for m in readers
+    )
+
+
+_ANCHORS = (Kind.CONTRACT, Kind.POOL)
 
 
 # No order of placement is best for every graph, so each is tried.

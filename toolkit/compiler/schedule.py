@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolkit.ir import Graph, Kind, Node
+from toolkit.compiler.memory import is_elementwise
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node
+from toolkit.tensor import Tensor
 
 
 def schedule(graph: Graph) -> Graph:
@@ -77,3 +79,46 @@ def updates_last(graph: Graph, outputs: Iterable[Any]) -> tuple[Graph, int]:
             late.update(id(value) for value in node.outputs)
         (after if is_late else before).append(node)
     return graph.replace([*before, *after]), len(before)
+
+
+def settle(graph: Graph, updates: Sequence[tuple[int, int | None]]) -> Graph:
+    """Copy new values last where what computes them may not overwrite the old ones.
+
+    Args:
+        graph: in the order in which it will run.
+        updates: pairs of an output and the input that it is the new value of, or None.
+    """
+    producers = graph.producers()
+    writers = {i: producers[id(graph.outputs[i])] for i, _ in updates}
+    late = {id(writer) for writer in writers.values()}
+    readers = _late_readers(graph, late)
+    nodes, outputs = list(graph.nodes), list(graph.outputs)
+    for i, number in updates:
+        if number is None:
+            continue
+        old, writer = graph.inputs[number], writers[i]
+        alone = readers[id(old)] <= {id(writer)}
+        if not (alone and is_elementwise(writer, old)):
+            copy = Tensor(None, outputs[i].spec)
+            identity = PRIMITIVES["stop_gradient"]
+            nodes.append(Node(identity, (outputs[i],), {}, (copy,)))
+            outputs[i] = copy
+    return graph.replace(nodes, outputs)
+
+
+def _late_readers(graph: Graph, late: set[int]) -> defaultdict[int, set[int]]:
+    """The late nodes, and those that depend on them, that read each value or a view."""
+    readers: defaultdict[int, set[int]] = defaultdict(set)
+    sources: dict[int, int] = {}  # what a value is a view of
+    made: set[int] = set()
+    for node in graph.nodes:
+        is_late = id(node) in late or any(id(x) in made for x in node.inputs)
+        if is_late:
+            made.update(id(y) for y in node.outputs)
+        for x in node.inputs:
+            source = sources.get(id(x), id(x))
+            if node.op.kind is Kind.VIEW:
+                sources[id(node.outputs[0])] = source
+            elif is_late:
+                readers[source].add(id(node))
+    return readers

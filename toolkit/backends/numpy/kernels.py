@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
@@ -37,6 +37,16 @@ class NumPyBackend(Backend):
     def fuses(self, node: Any) -> bool:
         """Whether the generator knows the operation and its dtypes."""
         return self.jit is not None and self.jit.is_fusable(node)
+
+    @property
+    def anchors(self) -> Collection[str]:
+        """The products and convolutions that take an epilogue."""
+        return self.lowering.ANCHORS if self.generates else ()
+
+    @property
+    def generates(self) -> bool:
+        """Whether llvmlite is there."""
+        return self.jit is not None
 
     def lower(
         self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]

@@ -102,6 +102,7 @@ LOWERINGS = {
     "dynamic_slice": "index:lower_dynamic_slice",
     "dynamic_update_slice": "index:lower_dynamic_update_slice",
     "reshape": "move:lower_copy",
+    "stop_gradient": "move:lower_copy",
     "concatenate": "move:lower_concatenate",
     "pad": "move:lower_pad",
     "cumsum": "scanning:lower_cumulative",

@@ -130,7 +130,8 @@ def lower_loop(body: Any, arena: Reference, moves: Sequence[Move], turns: int) -
         moves=tuple(moves),
         turns=turns,
     )
-    return Lowered((loop,), arena[1] + body.plan.nbytes)
+    # The arena has a place even where nothing lies in it.
+    return Lowered((loop,), max(1, arena[1] + body.plan.nbytes))
 
 
 def _no_code() -> Any:

@@ -51,7 +51,6 @@ entry:
   %low = mul i64 %task, %grain
   %after = add i64 %low, %grain
   %high = call i64 @llvm.smin.i64(i64 %after, i64 %rows)
-  %timed = icmp ne ptr %events, null
   %start = call i64 @clock()
   %is.branch = icmp eq i64 %calls, -1
   br i1 %is.branch, label %branch, label %groups
@@ -93,8 +92,16 @@ call:
 group.done:
   br label %groups
 done:
-  br i1 %timed, label %note, label %end
-note:
+  call void @note(ptr %section, i64 %task, ptr %events, i64 %start, i64 %thread)
+  ret void
+}
+
+; Write down when a task of a section began, and that it ends now.
+define void @note(ptr %section, i64 %task, ptr %events, i64 %start, i64 %thread) #0 {
+entry:
+  %timed = icmp ne ptr %events, null
+  br i1 %timed, label %write, label %end
+write:
   %base.at = getelementptr %Section, ptr %section, i32 0, i32 7
   %base = load i64, ptr %base.at
   %index = add i64 %base, %task
@@ -313,7 +320,9 @@ choose:
 loop:
   %loop.at = getelementptr %Section, ptr %s, i32 0, i32 5
   %loop.v = load ptr, ptr %loop.at
+  %start = call i64 @clock()
   call void @loop(ptr %loop.v, ptr %pool, ptr %error)
+  call void @note(ptr %s, i64 0, ptr %events, i64 %start, i64 0)
   br label %done
 share:
   call void @share(ptr %pool, ptr %s, i64 %tasks, ptr %events)
