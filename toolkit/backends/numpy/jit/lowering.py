@@ -105,6 +105,7 @@ LOWERINGS = {
     "stop_gradient": "move:lower_copy",
     "concatenate": "move:lower_concatenate",
     "pad": "move:lower_pad",
+    **dict.fromkeys(("sum", "prod", "max", "min", "any", "all"), "middle:lower_middle"),
     "cumsum": "scanning:lower_cumulative",
     "cumprod": "scanning:lower_cumulative",
     "argmax": "scanning:lower_arg_extreme",
