@@ -40,9 +40,30 @@ def reduced_part(node: Node) -> str:
     return "leading" if marks == sorted(marks, reverse=True) else "other"
 
 
+def number_of(value: Any) -> Any:
+    """The number that all elements of a constant are, None if they differ."""
+    array = value.constant
+    if array is None or array.size == 0:
+        return None
+    first, last = array[(0,) * array.ndim], array[(-1,) * array.ndim]
+    if first.tobytes() != last.tobytes():
+        return None
+    same = array.size == 1 or not any(array.strides) or (array == first).all()
+    return first if same else None
+
+
 def is_reduction(node: Node) -> bool:
     """Whether a node reduces more than axes of extent 1, all in front or all behind."""
     return node.op.name in REDUCTIONS and reduced_part(node) not in ("none", "other")
+
+
+def picks_in_rows(node: Node) -> bool:
+    """Whether a node takes or changes one element of each row, the last axis."""
+    if node.op.name not in ("take_along_axis", "put_along_axis"):
+        return False
+    x, indices = node.inputs[0].spec, node.inputs[1].spec
+    is_last = node.attrs["axis"] == x.ndim - 1
+    return bool(is_last and indices.shape[-1] == 1 and x.shape[-1] > 1)
 
 
 def is_relabelling(node: Node) -> bool:
@@ -86,6 +107,8 @@ def space_of(nodes: Sequence[Node]) -> Space:
     rows = None
     read = {id(x) for node in nodes for x in node.inputs}
     for node in nodes:
+        if picks_in_rows(node):
+            return Space(size, node.inputs[1].spec.size)
         if not is_reduction(node) or node.inputs[0].spec.size != size:
             continue
         part, result = reduced_part(node), node.outputs[0]
@@ -99,7 +122,8 @@ def space_of(nodes: Sequence[Node]) -> Space:
 
 
 def _reduced_inputs(node: Node) -> Sequence[Any]:
-    return node.inputs[:1] if node.op.kind is Kind.REDUCE else ()
+    light = node.op.kind in (Kind.ELEMENTWISE, Kind.VIEW)
+    return () if light else node.inputs[:1]
 
 
 def fits(nodes: Sequence[Node]) -> bool:
@@ -130,6 +154,9 @@ def _fits(node: Node, space: Space, made: set[int]) -> bool:
     result, sizes = node.outputs[0].spec, (space.size, space.rows)
     if is_reduction(node):
         return _reduction_fits(node, space)
+    if picks_in_rows(node):
+        x, indices = node.inputs[0].spec, node.inputs[1].spec
+        return bool(x.size == space.size and indices.size == space.rows)
     if result.size not in sizes:
         return False
     return all(

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
-from toolkit.backends.space import fits, follows, space_of
+from toolkit.backends.space import fits, follows, number_of, space_of
 from toolkit.compiler.groups import Group, Groups
 from toolkit.compiler.layout import Layouts
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec
@@ -143,7 +143,7 @@ class _Fusion:
 
 
 def _is_reshape(node: Node) -> bool:
-    return node.op.name == "reshape"
+    return bool(node.op.name == "reshape")
 
 
 class _Body:
@@ -212,4 +212,4 @@ def _anchor_first(members: list[Node]) -> list[Node]:
 
 def is_literal(value: Any) -> bool:
     """Whether a value is a number that a kernel can have written into it."""
-    return value.constant is not None and value.spec.size == 1
+    return number_of(value) is not None

@@ -12,8 +12,9 @@ from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Lowered
+from toolkit.compiler.passes import optimize
 from toolkit.ir import Graph, Spec
-from toolkit.tensor import Tensor
+from toolkit.tensor import Tensor, backend
 from toolkit.trace import Trace
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
@@ -24,8 +25,20 @@ def operand_of(array: Any) -> Operand:
     return Operand(Spec(array.shape, dtypes.name_of(array.dtype)), array.strides)
 
 
-def run_lowered(lowered: Lowered, inputs: Any, outputs: Any, chunk: int = 0) -> None:
-    """Run every call, each task in chunks of so many rows (0: whole)."""
+def run_lowered(
+    lowered: Lowered,
+    inputs: Any,
+    outputs: Any,
+    chunk: int = 0,
+    bad: list[int] | None = None,
+) -> None:
+    """Run every call, each task in chunks of so many rows (0: whole).
+
+    Args:
+        lowered, inputs, outputs: what to run on what.
+        chunk: rows of a chunk.
+        bad: takes what the calls note of a bad index; None: they must note nothing.
+    """
     work = np.full(lowered.work + 64, 0x7F, np.uint8)
     start = -(-work.ctypes.data // 64) * 64
     error = (ctypes.c_int64 * 4)()
@@ -45,7 +58,10 @@ def run_lowered(lowered: Lowered, inputs: Any, outputs: Any, chunk: int = 0) -> 
             for begin in range(low, high, chunk or call.grain):
                 end = min(begin + (chunk or call.grain), high)
                 _FUNCTION(address)(table, begin, end, task)
-    assert not error[0]
+    if bad is not None:
+        bad += error[:3]
+    else:
+        assert not error[0]
 
 
 def graph_of(function: Any, *arrays: Any) -> Graph:
@@ -62,7 +78,7 @@ def run_fused(
     function: Any, *arrays: Any, chunk: int = 0, donate: int | None = None
 ) -> tuple[list[Any], list[Any]]:
     """The outputs of one body for all of `function`, and those of eager operations."""
-    graph = graph_of(function, *arrays)
+    graph = optimize(graph_of(function, *arrays), backend())
     results = function(*map(Tensor, arrays))
     results = results if isinstance(results, tuple) else (results,)
     expected = [y.numpy() for y in results]

@@ -9,11 +9,19 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llvmlite")
 
-from tests.backends.jit.running import graph_of, operand_of, run_fused
+from tests.backends.jit.running import (
+    graph_of,
+    operand_of,
+    run_fused,
+    run_lowered,
+)
 from toolkit import ops
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.space import LONGEST_ROW
+from toolkit.compiler.passes import optimize
+from toolkit.ops.index import put_along_axis_p
+from toolkit.tensor import backend, bind
 
 LENGTHS = [1, 2, 3, 15, 16, 17, 31, 33, 70, 130]
 REDUCTIONS = ["sum", "prod", "max", "min"]
@@ -77,6 +85,65 @@ def test_what_emerges_from_fusion(rows, columns, dtype, chunk):
         check(normalized, x, scale, offset, chunk=chunk)
         if rows > 1:
             check(cross_entropy, x, labels, chunk=chunk)
+
+
+def sparse_cross_entropy(x, labels):
+    """The losses and the gradient, with labels as numbers of classes."""
+    indices = ops.reshape(labels, (-1, 1))
+    shifted = x - ops.max(x, axis=-1, keepdims=True)
+    e = ops.exp(shifted)
+    total = ops.sum(e, axis=-1)
+    picked = ops.take_along_axis(shifted, indices, axis=1)
+    hits = bind(
+        put_along_axis_p,
+        ops.zeros(x.shape, x.dtype),
+        indices,
+        ops.full(indices.shape, -1.0, x.dtype),
+        axis=1,
+        mode="add",
+    )
+    g = hits + ops.reshape(1.0 / total, (-1, 1)) * e
+    return ops.log(total) - ops.reshape(picked, (-1,)), g, ops.sum(g, axis=0)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("columns", LENGTHS[1:])
+def test_labels_are_looked_up_in_the_same_pass(columns, dtype):
+    labels = np.random.default_rng(0).integers(-columns, columns, 20).astype(dtype)
+    for x in (normal(20, columns), normal(columns, 20).T):
+        check(sparse_cross_entropy, x, labels)
+        check(sparse_cross_entropy, x, labels, chunk=1)
+
+
+@pytest.mark.parametrize("bad", [4, -5])
+def test_bad_labels_are_noted_and_passed_over(bad):
+    x, labels = normal(3, 4), np.array([1, bad, 2])
+    graph = optimize(graph_of(sparse_cross_entropy, x, labels), backend())
+    inputs, outputs = [x, labels], [normal(3), normal(3, 4), normal(4)]
+    specs = [[operand_of(a) for a in arrays] for arrays in (inputs, outputs)]
+    lowered = lower_fused(graph, *specs)
+    noted = []
+    run_lowered(lowered, inputs, outputs, bad=noted)
+    assert noted == [1, bad, 4]
+    message = lowered.calls[0].problem.format(index=bad, limit=4)
+    assert message == (
+        f"take_along_axis: index {bad} is out of range for axis 1 with 4 elements"
+    )
+    expected, _ = run_fused(sparse_cross_entropy, x, np.array([1, 0, 2]))
+    np.testing.assert_array_equal(outputs[0][[0, 2]], expected[0][[0, 2]])
+
+
+@pytest.mark.parametrize("mode", ["add", "set", "max", "min"])
+@pytest.mark.parametrize("columns", [5, 40])
+def test_elements_of_rows_are_changed(mode, columns):
+    x, updates = normal(6, columns), normal(6, 1, seed=1)
+    indices = np.arange(6)[:, None] % columns
+
+    def function(x, indices, updates):
+        y = bind(put_along_axis_p, x * 2.0, indices, updates, axis=1, mode=mode)
+        return y + 1.0, ops.sum(y, axis=1)
+
+    check(function, x, indices, updates)
 
 
 @pytest.mark.parametrize("columns", LENGTHS[1:])

@@ -9,8 +9,10 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.index import index_problem
 from toolkit.backends.numpy.jit.loops import emit_combination, emit_plan
 from toolkit.backends.numpy.jit.lowering import (
+    ERROR,
     Call,
     Lowered,
     Reference,
@@ -18,7 +20,13 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.phases import COSTS, Phases
 from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, Planned, Planner
-from toolkit.backends.space import REDUCTIONS, fits, is_reduction, is_relabelling
+from toolkit.backends.space import (
+    REDUCTIONS,
+    fits,
+    is_reduction,
+    is_relabelling,
+    picks_in_rows,
+)
 from toolkit.ir import Graph, Node
 
 DTYPES = (
@@ -48,6 +56,8 @@ def is_fusable(node: Node) -> bool:
         return False
     if node.op.name in REDUCTIONS:
         return is_reduction(node) or is_relabelling(node)
+    if picks_in_rows(node):
+        return True
     if node.op.name not in OPS:
         return False
     return node.op.name not in _FLOATING or dtypes.is_float(node.inputs[0].spec.dtype)
@@ -61,8 +71,18 @@ def lower_fused(
         return Lowered()
     if not fits(body.nodes):
         return None
-    planner = Planner(body, inputs, outputs)
-    return _Lowering(planner.plan(host().lanes), inputs, outputs).lowered()
+    planned = Planner(body, inputs, outputs).plan(host().lanes)
+    if planned.plan.picks and planned.plan.column_loops > 1:
+        return None
+    return _Lowering(planned, inputs, outputs, _problem(body)).lowered()
+
+
+def _problem(body: Graph) -> str:
+    """What to say of a bad index."""
+    for node in body.nodes:
+        if picks_in_rows(node):
+            return index_problem(node.op.name, node.attrs["axis"])
+    return ""
 
 
 @dataclass
@@ -72,6 +92,7 @@ class _Lowering:
     planned: Planned
     inputs: Sequence[Operand]
     outputs: Sequence[Operand]
+    problem: str
 
     def __post_init__(self) -> None:
         self.plan = self.planned.plan
@@ -116,6 +137,8 @@ class _Lowering:
         kept = [] if plan.held else Phases(plan).kept
         buffers = self._take(buffer * len(kept) * self.tasks) if kept else None
         operands.append(buffers or operands[0])
+        if plan.picks:
+            operands.append(ERROR)
         call = Call(
             Code(emit_plan, plan),
             tuple(operands),
@@ -134,6 +157,7 @@ class _Lowering:
             row_operands=self._row_operands(operands),
             flops=self._flops(),
             nbytes=sum(x.spec.nbytes for x in (*self.inputs, *self.outputs)),
+            problem=self.problem,
         )
         return Lowered((call, *combinations), self.work)
 

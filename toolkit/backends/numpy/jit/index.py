@@ -205,7 +205,8 @@ def _combined(b: Builder, mode: str, old: Value, new: Value) -> Value:
 # --- lowering -------------------------------------------------------------------------
 
 
-def _problem(name: str, axis: int) -> str:
+def index_problem(name: str, axis: int) -> str:
+    """What to say of an index that is out of range."""
     return (
         f"{name}: index {{index}} is out of range for axis {axis} "
         "with {limit} elements"
@@ -326,6 +327,6 @@ def _one(
         partition(rows),
         frozenset(by_rows),
         nbytes=2 * outputs[0].spec.nbytes,
-        problem=_problem(name, node.attrs["axis"]),
+        problem=index_problem(name, node.attrs["axis"]),
     )
     return Lowered((call,))

@@ -19,6 +19,9 @@ from toolkit.backends.numpy.jit.plan import (
     COLUMN,
     FULL,
     ONE,
+    PICK,
+    PLACE,
+    PUT,
     ROW,
     Plan,
     Source,
@@ -28,6 +31,10 @@ from toolkit.backends.numpy.jit.reducers import Reducer, lane_numbers, reducer
 from toolkit.backends.numpy.jit.rows import Bases, Held, Streamed
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import PRIMITIVES
+
+# The columns of the vector that is computed.
+COLUMNS: Source = ("columns",)
+_COMBINED = {"add": "add", "max": "maximum", "min": "minimum"}
 
 
 class Numbers:
@@ -43,7 +50,8 @@ class Numbers:
         arrays = len(plan.reads) + len(plan.writes)
         self.rank = plan.row_loops + plan.column_loops
         self.buffer = arrays
-        self.unit = arrays + 1
+        self.error = arrays + 1
+        self.unit = arrays + 1 + plan.picks
         self.grain, self.count, self.task_buffers, self.next_buffer = (
             self.unit + i for i in range(1, 5)
         )
@@ -166,7 +174,14 @@ class Writer:
     def compute(self, step: int, known: dict[Source, Value]) -> Value:
         """A step's value from those of its arguments."""
         record = self.plan.steps[step]
+        if record.op == PICK:
+            return self._pick(*record.arguments)
         arguments = [self.value(a, known) for a in record.arguments]
+        if record.op == PLACE:
+            return self._place(*arguments)
+        if record.op == PUT:
+            row, place, update = arguments
+            return self._put(row, place, update, known[COLUMNS], record.attrs[0][1])
         rule: Any = PRIMITIVES[record.op].scalar
         value: Value = rule(self.scalars, *arguments, **dict(record.attrs))
         return value
@@ -198,7 +213,7 @@ class Writer:
 
     def begin_row(self, bases: Bases, before: Sequence[int]) -> None:
         """Load and compute what is the same for a whole row."""
-        self.row = {}
+        self.row, self.bases = {}, bases
         for k, read in enumerate(self.plan.reads):
             if read.by_row and not read.by_column:
                 self.row["read", k] = self.splat(bases[k], read.dtype)
@@ -221,6 +236,74 @@ class Writer:
             return extent
         start = self.b.integer("mul", index, extent)
         return self.b.least(self.b.integer("sub", self.count, start), extent)
+
+    # --- elements of rows by index ----------------------------------------------------
+
+    def columns(self, start: str) -> Value:
+        """The columns of a vector that starts at one."""
+        first = self.b.convert("trunc", Value(start, "int64"), "int32")
+        return self.b.binary("add", self.b.splat(first), lane_numbers(self.b.lanes))
+
+    def _place(self, index: Value) -> Value:
+        """An index from the row's start on; -1, and an error, if it is out of range."""
+        b, s = self.b, self.scalars
+        index = s.cast(index, "int64")
+        extent = b.splat(Value(self.extents[-1], "int64"))
+        zero, none = s.const(0, index), s.const(-1, index)
+        wrapped = s.select(s.less(index, zero), s.add(index, extent), index)
+        valid = s.logical_and(s.less(none, wrapped), s.less(wrapped, extent))
+        bad = self._first(s.logical_not(valid))
+        with b.when(bad):
+            error = self.entry(self.numbers.error, "ptr")
+            words = ["1", self._first(index), self.extents[-1]]
+            for k, word in enumerate(words):
+                place = self.memory.offset(error, str(k), "i64")
+                b.emit(f"store i64 {word}, ptr {place}")
+        return s.cast(s.select(valid, wrapped, none), "int32")
+
+    def _first(self, x: Value) -> str:
+        """The first lane of a vector."""
+        text = f"extractelement {x.type} {x.text}, i64 0"
+        return self.b.let(text, x.dtype).text
+
+    def _put(
+        self, row: Value, place: Value, update: Value, columns: Value, mode: str
+    ) -> Value:
+        s = self.scalars
+        if mode != "set":
+            update = getattr(s, _COMBINED[mode])(row, update)
+        return s.select(s.equal(columns, place), update, row)
+
+    def _pick(self, source: Source, place: Source) -> Value:
+        """A full value at one column, computed for it alone."""
+        at = self.value(place, {})
+        column = self.b.most(self._first(self.scalars.cast(at, "int64")), "0")
+        known: dict[Source, Value] = {COLUMNS: at}
+        for k, read in enumerate(self.plan.reads):
+            if read.by_column and self._needs(source, ("read", k)):
+                known["read", k] = self._element(k, column)
+        for i, step in enumerate(self.plan.steps):
+            if step.role == FULL and self._needs(source, ("step", i)):
+                known["step", i] = self.compute(i, known)
+        return self.value(source, known)
+
+    def _needs(self, source: Source, other: Source) -> bool:
+        """Whether a full value is computed from another, or is it."""
+        if source == other:
+            return True
+        if source[0] != "step" or self.plan.steps[source[1]].role != FULL:
+            return False
+        arguments = self.plan.steps[source[1]].arguments
+        return any(self._needs(a, other) for a in arguments)
+
+    def _element(self, k: int, column: str) -> Value:
+        """What is read at one column of the row."""
+        read, base = self.plan.reads[k], self.bases[k]
+        stride = str(dtypes.itemsize(read.dtype))
+        if read.inner < 0:
+            stride = self.strides[k, self.numbers.rank - 1]
+        place = self.memory.offset(base, self.memory.times(column, stride))
+        return self.splat(place, read.dtype)
 
     # --- partial results --------------------------------------------------------------
 

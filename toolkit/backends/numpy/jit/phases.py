@@ -17,6 +17,7 @@ COSTS = {
     "divide": 4,
     "sqrt": 4,
     "rsqrt": 8,
+    "put": 2,
     "exp": 12,
     "log": 14,
     "sigmoid": 20,

@@ -28,11 +28,15 @@ from toolkit.backends.space import (
     is_reduction,
     is_relabelling,
     loop_steps,
+    number_of,
+    picks_in_rows,
     reduced_part,
     space_of,
 )
 from toolkit.ir import Graph, Node
 
+# Steps of their own: a checked index, an element of a row, a row but for an element.
+PLACE, PICK, PUT = "place", "pick", "put"
 # Roles: an element per index, per row, per column, or one.
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 # ("read", k), ("step", k), or ("number", its bytes in hexadecimal, dtype).
@@ -99,6 +103,11 @@ class Plan:
     ragged: bool = False
 
     @cached_property
+    def picks(self) -> bool:
+        """Whether it takes or changes elements of rows by their indices."""
+        return any(step.op == PLACE for step in self.steps)
+
+    @cached_property
     def is_flat(self) -> bool:
         """Whether rows are parts of one loop over elements."""
         return self.row_loops == 0 and not self.one_row
@@ -155,6 +164,9 @@ class Planner:
             x = node.inputs[0]
             self.sources[id(result)] = self._source(x, x.spec.shape)
             return
+        if picks_in_rows(node):
+            self._pick(node)
+            return
         frame = result.spec.shape
         reduces, role = "", self._role_of(frame)
         if is_reduction(node):
@@ -166,6 +178,28 @@ class Planner:
         self.steps.append(
             Step(node.op.name, arguments, attrs, result.spec.dtype, role, reduces)
         )
+
+    def _pick(self, node: Node) -> None:
+        """Take or change an element of each row."""
+        x, indices, *updates = node.inputs
+        place = self._place(self._source(indices, indices.spec.shape))
+        row = self._source(x, x.spec.shape)
+        dtype = node.outputs[0].spec.dtype
+        if updates:
+            update = self._source(updates[0], indices.spec.shape)
+            attrs = (("mode", node.attrs["mode"]),)
+            step = Step(PUT, (row, place, update), attrs, dtype, FULL)
+        else:
+            step = Step(PICK, (row, place), (), dtype, ROW)
+        self.sources[id(node.outputs[0])] = ("step", len(self.steps))
+        self.steps.append(step)
+
+    def _place(self, index: Source) -> Source:
+        """The step that checks an index."""
+        step = Step(PLACE, (index,), (), "int32", ROW)
+        if step not in self.steps:
+            self.steps.append(step)
+        return "step", self.steps.index(step)
 
     def _role_of(self, frame: Shape) -> str:
         return FULL if prod(frame) == self.space.size else ROW
@@ -182,8 +216,9 @@ class Planner:
         """Where a value comes from when it is read beside those of a shape."""
         if id(value) in self.sources:
             return self.sources[id(value)]
-        if value.constant is not None and value.spec.size == 1:
-            return "number", value.constant.tobytes().hex(), value.spec.dtype
+        number = number_of(value)
+        if number is not None:
+            return "number", number.tobytes().hex(), value.spec.dtype
         key = (self.index[id(value)], self._strides(value, frame))
         return "read", self.reads.setdefault(key, len(self.reads))
 

@@ -94,6 +94,8 @@ class Streamed:
     ) -> Known:
         """What a pass reads and computes, for one vector."""
         w, known = self.w, Known()
+        if self.plan.picks:
+            known["columns",] = w.columns(column)
         for k in phase.reads:
             if self.plan.reads[k].by_column:
                 known["read", k] = w.load(k, bases[k], index, mask)
@@ -250,6 +252,8 @@ class Held:
         w = self.w
         w.begin_row(bases, ())
         known = dict(self.fixed)
+        if self.plan.picks:
+            known["columns",] = [w.columns(start) for start in self.starts]
         for k, read in enumerate(self.plan.reads):
             if read.by_column and read.by_row:
                 known["read", k] = self._load(k, bases)
