@@ -13,6 +13,7 @@ from typing import Any
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.space import number_of
 from toolkit.ir import Graph
 
 
@@ -87,7 +88,7 @@ class Epilogue:
 
     def _literal(self, value: Any) -> Value:
         like = Value("", value.spec.dtype, self.b.lanes)
-        return self.b.constant(value.constant.reshape(())[()], like)
+        return self.b.constant(number_of(value), like)
 
 
 class Described:
@@ -127,4 +128,4 @@ def _extent(value: Any, size: int) -> str:
 
 
 def _constant(value: Any) -> str:
-    return f"{value.spec.dtype}:{value.constant.tobytes().hex()}"
+    return f"{value.spec.dtype}:{number_of(value).tobytes().hex()}"
