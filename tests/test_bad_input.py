@@ -22,10 +22,9 @@ WORD = "nonsense"
 
 
 def compiled(**arguments):
-    """A run of a model that is compiled with these arguments."""
+    """A model that is compiled with these arguments, and not run."""
     model = toolkit.Sequential([toolkit.Input((2,)), layers.Dense(1)])
     model.compile(**{"optimizer": "sgd", "loss": "mse", **arguments})
-    model.fit(np.zeros((4, 2)), np.zeros((4, 1)), verbose=0)
 
 
 # What takes a string -> some of the valid ones.
@@ -50,7 +49,9 @@ STRINGS = {
     "floatx": (toolkit.config.set_floatx, "float64"),
     "backend": (toolkit.config.set_backend, "reference"),
     "loss of a model": (lambda x: compiled(loss=x), "huber"),
+    "losses of a model": (lambda x: compiled(loss={"a": "mse", "b": x}), "huber"),
     "metric of a model": (lambda x: compiled(metrics=[x]), "accuracy"),
+    "metrics of a model": (lambda x: compiled(weighted_metrics=[["mae", x]]), "mae"),
     "optimizer of a model": (lambda x: compiled(optimizer=x), "adamw"),
 }
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from toolkit import metrics, ops, tree
+from toolkit import losses, metrics, ops, tree
 from toolkit.errors import ArgumentError
-from toolkit.models.compile_utils import describe, get_loss, pack_like
+from toolkit.models.compile_utils import (
+    CROSSENTROPY,
+    check_names,
+    describe,
+    get_loss,
+    pack_like,
+)
 
 Path = tuple[Any, ...]
 
@@ -48,6 +54,7 @@ class CompileLoss:
                 "compile: expected loss_weights to be a number, or a list, tuple or "
                 f"dict of numbers; received {loss_weights!r}"
             )
+        check_names(losses.get, loss, CROSSENTROPY)
         self.name = "compile_loss"
         self.built = False
         self.output_names: list[str] | None = output_names

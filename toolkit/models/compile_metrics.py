@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit import metrics as metrics_module
 from toolkit import tree
 from toolkit.errors import ArgumentError
-from toolkit.models.compile_utils import describe, get_metric, is_flat
+from toolkit.models.compile_utils import (
+    ACCURACY,
+    check_names,
+    describe,
+    get_metric,
+    is_flat,
+)
 
 
 class OutputMetrics:
@@ -43,6 +50,7 @@ class CompileMetrics:
                     f"compile: expected `{argument}` to be a list, tuple or dict of "
                     f"metrics; received {value!r}"
                 )
+            check_names(metrics_module.get, value, ACCURACY)
         self.name = "compile_metrics"
         self.built = False
         self.output_names: list[str] | None = output_names

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from toolkit import losses, metrics, tree
 from toolkit.errors import ArgumentError
-from toolkit.naming import to_snake_case
+from toolkit.naming import keep_counts, to_snake_case
 
-_ACCURACY = ("accuracy", "acc")
-_CROSSENTROPY = ("crossentropy", "ce")
+ACCURACY = ("accuracy", "acc")
+CROSSENTROPY = ("crossentropy", "ce")
 
 
 def label_kind(y_true: Any, y_pred: Any) -> str:
@@ -28,9 +30,23 @@ def object_name(obj: Any) -> str:
     return to_snake_case(str(name or type(obj).__name__))
 
 
+def check_names(get: Callable[[Any], Any], structure: Any, by_shape: Any) -> None:
+    """Raise for what `get` does not know; the objects are made on the first step.
+
+    Args:
+        get: `losses.get` or `metrics.get`.
+        structure: a nest of what the user gave.
+        by_shape: names whose meaning depends on shapes, not known yet.
+    """
+    for leaf in tree.flatten(structure):
+        if not inspect.isclass(leaf) and str(leaf).lower() not in by_shape:
+            with keep_counts():
+                get(leaf)
+
+
 def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Any:
     """The Loss of a string, function or Loss; "crossentropy" goes by the shapes."""
-    if str(identifier).lower() in _CROSSENTROPY:
+    if str(identifier).lower() in CROSSENTROPY:
         function = {
             "binary": losses.binary_crossentropy,
             "sparse": losses.sparse_categorical_crossentropy,
@@ -48,7 +64,7 @@ def get_metric(identifier: Any, y_true: Any, y_pred: Any) -> Any:
     """The Metric of a string, function or Metric; "accuracy" goes by the shapes."""
     if identifier is None:
         raise ArgumentError("compile: expected a metric; received None")
-    if str(identifier).lower() in _ACCURACY:
+    if str(identifier).lower() in ACCURACY:
         cls = {
             "binary": metrics.BinaryAccuracy,
             "sparse": metrics.SparseCategoricalAccuracy,
