@@ -139,3 +139,9 @@ def test_errors():
         Sequential().build((None, 3))
     with pytest.raises(ShapeError, match=r"\(None, 4\)"):
         model(np.zeros((2, 5), "float32"))
+
+
+def test_messages_call_it_sequential():
+    model = Sequential([Input((3,)), layers.Dense(2)], name="net")
+    with pytest.raises(ShapeError, match=r"^Sequential 'net': .*\(None, 3\)"):
+        model(np.zeros((1, 4), "float32"))

@@ -42,6 +42,8 @@ class Functional(Model):
         **kwargs: `trainable`, `dtype` and the other arguments of layers.
     """
 
+    _kind = "Functional"  # what messages call it
+
     def __init__(
         self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any
     ) -> None:
@@ -224,7 +226,7 @@ class Functional(Model):
         if flat is None or len(flat) != len(self._inputs):
             expected = tree.map_structure(lambda x: x.name, struct)
             raise ArgumentError(
-                f"Functional {self.name!r}: expected inputs in the structure "
+                f"{self._kind} {self.name!r}: expected inputs in the structure "
                 f"{expected!r}; received {tree.map_structure(_brief, inputs)!r}"
             )
         return flat
@@ -237,7 +239,7 @@ class Functional(Model):
             layer = own._keras_history.operation  # type: ignore[union-attr]
             if not getattr(layer, "optional", False):
                 raise ArgumentError(
-                    f"Functional {self.name!r}: the input {own.name!r} is not "
+                    f"{self._kind} {self.name!r}: the input {own.name!r} is not "
                     "optional; received None"
                 )
             return None
@@ -253,7 +255,7 @@ class Functional(Model):
         )
         if not fits:
             raise ShapeError(
-                f"Functional {self.name!r}: expected the input {own.name!r} to have "
+                f"{self._kind} {self.name!r}: expected the input {own.name!r} to have "
                 f"the shape {own.shape}; received {tuple(x.shape)}"
             )
         if mask is not None and tensor is not x:

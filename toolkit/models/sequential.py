@@ -138,7 +138,9 @@ class Sequential(Model):
                 if isinstance(error, ToolkitError):
                     raise
                 return  # no shapes can be inferred: built on the first call
-        self._set_functional(Functional(inputs, outputs, name=self.name))
+        functional = Functional(inputs, outputs, name=self.name)
+        functional._kind = "Sequential"
+        self._set_functional(functional)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Apply the layers in their order."""
