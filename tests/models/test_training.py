@@ -626,6 +626,19 @@ def test_steps_per_execution_calls_callbacks_less_often():
     assert int(model.optimizer.iterations) == 4
 
 
+@pytest.mark.parametrize("steps", [2, 3])
+def test_steps_are_rounded_up_to_whole_executions(steps):
+    model = linear(steps_per_execution=2)
+    model.fit(X, Y, batch_size=2, steps_per_epoch=steps, verbose=0)
+    assert int(model.optimizer.iterations) == 2 * -(-steps // 2)
+
+
+def test_the_last_execution_may_have_fewer_steps():
+    model = linear(steps_per_execution=2)
+    model.fit(X[:15], Y[:15], batch_size=5, steps_per_epoch=3, verbose=0)
+    assert int(model.optimizer.iterations) == 3
+
+
 def test_mixed_precision_scales_the_loss():
     toolkit.dtype_policies.set_dtype_policy("mixed_float16")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from itertools import islice
+from math import ceil
 from typing import Any
 
 from toolkit.errors import ArgumentError
@@ -61,10 +62,21 @@ class EpochBatches:
         self._seen += 1
         return next(self._pass, None)
 
-    def epoch(self) -> Iterator[Any]:
-        """The batches of the next epoch."""
+    def groups(self, size: int) -> Iterator[tuple[int, int, list[Any]]]:
+        """(first step, last step, batches) of each group of steps of the next epoch.
+
+        As in Keras, a number of steps that was asked for is rounded up to whole groups.
+        """
+        steps = self.steps and ceil(self.steps / size) * size
+        batches = self._epoch(steps)
+        first = 0
+        while group := list(islice(batches, size)):
+            yield first, first + size - 1, group
+            first += size
+
+    def _epoch(self, steps: int | None) -> Iterator[Any]:
         done = 0
-        while self.steps is None or done < self.steps:
+        while steps is None or done < steps:
             batch = self._next()
             if batch is None:
                 self._run_out(done)
@@ -77,6 +89,8 @@ class EpochBatches:
 
     def _run_out(self, done: int) -> None:
         self._pass = None
+        if self.steps is not None and done >= self.steps:
+            return
         self.exhausted = _is_iterator(self.source) and (
             done == 0 or self.steps is not None
         )
@@ -103,13 +117,3 @@ def make_batches(
     """The steps of one pass over data, in its own order."""
     source = make_source(x, y, sample_weight, batch_size, steps)
     return EpochBatches(source, steps)
-
-
-def in_groups(
-    batches: Iterator[Any], size: int
-) -> Iterator[tuple[int, int, list[Any]]]:
-    """(first step, last step, batches) of each group of `size` steps."""
-    first = 0
-    while group := list(islice(batches, size)):
-        yield first, first + size - 1, group
-        first += size

@@ -16,7 +16,7 @@ from toolkit.models.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
-from toolkit.models.epochs import EpochBatches, in_groups, make_batches
+from toolkit.models.epochs import EpochBatches, make_batches
 from toolkit.models.steps import Steps
 from toolkit.symbolic import KerasTensor, infer
 
@@ -69,7 +69,7 @@ class Evaluation(Steps):
         callbacks.on_test_begin()
         self.reset_metrics()
         logs: Any = {}
-        for first, last, group in in_groups(batches.epoch(), self.steps_per_execution):
+        for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_test_batch_begin(first)
             for batch in group:
                 logs = step(batch)
@@ -103,7 +103,7 @@ class Evaluation(Steps):
         self.stop_predicting = False
         callbacks.on_predict_begin()
         results = []
-        for first, last, group in in_groups(batches.epoch(), self.steps_per_execution):
+        for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
             for batch in group:
                 outputs = step(batch)

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from toolkit import config, ops, tree
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
@@ -44,7 +46,7 @@ class CompiledStep:
         except IndexError as error:
             raise IndexError(
                 f"{function.name}: {error}: a label, or an input of an Embedding "
-                "(compile with run_eagerly=True to see where)"
+                f"({_whole_numbers(batch)}; compile with run_eagerly=True to see where)"
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,6 +85,18 @@ class CompiledStep:
             batch = tree.map_structure(_zeros_like, self._first)
         function, leaves = self._function_for(batch)
         return function.inspect(*leaves)
+
+
+def _whole_numbers(batch: Any) -> str:
+    """The least and the greatest of what may be indices, as the user gave them."""
+    parts = zip(("x", "y"), unpack_x_y_sample_weight(batch), strict=False)
+    found = [
+        f"{name} goes from {array.min():g} to {array.max():g}"
+        for name, part in parts
+        for array in map(np.asarray, tree.flatten(part))
+        if array.dtype.kind in "iuf" and array.size and (array % 1 == 0).all()
+    ]
+    return "in this batch " + ", ".join(found or ["no array holds whole numbers"])
 
 
 def _spec_of(leaf: Any) -> Any:

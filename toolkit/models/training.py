@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from toolkit.models.callbacks.callback_list import CallbackList, python_logs
 from toolkit.models.compile_loss import CompileLoss
 from toolkit.models.compile_metrics import CompileMetrics
 from toolkit.models.data_adapters import make_source, named, unpack_x_y_sample_weight
-from toolkit.models.epochs import EpochBatches, in_groups, make_batches
+from toolkit.models.epochs import EpochBatches, make_batches
 from toolkit.models.evaluation import Evaluation, check_run, one_batch
+
+_WATCH = 0.1  # seconds between two looks at the loss
 
 
 class Trainer(Evaluation):
@@ -218,14 +221,19 @@ class Trainer(Evaluation):
         """The steps of one epoch; returns the logs of the last."""
         step = self.make_train_function()
         logs: dict[str, Any] = {}
-        for first, last, group in in_groups(batches.epoch(), self.steps_per_execution):
-            callbacks.on_train_batch_begin(first)
-            for batch in group:
-                logs = step(batch)
-                watch(logs)
-            callbacks.on_train_batch_end(last, logs)
-            if self.stop_training:
-                break
+        try:
+            for first, last, group in batches.groups(self.steps_per_execution):
+                callbacks.on_train_batch_begin(first)
+                for batch in group:
+                    logs = step(batch)
+                    watch.add(logs)
+                if watch.is_due():
+                    watch.look()
+                callbacks.on_train_batch_end(last, logs)
+                if self.stop_training:
+                    break
+        finally:
+            watch.look()
         return logs
 
     def train_on_batch(
@@ -315,23 +323,39 @@ def _validation(
 
 
 class _LossWatch:
-    """Warns once when the loss is not a number any more."""
+    """Warns once when the loss is not a number any more.
+
+    It looks at the losses of several steps together, now and then: to read each at once
+    would have the next step wait for it.
+    """
 
     def __init__(self) -> None:
-        self.step = 0
         self.warned = False
+        self._step = 0  # the last one that was looked at
+        self._losses: list[Any] = []
+        self._looked = perf_counter()
 
-    def __call__(self, logs: Any) -> None:
-        self.step += 1
-        if self.warned or not isinstance(logs, dict) or "loss" not in logs:
-            return
-        if not math.isfinite(float(logs["loss"])):
-            self.warned = True
-            warnings.warn(
-                f"fit: the loss is {float(logs['loss'])} since step {self.step}; try a "
-                "lower learning rate or clip the gradients",
-                stacklevel=5,
-            )
+    def add(self, logs: Any) -> None:
+        """Take note of the logs of a step."""
+        self._losses.append(logs.get("loss", 0.0) if isinstance(logs, dict) else 0.0)
+
+    def is_due(self) -> bool:
+        """Whether it is time to look."""
+        return perf_counter() - self._looked >= _WATCH
+
+    def look(self) -> None:
+        """Warn if one of the losses since the last time is not finite."""
+        for loss in self._losses:
+            self._step += 1
+            if not self.warned and not math.isfinite(loss):
+                self.warned = True
+                warnings.warn(
+                    f"fit: the loss is {float(loss)} since step {self._step}; try a "
+                    "lower learning rate or clip the gradients",
+                    stacklevel=5,
+                )
+        self._losses.clear()
+        self._looked = perf_counter()
 
 
 def _is_due(epoch: int, validation_freq: Any) -> bool:

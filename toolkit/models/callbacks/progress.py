@@ -121,7 +121,7 @@ class ProgbarLogger(Callback):
         )
 
     def _step(self, batch: int, logs: Logs) -> None:
-        self._seen = batch + 1
+        self._seen = min(batch + 1, self.target or batch + 1)
         if self._bar is None or not self.is_due():
             return
         self._drawn = perf_counter()
