@@ -29,6 +29,10 @@ def same(a, b):
     return np.array_equal(np.asarray(a), np.asarray(b))
 
 
+def close(a, b):
+    return np.allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-5)
+
+
 # --- seeds --------------------------------------------------------------------------
 
 
@@ -60,7 +64,8 @@ def test_traced_draws_are_the_eager_ones(draw):
     step = function(lambda x: (draw(traced), draw(traced), draw(7)))
     for _ in range(3):
         found = step(np.zeros(()))
-        assert all(map(same, found, (draw(eager), draw(eager), draw(7))))
+        # Their bits are the same, what is computed of them is so up to rounding.
+        assert all(map(close, found, (draw(eager), draw(eager), draw(7))))
     assert step.trace_count == 1
 
 

@@ -47,7 +47,7 @@ def run(name, inputs, expected, attrs):
 
 
 def modes(x):
-    return ("set",) if x.dtype == bool else ("add", "set", "max", "min")
+    return ("set",) if x.dtype == bool else ("add", "set", "max", "min", "mul")
 
 
 @given(case=cases(), extents=st.lists(st.integers(0, 6), max_size=2))

@@ -61,7 +61,7 @@ def test_other_rows_do_not_join():
 
 def test_a_call_joins_the_section_it_depends_on_though_another_came_between():
     order, _ = divide(call(0, 1), call(8, 9, by_rows=()), call(1, 2))
-    assert order == [[0, 2], [1]]
+    assert order == [[1], [0, 2]]
 
 
 def test_nothing_joins_across_the_barrier():
@@ -77,8 +77,8 @@ def test_large_common_operands_keep_a_call_alone():
 
 def test_independent_single_tasks_become_branches():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY}
-    last = call(2, 3, by_rows=(), **heavy)
-    _, found = divide(call(0, 1, **heavy), call(0, 2, **heavy), last)
+    alone = {"by_rows": (), **heavy}
+    _, found = divide(call(0, 1, **alone), call(0, 2, **alone), call(2, 3, **alone))
     joined = side_by_side(found)
     assert [type(section) for section in joined][0] is Branches
     assert [[i for i, _ in section.calls] for section in joined] == [[0, 1], [2]]

@@ -24,6 +24,7 @@ from toolkit.backends.numpy.jit.lowering import (
     partition,
 )
 from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
 # Any element of so many bytes is moved as an integer.
 _MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
@@ -195,10 +196,8 @@ def _along(
 
 
 def _combined(b: Builder, mode: str, old: Value, new: Value) -> Value:
-    from toolkit.backends.numpy.jit.scalars import LLVMScalars
-
-    names = {"add": "add", "max": "maximum", "min": "minimum"}
-    value: Value = getattr(LLVMScalars(b), names[mode])(old, new)
+    names = {"mul": "multiply", "max": "maximum", "min": "minimum"}
+    value: Value = getattr(LLVMScalars(b), names.get(mode, mode))(old, new)
     return value
 
 

@@ -9,7 +9,7 @@ The order of calls changes only where nothing depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from toolkit.backends.base import Share
@@ -147,27 +147,74 @@ def sections(
         shares: what memory each operand lies in.
         barrier: calls of this node and those after it run after all others.
     """
-    found: list[Section] = []
-    earliest = 0  # the first section that a call may join
+    joining = _Joining(shares)
     for index, call in calls:
-        if index >= barrier and not earliest:
-            earliest = len(found)
+        if index >= barrier and not joining.earliest:
+            joining.flush()
+            joining.earliest = len(joining.found)
+        joining.take(index, call)
+    joining.flush()
+    return joining.found
+
+
+class _Joining:
+    """The sections so far, and calls that wait for what reads their results."""
+
+    def __init__(self, shares: Shares) -> None:
+        self.shares = shares
+        self.found: list[Section] = []
+        self.earliest = 0  # the first section that a call may join
+        self.waiting: dict[Hashable, tuple[int, Call]] = {}
+
+    def take(self, index: int, call: Call) -> None:
+        """Let a call join the section that it depends on, or begin one."""
         owners = {
-            shares(index, operand).owner
+            operand: self.shares(index, operand).owner
             for operand in call.operands
             if operand[0] != "error"
         }
-        # The last section that this call depends on.
-        last = max(
-            (i for i, s in enumerate(found) if not owners.isdisjoint(s.writes)),
-            default=-1,
+        needed = [o for o in dict.fromkeys(owners.values()) if o in self.waiting]
+        last = self._last(owners.values())
+        made = {owner for o, owner in owners.items() if o[0] != "in"}
+        if last < 0 and not needed and self._may_wait(call):
+            self.waiting.update(dict.fromkeys(made, (index, call)))
+            return
+        for owner in needed:
+            if owner in self.waiting:
+                self._put(*self.waiting[owner], last)
+                self._forget(self.waiting[owner])
+        self._put(index, call, self._last(owners.values()))
+
+    def flush(self) -> None:
+        """Let the calls that nothing has asked for run now."""
+        while self.waiting:
+            waiting = next(iter(self.waiting.values()))
+            self._put(*waiting, -1)
+            self._forget(waiting)
+
+    def _forget(self, pair: tuple[int, Call]) -> None:
+        self.waiting = {o: p for o, p in self.waiting.items() if p is not pair}
+
+    def _may_wait(self, call: Call) -> bool:
+        """Whether what a call makes is made row by row: random numbers, say."""
+        made = [operand for operand in call.operands if operand[0] != "in"]
+        return bool(made) and call.row_operands.issuperset(made)
+
+    def _last(self, owners: Iterable[Hashable]) -> int:
+        """The last section that writes any of these."""
+        wanted = set(owners)
+        matches = (
+            i for i, s in enumerate(self.found) if not wanted.isdisjoint(s.writes)
         )
-        if last >= earliest and _joins(found[last], index, call, shares):
-            continue
-        section = Section([], [], call.rows, call.grain)
-        section.add(index, call, 1, shares)
-        found.append(section)
-    return found
+        return max(matches, default=-1)
+
+    def _put(self, index: int, call: Call, section: int) -> None:
+        joins = section >= self.earliest and section >= 0
+        if joins and _joins(self.found[section], index, call, self.shares):
+            return
+        new = Section([], [], call.rows, call.grain)
+        new.add(index, call, 1, self.shares)
+        self.found.append(new)
 
 
 def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
