@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
 from toolkit.compiler import fuse as fusion
+from toolkit.compiler import recompute as recomputation
 from toolkit.compiler.execute import Program
 from toolkit.compiler.fuse import fuse
 from toolkit.compiler.passes import optimize, prune
@@ -220,3 +221,74 @@ def test_a_fused_node_prints_its_members():
         "    %1: float32[4] = add(%0, 1.0)",
         "  return %1",
     ]
+
+
+# --- recomputation --------------------------------------------------------------------
+
+LARGE = 512
+
+
+def test_what_is_cheap_is_computed_again_where_it_is_read():
+    def function(x, w):
+        y = ops.exp(x * 0.5)
+        z = x * 2.0  # costs less than carrying it over the product
+        return (y @ w) * z, y
+
+    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    assert members(graph) == [["multiply", "exp"], "matmul", ["multiply", "multiply"]]
+
+
+def test_what_is_dear_or_small_is_stored():
+    def dear(x, w):
+        y = x
+        for _ in range(6):
+            y = ops.tanh(y)
+        return (ops.exp(y) @ w) * y
+
+    graph = fused(dear, (LARGE, LARGE), (LARGE, LARGE))
+    assert members(graph)[-1] == ["multiply"]
+
+    def small(x, w):
+        y = x * 2.0
+        return (ops.exp(y) @ w) * y
+
+    graph = fused(small, (8, 8), (8, 8))
+    assert members(graph)[-1] == ["multiply"]
+
+
+def test_masks_of_bits_are_stored():
+    # Reading the four bytes that a mask comes from costs more than its one.
+    def function(x, w):
+        y = ops.exp(x)
+        return ops.where(y < 1.0, y @ w, 0.0), y
+
+    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    assert members(graph) == [["exp", "less"], "matmul", ["where"]]
+
+
+def test_what_only_readers_need_moves_to_them():
+    def function(x, w, b):
+        y = x @ w + b
+        gelu = 0.5 * y * (ops.erf(y * 0.7) + 1.0)
+        slope = ops.exp(y * y * -0.5)
+        return gelu @ w * slope + y
+
+    graph = fused(function, *[(LARGE, LARGE)] * 2, (LARGE,), anchors=ANCHORS)
+    first, second = members(graph)
+    assert "exp" not in first and "exp" in second
+    assert len(graph.nodes[0].outputs) == 2
+
+
+@pytest.mark.parametrize("anchors", [(), ANCHORS])
+@given(graph=graphs())
+@settings(max_examples=100, deadline=None)
+def test_recomputing_graphs_compute_the_same(anchors, graph):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recomputation, "LEAST_BYTES", 0)
+        result = fuse(prune(graph, backend()), backend().fuses, anchors)
+    result.verify()
+    arrays = arrays_for(graph)
+    for expected, actual in zip(
+        evaluate(graph, arrays), evaluate(inlined(result), arrays), strict=True
+    ):
+        np.testing.assert_array_equal(actual, expected)

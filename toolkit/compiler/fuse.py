@@ -14,6 +14,7 @@ from typing import Any
 from toolkit.backends.space import fits, follows, number_of, space_of
 from toolkit.compiler.groups import Group, Groups
 from toolkit.compiler.layout import Layouts
+from toolkit.compiler.recompute import recompute
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec
 from toolkit.tensor import Tensor
 
@@ -44,10 +45,20 @@ def fuse(
     fusion.join_with_producers()
     fusion.join_readers_of_one_value()
     fusion.join_scalars()
-    nodes = []
-    for group in fusion.groups.in_order():
-        is_fused = any(id(node) in fusion.able for node in group.nodes)
-        nodes += _Body(group.nodes, graph).nodes if is_fused else group.nodes
+    parts = [group.nodes for group in fusion.groups.in_order()]
+    is_body = [any(id(n) in fusion.able for n in part) for part in parts]
+    parts = recompute(graph, parts, is_body, fusion.fits)
+    readers: defaultdict[int, set[int]] = defaultdict(set)
+    for number, part in enumerate(parts):
+        for value in (x for node in part for x in node.inputs):
+            readers[id(value)].add(number)
+    for value in graph.outputs:
+        readers[id(value)].add(len(parts))
+    nodes: list[Node] = []
+    for number, part in enumerate(parts):
+        made = {id(y) for node in part for y in node.outputs}
+        outside = {value for value in made if readers[value] - {number}}
+        nodes += _Body(part, outside).nodes if is_body[number] else part
     return graph.replace(nodes)
 
 
@@ -128,15 +139,16 @@ class _Fusion:
         if a is b or not self.groups.may_join(a, b):
             return False
         nodes = self.groups.union(a, b)
-        if len(nodes) > MOST_NODES:
-            return False
-        if self._has_anchor(a, b):
-            if not follows(nodes, self._is_contiguous):
-                return False
-        elif not fits(nodes):
+        if len(nodes) > MOST_NODES or not self.fits(nodes):
             return False
         self.groups.join(a, b)
         return True
+
+    def fits(self, nodes: list[Node]) -> bool:
+        """Whether nodes can run as one."""
+        if any(id(node) in self.anchors for node in nodes):
+            return follows(nodes, self._is_contiguous)
+        return fits(nodes)
 
     def _is_contiguous(self, value: Any) -> bool:
         return bool(self.layouts.operand(value).is_contiguous)
@@ -147,18 +159,29 @@ def _is_reshape(node: Node) -> bool:
 
 
 class _Body:
-    """A group as a fused node, and the views of its results that others read."""
+    """A group as a fused node, and the views of its results that others read.
 
-    def __init__(self, members: list[Node], graph: Graph) -> None:
-        inside = {id(node) for node in members}
-        self.read_outside = {id(value) for value in graph.outputs}
-        self.read_outside |= {
-            id(x) for node in graph.nodes if id(node) not in inside for x in node.inputs
-        }
+    Args:
+        members: the nodes of the group.
+        read_outside: the ids of the values that others read.
+    """
+
+    def __init__(self, members: list[Node], read_outside: set[int]) -> None:
+        self.read_outside = read_outside
+        members = self._needed(members)
         self.views = self._views(members)
         # Inside, reshaped values are others than outside.
         self.inner: dict[int, Any] = {}
         self.nodes = [self._fused(members), *self.views]
+
+    def _needed(self, members: list[Node]) -> list[Node]:
+        """The members that something depends on: copies may have made others idle."""
+        needed, kept = set(self.read_outside), []
+        for node in reversed(members):
+            if any(id(y) in needed for y in node.outputs):
+                needed.update(id(x) for x in node.inputs)
+                kept.append(node)
+        return kept[::-1]
 
     def _views(self, members: list[Node]) -> list[Node]:
         """The reshapes that others need, which then read results of the fused node."""

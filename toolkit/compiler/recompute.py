@@ -1,0 +1,228 @@
+"""Recomputation: what a few operations make again is not carried through memory.
+
+A value that one group of nodes makes and others read costs a write, and a read for each
+of them. Where the readers can make it from what is in memory anyway, it need not be.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from toolkit.ir import Graph, Kind, Node
+from toolkit.tensor import Tensor
+
+# Smaller values stay in the cache.
+LEAST_BYTES = 1 << 17
+# What a reader may compute again, in additions; dear operations count for more.
+MOST_COST, DEAR_COST = 60, 14
+DEAR = frozenset(
+    "exp expm1 log log1p tanh erf sigmoid sin cos tan power arctan2 erfinv".split()
+)
+# Traffic and space that a byte costs: to be written and kept; to be kept for longer.
+STORED, PROLONGED = 2, 1
+
+Part = list[Node]
+
+
+def recompute(
+    graph: Graph,
+    parts: Sequence[Part],
+    is_body: Sequence[bool],
+    fits: Callable[[Part], bool],
+) -> list[Part]:
+    """Copy cheap nodes into the groups that read their results.
+
+    Args:
+        graph: where the nodes are from.
+        parts: groups of nodes, in the order in which they run.
+        is_body: whether each group becomes a fused node.
+        fits: whether nodes can be one group.
+
+    Returns:
+        The groups, with copies of nodes in front of what reads them.
+    """
+    found = _Parts(graph, parts, is_body, fits)
+    for number, part in enumerate(found.nodes):
+        if found.is_body[number]:
+            _Relief(found, number, part).apply()
+    return found.nodes
+
+
+class _Parts:
+    """Groups of nodes, and which of them read each value."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        parts: Sequence[Part],
+        is_body: Sequence[bool],
+        fits: Callable[[Part], bool],
+    ) -> None:
+        self.nodes = [list(part) for part in parts]
+        self.is_body = is_body
+        self.fits = fits
+        self.outputs = {id(value) for value in graph.outputs}
+        self.inputs = {id(value) for value in graph.inputs}
+        self.readers: defaultdict[int, set[int]] = defaultdict(set)
+        self.in_memory = set(self.outputs)  # what has to be, whatever reads it
+        for number, part in enumerate(parts):
+            for node in part:
+                for x in node.inputs:
+                    self.readers[id(x)].add(number)
+                    if not is_body[number] or node.op.kind is Kind.CONTRACT:
+                        self.in_memory.add(id(x))
+
+    def others(self, value: Any, number: int) -> set[int]:
+        """The groups but one that read a value."""
+        return self.readers[id(value)] - {number}
+
+    def last(self, value: Any) -> int:
+        """The last group that reads a value; what is given or returned stays."""
+        if id(value) in self.outputs or id(value) in self.inputs:
+            return len(self.nodes)
+        return max(self.readers[id(value)], default=-1)
+
+    def replace(self, number: int, copies: Part, values: dict[int, Any]) -> None:
+        """Put copies into a group and let it read what they make."""
+        part = [
+            node.with_inputs([values.get(id(x), x) for x in node.inputs])
+            for node in self.nodes[number]
+        ]
+        self.nodes[number] = [*copies, *part]
+        for value in values:
+            self.readers[value].discard(number)
+        for node in self.nodes[number]:
+            for x in node.inputs:
+                self.readers[id(x)].add(number)
+
+
+class _Relief:
+    """Which values of one group its readers had better make themselves."""
+
+    def __init__(self, parts: _Parts, number: int, nodes: Part) -> None:
+        self.parts = parts
+        self.number = number
+        self.makers = {id(y): node for node in nodes for y in node.outputs}
+        self.order = {id(node): i for i, node in enumerate(nodes)}
+        self.spared = {
+            id(y): y
+            for node in nodes
+            if node.op.kind is Kind.ELEMENTWISE
+            for y in node.outputs
+            if self._may_be_spared(y)
+        }
+
+    def _may_be_spared(self, value: Any) -> bool:
+        if value.spec.nbytes < LEAST_BYTES or id(value) in self.parts.in_memory:
+            return False
+        return bool(self.parts.others(value, self.number))
+
+    def apply(self) -> None:
+        """Copy what is to be made again to where it is read."""
+        self._drop_what_readers_refuse()
+        if self.spared and not self._saves(self.spared.values()):
+            alone = {i: v for i, v in self.spared.items() if self._saves_alone(v)}
+            self.spared = alone
+            self._drop_what_readers_refuse()
+        for reader, values in self._by_reader(self.spared.values()).items():
+            copies, made = self._copies(values)
+            self.parts.replace(reader, copies, made)
+
+    def _by_reader(self, values: Iterable[Any]) -> dict[int, list[Any]]:
+        """The values that each other group reads."""
+        found: defaultdict[int, list[Any]] = defaultdict(list)
+        for value in values:
+            for reader in self.parts.others(value, self.number):
+                found[reader].append(value)
+        return found
+
+    def _closure(self, values: Iterable[Any]) -> tuple[Part, dict[int, Any]]:
+        """The nodes that make values from what is in memory, and what that is."""
+        nodes: dict[int, Node] = {}
+        leaves: dict[int, Any] = {}
+        stack = list(values)
+        wanted = {id(value) for value in stack}
+        size = max((value.spec.size for value in stack), default=0)
+        while stack:
+            value = stack.pop()
+            node = self.makers.get(id(value))
+            if id(value) in wanted or self._is_inner(value, node, size):
+                assert node is not None
+                if id(node) not in nodes:
+                    nodes[id(node)] = node
+                    stack += node.inputs
+            elif value.constant is None:
+                leaves[id(value)] = value
+        return sorted(nodes.values(), key=lambda n: self.order[id(n)]), leaves
+
+    def _is_inner(self, value: Any, node: Node | None, size: int) -> bool:
+        """Whether a value is to be made again on the way to others."""
+        if node is None or value.spec.size != size:
+            return False
+        if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
+            return False
+        return id(value) in self.spared or not self._is_stored(value)
+
+    def _is_stored(self, value: Any) -> bool:
+        """Whether a value is in memory as things are."""
+        if id(value) not in self.makers or id(value) in self.parts.in_memory:
+            return True
+        return bool(self.parts.others(value, self.number))
+
+    def _drop_what_readers_refuse(self) -> None:
+        refused = True
+        while refused:
+            refused = False
+            for reader, values in self._by_reader(self.spared.values()).items():
+                copies, _ = self._closure(values)
+                cost = sum(DEAR_COST if n.op.name in DEAR else 1 for n in copies)
+                ends = {id(n) for n in copies}
+                part = [n for n in self.parts.nodes[reader] if id(n) not in ends]
+                if cost > MOST_COST or not self.parts.fits([*copies, *part]):
+                    for value in values:
+                        del self.spared[id(value)]
+                    refused = True
+                    break
+
+    def _saves(self, values: Iterable[Any]) -> bool:
+        """Whether making values again costs less than storing them."""
+        values = list(values)
+        cost, stored = 0, set()
+        for reader, wanted in self._by_reader(values).items():
+            _, leaves = self._closure(wanted)
+            for leaf in leaves.values():
+                size = leaf.spec.nbytes
+                if reader not in self.parts.readers[id(leaf)]:
+                    cost += size
+                if id(leaf) in stored:
+                    continue
+                stored.add(id(leaf))
+                if not self._is_stored(leaf):
+                    cost += STORED * size
+                elif self.parts.last(leaf) < reader:
+                    cost += PROLONGED * size
+        spared = sum(
+            v.spec.nbytes * (STORED + len(self.parts.others(v, self.number)))
+            for v in values
+        )
+        return bool(cost < spared)
+
+    def _saves_alone(self, value: Any) -> bool:
+        kept, self.spared = self.spared, {id(value): value}
+        saves = self._saves([value])
+        self.spared = kept
+        return saves
+
+    def _copies(self, values: Sequence[Any]) -> tuple[Part, dict[int, Any]]:
+        """Copies of the nodes that make values, and the new values by the old ones."""
+        nodes, _ = self._closure(values)
+        made: dict[int, Any] = {}
+        copies = []
+        for node in nodes:
+            inputs = [made.get(id(x), x) for x in node.inputs]
+            outputs = [Tensor(None, y.spec) for y in node.outputs]
+            made.update(zip(map(id, node.outputs), outputs, strict=True))
+            copies.append(Node(node.op, inputs, node.attrs, outputs))
+        return copies, made
