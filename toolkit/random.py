@@ -35,6 +35,9 @@ _ERF_OF_TWO = math.erf(math.sqrt(2))
 
 # --- seeds ----------------------------------------------------------------------------
 
+# What each draw adds to the state of a generator: the number of keys given is second.
+_ONE_MORE = np.array([0, 1], "uint32")
+
 
 class SeedGenerator:
     """A source of keys: each call of `next` gives another one.
@@ -70,7 +73,7 @@ class SeedGenerator:
             ordered: whether keys must come in a fixed order; they do in any case.
         """
         key = self.state.read()
-        self.state.assign(key + convert([0, 1], "uint32"))  # type: ignore[operator]
+        self.state.assign(key + convert(_ONE_MORE))  # type: ignore[operator]
         return key
 
     def get_config(self) -> dict[str, Any]:

@@ -122,7 +122,9 @@ class GradientTape:
             return
         outputs = outputs if type(outputs) is tuple else (outputs,)
         self._nodes.append(Node(op, inputs, attrs, outputs))
-        watched.update(id(y) for y in outputs if dtypes.is_float(y.dtype))
+        for y in outputs:
+            if y.dtype in dtypes.FLOATS:
+                watched.add(id(y))
 
     @contextmanager
     def stop_recording(self) -> Iterator[None]:

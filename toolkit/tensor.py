@@ -80,7 +80,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self._array if self._spec is None else self._spec).shape
+        return (self._spec if self._array is None else self._array).shape  # type: ignore[no-any-return, union-attr]
 
     @property
     def dtype(self) -> str:
@@ -88,7 +88,7 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        return (self._array if self._spec is None else self._spec).ndim
+        return (self._spec if self._array is None else self._array).ndim  # type: ignore[no-any-return, union-attr]
 
     @property
     def size(self) -> int:
@@ -227,24 +227,28 @@ def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
 
 def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Run a primitive's kernel, or its body where the backend has none."""
-    kernel = _eager_kernels.get(primitive.name)
-    if kernel is None:
+    try:
+        kernel = _eager_kernels[primitive.name]
+    except KeyError:
         if primitive.body is not None and not backend().supports(primitive.name):
             with no_tapes() if state.tapes else nullcontext():
                 return primitive.body(*inputs, **attrs)
         config.device()  # a device that is not there fails here
         kernel = _eager_kernels[primitive.name] = backend().kernels[primitive.name]
+    arrays = [x._array for x in inputs]
     try:
-        result = state.quietly(kernel, *[x._array for x in inputs], **attrs)
+        result = state.quietly(kernel, *arrays, **attrs)
     except (TypeError, ValueError, AttributeError) as error:
         raise _explain(primitive, inputs, attrs, error) from error
     except RuntimeError:  # a signal's handler or a finalizer, in the midst of a kernel
         with backend().errstate():
-            result = kernel(*[x._array for x in inputs], **attrs)
+            result = kernel(*arrays, **attrs)
+    if type(result) is np.ndarray:
+        return Tensor(result)
     if type(result) is tuple:
         return tuple([Tensor(array) for array in result])
-    if type(result) is not np.ndarray and isinstance(result, np.generic):
-        result = np.asarray(result)  # ufuncs return 0-d results as scalars
+    if isinstance(result, np.generic):  # ufuncs return 0-d results as scalars
+        result = np.asarray(result)
     return Tensor(result)
 
 

@@ -35,7 +35,7 @@ class Contract(Kernels):
         """The matrix product over the last two axes; leading axes broadcast."""
         if a.dtype.itemsize == 2 and is_half(a.dtype):
             return self._through_float32(a, b, out, work)
-        return self._matmul(a, b, out)
+        return self.gemm(a, b, out) if a.ndim == 2 else self._matmul(a, b, out)
 
     def _matmul(self, a: Array, b: Array, out: Any) -> Array:
         """One product of two matrices where that is possible, else one per pair."""
