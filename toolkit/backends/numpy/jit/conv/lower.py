@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple
 from math import prod
+from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.conv import geometry
 from toolkit.backends.numpy.jit.conv.correlate import Plan, emit_correlation
 from toolkit.backends.numpy.jit.conv.feed import channels
-from toolkit.backends.numpy.jit.conv.pack import Layout, emit_pack
+from toolkit.backends.numpy.jit.conv.pack import Layout, emit_pack, emit_pack_points
 from toolkit.backends.numpy.jit.conv.problem import (
     anchored,
     elements,
@@ -21,6 +22,12 @@ from toolkit.backends.numpy.jit.conv.problem import (
 )
 from toolkit.backends.numpy.jit.conv.steps import Steps
 from toolkit.backends.numpy.jit.conv.tiles import best_vectors, registers
+from toolkit.backends.numpy.jit.conv.transforms import POINTS
+from toolkit.backends.numpy.jit.conv.winograd import (
+    WinogradPlan,
+    emit_winograd,
+    winograd_plan,
+)
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
@@ -30,10 +37,12 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
-from toolkit.ir import Graph, Node, Spec
+from toolkit.ir import Graph
 
 # Multiply-adds that are worth a task of their own, and elements of weights.
 _LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
+# Tiles of a batch that are worth transforming the weights.
+_LEAST_TILES = 32
 
 
 def lower_conv(
@@ -51,7 +60,7 @@ def lower_conv_input_grad(
 
 
 def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | None:
-    """The calls: packing if the weights do not lie as they are read, and the rest.
+    """The calls of a body.
 
     Args:
         body: the anchor and its epilogue.
@@ -61,122 +70,174 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
     operands = anchored(body, inputs)
     if operands is None:
         return None
-    anchor, spec = body.nodes[0], body.nodes[0].outputs[0].spec
-    if not spec.size:
+    if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
-    (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
-    steps = Steps()
-    if anchor.attrs["groups"] > 1 and elements(images)[-1] != 1:
-        images, x = steps.row_major(images, x)
-    if tap_stride(weights) is None:
-        weights, w = steps.row_major(weights, w)
-    plan = _plan(anchor, images, weights, turned)
-    if turned or not weights.is_contiguous or not plan.is_packed:
-        packed = steps.take(plan.weights * dtypes.itemsize(plan.dtype))
-        steps.calls.append(_pack(weights, (w, packed), plan, turned))
-        w = packed
-    steps.calls.append(_correlation(body, plan, (x, w), images))
-    return steps.lowered()
+    return _Lowering(body, inputs, operands, turned).lowered()
 
 
-def _plan(anchor: Node, images: Operand, weights: Operand, turned: bool) -> Plan:
-    """How to correlate images with weights."""
-    attrs, *size, depth, filters = anchor.attrs, *weights.spec.shape
-    spatial, out = images.spec.shape[1:-1], anchor.outputs[0].spec.shape[1:-1]
-    groups, filters = attrs["groups"], filters // attrs["groups"]
-    if turned:
-        spatial, out = out, spatial
-        depth, filters = filters, depth
-    seen = geometry.collapse(windows(attrs, size, spatial, out, images))
-    sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
-    dtype = images.spec.dtype
-    lanes, available = lanes_of(dtype), registers()
-    at = channels(groups, depth, filters, elements(images)[-1], lanes)
-    if at.spread:
-        # Half of them hold inputs, which the taps of a row share.
-        available //= 2
-    rows = [axes[-1].count for axes in sweeps]
-    return Plan(
-        dtype=dtype,
-        lanes=lanes,
-        registers=available,
-        sweeps=sweeps,
-        taps=tuple(window.size for window in seen),
-        channels=at,
-        vectors=best_vectors(at.width, lanes, rows, available),
-    )
+class _Lowering:
+    """Collects the calls: copies, packing, and the correlation."""
 
+    def __init__(
+        self,
+        body: Graph,
+        inputs: Sequence[Operand],
+        operands: tuple[int, int],
+        turned: bool,
+    ) -> None:
+        self.body = body
+        self.turned = turned
+        self.steps = Steps()
+        self.attrs = body.nodes[0].attrs
+        self.spec = body.nodes[0].outputs[0].spec
+        (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
+        if self.attrs["groups"] > 1 and elements(images)[-1] != 1:
+            images, x = self.steps.row_major(images, x)
+        if tap_stride(weights) is None:
+            weights, w = self.steps.row_major(weights, w)
+        self.images, self.weights, self.x, self.w = images, weights, x, w
+        self.plan = self._plan()
 
-def _correlation(
-    body: Graph, plan: Plan, read: tuple[Reference, Reference], images: Operand
-) -> Call:
-    """The call that computes the outputs of a body.
+    def _plan(self) -> Plan:
+        *size, depth, filters = self.weights.spec.shape
+        spatial, out = self.images.spec.shape[1:-1], self.spec.shape[1:-1]
+        groups, filters = self.attrs["groups"], filters // self.attrs["groups"]
+        if self.turned:
+            spatial, out = out, spatial
+            depth, filters = filters, depth
+        seen = windows(self.attrs, size, spatial, out, self.images)
+        seen = geometry.collapse(seen)
+        turned = self.turned
+        sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
+        dtype = self.images.spec.dtype
+        lanes, available = lanes_of(dtype), registers()
+        at = channels(groups, depth, filters, elements(self.images)[-1], lanes)
+        if at.spread:
+            # Half of them hold inputs, which the taps of a row share.
+            available //= 2
+        rows = [axes[-1].count for axes in sweeps]
+        return Plan(
+            dtype=dtype,
+            lanes=lanes,
+            registers=available,
+            sweeps=sweeps,
+            taps=tuple(window.size for window in seen),
+            channels=at,
+            vectors=best_vectors(at.width, lanes, rows, available),
+        )
 
-    Args:
-        body: the anchor and its epilogue.
-        plan: how to correlate.
-        read: where the images and the weights are.
-        images: how they lie in memory.
-    """
-    spec = body.nodes[0].outputs[0].spec
-    strips = _strips(spec, plan)
-    rows = spec.shape[0] * strips
-    inputs = [("in", i) for i in range(len(body.inputs))]
-    outputs = [("out", i) for i in range(len(body.outputs))]
-    full = [
-        place
-        for place, value in zip(inputs, body.inputs, strict=True)
-        if value.spec.shape == spec.shape
-    ]
-    return Call(
-        Code(emit_correlation, Described(body), plan),
-        (*inputs, *outputs, *read),
-        numbers=(strips, elements(images)[0]),
-        rows=rows,
-        grain=partition(rows),
-        row_operands=frozenset([read[0], *full, *outputs] if strips == 1 else []),
-        flops=2 * spec.size * prod(plan.taps) * plan.channels.depth,
-        nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),
-    )
+    def lowered(self) -> Lowered:
+        """The calls, by the quicker of two ways."""
+        fast = winograd_plan(self.plan)
+        if fast and self.spec.shape[0] * prod(fast.tiles) >= _LEAST_TILES:
+            self._winograd(fast)
+        else:
+            self._direct()
+        return self.steps.lowered()
 
+    def _direct(self) -> None:
+        plan, at, w = self.plan, self.plan.channels, self.w
+        if self.turned or not self.weights.is_contiguous or not plan.is_packed:
+            emit = emit_pack, plan.dtype, plan.lanes, at.spread
+            w = self._pack(
+                emit, plan.vectors, plan.weights, at.blocks * prod(plan.taps)
+            )
+        outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
+        work = at.depth * prod((*self.spec.shape[1:], *plan.taps))
+        strips = self._strips(min(outer, default=1), work)
+        code = Code(emit_correlation, Described(self.body), plan)
+        self._correlate(code, (w,), strips, self.spec.shape[0] * work)
 
-def _strips(spec: Spec, plan: Plan) -> int:
-    """In how many parts an image's rows are computed: a small batch is few rows."""
-    outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
-    work = spec.size // spec.shape[0] * prod(plan.taps) * plan.channels.depth
-    wanted = min(-(-TASKS // spec.shape[0]), work // _LEAST_STRIP, *outer)
-    return max(1, wanted) if outer else 1
+    def _winograd(self, plan: WinogradPlan) -> None:
+        at = plan.channels
+        emit = emit_pack_points, plan.dtype, plan.lanes
+        w = self._pack(emit, plan.vectors, plan.weights, at.depth)
+        work = POINTS**2 * prod(plan.tiles) * at.depth * at.width
+        strips = self._strips(prod(plan.tiles), work)
+        rows = self.spec.shape[0] * strips
+        tasks = -(-rows // partition(rows))
+        scratch = self.steps.take(tasks * plan.scratch * dtypes.itemsize(plan.dtype))
+        code = Code(emit_winograd, Described(self.body), plan)
+        self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work)
 
+    def _strips(self, most: int, work: int) -> int:
+        """In how many parts to compute an image: a small batch is few rows.
 
-def _pack(
-    weights: Operand, places: tuple[Reference, Reference], plan: Plan, turned: bool
-) -> Call:
-    """The call that packs weights from one place to the other."""
-    at, taps, (*_, first, last) = plan.channels, prod(plan.taps), elements(weights)
-    step = tap_stride(weights) or 0
-    group = (at.depth if turned else at.spread or at.width) * last
-    inputs, outputs = (last, first) if turned else (first, last)
-    spread = plan.lanes // (at.spread or plan.lanes) * group
-    layout = Layout(
-        taps=taps,
-        depth=at.depth,
-        width=at.width,
-        vectors=plan.vectors,
-        start=(taps - 1) * step if turned else 0,
-        block=group,
-        tap=-step if turned else step,
-        input=inputs,
-        output=outputs,
-        group=group,
-        vector=spread if at.spread else plan.lanes * outputs,
-    )
-    neighbours = outputs == 1 and (not at.spread or group == at.spread)
-    rows = at.blocks * taps
-    return Call(
-        Code(emit_pack, plan.dtype, plan.lanes, at.spread, neighbours),
-        places,
-        numbers=astuple(layout),
-        rows=rows,
-        grain=rows if plan.weights < _LEAST_PACK else partition(rows),
-        nbytes=2 * weights.spec.nbytes,
-    )
+        Args:
+            most: the parts that there can be.
+            work: multiply-adds of an image.
+        """
+        wanted: int = -(-TASKS // self.spec.shape[0])
+        return max(1, min(wanted, most, work // _LEAST_STRIP))
+
+    def _correlate(
+        self, code: Code, others: Sequence[Reference], strips: int, work: int
+    ) -> None:
+        """Add the call that computes the body's outputs.
+
+        Args:
+            code: its function.
+            others: what it reads and writes besides the body's operands and the images.
+            strips: the parts of an image.
+            work: multiply-adds.
+        """
+        body, rows = self.body, self.spec.shape[0] * strips
+        inputs = [("in", i) for i in range(len(body.inputs))]
+        outputs = [("out", i) for i in range(len(body.outputs))]
+        full = [
+            place
+            for place, value in zip(inputs, body.inputs, strict=True)
+            if value.spec.shape == self.spec.shape
+        ]
+        call = Call(
+            code,
+            (*inputs, *outputs, self.x, *others),
+            numbers=(strips, elements(self.images)[0]),
+            rows=rows,
+            grain=partition(rows),
+            row_operands=frozenset([self.x, *full, *outputs] if strips == 1 else []),
+            flops=2 * work,
+            nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),
+        )
+        self.steps.calls.append(call)
+
+    def _pack(
+        self, emit: tuple[Any, ...], vectors: int, size: int, rows: int
+    ) -> Reference:
+        """Add the call that packs the weights; where they are then.
+
+        Args:
+            emit: the function's generator, and all of its arguments but the last.
+            vectors: of a panel.
+            size: elements of the packed weights.
+            rows: of the call.
+        """
+        at, lanes, taps = self.plan.channels, self.plan.lanes, prod(self.plan.taps)
+        step, (*_, first, last) = tap_stride(self.weights) or 0, elements(self.weights)
+        group = (at.depth if self.turned else at.spread or at.width) * last
+        inputs, outputs = (last, first) if self.turned else (first, last)
+        layout = Layout(
+            taps=taps,
+            depth=at.depth,
+            width=at.width,
+            vectors=vectors,
+            start=(taps - 1) * step if self.turned else 0,
+            block=group,
+            tap=-step if self.turned else step,
+            input=inputs,
+            output=outputs,
+            group=group,
+            vector=lanes // at.spread * group if at.spread else lanes * outputs,
+        )
+        neighbours = outputs == 1 and (not at.spread or group == at.spread)
+        packed = self.steps.take(size * dtypes.itemsize(self.plan.dtype))
+        call = Call(
+            Code(*emit, neighbours),
+            (self.w, packed),
+            numbers=astuple(layout),
+            rows=rows,
+            grain=rows if size < _LEAST_PACK else partition(rows),
+            nbytes=2 * self.weights.spec.nbytes,
+        )
+        self.steps.calls.append(call)
+        return packed

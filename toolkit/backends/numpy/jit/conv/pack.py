@@ -11,6 +11,12 @@ from dataclasses import dataclass, fields
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Builder, Value, vector_type
+from toolkit.backends.numpy.jit.conv.transforms import (
+    POINTS,
+    TAPS,
+    Transforms,
+    columns_first,
+)
 from toolkit.backends.numpy.jit.conv.writer import Writer
 
 
@@ -56,8 +62,55 @@ def emit_pack(dtype: str, lanes: int, spread: int, neighbours: bool) -> Builder:
     return builder
 
 
+def emit_pack_points(dtype: str, lanes: int, neighbours: bool) -> Builder:
+    """A function that packs 3 x 3 taps at Winograd's points; rows are input channels.
+
+    The table is that of `emit_pack`; for each point, the rows of a panel lie together.
+    """
+    builder = Builder(lanes)
+    _Pack(builder, dtype).write_points(neighbours)
+    return builder
+
+
 class _Pack(Writer):
-    """Writes the function."""
+    """Writes the functions."""
+
+    def write_points(self, neighbours: bool) -> None:
+        """Loops over inputs and vectors of outputs; both are whole vectors."""
+        b = self.b
+        weights, packed = self.entry(0, "ptr"), self.entry(1, "ptr")
+        at = {f.name: self.entry(2 + i, "i64") for i, f in enumerate(fields(Layout))}
+        weights = self.move(weights, at["start"])
+        vectors = self.integer("sdiv", at["width"], b.lanes)
+        lanes = None if neighbours else self._lanes(at["output"], at["group"], b.lanes)
+        everything = self.first_lanes(str(b.lanes))
+        line = Transforms(b).weights
+        with b.loop("%lo", "%hi") as channel, b.loop("0", vectors) as j:
+            x = self.move(self.move(weights, channel, at["input"]), j, at["vector"])
+            columns = [
+                [
+                    self._load(self.move(x, TAPS * k + t, at["tap"]), lanes, everything)
+                    for k in range(TAPS)
+                ]
+                for t in range(TAPS)
+            ]
+            within = self.integer("srem", j, at["vectors"])
+            first = self.integer("sub", j, within)
+            size = b.least(at["vectors"], self.integer("sub", vectors, first))
+            row = self.integer("mul", size, b.lanes)
+            point = self.integer("mul", row, b.lanes)
+            # Of each panel the vectors of inputs, of those the points, then the rows.
+            w = self.move(
+                packed, self.integer("mul", first, at["depth"]), POINTS**2 * b.lanes
+            )
+            vector = self.integer("sdiv", channel, b.lanes)
+            w = self.move(w, self.integer("mul", vector, point), POINTS**2)
+            w = self.move(w, self.integer("srem", channel, b.lanes), row)
+            w = self.move(w, within, b.lanes)
+            for i, values in enumerate(columns_first(columns, line)):
+                for k, value in enumerate(line(values)):
+                    place = self.move(w, POINTS * i + k, point)
+                    self.memory.store(value, place, "0", None)
 
     def write(self, spread: int, neighbours: bool) -> None:
         """Loops over taps, vectors of outputs, and inputs."""

@@ -1,0 +1,121 @@
+"""Convolutions of random numbers, generated and by the reference backend."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+
+from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from tests.helpers import assert_close
+from toolkit import ops
+from toolkit.backends import get_backend
+from toolkit.backends.numpy.jit.lowering import lower
+from toolkit.ir import PRIMITIVES
+from toolkit.tensor import bind
+
+KINDS = ("conv", "conv_input_grad", "conv_kernel_grad")
+
+
+def windows(n, k, stride=1, pads=(0, 0), dilation=1):
+    return (n + sum(pads) - (k - 1) * dilation - 1) // stride + 1
+
+
+class Problem:
+    """A convolution of random numbers, for any of the three primitives."""
+
+    def __init__(self, batch, spatial, size, channels, **attrs):
+        self.batch, self.spatial, self.size = batch, spatial, size
+        ndim, (depth, filters) = len(spatial), channels
+        defaults = {
+            "strides": (1,) * ndim,
+            "padding": ((0, 0),) * ndim,
+            "dilation": (1,) * ndim,
+            "groups": 1,
+        }
+        self.attrs = defaults | attrs
+        axes = (
+            spatial,
+            size,
+            *(self.attrs[k] for k in ("strides", "padding", "dilation")),
+        )
+        self.out = tuple(windows(*axis) for axis in zip(*axes, strict=True))
+        groups = self.attrs["groups"]
+        self.shapes = {
+            "x": (batch, *spatial, depth * groups),
+            "w": (*size, depth, filters * groups),
+            "g": (batch, *self.out, filters * groups),
+        }
+
+    def __repr__(self):
+        return f"{self.shapes} {self.attrs}"
+
+    def of(self, kind, dtype):
+        """The arrays and attributes of a primitive."""
+        names, more = {
+            "conv": ("xw", {}),
+            "conv_input_grad": ("gw", {"spatial": self.spatial}),
+            "conv_kernel_grad": ("xg", {"kernel": self.size}),
+        }[kind]
+        rng = np.random.default_rng(0)
+        arrays = [
+            rng.standard_normal(self.shapes[name]).astype(dtype) for name in names
+        ]
+        return arrays, self.attrs | more
+
+
+def lowered(kind, arrays, attrs):
+    """The calls of a primitive, and an array for its result."""
+    graph = graph_of(lambda *xs: bind(PRIMITIVES[kind], *xs, **attrs), *arrays)
+    (node,) = graph.nodes
+    out = np.full(node.outputs[0].spec.shape, np.nan, arrays[0].dtype)
+    found = lower(node, [operand_of(a) for a in arrays], [operand_of(out)])
+    assert found is not None
+    return found, out
+
+
+def computed(kind, arrays, attrs, chunk=0):
+    """What the generated functions say."""
+    found, out = lowered(kind, arrays, attrs)
+    run_lowered(found, arrays, [out], chunk)
+    return out
+
+
+def expected(kind, arrays, attrs):
+    """What the reference backend says, in float64."""
+    wide = [a.astype(np.float64) for a in arrays]
+    return get_backend("reference").kernels[kind](*wide, **attrs)
+
+
+def check(kind, arrays, attrs, chunk=0):
+    """Compare, relative to the largest result."""
+    actual = computed(kind, arrays, attrs, chunk)
+    reference = expected(kind, arrays, attrs)
+    scale = max(1.0, float(np.abs(reference).max(initial=0)))
+    assert_close(actual / scale, reference / scale)
+
+
+def check_layer(kind, problem):
+    """A bias, an activation, a residual and a mask in one kernel with the anchor."""
+    (x, w), attrs = problem.of(kind, "float32")
+    shape = expected(kind, (x, w), attrs).shape
+    rng = np.random.default_rng(1)
+    bias = rng.standard_normal(shape[-1]).astype(np.float32)
+    residual = rng.standard_normal(shape).astype(np.float32)
+
+    def layer(x, w, bias, residual):
+        y = bind(PRIMITIVES[kind], x, w, **attrs) + bias
+        return ops.maximum(y, 0.0) * 0.5 + residual, y > 0
+
+    arrays = (x, w, bias, residual)
+    graph = graph_of(layer, *arrays)
+    node = mock.Mock(attrs={"body": graph})
+    node.op.name = "fused"
+    outs = [np.empty(y.spec.shape, y.spec.dtype) for y in graph.outputs]
+    found = lower(node, [operand_of(a) for a in arrays], [operand_of(y) for y in outs])
+    run_lowered(found, arrays, outs, 1)
+    y = expected(kind, (x, w), attrs) + bias
+    scale = float(np.abs(y).max())
+    assert_close(outs[0] / scale, (np.maximum(y, 0) * 0.5 + residual) / scale)
+    clear = np.abs(y) > 1e-3
+    assert np.array_equal(outs[1][clear], y[clear] > 0)
