@@ -229,8 +229,7 @@ class _Body:
 
 def _anchor_first(members: list[Node]) -> list[Node]:
     """What an anchor is followed by never leads to it, but may stand before it."""
-    light = (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW)
-    return sorted(members, key=lambda node: node.op.kind in light)
+    return sorted(members, key=lambda node: node.op.kind is not Kind.CONTRACT)
 
 
 def is_literal(value: Any) -> bool:
