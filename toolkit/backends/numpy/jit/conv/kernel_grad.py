@@ -13,79 +13,14 @@ from itertools import groupby, pairwise
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.conv.feed import Channels, Feed
-from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
-from toolkit.backends.numpy.jit.conv.tiles import Panel, panels, split
+from toolkit.backends.numpy.jit.conv.feed import Feed
+from toolkit.backends.numpy.jit.conv.geometry import Axis
+from toolkit.backends.numpy.jit.conv.grad_plan import GradPlan
+from toolkit.backends.numpy.jit.conv.tiles import Panel, split
 from toolkit.backends.numpy.jit.conv.writer import Writer, mask
 
 # Multiply-adds of a turn of the innermost loop.
 _UNROLL = 64
-
-
-@dataclass(frozen=True)
-class GradPlan:
-    """What a kernel gradient depends on.
-
-    Attributes:
-        dtype: of all arrays.
-        lanes: of a vector.
-        axes: how g sees the images along each spatial axis.
-        pitches: elements between neighbours in g along each spatial axis.
-        channels: how they are grouped.
-        vectors: of a panel of output channels.
-        rows: the most (tap, input channel) pairs of a tile.
-        strip: positions of the first axis that a tile passes over.
-        images: those that it passes over, if they are small.
-        by_weights: whether a row of the call is a part of the weights, not an image.
-    """
-
-    dtype: str
-    lanes: int
-    axes: Axes
-    pitches: tuple[int, ...]
-    channels: Channels
-    vectors: int
-    rows: int
-    strip: int
-    images: int
-    by_weights: bool
-
-    @property
-    def width(self) -> int:
-        """All output channels."""
-        return self.channels.blocks * self.channels.width
-
-    @property
-    def taps(self) -> int:
-        """All taps."""
-        return prod(axis.taps for axis in self.axes)
-
-    @property
-    def weights(self) -> int:
-        """The elements of the result."""
-        return self.taps * self.channels.depth * self.width
-
-    @property
-    def pitch(self) -> int:
-        """Elements between the results of two tasks."""
-        return -(-self.weights // self.lanes) * self.lanes
-
-    @property
-    def taps_of_tile(self) -> int:
-        """The taps of a tile: several if the input channels are few, else one."""
-        fitting = self.rows // max(1, self.channels.depth)
-        return min(self.axes[-1].taps, max(1, fitting))
-
-    @property
-    def panels(self) -> list[Panel]:
-        """The panels of a block of channels."""
-        return panels(self.channels.width, self.vectors, self.lanes)
-
-    @property
-    def parts(self) -> int:
-        """Into how many parts the weights divide: panels of taps."""
-        count = sum(panel.count for panel in self.panels)
-        return self.channels.blocks * self.taps * count
 
 
 def emit_kernel_grad(plan: GradPlan) -> Builder:
@@ -440,28 +375,6 @@ class _KernelGrad(Writer):
             for factors in zip(inputs, gradients, before, strict=True):
                 found.append(b.intrinsic("fma", *factors))
         return found
-
-
-def emit_total(dtype: str, lanes: int) -> Builder:
-    """A function that adds up the results of tasks; rows are elements.
-
-    The table holds the results, the total, and two numbers: how many results there are,
-    and the elements between them.
-    """
-    builder = Builder(lanes)
-    at = Writer(builder, dtype)
-    parts, total = at.entry(0, "ptr"), at.entry(1, "ptr")
-    count, pitch = at.entry(2, "i64"), at.entry(3, "i64")
-    with builder.loop("%lo", "%hi", lanes) as element:
-        live = at.first_lanes(at.integer("sub", "%hi", element))
-        part = at.move(parts, element)
-        zero = builder.constant(0.0, Value("", dtype, lanes))
-        with builder.accumulate("0", count, 1, [zero]) as turn:
-            place = at.move(part, turn.index, pitch)
-            value = at.memory.load(place, "0", dtype, live)
-            turn.next([builder.binary("fadd", turn.values[0], value)])
-        at.memory.store(turn.values[0], total, element, live)
-    return builder
 
 
 def counted(sizes: list[int]) -> list[tuple[int, int]]:

@@ -9,11 +9,8 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.conv import geometry
 from toolkit.backends.numpy.jit.conv.feed import Channels, channels
-from toolkit.backends.numpy.jit.conv.kernel_grad import (
-    GradPlan,
-    emit_kernel_grad,
-    emit_total,
-)
+from toolkit.backends.numpy.jit.conv.grad_plan import GradPlan
+from toolkit.backends.numpy.jit.conv.kernel_grad import emit_kernel_grad
 from toolkit.backends.numpy.jit.conv.problem import elements, lanes_of, windows
 from toolkit.backends.numpy.jit.conv.steps import Steps
 from toolkit.backends.numpy.jit.conv.tiles import (
@@ -23,6 +20,7 @@ from toolkit.backends.numpy.jit.conv.tiles import (
     registers,
     split,
 )
+from toolkit.backends.numpy.jit.conv.total import emit_total
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partition
 from toolkit.ir import Node
 

@@ -1,0 +1,76 @@
+"""How a kernel gradient is computed: its axes, channels, tiles and strips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from toolkit.backends.numpy.jit.conv.feed import Channels
+from toolkit.backends.numpy.jit.conv.geometry import Axes
+from toolkit.backends.numpy.jit.conv.tiles import Panel, panels
+
+
+@dataclass(frozen=True)
+class GradPlan:
+    """What a kernel gradient depends on.
+
+    Attributes:
+        dtype: of all arrays.
+        lanes: of a vector.
+        axes: how g sees the images along each spatial axis.
+        pitches: elements between neighbours in g along each spatial axis.
+        channels: how they are grouped.
+        vectors: of a panel of output channels.
+        rows: the most (tap, input channel) pairs of a tile.
+        strip: positions of the first axis that a tile passes over.
+        images: those that it passes over, if they are small.
+        by_weights: whether a row of the call is a part of the weights, not an image.
+    """
+
+    dtype: str
+    lanes: int
+    axes: Axes
+    pitches: tuple[int, ...]
+    channels: Channels
+    vectors: int
+    rows: int
+    strip: int
+    images: int
+    by_weights: bool
+
+    @property
+    def width(self) -> int:
+        """All output channels."""
+        return self.channels.blocks * self.channels.width
+
+    @property
+    def taps(self) -> int:
+        """All taps."""
+        return prod(axis.taps for axis in self.axes)
+
+    @property
+    def weights(self) -> int:
+        """The elements of the result."""
+        return self.taps * self.channels.depth * self.width
+
+    @property
+    def pitch(self) -> int:
+        """Elements between the results of two tasks."""
+        return -(-self.weights // self.lanes) * self.lanes
+
+    @property
+    def taps_of_tile(self) -> int:
+        """The taps of a tile: several if the input channels are few, else one."""
+        fitting = self.rows // max(1, self.channels.depth)
+        return min(self.axes[-1].taps, max(1, fitting))
+
+    @property
+    def panels(self) -> list[Panel]:
+        """The panels of a block of channels."""
+        return panels(self.channels.width, self.vectors, self.lanes)
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the weights divide: panels of taps."""
+        count = sum(panel.count for panel in self.panels)
+        return self.channels.blocks * self.taps * count
