@@ -128,6 +128,8 @@ def _reduced_inputs(node: Node) -> Sequence[Any]:
 
 def fits(nodes: Sequence[Node]) -> bool:
     """Whether nodes, in order, can be one body: all values lie in one space."""
+    if any(v.spec.size == 0 for n in nodes for v in (*n.inputs, *n.outputs)):
+        return False
     space = space_of(nodes)
     if space.size == 0 or (space.rows == 1 and space.size > LONGEST_ROW):
         return False
