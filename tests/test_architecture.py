@@ -21,6 +21,7 @@ LEVELS = (
         "recording",
         "registration",
         "tape",
+        "concrete",
         "functions",
         "inspection",
         "control",

@@ -7,22 +7,20 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from itertools import count
 from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, ops, tree
-from toolkit.compiler.execute import Program
+from toolkit import dtypes, tree
+from toolkit.concrete import DATA, Concrete
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.inspection import Inspection
-from toolkit.ir import Graph, Kind, Primitive, Spec
+from toolkit.ir import Spec
 from toolkit.symbolic import any_symbolic
-from toolkit.tape import GradientTape, filled
-from toolkit.tensor import Tensor, backend, leaked, state
-from toolkit.trace import Trace, inline
-from toolkit.variable import Locks, Variable, commit_all
+from toolkit.tensor import Tensor, leaked, state
+from toolkit.trace import Trace
+from toolkit.variable import Variable
 
 # Programs kept per function; the least recently used one goes first.
 PROGRAMS = 64
@@ -30,9 +28,6 @@ PROGRAMS = 64
 RETRACES = 5
 
 _TENSORS = {Tensor}
-# Arguments that are inputs of the graph; all others are part of the trace.
-_DATA = (Tensor, np.ndarray, np.generic)
-_calls = count()
 
 
 def function(
@@ -182,7 +177,7 @@ class Function:
         )
 
     def _is_dynamic(self, leaf: Any) -> bool:
-        if isinstance(leaf, _DATA):
+        if isinstance(leaf, DATA):
             return True
         return self.reduce_retracing and type(leaf) in (int, float)
 
@@ -216,7 +211,9 @@ class Function:
             outputs = self.python_function(*local_args, **local_kwargs)
             # What is returned and could change later is read inside the trace.
             outputs = tree.map_structure(_read, outputs)
-        concrete = Concrete(self.name, trace, outputs, self.jit_compile is not False)
+        concrete = Concrete(
+            self.name, trace, outputs, self.jit_compile is not False, Function
+        )
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.
         concrete.kept = [leaf for leaf in leaves if not self._is_dynamic(leaf)]
@@ -298,157 +295,3 @@ def _fits(found: Spec, wanted: Any) -> bool:
         return False
     extents = zip(found.shape, wanted.shape, strict=True)
     return all(n is None or m == n for m, n in extents)
-
-
-class Concrete:
-    """One trace of a function: its graph, its program and the Variables it touches.
-
-    Variables enter as inputs and leave as outputs. They change last, all together, so
-    that a call that fails or is interrupted changes none.
-    """
-
-    def __init__(
-        self, name: str, trace: Trace, outputs: Any, generate: bool = True
-    ) -> None:
-        self.name = name
-        self.kept: Any = None
-        leaves = tree.flatten(outputs)
-        self.is_tensor = [isinstance(leaf, Tensor) for leaf in leaves]
-        self.static = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        self.structure = tree.structure_of(outputs)
-        self.fetched = len(tensors)
-        self.written: list[Variable] = list(trace.writes)
-        self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
-        self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
-        reads = [x for node in self.graph.walk() for x in node.inputs]
-        reads += self.graph.outputs
-        constants = {id(x): x for x in reads if x.constant is not None}
-        self.constants: list[Tensor] = list(constants.values())
-        self.locks = Locks({*self.variables, *self.written})
-        first = len(self.graph.inputs) - len(self.variables)
-        read = {id(v): first + i for i, v in enumerate(self.variables)}
-        updates = [
-            (self.fetched + i, read.get(id(v))) for i, v in enumerate(self.written)
-        ]
-        self.program = Program(self.graph, backend(), generate, updates=updates)
-        self._gradient: Function | None = None
-        self.last_call = next(_calls)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on tensors of the shapes and dtypes that were traced, in their order.
-
-        Python values among the arguments are part of the trace and left aside.
-        """
-        leaves = tree.flatten((args, kwargs))
-        tensors = [convert(x) for x in leaves if isinstance(x, _DATA)]
-        wanted = [x.spec for x in self.graph.inputs]
-        wanted = wanted[: len(wanted) - len(self.variables)]
-        if [x.spec for x in tensors] != wanted:
-            raise ShapeError(
-                f"{self.name}: this trace takes {wanted}; "
-                f"received {[x.spec for x in tensors]}"
-            )
-        if state.trace is None:
-            return self.call(tensors)
-        results = inline(self.graph, [*tensors, *(v.read() for v in self.variables)])
-        for variable, value in zip(self.written, results[self.fetched :], strict=True):
-            variable.assign(value)
-        return self._pack(results[: self.fetched])
-
-    def call(self, tensors: Sequence[Tensor]) -> Any:
-        """Run on tensors that are known to fit."""
-        self.last_call = next(_calls)
-        if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
-            results = self._call_observed(tensors)
-        elif self.written:
-            results = self._call_writing(tensors)
-        else:
-            inputs = [x._array for x in tensors]
-            if self.variables:
-                inputs += self._values()
-            results = [Tensor(array) for array in self.program(inputs)]
-        return self._pack(results)
-
-    def _values(self) -> list[Any]:
-        """The arrays of the Variables, all as of one moment."""
-        with self.locks:
-            for variable in self.variables:
-                variable._shared = True
-            return [v._tensor._array for v in self.variables]
-
-    def _call_writing(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Run into the Variables' spare buffers, then swap them in."""
-        if self.program.in_place:
-            return self._call_in_place(tensors)
-        with self.locks:
-            arrays = [v._tensor._array for v in self.variables]
-            spares = [v.spare_buffer() for v in self.written]
-            inputs = [*(x._array for x in tensors), *arrays]
-            outs = [*[None] * self.fetched, *spares]
-            found = self.program(inputs, outs)
-            commit_all(self.written, found[self.fetched :])
-            return [Tensor(array) for array in found[: self.fetched]]
-
-    def _call_in_place(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Run over the Variables' own buffers: in machine code, which runs to its end.
-
-        It fails, if at all, before it writes the first of them.
-        """
-        with self.locks:
-            outs = [*[None] * self.fetched, *[v.own_buffer() for v in self.written]]
-            inputs = [x._array for x in tensors]
-            inputs += [v._tensor._array for v in self.variables]
-            found = self.program(inputs, outs)
-            return [Tensor(array) for array in found[: self.fetched]]
-
-    def hides_watched(self) -> bool:
-        """Whether a tape watches what the graph holds as a constant."""
-        return any(tape.watches(self.constants) for tape in state.tapes)
-
-    def _is_watched(self, tensors: Sequence[Tensor]) -> bool:
-        return any(
-            tape.watches(tensors)
-            or any(tape.wants(variable) for variable in self.variables)
-            for tape in state.tapes
-        )
-
-    def _call_observed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Run with tapes told of the whole call as one node, and overlays honoured."""
-        inputs = (*tensors, *(v.read() for v in self.variables))
-        found = self.program([x._array for x in inputs])
-        results = [Tensor(array) for array in found]
-        record = Primitive(self.name, Kind.CONTROL, _no_spec, vjp=self._vjp)
-        for tape in state.tapes:
-            tape.record(record, inputs, {}, tuple(results))
-        for variable, value in zip(self.written, results[self.fetched :], strict=True):
-            variable.assign(value)
-        return results[: self.fetched]
-
-    def _vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Any]:
-        """Run the graph again under a tape, in a function of its own."""
-        if self._gradient is None:
-            self._gradient = Function(self._differentiate)
-        return list(self._gradient(list(inputs), list(filled(g, y))))
-
-    def _differentiate(self, inputs: list[Tensor], gs: list[Any]) -> list[Any]:
-        # Fresh identities: one tensor may stand for several inputs.
-        inputs = [ops.reshape(x, x.shape) for x in inputs]
-        with GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([x for x in inputs if dtypes.is_float(x.dtype)])
-            outputs = inline(self.graph, inputs)
-        return tape.gradient(outputs, inputs, gs)  # type: ignore[no-any-return]
-
-    def _pack(self, results: list[Tensor]) -> Any:
-        if self.structure is tree.LEAF and self.fetched:
-            return results[0]
-        found = iter(results)
-        leaves = [
-            next(found) if wanted else leaf
-            for wanted, leaf in zip(self.is_tensor, self.static, strict=True)
-        ]
-        return tree.pack_sequence_as(self.structure, leaves)
-
-
-def _no_spec(*specs: Any, **attrs: Any) -> Any:
-    raise ArgumentError("a call of a function is not a primitive of a graph")
