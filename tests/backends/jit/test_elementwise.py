@@ -13,7 +13,9 @@ from tests.backends.jit.running import graph_of, operand_of, run_fused
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends.numpy.jit import engine
-from toolkit.backends.numpy.jit.elementwise import DTYPES, lower_fused
+from toolkit.backends.numpy.jit.elementwise import DTYPES, OPS, lower_fused
+from toolkit.ir import PRIMITIVES, Kind
+from toolkit.tensor import bind
 
 
 @pytest.fixture(params=[4, 8, 16])
@@ -129,3 +131,41 @@ def test_one_compiled_kernel_serves_every_extent():
         return lowered.calls[0].code.key
 
     assert len({key(s) for s in [(10, 10), (3, 7), (64,), (2, 3, 4), (1, 9)]}) == 1
+
+
+INTEGERS = [d for d in DTYPES if "int" in d]
+ARITHMETIC = "floor_divide remainder left_shift right_shift bitwise_and bitwise_xor"
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(dtype):
+    """Zero divisors, shifts by too many bits, the least integer: as NumPy has it."""
+    info, random = np.iinfo(dtype), np.random.default_rng(0)
+    x = random.integers(info.min, info.max, 90, dtype=dtype, endpoint=True)
+    y = random.integers(info.min, info.max, 90, dtype=dtype, endpoint=True)
+    x[:10] = info.min
+    y[:30] = random.integers(0, 5, 30)
+    y[5:10] = info.max if info.min == 0 else -1
+    y[30:60] = random.integers(0, 70, 30)
+    with np.errstate(all="ignore"):
+        for name in ARITHMETIC.split():
+            check(lambda x, y, name=name: bind(PRIMITIVES[name], x, y), x, y)
+    check(lambda x: ops.bitwise_not(x), x)
+
+
+def test_arithmetic_of_bools():
+    x, y = np.array([False, False, True, True]), np.array([False, True] * 2)
+    for name in ("add", "multiply", "maximum", "minimum", "less", "bitwise_xor"):
+        check(lambda x, y, name=name: bind(PRIMITIVES[name], x, y), x, y)
+
+
+def test_every_elementwise_primitive_is_generated_or_left_out_on_purpose():
+    missing = {
+        name
+        for name, record in PRIMITIVES.items()
+        if record.kind is Kind.ELEMENTWISE and name not in OPS
+    }
+    assert missing == set(
+        "tan sinh cosh arcsin arccos arctan arcsinh arccosh arctanh arctan2 "
+        "erfinv".split()
+    )

@@ -38,11 +38,14 @@ OPS = frozenset(
     "negative abs sign exp expm1 log log1p sqrt rsqrt sin cos tanh erf sigmoid floor "
     "ceil round trunc isnan isinf isfinite logical_not add subtract multiply divide "
     "power maximum minimum equal not_equal less less_equal logical_and logical_or "
-    "logical_xor bitwise_and bitwise_or bitwise_xor where cast stop_gradient".split()
+    "logical_xor bitwise_and bitwise_or bitwise_xor where cast stop_gradient "
+    "bitwise_not floor_divide remainder left_shift right_shift".split()
 )
 _FLOATING = frozenset(
     "exp expm1 log log1p sqrt rsqrt sin cos tanh erf sigmoid power".split()
 )
+_INTEGER = frozenset("floor_divide remainder left_shift right_shift".split())
+_NO_BOOL = frozenset("negative abs sign subtract divide".split())
 # Elements of one task where the work has no leading extent to divide along.
 GRAIN = 32768
 # Below this many elements there is one task.
@@ -60,7 +63,12 @@ def is_fusable(node: Node) -> bool:
         return True
     if node.op.name not in OPS:
         return False
-    return node.op.name not in _FLOATING or dtypes.is_float(node.inputs[0].spec.dtype)
+    dtype = node.inputs[-1].spec.dtype
+    if node.op.name in _FLOATING:
+        return dtypes.is_float(dtype)
+    if node.op.name in _INTEGER:
+        return dtypes.is_integer(dtype)
+    return dtype != "bool" or node.op.name not in _NO_BOOL
 
 
 def lower_fused(

@@ -16,6 +16,8 @@ _COMPARE = {
 }
 _ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
+_BOOL_ARITHMETIC = {"add": "or", "multiply": "and"}
+_INTEGER = ("floor_divide", "remainder", "left_shift", "right_shift")
 _BITWISE = {"and": "and", "or": "or", "xor": "xor"}
 _FUNCTIONS = ("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power")
 
@@ -134,11 +136,19 @@ class LLVMScalars:
         prefix, _, kind = name.partition("_")
         if prefix in ("logical", "bitwise") and kind in _BITWISE:
             return lambda a, b: self.b.binary(kind, a, b)
+        if name in _INTEGER:
+            return lambda a, b: getattr(math.integers, name)(self.b, a, b)
         if name in _FUNCTIONS:
             return lambda *xs: getattr(math, name)(self.b, *xs)
         raise AttributeError(name)
 
+    def bitwise_not(self, x: Value) -> Value:
+        """The other bits."""
+        return self.b.binary("xor", x, self.const(-1, x))
+
     def _arithmetic(self, name: str, a: Value, b: Value) -> Value:
+        if a.dtype == "bool":
+            return self.b.binary(_BOOL_ARITHMETIC[name], a, b)
         prefix = "f" if dtypes.is_float(a.dtype) else ""
         return self.b.binary(prefix + _ARITHMETIC[name], a, b)
 

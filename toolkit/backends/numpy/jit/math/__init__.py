@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.math import (
     error_function,
     exponential,
+    integers,
     logarithm,
     powers,
     trigonometric,

@@ -1,0 +1,68 @@
+"""Division and shifts of integers, where machines trap or promise nothing, as NumPy's.
+
+Quotients are rounded down, and 0 where the divisor is; shifts by a negative number of
+bits or by more than there are leave nothing but the sign.
+"""
+
+from __future__ import annotations
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import Builder, Value
+
+
+def floor_divide(b: Builder, x: Value, y: Value) -> Value:
+    """x // y."""
+    return _divided(b, x, y)[0]
+
+
+def remainder(b: Builder, x: Value, y: Value) -> Value:
+    """x - x // y * y, 0 where y is; it has the sign of y."""
+    return _divided(b, x, y)[1]
+
+
+def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    """The quotient and the remainder."""
+    zero, one = b.constant(0, x), b.constant(1, x)
+    none = _compare(b, "eq", y, zero)
+    divisor = b.select(none, one, y)
+    if x.dtype.startswith("u"):
+        quotient = b.binary("udiv", x, divisor)
+        rest = b.binary("urem", x, divisor)
+    else:
+        # The least integer divided by -1 would overflow, and trap.
+        negated = _compare(b, "eq", y, b.constant(-1, y))
+        divisor = b.select(negated, one, divisor)
+        quotient = b.binary("sdiv", x, divisor)
+        rest = b.binary("srem", x, divisor)
+        differs = _compare(b, "slt", b.binary("xor", rest, divisor), zero)
+        below = b.binary("and", differs, _compare(b, "ne", rest, zero))
+        quotient = b.select(below, b.binary("sub", quotient, one), quotient)
+        rest = b.select(below, b.binary("add", rest, divisor), rest)
+        quotient = b.select(negated, b.binary("sub", zero, x), quotient)
+        rest = b.select(negated, zero, rest)
+    return b.select(none, zero, quotient), b.select(none, zero, rest)
+
+
+def left_shift(b: Builder, x: Value, y: Value) -> Value:
+    """x << y."""
+    within, count = _count(b, x, y)
+    return b.select(within, b.binary("shl", x, count), b.constant(0, x))
+
+
+def right_shift(b: Builder, x: Value, y: Value) -> Value:
+    """x >> y."""
+    within, count = _count(b, x, y)
+    if x.dtype.startswith("u"):
+        return b.select(within, b.binary("lshr", x, count), b.constant(0, x))
+    last = b.constant(8 * dtypes.itemsize(x.dtype) - 1, x)
+    return b.binary("ashr", x, b.select(within, count, last))
+
+
+def _count(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    """Whether there are as many bits, and a count of bits that there are."""
+    within = _compare(b, "ult", y, b.constant(8 * dtypes.itemsize(x.dtype), y))
+    return within, b.select(within, y, b.constant(0, y))
+
+
+def _compare(b: Builder, predicate: str, x: Value, y: Value) -> Value:
+    return b.binary(f"icmp {predicate}", x, y, "bool")
