@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llvmlite")
 
+import toolkit.ops  # noqa: F401 - it declares the primitives
 from tests.backends.jit.running import operand_of, run_lowered
 from toolkit.backends.base import get_backend
 from toolkit.backends.numpy.jit import move
@@ -64,3 +65,17 @@ def test_copies_of_views(extents, columns, dtype, data):
     order = data.draw(st.permutations(range(x.ndim)))
     view = x.transpose(order)
     run("copy", [view], view.reshape(-1), {})
+
+
+@given(EXTENTS, COLUMNS, DTYPES, st.data())
+@settings(max_examples=30, deadline=None)
+def test_boxes(extents, columns, dtype, data):
+    x = numbers((*extents, columns), dtype)
+    sizes = tuple(data.draw(st.integers(0, n)) for n in x.shape)
+    kind = data.draw(st.sampled_from(["int32", "int64"]))
+    starts = [np.array(data.draw(st.integers(-2, 50)), kind) for _ in x.shape]
+    expected = REFERENCE["dynamic_slice"](x, *starts, sizes=sizes)
+    run("dynamic_slice", [x, *starts], expected, {"sizes": sizes})
+    box = numbers(sizes, dtype)
+    expected = REFERENCE["dynamic_update_slice"](x, box, *starts)
+    run("dynamic_update_slice", [x, box, *starts], expected, {})

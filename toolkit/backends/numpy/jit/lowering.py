@@ -99,8 +99,8 @@ LOWERINGS = {
     "scatter": "index:lower_scatter",
     "take_along_axis": "index:lower_take_along_axis",
     "put_along_axis": "index:lower_put_along_axis",
-    "dynamic_slice": "index:lower_dynamic_slice",
-    "dynamic_update_slice": "index:lower_dynamic_update_slice",
+    "dynamic_slice": "move:lower_dynamic_slice",
+    "dynamic_update_slice": "move:lower_dynamic_update_slice",
     "reshape": "move:lower_copy",
     "stop_gradient": "move:lower_copy",
     "concatenate": "move:lower_concatenate",
@@ -108,8 +108,6 @@ LOWERINGS = {
     **dict.fromkeys(("sum", "prod", "max", "min", "any", "all"), "middle:lower_middle"),
     "cumsum": "scanning:lower_cumulative",
     "cumprod": "scanning:lower_cumulative",
-    "argmax": "scanning:lower_arg_extreme",
-    "argmin": "scanning:lower_arg_extreme",
     "random_uniform": "random:lower_random_uniform",
 }
 ANCHORS = frozenset({"conv", "conv_input_grad", "matmul"})

@@ -201,3 +201,89 @@ def lower_pad(
         nbytes=spec.nbytes + result.nbytes,
     )
     return Lowered((call,))
+
+
+def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Builder:
+    """out = a box of x, or x with a box replaced; a row is a line of the box.
+
+    The table holds x, the box or the result, then each axis's start, and as numbers
+    each axis's extent in x and in the box. Starts are moved so that the box fits.
+    """
+    w = _Writer(dtype)
+    b, ndim = w.b, len(index_dtypes)
+    whole, box = w.entry(0, "ptr"), w.entry(1, "ptr")
+    starts = [w.entry(2 + k, "ptr") for k in range(ndim)]
+    extents = [w.entry(2 + ndim + k) for k in range(ndim)]
+    sizes = [w.entry(2 + 2 * ndim + k) for k in range(ndim)]
+    first = []
+    for place, extent, size, kind in zip(
+        starts, extents, sizes, index_dtypes, strict=True
+    ):
+        integer = MEMORY_TYPES[kind]
+        given = b.let(f"load {integer}, ptr {place}", "int64").text
+        if integer != "i64":
+            given = b.let(f"sext {integer} {given} to i64", "int64").text
+        first.append(b.most(0, b.least(given, b.integer("sub", extent, size))))
+    with b.loop("%lo", "%hi") as row:
+        left, number, scale = row, first[-1], extents[-1]
+        for axis in reversed(range(ndim - 1)):
+            index = b.integer("srem", left, sizes[axis])
+            left = b.integer("sdiv", left, sizes[axis])
+            moved = b.integer("add", index, first[axis])
+            number = b.integer("add", number, b.integer("mul", moved, scale))
+            scale = b.integer("mul", scale, extents[axis])
+        inside = w.at(whole, number)
+        line = w.at(box, b.integer("mul", row, sizes[-1]))
+        if updates:
+            w.copy(line, inside, sizes[-1])
+        else:
+            w.copy(inside, line, sizes[-1])
+    return b
+
+
+def _boxed(
+    x: Operand,
+    box: Operand,
+    starts: Sequence[Operand],
+    operands: tuple[Reference, ...],
+    updates: bool,
+) -> Call:
+    dtype = _MOVED[dtypes.itemsize(x.spec.dtype)]
+    kinds = tuple(start.spec.dtype for start in starts)
+    rows = prod(box.spec.shape[:-1]) if box.spec.size else 0
+    return Call(
+        Code(emit_box, dtype, kinds, updates),
+        operands,
+        (*x.spec.shape, *box.spec.shape),
+        rows,
+        partition(rows),
+        nbytes=2 * box.spec.nbytes,
+    )
+
+
+def lower_dynamic_slice(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """A box of x at starts that are known when it runs."""
+    x, *starts = inputs
+    if not starts or not x.is_contiguous:
+        return None
+    places: list[Reference] = [("in", 1 + k) for k in range(len(starts))]
+    operands: tuple[Reference, ...] = (("in", 0), ("out", 0), *places)
+    return Lowered((_boxed(x, outputs[0], starts, operands, False),))
+
+
+def lower_dynamic_update_slice(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """x with a box replaced, at starts that are known when it runs."""
+    x, update, *starts = inputs
+    if not starts or not x.is_contiguous or not update.is_contiguous:
+        return None
+    copied = lower_copy(node, inputs[:1], outputs)
+    if copied is None:
+        return None
+    places: list[Reference] = [("in", 2 + k) for k in range(len(starts))]
+    operands: tuple[Reference, ...] = (("out", 0), ("in", 1), *places)
+    boxed = _boxed(x, update, starts, operands, True)
+    return Lowered((*copied.calls, boxed), copied.work)
