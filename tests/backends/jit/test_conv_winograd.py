@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("llvmlite")
 
 from tests.backends.jit.convolutions import (
+    KINDS,
     Problem,
     check,
     check_layer,
@@ -20,24 +21,29 @@ from tests.backends.jit.convolutions import (
     lowered,
 )
 from toolkit.backends.numpy.jit import engine
-from toolkit.backends.numpy.jit.conv import lower, winograd
+from toolkit.backends.numpy.jit.conv import lower, lower_grad
+from toolkit.backends.numpy.jit.conv.winograd import correlation, kernel_grad
 
-KINDS = ("conv", "conv_input_grad")
 SAME = ((1, 1), (1, 1))
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _even_if_it_does_not_pay():
     with (
-        mock.patch.object(winograd, "_LEAST_GAIN", 0),
+        mock.patch.object(correlation, "_LEAST_GAIN", 0),
+        mock.patch.object(kernel_grad, "_LEAST_GAIN", 0),
         mock.patch.object(lower, "_LEAST_TILES", 0),
+        mock.patch.object(lower_grad, "_LEAST_TILES", 0),
     ):
         yield
 
 
 def is_winograd(kind, arrays, attrs):
     found, _ = lowered(kind, arrays, attrs)
-    return found.calls[-1].code.emit is winograd.emit_winograd
+    emitted = {call.code.emit for call in found.calls}
+    return not emitted.isdisjoint(
+        {correlation.emit_winograd, kernel_grad.emit_winograd_grad}
+    )
 
 
 @given(
@@ -63,7 +69,7 @@ def test_any_image(kind, batch, spatial, vectors, padding, lanes, chunk):
         check(kind, arrays, attrs, chunk)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
 @pytest.mark.parametrize("size", [(8, 8), (9, 11)])
 def test_what_follows_is_computed_on_the_way(kind, size):
     check_layer(kind, Problem(3, size, (3, 3), (32, 48), padding=SAME))
@@ -79,13 +85,22 @@ def test_results_do_not_depend_on_chunks(kind):
         assert np.array_equal(computed(kind, arrays, attrs, chunk), whole)
 
 
+def test_kernel_gradients_of_more_tiles_than_a_block():
+    arrays, attrs = Problem(33, (18, 17), (3, 3), (32, 48), padding=SAME).of(
+        "conv_kernel_grad", "float32"
+    )
+    for chunk in (0, 2):
+        check("conv_kernel_grad", arrays, attrs, chunk)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_are_small(kind):
-    """Positive images, as activations are, and many channels to add up."""
-    (x, w), attrs = Problem(2, (16, 16), (3, 3), (256, 64), padding=SAME).of(
-        kind, "float32"
-    )
-    arrays = (np.maximum(x, 0), w)
+    """Positive images, as activations are, and much to add up."""
+    channels = (64, 64) if kind == "conv_kernel_grad" else (256, 64)
+    problem = Problem(3, (16, 16), (3, 3), channels, padding=SAME)
+    (x, other), attrs = problem.of(kind, "float32")
+    arrays = (np.maximum(x, 0), other)
+    assert is_winograd(kind, arrays, attrs)
     reference = expected(kind, arrays, attrs)
     error = np.abs(computed(kind, arrays, attrs) - reference).max()
     assert error < 3e-5 * np.sqrt(np.mean(reference**2))
@@ -101,5 +116,6 @@ def test_other_convolutions_are_direct():
         (Problem(2, (8, 8), (3, 3), (16, 12)), "float32"),
         (Problem(2, (8,), (3,), (16, 16)), "float32"),
     ):
-        arrays, attrs = problem.of("conv", dtype)
-        assert not is_winograd("conv", arrays, attrs)
+        for kind in KINDS:
+            arrays, attrs = problem.of(kind, dtype)
+            assert not is_winograd(kind, arrays, attrs)

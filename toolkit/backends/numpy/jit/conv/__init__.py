@@ -8,3 +8,5 @@ and input gradients, with `sums` innermost, after `pack` has put the weights in 
 
 from toolkit.backends.numpy.jit.conv.lower import lower_conv, lower_conv_input_grad
 from toolkit.backends.numpy.jit.conv.lower_grad import lower_conv_kernel_grad
+
+__all__ = ["lower_conv", "lower_conv_input_grad", "lower_conv_kernel_grad"]

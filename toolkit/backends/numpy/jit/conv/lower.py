@@ -22,12 +22,12 @@ from toolkit.backends.numpy.jit.conv.problem import (
 )
 from toolkit.backends.numpy.jit.conv.steps import Steps
 from toolkit.backends.numpy.jit.conv.tiles import best_vectors, registers
-from toolkit.backends.numpy.jit.conv.transforms import POINTS
-from toolkit.backends.numpy.jit.conv.winograd import (
+from toolkit.backends.numpy.jit.conv.winograd.correlation import (
     WinogradPlan,
     emit_winograd,
     winograd_plan,
 )
+from toolkit.backends.numpy.jit.conv.winograd.transforms import POINTS
 from toolkit.backends.numpy.jit.epilogue import Described
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,

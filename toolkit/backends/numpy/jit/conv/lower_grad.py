@@ -21,6 +21,11 @@ from toolkit.backends.numpy.jit.conv.tiles import (
     split,
 )
 from toolkit.backends.numpy.jit.conv.total import emit_total
+from toolkit.backends.numpy.jit.conv.winograd.kernel_grad import (
+    emit_winograd_grad,
+    winograd_grad_plan,
+)
+from toolkit.backends.numpy.jit.conv.winograd.transforms import POINTS
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partition
 from toolkit.ir import Node
 
@@ -30,6 +35,8 @@ _PIXELS = 128
 # Larger weights are not worth a result for each task: tasks get parts of them.
 _PARTIAL_BYTES = 1 << 20
 _TOTAL_GRAIN = 1 << 14
+# Tiles of a task that are worth transforming its sums.
+_LEAST_TILES = 32
 
 
 def lower_conv_kernel_grad(
@@ -47,20 +54,26 @@ def lower_conv_kernel_grad(
     if elements(gradients)[-1] != 1:
         gradients, g = steps.row_major(gradients, g)
     plan = _plan(node, images, gradients)
-    batch = images.spec.shape[0]
+    batch, size = images.spec.shape[0], dtypes.itemsize(plan.dtype)
     rows = plan.parts if plan.by_weights else batch
     grain = partition(rows)
     slots = 1 if plan.by_weights else -(-rows // grain)
-    size = plan.pitch * dtypes.itemsize(plan.dtype)
-    result = ("out", 0) if slots == 1 else steps.take(slots * size)
+    result = ("out", 0) if slots == 1 else steps.take(slots * plan.pitch * size)
+    operands, code = [x, g, result], Code(emit_kernel_grad, plan)
+    work = gradients.spec.size * plan.taps * plan.channels.depth
+    fast = winograd_grad_plan(plan)
+    if fast and grain * prod(fast.tiles) >= _LEAST_TILES:
+        operands.append(steps.take(slots * fast.scratch * size))
+        code = Code(emit_winograd_grad, fast)
+        work = batch * prod(fast.tiles) * POINTS**2 * fast.depth * fast.width
     grad = Call(
-        Code(emit_kernel_grad, plan),
-        (x, g, result),
+        code,
+        tuple(operands),
         numbers=(elements(images)[0], elements(gradients)[0], batch, grain),
         rows=rows,
         grain=grain,
         row_operands=frozenset(() if plan.by_weights else (x, g)),
-        flops=2 * gradients.spec.size * plan.taps * plan.channels.depth,
+        flops=2 * work,
         nbytes=images.spec.nbytes + gradients.spec.nbytes,
     )
     total = Call(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Builder, Value, vector_type
-from toolkit.backends.numpy.jit.conv.transforms import (
+from toolkit.backends.numpy.jit.conv.winograd.transforms import (
     POINTS,
     TAPS,
     Transforms,

@@ -68,11 +68,36 @@ class Transforms:
         """3 taps at the 6 points, scaled so that the inputs need no division."""
         result = [self._times(1 / (_A * _A * _B * _B), g[0])]
         for point, other in ((_A, _B), (_B, _A)):
-            scale = 1 / (2 * point**2 * (point**2 - other**2))
+            scale = _scale(point, other)
             even = self._add(scale * point**2, g[2], self._times(scale, g[0]))
             odd = self._times(scale * point, g[1])
             result += [self._sum(even, odd), self._difference(even, odd)]
         return [*result, g[2]]
+
+    def gradients(self, g: Sequence[Value]) -> list[Value]:
+        """4 outputs' gradients at the 6 points."""
+        result = [g[0]]
+        for point in (_A, _B):
+            even = self._add(point**2, g[2], g[0])
+            odd = self._add(point**2, g[3], g[1])
+            result += [self._add(point, odd, even), self._add(-point, odd, even)]
+        return [*result, g[3]]
+
+    def taps(self, m: Sequence[Value]) -> list[Value]:
+        """The gradients of 3 taps from products at the 6 points."""
+        zero, plus_a, minus_a, plus_b, minus_b, last = m
+        even = self._sum(plus_a, minus_a), self._sum(plus_b, minus_b)
+        odd = self._difference(plus_a, minus_a), self._difference(plus_b, minus_b)
+
+        def moment(power: int, pair: tuple[Value, Value]) -> Value:
+            first = self._times(_scale(_A, _B) * _A**power, pair[0])
+            return self._add(_scale(_B, _A) * _B**power, pair[1], first)
+
+        return [
+            self._add(1 / (_A * _A * _B * _B), zero, moment(0, even)),
+            moment(1, odd),
+            self._sum(last, moment(2, even)),
+        ]
 
     # --- arithmetic -------------------------------------------------------------------
 
@@ -88,6 +113,11 @@ class Transforms:
 
     def _difference(self, x: Value, y: Value) -> Value:
         return self.b.binary("fsub", x, y)
+
+
+def _scale(point: float, other: float) -> float:
+    """1 / the product of a point's distances from all other points."""
+    return 1 / (2 * point**2 * (point**2 - other**2))
 
 
 def columns_first(tile: Sequence[Sequence[Value]], line: Line) -> list[list[Value]]:
