@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend
+from toolkit.compiler.precision import widen
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node
 from toolkit.tensor import Tensor, run
 from toolkit.trace import Trace, body_graph, inline
@@ -268,6 +269,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 
 PASSES: tuple[Callable[[Graph, Backend], Graph], ...] = (
     decompose,
+    widen,
     prune,
     simplify,
     fold,

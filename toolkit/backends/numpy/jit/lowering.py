@@ -101,6 +101,7 @@ LOWERINGS = {
     "put_along_axis": "index:lower_put_along_axis",
     "dynamic_slice": "move:lower_dynamic_slice",
     "dynamic_update_slice": "move:lower_dynamic_update_slice",
+    "cast": "halves:lower_cast",
     "reshape": "move:lower_copy",
     "stop_gradient": "move:lower_copy",
     "concatenate": "move:lower_concatenate",

@@ -1,0 +1,79 @@
+"""bfloat16 inside compiled programs: widened, in one program, close to float32."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.compiler.graphs import op_names
+from toolkit import layers, ops
+from toolkit.compiler.precision import widen
+from toolkit.ir import Spec
+from toolkit.tensor import backend
+from toolkit.trace import Trace
+
+
+def test_only_what_enters_and_leaves_stays_narrow():
+    with Trace("test") as trace:
+        x = trace.placeholder(Spec((4,), "bfloat16"))
+        y = ops.exp(x) * ops.cast(2.5, "bfloat16")
+    graph = widen(trace.finish([y]), backend())
+    graph.verify()
+    assert op_names(graph) == ["cast", "exp", "multiply", "cast"]
+    assert [v.spec.dtype for v in (*graph.inputs, *graph.outputs)] == ["bfloat16"] * 2
+    inner = {n.outputs[0].spec.dtype for n in graph.nodes[:-1]}
+    assert inner == {"float32"}
+
+
+def test_conversions_have_the_bits_of_ml_dtypes():
+    random = np.random.default_rng(0)
+    x = random.integers(0, 2**32, 5001, dtype=np.uint32).view(np.float32)
+    x[:4] = np.nan, np.inf, -0.0, 3.4e38
+    step = toolkit.function(lambda x: ops.cast(x, "bfloat16"))
+    with np.errstate(all="ignore"):
+        expected = x.astype(ml_dtypes.bfloat16)
+    found = step(x).numpy()
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(x))
+    sound = ~np.isnan(x)
+    np.testing.assert_array_equal(
+        found[sound].view(np.uint16), expected[sound].view(np.uint16)
+    )
+    back = toolkit.function(lambda x: ops.cast(x, "float32"))(expected)
+    np.testing.assert_array_equal(back.numpy(), expected.astype(np.float32))
+
+
+def dense():
+    return [layers.Flatten(), layers.Dense(16, "relu"), layers.Dense(3)]
+
+
+def convolutional():
+    return [layers.Conv1D(8, 3, activation="relu"), layers.Flatten(), layers.Dense(3)]
+
+
+def recurrent():
+    return [layers.LSTM(8), layers.Dense(3)]
+
+
+@pytest.mark.parametrize("network", [dense, convolutional, recurrent])
+def test_a_training_step_is_one_program_and_close_to_float32(network):
+    random = np.random.default_rng(0)
+    x = random.random((32, 6, 5), np.float32)
+    y = random.integers(0, 3, 32)
+    losses = []
+    for policy in ("float32", "mixed_bfloat16"):
+        toolkit.utils.set_random_seed(0)
+        toolkit.config.set_dtype_policy(policy)
+        try:
+            model = toolkit.Sequential([toolkit.Input((6, 5)), *network()])
+        finally:
+            toolkit.config.set_dtype_policy(None)
+        loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss)
+        history = model.fit(x, y, batch_size=32, epochs=3, verbose=0)
+        losses.append(history.history["loss"])
+        assert model.inspect(x, y).program.native is not None
+    np.testing.assert_allclose(*losses, rtol=2e-2)

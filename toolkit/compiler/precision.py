@@ -1,0 +1,95 @@
+"""Where bfloat16 becomes float32: inside programs of generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.base import Backend
+from toolkit.ir import PRIMITIVES, Graph, Node
+from toolkit.tensor import Tensor
+
+_NARROW, _WIDE = "bfloat16", "float32"
+
+
+def widen(graph: Graph, backend: Backend) -> Graph:
+    """Compute in float32 what is bfloat16 inside a graph.
+
+    A processor without arithmetic in bfloat16 converts every operand; to keep float32
+    is faster, and more precise. What enters and leaves the graph stays bfloat16.
+    """
+    if not backend.generates or not _has_narrow(graph):
+        return graph
+    return _widened(graph, _cast)
+
+
+# What to do with an input, given its wide stand-in: the input to declare, and nodes.
+Entry = Callable[[Any, Any], tuple[Any, list[Node]]]
+
+
+def _cast(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
+    return narrow, [_cast_node(narrow, wide)]
+
+
+def _replace(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
+    return wide, []
+
+
+def _has_narrow(graph: Graph) -> bool:
+    values = (v for n in graph.walk() for v in (*n.inputs, *n.outputs))
+    return any(v.spec.dtype == _NARROW for v in (*values, *graph.inputs))
+
+
+def _widened(graph: Graph, enter: Entry) -> Graph:
+    """The graph in float32; what it takes and gives back is cast, or replaced too."""
+    stand_ins: dict[int, Any] = {}
+    inputs, nodes = [], []
+    for x in graph.inputs:
+        if x.spec.dtype == _NARROW:
+            wide = stand_ins[id(x)] = Tensor(None, x.spec.with_dtype(_WIDE))
+            x, casts = enter(x, wide)
+            nodes += casts
+        inputs.append(x)
+
+    def value(x: Any) -> Any:
+        if id(x) not in stand_ins and x.constant is not None:
+            if x.spec.dtype != _NARROW:
+                return x
+            stand_ins[id(x)] = Tensor(x.constant.astype(np.float32))
+        return stand_ins.get(id(x), x)
+
+    for node in graph.nodes:
+        nodes.append(_wide_node(node, [value(x) for x in node.inputs], stand_ins))
+    outputs = [value(y) for y in graph.outputs]
+    if enter is _cast:
+        for i, y in enumerate(graph.outputs):
+            if y.spec.dtype == _NARROW:
+                narrow = Tensor(None, y.spec)
+                nodes.append(_cast_node(outputs[i], narrow))
+                outputs[i] = narrow
+    return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)
+
+
+def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[int, Any]) -> Node:
+    attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
+    found = node.op.spec(*(x.spec for x in inputs), **attrs)
+    specs = found if isinstance(found, tuple) else (found,)
+    outputs = []
+    for old, spec in zip(node.outputs, specs, strict=True):
+        new = old if old.spec == spec else Tensor(None, spec)
+        if new is not old:
+            stand_ins[id(old)] = new
+        outputs.append(new)
+    return Node(node.op, inputs, attrs, outputs)
+
+
+def _wide_attribute(value: Any) -> Any:
+    if isinstance(value, Graph):
+        return _widened(value, _replace)
+    return _WIDE if isinstance(value, str) and value == _NARROW else value
+
+
+def _cast_node(x: Any, y: Any) -> Node:
+    return Node(PRIMITIVES["cast"], (x,), {"dtype": y.spec.dtype}, (y,))
