@@ -1,0 +1,102 @@
+"""Threads and processes: the same bits however many, and at any time."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers, ops
+
+
+@pytest.fixture(autouse=True)
+def as_many_threads_as_before():
+    yield
+    toolkit.config.set_num_threads(None)
+
+
+def network():
+    toolkit.utils.set_random_seed(0)
+    model = toolkit.Sequential(
+        [
+            toolkit.Input((16, 16, 3)),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.BatchNormalization(),
+            layers.Conv2D(32, 3, strides=2, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Dropout(0.25),
+            layers.Flatten(),
+            layers.Dense(64, activation="relu"),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def data(count=96):
+    random = np.random.default_rng(0)
+    x = random.random((count, 16, 16, 3), np.float32)
+    return x, random.integers(0, 10, count)
+
+
+def weights_after_training(threads, epochs=2):
+    toolkit.config.set_num_threads(threads)
+    model = network()
+    model.fit(*data(), batch_size=48, epochs=epochs, verbose=0)
+    return [v.numpy() for v in model.weights]
+
+
+def test_training_gives_the_same_bits_for_any_number_of_threads():
+    one, *others = (weights_after_training(threads) for threads in (1, 2, 3))
+    for other in others:
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("calls", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_eight_threads_call_one_function(calls):
+    toolkit.config.set_num_threads(2)
+    weights = ops.convert_to_tensor(np.random.default_rng(0).random((256, 256)))
+
+    @toolkit.function
+    def score(x):
+        return ops.sum(ops.tanh(ops.matmul(x, ops.cast(weights, "float32"))), axis=1)
+
+    x = np.random.default_rng(1).random((64, 256), np.float32)
+    expected = score(x).numpy()
+
+    def work(_):
+        found = (score(x).numpy() for _ in range(calls // 8))
+        return all(np.array_equal(y, expected) for y in found)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_a_fork_in_the_middle_of_training():
+    """Parent and child go on, each with threads of its own, to the same weights."""
+    toolkit.config.set_num_threads(2)
+    expected = weights_after_training(2, epochs=3)
+    model, (x, y) = network(), data()
+    model.fit(x, y, batch_size=48, epochs=1, verbose=0)
+    child = os.fork()
+    if child == 0:  # leave without pytest's own end
+        code = 2
+        try:
+            code = int(not _goes_on(model, x, y, expected))
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert _goes_on(model, x, y, expected)
+
+
+def _goes_on(model, x, y, expected):
+    model.fit(x, y, batch_size=48, initial_epoch=1, epochs=3, verbose=0)
+    found = [v.numpy() for v in model.weights]
+    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
