@@ -31,7 +31,7 @@ from toolkit.backends.numpy.jit.conv.winograd.transforms import OUTPUTS, POINTS,
 
 # Tiles of a block: many, so that the time to load and store sums does not matter, but
 # with their points in the second cache.
-_MOST_BLOCK, _BLOCK_POINTS = 48, 1 << 18
+_MOST_BLOCK, _BLOCK_POINTS = 32, 1 << 18
 # Elements of a task's sums: every task has its own, 1.2 MB at most.
 _MOST_SUMS = POINTS**2 << 13
 # Cycles that the transforms of a vector of a tile's inputs and gradients take.
