@@ -12,7 +12,7 @@ Example:
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from toolkit.errors import ArgumentError
@@ -56,10 +56,10 @@ def _rebuild(structure: Any, children: list[Any]) -> Any:
     """A container like `structure` with other children."""
     if isinstance(structure, dict):
         by_key = dict(zip(_sorted_keys(structure), children, strict=True))
-        ordered = [(key, by_key[key]) for key in structure]
+        ordered = {key: by_key[key] for key in structure}
         if isinstance(structure, defaultdict):
             return type(structure)(structure.default_factory, ordered)
-        return type(structure)(ordered)
+        return ordered if type(structure) is dict else type(structure)(ordered)
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*children)
     if type(structure) in _SEQUENCES:
@@ -100,24 +100,24 @@ def signature(structure: Any) -> Any:
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     """Build a structure like `structure` from the leaves in `flat_sequence`."""
     leaves = iter(flat_sequence)
-    missing = object()
-
-    def build(node: Any) -> Any:
-        if is_nested(node):
-            return _rebuild(node, [build(child) for child in _children(node)])
-        leaf = next(leaves, missing)
-        if leaf is missing:
-            raise ArgumentError(
-                "pack_sequence_as: the structure has more leaves than the sequence"
-            )
-        return leaf
-
-    packed = build(structure)
-    if next(leaves, missing) is not missing:
+    try:
+        packed = _packed(structure, leaves)
+    except StopIteration:
+        raise ArgumentError(
+            "pack_sequence_as: the structure has more leaves than the sequence"
+        ) from None
+    if next(leaves, leaves) is not leaves:
         raise ArgumentError(
             "pack_sequence_as: the sequence has more leaves than the structure"
         )
     return packed
+
+
+def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
+    if isinstance(structure, _CONTAINERS):
+        children = [_packed(child, leaves) for child in _children(structure)]
+        return _rebuild(structure, children)
+    return next(leaves)
 
 
 def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
