@@ -32,6 +32,7 @@ _settings: dict[str, Any] = {
     "backend": environment("BACKEND", "numpy"),
     "device": environment("DEVICE", "cpu:0"),
     "threads": None,
+    "logical_devices": {"cpu": 1},
 }
 
 
@@ -196,6 +197,37 @@ def set_num_threads(count: int | None) -> None:
         )
     _settings["threads"] = count
     get_backend(backend()).use_threads(num_threads())
+
+
+def set_logical_devices(kind: str, count: int) -> None:
+    """Divide the processor into so many devices, to try placement on any machine.
+
+    They share its memory and its threads; what passes from one to another is copied.
+
+    Args:
+        kind: "cpu".
+        count: at least 1; then "cpu:0" to "cpu:<count - 1>" exist.
+    """
+    if kind != "cpu":
+        raise unknown_choice("set_logical_devices: kind", kind, ("cpu",))
+    whole = isinstance(count, int) and not isinstance(count, bool)
+    if not (whole and count > 0):
+        raise ArgumentError(
+            f"set_logical_devices: expected a number of devices; received {count!r}"
+        )
+    _settings["logical_devices"][kind] = count
+
+
+def logical_devices(kind: str) -> int:
+    """How many devices of a kind there are, 1 unless set."""
+    return int(_settings["logical_devices"].get(kind, 0))
+
+
+def list_devices() -> tuple[str, ...]:
+    """The names of the devices that the backend computes on, such as "cpu:0"."""
+    from toolkit.backends.base import get_backend
+
+    return get_backend(backend()).devices()
 
 
 def on_backend_change(callback: Callable[[], None]) -> None:

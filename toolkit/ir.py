@@ -124,9 +124,12 @@ class Value(Protocol):
 
 
 class Node:
-    """One application of an operation: op(*inputs, **attrs) -> outputs."""
+    """One application of an operation: op(*inputs, **attrs) -> outputs.
 
-    __slots__ = ("attrs", "inputs", "op", "outputs")
+    device: where the user wants it computed, None: wherever its inputs are.
+    """
+
+    __slots__ = ("attrs", "device", "inputs", "op", "outputs")
 
     def __init__(
         self,
@@ -134,15 +137,17 @@ class Node:
         inputs: Sequence[Any],
         attrs: Mapping[str, Any],
         outputs: Sequence[Any],
+        device: str | None = None,
     ) -> None:
         self.op = op
+        self.device = device
         self.inputs = tuple(inputs)
         self.attrs = attrs
         self.outputs = tuple(outputs)
 
     def with_inputs(self, inputs: Sequence[Any]) -> Node:
         """The same application to other inputs, defining the same outputs."""
-        return Node(self.op, inputs, self.attrs, self.outputs)
+        return Node(self.op, inputs, self.attrs, self.outputs, self.device)
 
     @property
     def subgraphs(self) -> list[Graph]:

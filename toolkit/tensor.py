@@ -54,8 +54,17 @@ class Tensor:
         15.0
     """
 
-    __slots__ = ("__weakref__", "_array", "_dtype", "_keras_mask", "_scope", "_spec")
+    __slots__ = (
+        "__weakref__",
+        "_array",
+        "_device",
+        "_dtype",
+        "_keras_mask",
+        "_scope",
+        "_spec",
+    )
     _keras_mask: Any
+    _device: str  # set only by what was computed in a device scope
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
 
@@ -101,7 +110,10 @@ class Tensor:
     @property
     def device(self) -> str:
         """Where the data is, such as "cpu:0"."""
-        return state.device or config.device()
+        try:
+            return self._device
+        except AttributeError:
+            return config.device()
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, without a copy where that is possible.
@@ -218,6 +230,9 @@ def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
     """
     if state.trace is None:
         outputs = run(primitive, inputs, attrs)
+        if state.device is not None:
+            for y in outputs if type(outputs) is tuple else (outputs,):
+                y._device = state.device
     else:
         outputs = state.trace.emit(primitive, inputs, attrs)
     for tape in state.tapes:
@@ -288,6 +303,10 @@ def no_tapes() -> Iterator[None]:
 @contextmanager
 def device(name: str) -> Iterator[None]:
     """Place what is computed inside on the device `name`, such as "cpu:0".
+
+    Inside a traced function the placement is recorded, and the compiler copies what
+    passes from one device to another; eagerly an operation runs on the device of the
+    scope, wherever its operands are.
 
     Raises:
         DeviceError: if there is no such device.

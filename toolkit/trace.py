@@ -106,7 +106,7 @@ class Trace(Overlay):
         outputs = [
             Tensor(None, s, self.scope) for s in (specs if several else (specs,))
         ]
-        self.nodes.append(Node(op, inputs, attrs, outputs))
+        self.nodes.append(Node(op, inputs, attrs, outputs, state.device))
         return tuple(outputs) if several else outputs[0]
 
     def localize(self, x: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from toolkit import dtypes
+from toolkit import config, dtypes
 from toolkit.errors import unknown_choice
 from toolkit.ir import Spec
 
@@ -243,7 +243,7 @@ class Backend:
 
     def devices(self) -> tuple[str, ...]:
         """The names of the devices that this backend computes on."""
-        return ("cpu:0",)
+        return tuple(f"cpu:{i}" for i in range(config.logical_devices("cpu")))
 
     def describe(self) -> dict[str, Any]:
         """Facts for `toolkit.config.show()`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from toolkit.compiler.fuse import fuse, fused_p, is_literal
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.compiler.passes import optimize, own
+from toolkit.compiler.placement import place, transfer_p
 from toolkit.compiler.schedule import schedule, settle, updates_last
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
@@ -47,7 +48,7 @@ class Program:
         self.source = graph
         self.backend = backend
         self.generate = generate
-        optimized = own(optimize(graph, backend))
+        optimized = own(optimize(place(graph, backend.devices()[0]), backend))
         if generate:
             optimized = fuse(optimized, backend.fuses, backend.anchors)
         self.graph = schedule(optimized)
@@ -100,6 +101,8 @@ class Program:
             return CONTROL_KERNELS[node.op.name](node, compiled)
         if node.op is fused_p:
             return Inlined(node, self.backend)
+        if node.op is transfer_p:
+            return partial(_copied, self.backend.kernels["stop_gradient"])
         return self.backend.kernels[node.op.name]
 
     def _lower(self, node: Node, kernel: Any) -> Any:
@@ -272,6 +275,11 @@ class Program:
             return frame.run(inputs, outs)
         finally:
             self._frames.append(frame)
+
+
+def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:
+    """A transfer between logical devices of one memory."""
+    return copy(x, out=out)
 
 
 def _apart(node: Node) -> list[Node]:

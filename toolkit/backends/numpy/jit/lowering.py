@@ -104,6 +104,7 @@ LOWERINGS = {
     "cast": "halves:lower_cast",
     "reshape": "move:lower_copy",
     "stop_gradient": "move:lower_copy",
+    "transfer": "move:lower_copy",
     "concatenate": "move:lower_concatenate",
     "pad": "move:lower_pad",
     **dict.fromkeys(("sum", "prod", "max", "min", "any", "all"), "middle:lower_middle"),

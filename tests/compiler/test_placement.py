@@ -1,0 +1,105 @@
+"""Placement on logical devices: transfers where values pass, and the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.compiler.graphs import op_names
+from toolkit import ops
+from toolkit.compiler.placement import place
+from toolkit.errors import ArgumentError, DeviceError
+from toolkit.ir import Spec
+from toolkit.trace import Trace
+
+
+@pytest.fixture(autouse=True)
+def two_devices():
+    toolkit.config.set_logical_devices("cpu", 2)
+    yield
+    toolkit.config.set_logical_devices("cpu", 1)
+
+
+def two_branches(a, b):
+    with toolkit.device("cpu:1"):
+        left = ops.exp(a)
+        left = left * ops.tanh(left)
+    right = ops.exp(b)
+    return left + right
+
+
+def traced(function, count=2):
+    with Trace("test") as trace:
+        inputs = [trace.placeholder(Spec((3,), "float32")) for _ in range(count)]
+        outputs = function(*inputs)
+    return trace.finish([outputs])
+
+
+def test_transfers_stand_where_values_pass():
+    graph = place(traced(two_branches), "cpu:0")
+    graph.verify()
+    names = ["transfer", "exp", "tanh", "multiply", "exp", "transfer", "add"]
+    # The sum runs where its first input is, and its result goes back.
+    names = [*names[:-2], "transfer", "add", "transfer"]
+    assert op_names(graph) == names
+    devices = [n.attrs["device"] for n in graph.nodes if n.op.name == "transfer"]
+    assert devices == ["cpu:1", "cpu:1", "cpu:0"]
+
+
+def test_one_transfer_serves_all_readers():
+    def function(a):
+        with toolkit.device("cpu:1"):
+            return ops.exp(a) + ops.tanh(a)
+
+    names = op_names(place(traced(function, 1), "cpu:0"))
+    assert names == ["transfer", "exp", "tanh", "add", "transfer"]
+
+
+def test_a_graph_without_scopes_stays_as_it_is():
+    graph = traced(lambda a, b: a + b)
+    assert place(graph, "cpu:0") is graph
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_results_and_gradients_do_not_depend_on_devices(jit_compile):
+    def step(a, b):
+        with toolkit.GradientTape() as tape:
+            tape.watch([a, b])
+            y = two_branches(a, b)
+        return y, *tape.gradient(y, [a, b])
+
+    arrays = [np.random.default_rng(i).random(5000).astype("float32") for i in (0, 1)]
+    found = toolkit.function(step, jit_compile=jit_compile)(*arrays)
+    toolkit.config.set_logical_devices("cpu", 1)
+    alone = toolkit.function(
+        lambda a, b: ops.exp(a) * ops.tanh(ops.exp(a)) + ops.exp(b),
+        jit_compile=jit_compile,
+    )
+    np.testing.assert_array_equal(found[0].numpy(), alone(*arrays).numpy())
+    assert all(np.isfinite(y.numpy()).all() for y in found)
+
+
+def test_the_inspection_shows_transfers():
+    step = toolkit.function(two_branches)
+    text = str(step.inspect(ops.ones(3), ops.ones(3)))
+    assert "transfer" in text
+    assert "device=cpu:1" in text
+
+
+def test_eager_results_know_their_device():
+    with toolkit.device("cpu:1"):
+        x = ops.ones(3)
+    assert x.device == "cpu:1"
+    assert (x + 1.0).device == "cpu:0"
+    assert toolkit.config.list_devices() == ("cpu:0", "cpu:1")
+
+
+def test_devices_that_are_not_there():
+    with pytest.raises(DeviceError, match="one of cpu:0, cpu:1; received 'cpu:2'"):
+        with toolkit.device("cpu:2"):
+            pass
+    with pytest.raises(ArgumentError, match="expected a number of devices"):
+        toolkit.config.set_logical_devices("cpu", 0)
+    with pytest.raises(ArgumentError, match="kind"):
+        toolkit.config.set_logical_devices("tpu", 2)

@@ -1,0 +1,51 @@
+"""Placement: which device computes each node, and the transfers between devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.ir import Graph, Kind, Node, Primitive, Spec
+from toolkit.tensor import Tensor
+
+
+def _same(x: Spec, device: str) -> Spec:
+    return x
+
+
+# Not in the registry: the compiler alone puts it into a graph.
+transfer_p = Primitive("transfer", Kind.MOVE, _same)
+
+
+def place(graph: Graph, default: str) -> Graph:
+    """Copy each value to the devices that read it.
+
+    A node that no device scope placed runs where the first of its inputs that is
+    computed is, and on `default` if there is none. Inputs and outputs of the graph are
+    on `default`; constants are everywhere. One transfer serves all readers on a device.
+
+    Args:
+        graph: as traced; where every node is left to its inputs it stays as it is.
+        default: the name of a device.
+    """
+    if all(node.device in (None, default) for node in graph.nodes):
+        return graph
+    where = {id(x): default for x in graph.inputs}
+    copies: dict[tuple[int, str], Any] = {}
+    nodes: list[Node] = []
+
+    def on(value: Any, device: str) -> Any:
+        """The value on a device, after a transfer if it is elsewhere."""
+        if value.constant is not None or where.get(id(value), device) == device:
+            return value
+        if (id(value), device) not in copies:
+            copy = copies[id(value), device] = Tensor(None, value.spec)
+            nodes.append(Node(transfer_p, (value,), {"device": device}, (copy,)))
+        return copies[id(value), device]
+
+    for node in graph.nodes:
+        places = (where[id(x)] for x in node.inputs if id(x) in where)
+        device = node.device or next(places, default)
+        nodes.append(node.with_inputs([on(x, device) for x in node.inputs]))
+        where.update((id(y), device) for y in node.outputs)
+    outputs = [on(y, default) for y in graph.outputs]
+    return graph.replace(nodes, outputs)
