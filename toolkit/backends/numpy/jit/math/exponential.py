@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.math.vector import (
     fma,
     polynomial,
     power_of_two,
+    times_power_of_two,
 )
 
 INVERSE_LOG_2 = 1.4426950408889634  # 1 / log(2)
@@ -96,6 +97,9 @@ def exp(x: Vector, low: Vector | None = None) -> Vector:
     limits = _CONSTANTS[x.value.dtype]
     x = x.at_least(limits.underflow).at_most(limits.overflow)
     n, shifted, y = _reduced(x, low)
+    scaled = times_power_of_two(y + 1.0, n)
+    if scaled is not None:
+        return scaled
     # 2**n may be no normal number even where the result is: two factors of half its
     # exponent are, and only the last product rounds.
     half = fma(n, 0.5, x.format.shift).bits()
@@ -106,7 +110,10 @@ def exp(x: Vector, low: Vector | None = None) -> Vector:
 
 def exp_of_moderate(x: Vector) -> Vector:
     """e**x where 2**n is a normal number: |x| <= 87 (float32), 708 (float64)."""
-    _, shifted, y = _reduced(x)
+    n, shifted, y = _reduced(x)
+    scaled = times_power_of_two(y + 1.0, n)
+    if scaled is not None:
+        return scaled
     return (y + 1.0) * power_of_two(shifted.bits(), x.value.dtype)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.engine import host
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,24 @@ def polynomial(x: Vector, coefficients: Sequence[float]) -> Vector:
     for coefficient in reversed(coefficients[:-1]):
         result = fma(result, x, coefficient)
     return result
+
+
+def times_power_of_two(x: Vector, exponent: Vector) -> Vector | None:
+    """x * 2 ** exponent, rounded once; None where that is no single instruction."""
+    value = x.value
+    fills = value.dtype == "float32" and value.lanes == 16
+    if not fills or "+avx512f" not in host().features.split(","):
+        return None
+    kind, function = value.type, "@llvm.x86.avx512.mask.scalef.ps.512"
+    types = ", ".join([kind] * 3)
+    x.builder.declarations.add(f"declare {kind} {function}({types}, i16, i32)")
+    arguments = ", ".join(
+        f"{kind} {text}"
+        for text in (value.text, exponent.value.text, "zeroinitializer")
+    )
+    # All lanes, rounding as usual.
+    text = f"call {kind} {function}({arguments}, i16 -1, i32 4)"
+    return Vector(x.builder, x.builder.let(text, value.dtype, value.lanes))
 
 
 def power_of_two(exponent: Vector, dtype: str) -> Vector:
