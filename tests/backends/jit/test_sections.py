@@ -9,7 +9,12 @@ pytest.importorskip("llvmlite")
 from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.lowering import Call, partition
-from toolkit.backends.numpy.jit.sections import Branches, sections, side_by_side
+from toolkit.backends.numpy.jit.sections import (
+    Branches,
+    cache_bytes,
+    sections,
+    side_by_side,
+)
 
 FAR = 1 << 62
 HEAVY = 10**7
@@ -71,7 +76,7 @@ def test_nothing_joins_across_the_barrier():
 
 def test_large_common_operands_keep_a_call_alone():
     weights = {"by_rows": ("out",)}
-    order, _ = divide(call(0, 1), call(8, 2, **weights), nbytes=10**6)
+    order, _ = divide(call(0, 1), call(8, 2, **weights), nbytes=cache_bytes())
     assert order == [[0], [1]]
 
 

@@ -9,8 +9,11 @@ The order of calls changes only where nothing depends on it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
@@ -19,8 +22,17 @@ from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
 _FLOPS, _BYTES = 5e10, 1e10
 # Dispatch and join take less than a microsecond when the workers are awake.
 _LEAST_SHARED = 15e-6
-# Bytes that the rows of one group may touch, and what every group reads again.
-_GROUP_BYTES, _COMMON_BYTES = 1 << 19, 1 << 18
+# The cache that a core has to itself, where the system does not tell.
+_CACHE = 1 << 20
+_CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+
+
+@cache
+def cache_bytes() -> int:
+    """The size of a core's second cache, which a group's rows should stay in."""
+    with contextlib.suppress(OSError, ValueError):
+        return 1024 * int(_CACHE_FILE.read_text().strip().removesuffix("K"))
+    return _CACHE
 
 
 def seconds(call: Call) -> float:
@@ -60,7 +72,7 @@ class Section:
         """How many rows run before the next ones begin."""
         if len(self.calls) == 1:
             return self.grain
-        return min(self.grain, max(1, _GROUP_BYTES // max(1, self.row_bytes)))
+        return min(self.grain, max(1, cache_bytes() // 4 // max(1, self.row_bytes)))
 
     @property
     def is_shared(self) -> bool:
@@ -237,7 +249,10 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
             common[share.owner] = share.nbytes
             if operand[0] == "work" and call.grain != factor * section.grain:
                 return False
-    if sum(common.values()) > _COMMON_BYTES or section.grain != partition(section.rows):
+    # What every group reads again.
+    if sum(common.values()) > cache_bytes() // 2 or section.grain != partition(
+        section.rows
+    ):
         return False
     section.add(index, call, factor, shares)
     return True
