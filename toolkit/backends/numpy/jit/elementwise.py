@@ -10,7 +10,7 @@ from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.index import index_problem
-from toolkit.backends.numpy.jit.loops import emit_combination, emit_plan
+from toolkit.backends.numpy.jit.loops import emit_plan
 from toolkit.backends.numpy.jit.lowering import (
     ERROR,
     Call,
@@ -18,6 +18,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
+from toolkit.backends.numpy.jit.partials import emit_combination
 from toolkit.backends.numpy.jit.phases import COSTS, Phases
 from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, Planned, Planner
 from toolkit.backends.space import (

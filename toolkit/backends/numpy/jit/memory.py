@@ -20,6 +20,11 @@ class Memory:
     def __init__(self, builder: Builder) -> None:
         self.b = builder
 
+    def entry(self, index: int, kind: str = "i64") -> str:
+        """A word of the table."""
+        place = self.offset("%table", str(index), "i64")
+        return self.b.let(f"load {kind}, ptr {place}", "int64").text
+
     def offset(self, base: str, count: str, kind: str = "i8") -> str:
         """The address of the element `count` of type `kind` after `base`."""
         name = f"%{self.b.fresh('q')}"

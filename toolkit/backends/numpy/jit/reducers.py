@@ -8,6 +8,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.numpy.jit.spans import lane_numbers
 
 _RULES = {
     "sum": "add",
@@ -119,12 +120,6 @@ class Position(Reducer):
             same = s.logical_or(same, s.logical_and(x_nan, y_nan))
         better = s.logical_or(better, s.logical_and(same, s.less(k, i)))
         return [s.select(better, y, x), s.select(better, k, i)]
-
-
-def lane_numbers(lanes: int) -> Value:
-    """0, 1, 2, ... as int32."""
-    numbers = ", ".join(f"i32 {i}" for i in range(lanes))
-    return Value(f"<{numbers}>", "int32", lanes)
 
 
 def identity(op: str, dtype: str) -> Any:

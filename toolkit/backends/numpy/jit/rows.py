@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.phases import COSTS, Phase, Phases
-from toolkit.backends.numpy.jit.plan import FULL, ONE, ROW, Source
+from toolkit.backends.numpy.jit.picks import COLUMNS, columns
+from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, ROW, Source
 from toolkit.backends.numpy.jit.reducers import Reducer, State
+from toolkit.backends.numpy.jit.spans import first_lanes, whole
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.loops import Writer
@@ -30,6 +32,7 @@ class Streamed:
         self.plan = writer.plan
         self.phases = Phases(writer.plan)
         self.buffers: list[str] = []
+        self.parts: list[tuple[str, str | None]] = []  # nothing of a row is held
         if self.phases.kept:
             self._find_buffers()
 
@@ -82,7 +85,7 @@ class Streamed:
         for r, i, state in zip(reducers, reduced, states, strict=True):
             self.w.row["step", i] = r.finish(state)
         for k in totals:
-            self.w.add_to_total(k, bases, self.w.row[writes[k].source])
+            self.w.partials.add(k, self.w.row[writes[k].source])
 
     def _unroll(self, phase: Phase, reduced: Sequence[int]) -> int:
         """Vectors of one turn: enough to hide how long an addition takes."""
@@ -95,7 +98,7 @@ class Streamed:
         """What a pass reads and computes, for one vector."""
         w, known = self.w, Known()
         if self.plan.picks:
-            known["columns",] = w.columns(column)
+            known[COLUMNS] = columns(w, column)
         for k in phase.reads:
             if self.plan.reads[k].by_column:
                 known["read", k] = w.load(k, bases[k], index, mask)
@@ -135,7 +138,7 @@ class Streamed:
                 memory.store(w.value(write.source, known), base, index, mask)
             elif write.role != ONE:
                 value = w.value(self.plan.steps[write.source[1]].arguments[0], known)
-                w.add_to_column(k, base, index, mask, value)
+                w.partials.add_in_memory(k, base, index, mask, value)
 
 
 class _Columns:
@@ -177,10 +180,10 @@ class _Columns:
     ) -> list[State]:
         """The innermost loop: whole vectors, several a turn, then what is left."""
         b, lanes, count = self.b, self.b.lanes, self.unroll
-        whole = self.w.whole(low, high, lanes * count)
+        end = whole(b, low, high, lanes * count)
         parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
         initial = [v for group in parallel for v in _flat(group)]
-        with b.accumulate(low, whole, lanes * count, initial) as turn:
+        with b.accumulate(low, end, lanes * count, initial) as turn:
             size = len(initial) // count
             following: list[Value] = []
             for i in range(count):
@@ -192,8 +195,8 @@ class _Columns:
         parallel = [
             self._like(turn.values[i * size : (i + 1) * size]) for i in range(count)
         ]
-        with b.accumulate(whole, high, lanes, _flat(parallel[0])) as turn:
-            mask = self.w.mask(b.integer("sub", high, turn.index))
+        with b.accumulate(end, high, lanes, _flat(parallel[0])) as turn:
+            mask = first_lanes(b, b.integer("sub", high, turn.index))
             place = b.integer("add", turn.index, column)
             given = self._like(turn.values)
             turn.next(_flat(self.turn(bases, turn.index, place, mask, given)))
@@ -232,7 +235,8 @@ class Held:
         self.starts = [str(i * lanes) for i in range(self.plan.held)]
         rest = self.b.integer("sub", extent, self.starts[-1])
         self.masks: list[str | None] = [None] * (self.plan.held - 1)
-        self.masks.append(writer.mask(rest))
+        self.masks.append(first_lanes(self.b, rest))
+        self.parts = list(zip(self.starts, self.masks, strict=True))
         self.fixed: dict[Source, list[Value]] = {
             ("read", k): self._load(k, bases)
             for k, read in enumerate(self.plan.reads)
@@ -240,8 +244,7 @@ class Held:
         }
 
     def _load(self, k: int, bases: Bases) -> list[Value]:
-        places = zip(self.starts, self.masks, strict=True)
-        return [self.w.load(k, bases[k], start, mask) for start, mask in places]
+        return [self.w.load(k, bases[k], start, mask) for start, mask in self.parts]
 
     def part(self, bases: Bases, low: str, high: str) -> None:
         """Elements of the only loop: never held."""
@@ -253,7 +256,7 @@ class Held:
         w.begin_row(bases, ())
         known = dict(self.fixed)
         if self.plan.picks:
-            known["columns",] = [w.columns(start) for start in self.starts]
+            known[COLUMNS] = [columns(w, start) for start in self.starts]
         for k, read in enumerate(self.plan.reads):
             if read.by_column and read.by_row:
                 known["read", k] = self._load(k, bases)
@@ -279,7 +282,7 @@ class Held:
         r = self.w.reducer_of(step)
         state = r.initial()
         vectors = self._vectors(self.plan.steps[step].arguments[0], known)
-        for x, mask, start in zip(vectors, self.masks, self.starts, strict=True):
+        for x, (start, mask) in zip(vectors, self.parts, strict=True):
             state = r.add(state, x, mask, start)
         return r.finish(state)
 
@@ -288,13 +291,13 @@ class Held:
         for k, write in enumerate(self.plan.writes):
             step, base = self.plan.steps[write.source[1]], bases[w.first_write + k]
             if write.role == ONE and step.reduces == FULL:
-                w.add_to_total(k, bases, w.row[write.source])
+                w.partials.add(k, w.row[write.source])
             elif write.role == FULL:
-                rows = zip(known[write.source], self.starts, self.masks, strict=True)
-                for value, start, mask in rows:
+                for value, (start, mask) in zip(
+                    known[write.source], self.parts, strict=True
+                ):
                     w.memory.store(value, base, start, mask)
-            elif write.role not in (ROW, ONE):
+            elif write.role == COLUMN:
                 vectors = self._vectors(step.arguments[0], known)
-                rows = zip(vectors, self.starts, self.masks, strict=True)
-                for value, start, mask in rows:
-                    w.add_to_column(k, base, start, mask, value)
+                for part, value in enumerate(vectors):
+                    w.partials.add(k, value, part)

@@ -1,0 +1,145 @@
+"""Sums over rows: one partial result for each task, and their combination.
+
+A function finds the partial results of its task in memory, and empties them where the
+task begins. Those of single numbers, and of the columns of short rows, stay in
+registers while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.plan import COLUMN, ONE
+from toolkit.backends.numpy.jit.reducers import reducer
+from toolkit.backends.numpy.jit.spans import spans
+
+if TYPE_CHECKING:
+    from toolkit.backends.numpy.jit.loops import Writer
+
+
+class Partials:
+    """The partial results of one function.
+
+    Args:
+        writer: writes the function.
+        bases: the addresses of arrays; those of partial results become the task's.
+    """
+
+    def __init__(self, writer: Writer, bases: list[str]) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.bases = bases
+        self.writes = {
+            k: write
+            for k, write in enumerate(writer.plan.writes)
+            if write.role in (COLUMN, ONE)
+        }
+        self.reducers = {
+            k: writer.reducer_of(write.source[1]) for k, write in self.writes.items()
+        }
+        # What is in registers, in the order of the parts of a row.
+        self.held: dict[int, list[Value]] = {}
+        if self.writes:
+            self._find()
+
+    def _find(self) -> None:
+        w = self.w
+        for k in self.writes:
+            offset = w.memory.times("%slot", w.entry(w.numbers.partials + k))
+            array = w.first_write + k
+            self.bases[array] = w.memory.offset(self.bases[array], offset)
+        start = w.memory.times("%slot", w.entry(w.numbers.grain))
+        begins = self.b.let(f"icmp eq i64 %lo, {start}", "bool").text
+        with self.b.when(begins):
+            for k in self.writes:
+                self._empty(k)
+
+    def _address(self, write: int) -> str:
+        return self.bases[self.w.first_write + write]
+
+    def _empty(self, write: int) -> None:
+        (nothing,) = self.reducers[write].initial()
+        if self.writes[write].role == ONE:
+            self.w.memory.put(nothing, self._address(write))
+            return
+        count = "1"
+        for extent in self.w.extents[self.w.plan.row_loops :]:
+            count = self.b.integer("mul", extent, count)
+        for index, mask in spans(self.b, "0", count):
+            self.w.memory.store(nothing, self._address(write), index, mask)
+
+    def load(self, parts: Sequence[tuple[str, str | None]]) -> list[Value]:
+        """Take what is held in registers from memory.
+
+        Args:
+            parts: the (column, mask) of each vector of a row, if rows are held.
+        """
+        memory = self.w.memory
+        for k, write in self.writes.items():
+            dtype = write.dtype
+            if write.role == ONE:
+                self.held[k] = [self.w.splat(self._address(k), dtype)]
+            elif parts:
+                self.held[k] = [
+                    memory.load(self._address(k), start, dtype, mask)
+                    for start, mask in parts
+                ]
+        return self.values
+
+    def store(self, parts: Sequence[tuple[str, str | None]]) -> None:
+        """Put what is held in registers into memory."""
+        memory = self.w.memory
+        for k, values in self.held.items():
+            if self.writes[k].role == ONE:
+                memory.put(values[0], self._address(k))
+                continue
+            for value, (start, mask) in zip(values, parts, strict=True):
+                memory.store(value, self._address(k), start, mask)
+
+    @property
+    def values(self) -> list[Value]:
+        """What is in registers, one after the other."""
+        return list(chain.from_iterable(self.held.values()))
+
+    def hold(self, values: Sequence[Value]) -> None:
+        """Go on with other registers for what is held."""
+        rest = list(values)
+        for k, old in self.held.items():
+            self.held[k], rest = rest[: len(old)], rest[len(old) :]
+
+    def add(self, write: int, value: Value, part: int = 0) -> None:
+        """Combine a value with what is held."""
+        held = self.held[write]
+        (held[part],) = self.reducers[write].merge([held[part]], [value])
+
+    def add_in_memory(
+        self, write: int, base: str, index: str, mask: str | None, value: Value
+    ) -> None:
+        """Combine a vector of a row with the partial results of its columns."""
+        total = self.w.memory.load(base, index, value.dtype, mask)
+        (total,) = self.reducers[write].merge([total], [value])
+        self.w.memory.store(total, base, index, mask)
+
+
+def emit_combination(op: str, dtype: str) -> Builder:
+    """Combine partial results, in the order of the tasks.
+
+    The table: the address of the partial results and of the result, how many there are,
+    and the bytes from one to the next. A row is an element.
+    """
+    b = Builder(host().lanes)
+    memory, combine = Memory(b), reducer(op, dtype, b)
+    partials, result = memory.entry(0, "ptr"), memory.entry(1, "ptr")
+    count, step = memory.entry(2), memory.entry(3)
+    for index, mask in spans(b, "%lo", "%hi"):
+        with b.accumulate("0", count, 1, combine.initial()) as turn:
+            place = memory.offset(partials, memory.times(turn.index, step))
+            more = memory.load(place, index, dtype, mask)
+            turn.next(combine.merge(turn.values, [more]))
+        memory.store(turn.values[0], result, index, mask)
+    return b
