@@ -105,13 +105,13 @@ def test_logs_params_and_model():
 
 
 def test_hooks_that_nobody_overrides_cost_nothing():
-    listeners = CallbackList([Callback(), History()])._listeners
-    assert not any(listeners.values())
-    added = CallbackList([])
-    added.append(callbacks.LambdaCallback(on_train_batch_end=print))
-    assert [hook for hook, who in added._listeners.items() if who] == [
-        "on_train_batch_end"
-    ]
+    modes = ("", "train_", "test_", "predict_")
+    hooks = [f"on_{mode}batch_{edge}" for mode in modes for edge in ("begin", "end")]
+    quiet = CallbackList([Callback(), History()])
+    assert not any(quiet._listening_to(hook) for hook in hooks)
+    quiet.append(callbacks.LambdaCallback(on_train_batch_end=print))
+    heard = [hook for hook in hooks if quiet._listening_to(hook)]
+    assert heard == ["on_train_batch_end"]
 
 
 def test_history():

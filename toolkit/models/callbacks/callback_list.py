@@ -14,12 +14,6 @@ from toolkit.models.callbacks.history import History
 from toolkit.models.callbacks.progress import ProgbarLogger
 from toolkit.tensor import Tensor
 
-# Hooks that run at every step: those that nobody overrides cost nothing.
-_BATCH_HOOKS = tuple(
-    f"on_{mode}batch_{edge}"
-    for mode in ("", "train_", "test_", "predict_")
-    for edge in ("begin", "end")
-)
 _OLD_NAMES = {
     "on_train_batch_begin": "on_batch_begin",
     "on_train_batch_end": "on_batch_end",
@@ -74,7 +68,8 @@ class CallbackList(Callback):
             self.callbacks.append(History())
         if add_progbar and not self._has(ProgbarLogger):
             self.callbacks.append(ProgbarLogger())
-        self._find_hooks()
+        # The callbacks that a hook of every step means something to, once it is called.
+        self._listeners: dict[str, list[Any]] = {}
         if model is not None:
             self.set_model(model)
         self.set_params(params)
@@ -82,16 +77,17 @@ class CallbackList(Callback):
     def _has(self, cls: type) -> bool:
         return any(isinstance(callback, cls) for callback in self.callbacks)
 
-    def _find_hooks(self) -> None:
-        self._listeners = {
-            hook: [c for c in self.callbacks if _overrides(c, hook)]
-            for hook in _BATCH_HOOKS
-        }
+    def _listening_to(self, hook: str) -> list[Any]:
+        found = self._listeners.get(hook)
+        if found is None:
+            found = [c for c in self.callbacks if _overrides(c, hook)]
+            self._listeners[hook] = found
+        return found
 
     def append(self, callback: Callback) -> None:
         """Add one callback at the end."""
         self.callbacks.append(callback)
-        self._find_hooks()
+        self._listeners.clear()
 
     def set_params(self, params: dict[str, Any]) -> None:
         self.params = params
@@ -113,7 +109,7 @@ class CallbackList(Callback):
             callback.load_state_dict(state[str(i)])
 
     def _batch(self, hook: str, batch: int, logs: Logs) -> None:
-        listeners = self._listeners[hook]
+        listeners = self._listening_to(hook)
         if not listeners:
             return
         plain: dict[str, Any] | None = None
@@ -148,7 +144,7 @@ class CallbackList(Callback):
         self._batch("on_predict_batch_begin", batch, logs)
 
     def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
-        for callback in self._listeners["on_predict_batch_end"]:
+        for callback in self._listening_to("on_predict_batch_end"):
             callback.on_predict_batch_end(batch, logs=logs)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
