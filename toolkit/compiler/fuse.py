@@ -74,7 +74,9 @@ class _Fusion:
         self.graph = graph
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
-        self.able = {id(n) for n in graph.nodes if fusable(n) and fits([n])}
+        self.able = {id(n) for n in graph.nodes if fusable(n) and _fits_alone(n)}
+        # The shape that all nodes of a group have, where they are all elementwise.
+        self.shapes: dict[int, tuple[int, ...]] = {}
         self.readers: defaultdict[int, list[Node]] = defaultdict(list)
         for node in graph.nodes:
             for value in {id(x) for x in node.inputs}:
@@ -84,8 +86,11 @@ class _Fusion:
     def join_with_producers(self) -> None:
         """Let every node join the groups that it reads from."""
         for node in self.graph.nodes:
+            group = self.groups.add(node)
             if id(node) not in self.able and not _is_reshape(node):
                 continue
+            if node.op.kind is Kind.ELEMENTWISE:
+                self.shapes[id(group)] = node.outputs[0].spec.shape
             for value in node.inputs:
                 producer = self.groups.producers.get(id(value))
                 if producer is not None and self._may_be_followed(producer, value):
@@ -138,9 +143,14 @@ class _Fusion:
         """Make two groups one if that can run as one; whether it was done."""
         if a is b or not self.groups.may_join(a, b):
             return False
-        nodes = self.groups.union(a, b)
-        if len(nodes) > MOST_NODES or not self.fits(nodes):
+        if len(a.nodes) + len(b.nodes) > MOST_NODES:
             return False
+        shape = self.shapes.get(id(a))
+        alike = shape is not None and shape == self.shapes.get(id(b))
+        if not alike:
+            if not self.fits(self.groups.union(a, b)):
+                return False
+            self.shapes.pop(id(a), None)
         self.groups.join(a, b)
         return True
 
@@ -152,6 +162,12 @@ class _Fusion:
 
     def _is_contiguous(self, value: Any) -> bool:
         return bool(self.layouts.operand(value).is_contiguous)
+
+
+def _fits_alone(node: Node) -> bool:
+    if node.op.kind is not Kind.ELEMENTWISE:
+        return fits([node])
+    return all(v.spec.size for v in (*node.inputs, *node.outputs))
 
 
 def _is_reshape(node: Node) -> bool:

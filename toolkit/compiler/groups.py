@@ -26,7 +26,10 @@ class Group:
 
 
 class Groups:
-    """The groups of a graph as they grow; every node is in one, most of them alone."""
+    """The groups of a graph as they grow; every node is in one, most of them alone.
+
+    Nodes are added in order, each after those that it reads from.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -34,12 +37,16 @@ class Groups:
         self.producers = graph.producers()
         self._group_of: dict[int, Group] = {}
         self._alive: dict[int, Group] = {}
-        for i, node in enumerate(graph.nodes):
-            found = [self.producers.get(id(x)) for x in node.inputs]
-            group = Group(node, i, {id(n): n for n in found if n is not None})
-            for source in self.sources(group):
-                group.needs |= source.needs | source.members
-            self._group_of[id(node)] = self._alive[id(group)] = group
+
+    def add(self, node: Node) -> Group:
+        """A group of one node."""
+        found = [self.producers.get(id(x)) for x in node.inputs]
+        sources = {id(n): n for n in found if n is not None}
+        group = Group(node, self.position[id(node)], sources)
+        for source in self.sources(group):
+            group.needs |= source.needs | source.members
+        self._group_of[id(node)] = self._alive[id(group)] = group
+        return group
 
     def of(self, node: Node) -> Group:
         """The group that a node is in."""
