@@ -16,7 +16,7 @@ from tests.backends.jit.running import (
     run_lowered,
 )
 from toolkit import ops
-from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit import elementwise, engine
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.space import LONGEST_ROW
 from toolkit.compiler.passes import optimize
@@ -25,6 +25,14 @@ from toolkit.tensor import backend, bind
 
 LENGTHS = [1, 2, 3, 15, 16, 17, 31, 33, 70, 130]
 REDUCTIONS = ["sum", "prod", "max", "min"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def many_tasks():
+    """Divide even the smallest work, so that sums have several parts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elementwise, "LEAST_BYTES", 0)
+        yield
 
 
 @pytest.fixture(params=[4, 8, 16])
@@ -275,3 +283,12 @@ def test_bodies_of_several_spaces_are_refused():
     )
     outputs = [operand_of(normal(6)), operand_of(normal(3))]
     assert lower_fused(graph, [operand_of(x)], outputs) is None
+
+
+def test_small_work_is_one_task(monkeypatch):
+    monkeypatch.setattr(elementwise, "LEAST_BYTES", 1 << 15)
+    x = normal(32, 32)
+    graph = graph_of(lambda x: ops.sum(x, axis=0), x)
+    lowered = lower_fused(graph, [operand_of(x)], [operand_of(x[0])])
+    assert [call.tasks for call in lowered.calls] == [1]
+    check(lambda x: (ops.sum(x, axis=0), ops.sum(ops.max(x, axis=1))), x, chunk=5)

@@ -49,8 +49,8 @@ _INTEGER = frozenset("floor_divide remainder left_shift right_shift".split())
 _NO_BOOL = frozenset("negative abs sign subtract divide".split())
 # Elements of one task where the work has no leading extent to divide along.
 GRAIN = 32768
-# Below this many elements there is one task.
-LEAST = 64
+# Below this much memory traffic there is one task.
+LEAST_BYTES = 1 << 15
 
 
 def is_fusable(node: Node) -> bool:
@@ -106,6 +106,7 @@ class _Lowering:
     def __post_init__(self) -> None:
         self.plan = self.planned.plan
         extents = self.planned.loops.extents
+        self.nbytes = sum(x.spec.nbytes for x in (*self.inputs, *self.outputs))
         self.first = 1 if self.plan.one_row else extents[0]
         self.rows = 1 if self.plan.one_row else self.planned.leading
         self.grain = self._grain()
@@ -113,9 +114,9 @@ class _Lowering:
         self.work = 0
 
     def _grain(self) -> int:
-        whole = self.plan.is_flat and self.rows == self.first
-        if whole and self.rows <= LEAST:
+        if self.nbytes <= LEAST_BYTES:
             return self.rows
+        whole = self.plan.is_flat and self.rows == self.first
         grain = partition(self.rows)
         return GRAIN if whole and grain > GRAIN else grain
 
@@ -165,7 +166,7 @@ class _Lowering:
             grain=self.grain,
             row_operands=self._row_operands(operands),
             flops=self._flops(),
-            nbytes=sum(x.spec.nbytes for x in (*self.inputs, *self.outputs)),
+            nbytes=self.nbytes,
             problem=self.problem,
         )
         return Lowered((call, *combinations), self.work)
