@@ -78,6 +78,9 @@ NAMED = {
     "small groups": Problem(2, (6, 6), (3, 3), (4, 4), padding=SAME, groups=12),
     "groups that share no vector": Problem(1, (5, 5), (2, 2), (3, 3), groups=5),
     "volumes": Problem(2, (3, 4, 9), (2, 3, 3), (3, 20), padding=((1, 0), *SAME)),
+    "dot products": Problem(2, (7, 21), (3, 3), (32, 3), padding=SAME),
+    "dot products for the input": Problem(2, (9, 9), (3, 3), (1, 32), strides=(2, 2)),
+    "much code": Problem(1, (24, 40), (7, 7), (3, 64), strides=(2, 2), padding=SAME),
     "no images": Problem(0, (5, 5), (3, 3), (4, 8)),
 }
 

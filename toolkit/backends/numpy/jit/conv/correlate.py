@@ -13,69 +13,17 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.conv.feed import Channels
 from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
+from toolkit.backends.numpy.jit.conv.plan import MOST_SEGMENTS, Plan
 from toolkit.backends.numpy.jit.conv.sums import Sums
 from toolkit.backends.numpy.jit.conv.tiles import (
     Panel,
     Segment,
     Tile,
-    most_rows,
-    panels,
     tiles,
 )
 from toolkit.backends.numpy.jit.conv.writer import Writer, mask
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
-
-# A tile with more kinds of edges than this is computed position by position.
-_MOST_SEGMENTS = 8
-# Weights that stay in the first cache beside the images, and in the second.
-_FEW, _MANY = 1 << 12, 1 << 18
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a kernel depends on, besides its epilogue.
-
-    Attributes:
-        dtype: of inputs and weights.
-        lanes: of a vector.
-        registers: of the processor, for vectors.
-        sweeps: the axes of each correlation; together they reach every output.
-        taps: the extents of the weights' spatial axes.
-        channels: how they are grouped.
-        vectors: of a panel of output channels.
-    """
-
-    dtype: str
-    lanes: int
-    registers: int
-    sweeps: tuple[Axes, ...]
-    taps: tuple[int, ...]
-    channels: Channels
-    vectors: int
-
-    @property
-    def weights(self) -> int:
-        """The elements of all weights, with the padding of panels."""
-        found = panels(self.channels.width, self.vectors, self.lanes)
-        padded = sum(panel.count * panel.vectors for panel in found) * self.lanes
-        return prod(self.taps) * self.channels.blocks * self.channels.depth * padded
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether weights in row-major order lie as they are read."""
-        at = self.channels
-        return at.blocks == 1 and at.width == self.vectors * self.lanes
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The loops from the outermost on: what is read again should still be near."""
-        if self.weights <= _FEW or self.channels.spread:
-            return "images", "rows", "panels"
-        if self.weights <= _MANY:
-            return "images", "panels", "rows"
-        return "panels", "images", "rows"
 
 
 def emit_correlation(body: Described, plan: Plan) -> Builder:
@@ -152,11 +100,10 @@ class _Correlation(Writer):
     def _panels(self, place: _Place) -> Iterator[_Place]:
         """The panels of all blocks of channels."""
         at, lanes = self.plan.channels, self.plan.lanes
-        found = panels(at.width, self.plan.vectors, lanes)
         depth = prod(self.plan.taps) * at.depth
         weights = self.plan.weights // at.blocks
         with self.each(at.blocks) as block:
-            for panel in found:
+            for panel in self.plan.panels:
                 with self.each(panel.count) as index:
                     column = self.affine(index, panel.vectors * lanes, panel.first)
                     x = self.move(place.x, block, at.depth * at.pitch)
@@ -229,9 +176,8 @@ class _Correlation(Writer):
         """All positions of the innermost axis."""
         panel, axis = place.panel, place.inner
         assert panel and axis
-        most = most_rows(panel.vectors, self.plan.registers)
-        for tile in tiles(axis, most):
-            if len(tile.segments) > _MOST_SEGMENTS:
+        for tile in tiles(axis, self.plan.most_rows(panel)):
+            if len(tile.segments) > MOST_SEGMENTS:
                 self._positions_of(tile, axis, place)
                 continue
             with self.each(tile.count) as index:
@@ -263,10 +209,12 @@ class _Correlation(Writer):
         sums = [zero] * (tile.size * panel.vectors)
         sums = self._taps(tile, axis, place, sums)
         live = panel.live(b.lanes)
+        if self.plan.channels.dots:
+            rows = range(0, len(sums), panel.vectors)
+            sums = [self._total(sums[k : k + panel.vectors]) for k in rows]
+            live = [panel.vectors]
         pitch = self.plan.channels.blocks * self.plan.channels.width
-        start = self.integer(
-            "add", self.integer("mul", place.element, pitch), place.column
-        )
+        start = self.affine(place.element, pitch, place.column)
         for j, count in enumerate(live):
             column = self.integer("add", place.column, j * b.lanes)
             bits = mask(count, b.lanes)
@@ -274,8 +222,22 @@ class _Correlation(Writer):
             for row in range(tile.size):
                 steps = row * axis.step * pitch + j * b.lanes
                 element = self.integer("add", start, steps)
-                value = sums[row * panel.vectors + j]
+                value = sums[row * len(live) + j]
                 self.epilogue.apply(value, element, column, bits, loaded)
+
+    def _total(self, sums: list[Value]) -> Value:
+        """Dot products: the sums of vectors' lanes, as the lanes of one vector."""
+        b = self.b
+        result = b.constant(0.0, Value("", self.dtype, b.lanes))
+        for lane, value in enumerate(sums):
+            total = self.total(value)
+            result = b.let(
+                f"insertelement {result.type} {result.text}, "
+                f"{total.type} {total.text}, i64 {lane}",
+                self.dtype,
+                b.lanes,
+            )
+        return result
 
     def _taps(
         self, tile: Tile, axis: Axis, place: _Place, sums: list[Value], depth: int = 0
@@ -297,7 +259,7 @@ class _Correlation(Writer):
                 turn.next(self._taps(tile, axis, moved, turn.values, depth + 1))
             return turn.values
         w = self.move(place.w, axis.first, size)
-        inner = Sums(self, self.plan.channels, panel, axis)
+        inner = Sums(self, self.plan.channels, panel, axis, self.plan.straight)
         for segment in tile.segments:
             sums = inner.add(segment, place.x, w, sums)
         return sums

@@ -17,13 +17,17 @@ _MOST_SPREAD = 8
 class Channels:
     """The channels of a convolution, in blocks that are computed one by one.
 
+    Usually all outputs of a block, in the lanes, see the same inputs, one scalar after
+    the other. If `spread`, so many outputs see `depth` inputs, the next ones the next.
+    If `dots`, inputs are in the lanes, and outputs are dot products.
+
     Attributes:
         blocks: how many; usually the groups.
-        depth: input channels that an output channel sees.
+        depth: input channels that an output channel sees; if `dots`, vectors of them.
         width: output channels of a block.
-        spread: 0: all outputs of a block see the same inputs, each a scalar for all
-            lanes. Else `spread` outputs see `depth` inputs, the next ones the next.
-        pitch: elements between neighbouring input channels.
+        spread: 0, or the outputs of a group.
+        pitch: elements between neighbours along `depth`.
+        dots: whether there are too few outputs for a vector.
     """
 
     blocks: int
@@ -31,15 +35,19 @@ class Channels:
     width: int
     spread: int
     pitch: int
+    dots: bool = False
 
 
 def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> Channels:
     """The blocks of `groups` times `filters` outputs that see `depth` inputs each.
 
-    A group of few outputs would leave most lanes idle: several share a vector.
+    A group of few outputs would leave most lanes idle: several share a vector, or the
+    lanes are for the inputs of the only group.
     """
-    shared = groups > 1 and filters * 4 <= lanes and lanes % filters == 0
-    if shared and pitch == 1 and depth <= _MOST_SPREAD * filters:
+    few = filters * 4 <= lanes and pitch == 1
+    if few and groups == 1 and depth and depth % lanes == 0:
+        return Channels(1, depth // lanes, filters, 0, lanes, dots=True)
+    if few and groups > 1 and lanes % filters == 0 and depth <= _MOST_SPREAD * filters:
         return Channels(1, depth, groups * filters, filters, pitch)
     return Channels(groups, depth, filters, 0, pitch)
 
@@ -62,8 +70,10 @@ class Feed(Writer):
             channel: which of the inputs that an output channel sees.
             live: how many output channels each vector of the panel has.
         """
+        place = self.move(x, channel, self.channels.pitch)
+        if self.channels.dots:
+            return [self.memory.load(place, "0", self.dtype, None)] * len(live)
         if not self.span:
-            place = self.move(x, channel, self.channels.pitch)
             scalar = self.memory.scalar(place, self.dtype)
             return [self.b.splat(scalar)] * len(live)
         return [

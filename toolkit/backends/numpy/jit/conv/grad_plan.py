@@ -19,7 +19,8 @@ class GradPlan:
         lanes: of a vector.
         axes: how g sees the images along each spatial axis.
         pitches: elements between neighbours in g along each spatial axis.
-        channels: how they are grouped.
+        channels: those along `depth` are rows of tiles, those along `width` vectors:
+            inputs and outputs, the other way round for dot products.
         vectors: of a panel of output channels.
         rows: the most (tap, input channel) pairs of a tile.
         strip: positions of the first axis that a tile passes over.
@@ -40,7 +41,7 @@ class GradPlan:
 
     @property
     def width(self) -> int:
-        """All output channels."""
+        """The channels along vectors, of all blocks."""
         return self.channels.blocks * self.channels.width
 
     @property
@@ -60,7 +61,7 @@ class GradPlan:
 
     @property
     def taps_of_tile(self) -> int:
-        """The taps of a tile: several if the input channels are few, else one."""
+        """The taps of a tile: several if the channels along rows are few, else one."""
         fitting = self.rows // max(1, self.channels.depth)
         return min(self.axes[-1].taps, max(1, fitting))
 

@@ -1,8 +1,9 @@
 """Kernel gradients: inputs times gradients, summed over all positions.
 
 A tile holds the gradients of some weights in registers: rows of (tap, input channel)
-times vectors of output channels. It passes over a strip of the image that stays in the
-first cache and is added to memory; then the next tile passes over the same strip.
+times vectors of output channels, or with few outputs the other way round. It passes
+over a strip of the image that stays in the first cache and is added to memory; then
+the next tile passes over the same strip.
 """
 
 from __future__ import annotations
@@ -183,7 +184,8 @@ class _KernelGrad(Writer):
                 channel = self.affine(index, size, first)
                 yield replace(
                     place,
-                    x=self.move(place.x, channel, at.pitch),
+                    x=self.move(place.x, "0" if at.dots else channel, at.pitch),
+                    g=self.move(place.g, channel if at.dots else "0", at.pitch),
                     w=self.move(place.w, channel, self.plan.width),
                     rows=tuple((0, c) for c in range(size)),
                 )
@@ -205,8 +207,8 @@ class _KernelGrad(Writer):
         column = self.affine(block, at.width, column)
         return replace(
             place,
-            x=x,
-            g=self.move(place.g, column),
+            x=self.move(x, column if at.dots else "0"),
+            g=self.move(place.g, "0" if at.dots else column),
             w=self.move(place.w, column),
             panel=panel,
         )
@@ -360,21 +362,46 @@ class _KernelGrad(Writer):
     def _step(
         self, place: _Place, rows: tuple[tuple[int, int], ...], sums: list[Value]
     ) -> list[Value]:
-        """One position: the inputs of some rows times a panel of its gradients."""
+        """One position: scalars or spread inputs of the rows times vectors."""
         assert place.panel
-        b, axis, live = self.b, self.plan.axes[-1], place.panel.live(self.b.lanes)
-        gradients = [
-            self.memory.load(place.g, str(j * b.lanes), self.dtype, mask(n, b.lanes))
-            for j, n in enumerate(live)
-        ]
-        found = []
-        for row, (tap, channel) in enumerate(rows):
-            x = self.move(place.x, tap, axis.gap * axis.pitch)
-            inputs = self.feed.load(x, channel, live)
+        b, live, found = self.b, place.panel.live(self.b.lanes), []
+        factors = self._dots if self.plan.channels.dots else self._products
+        for row, pairs in enumerate(factors(place, rows, live)):
             before = sums[row * len(live) : (row + 1) * len(live)]
-            for factors in zip(inputs, gradients, before, strict=True):
-                found.append(b.intrinsic("fma", *factors))
+            for pair, value in zip(pairs, before, strict=True):
+                found.append(b.intrinsic("fma", *pair, value))
         return found
+
+    def _products(
+        self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
+    ) -> Iterator[list[tuple[Value, Value]]]:
+        """For each row, an input and the vectors of gradients."""
+        tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
+        gradients = self._vectors(place.g, live)
+        for t, channel in rows:
+            inputs = self.feed.load(self.move(place.x, t, tap), channel, live)
+            yield list(zip(inputs, gradients, strict=True))
+
+    def _dots(
+        self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
+    ) -> Iterator[list[tuple[Value, Value]]]:
+        """For each row, a gradient and the vectors of inputs."""
+        tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
+        inputs = {
+            t: self._vectors(self.move(place.x, t, tap), live) for t in dict(rows)
+        }
+        for t, channel in rows:
+            place_g = self.move(place.g, channel, self.plan.channels.pitch)
+            gradient = self.b.splat(self.memory.scalar(place_g, self.dtype))
+            yield [(gradient, vector) for vector in inputs[t]]
+
+    def _vectors(self, place: str, live: list[int]) -> list[Value]:
+        """The vectors of a panel."""
+        lanes = self.b.lanes
+        return [
+            self.memory.load(place, str(j * lanes), self.dtype, mask(count, lanes))
+            for j, count in enumerate(live)
+        ]
 
 
 def counted(sizes: list[int]) -> list[tuple[int, int]]:

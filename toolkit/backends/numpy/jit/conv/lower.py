@@ -10,9 +10,10 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.conv import geometry
-from toolkit.backends.numpy.jit.conv.correlate import Plan, emit_correlation
+from toolkit.backends.numpy.jit.conv.correlate import emit_correlation
 from toolkit.backends.numpy.jit.conv.feed import channels
 from toolkit.backends.numpy.jit.conv.pack import Layout, emit_pack, emit_pack_points
+from toolkit.backends.numpy.jit.conv.plan import Plan
 from toolkit.backends.numpy.jit.conv.problem import (
     anchored,
     elements,
@@ -21,7 +22,7 @@ from toolkit.backends.numpy.jit.conv.problem import (
     windows,
 )
 from toolkit.backends.numpy.jit.conv.steps import Steps
-from toolkit.backends.numpy.jit.conv.tiles import best_vectors, registers
+from toolkit.backends.numpy.jit.conv.tiles import best_vectors, most_rows, registers
 from toolkit.backends.numpy.jit.conv.winograd.correlation import (
     WinogradPlan,
     emit_winograd,
@@ -41,6 +42,8 @@ from toolkit.ir import Graph
 
 # Multiply-adds that are worth a task of their own, and elements of weights.
 _LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
+# Dot products of a tile: each is added up in the end, so that there is much code.
+_DOTS = 12
 # Tiles of a batch that are worth transforming the weights.
 _LEAST_TILES = 32
 
@@ -115,16 +118,22 @@ class _Lowering:
         if at.spread:
             # Half of them hold inputs, which the taps of a row share.
             available //= 2
-        rows = [axes[-1].count for axes in sweeps]
-        return Plan(
+        extents = [axes[-1].count for axes in sweeps]
+        vectors = best_vectors(at.width, lanes, extents, available)
+        rows = most_rows(1, available)
+        if at.dots:
+            vectors, rows = at.width, max(4, _DOTS // at.width)
+        plan = Plan(
             dtype=dtype,
             lanes=lanes,
             registers=available,
             sweeps=sweeps,
             taps=tuple(window.size for window in seen),
             channels=at,
-            vectors=best_vectors(at.width, lanes, rows, available),
+            vectors=vectors,
+            rows=rows,
         )
+        return plan.shortened()
 
     def lowered(self) -> Lowered:
         """The calls, by the quicker of two ways."""
@@ -143,7 +152,8 @@ class _Lowering:
                 emit, plan.vectors, plan.weights, at.blocks * prod(plan.taps)
             )
         outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
-        work = at.depth * prod((*self.spec.shape[1:], *plan.taps))
+        steps = at.depth * plan.lanes if at.dots else at.depth
+        work = steps * prod((*self.spec.shape[1:], *plan.taps))
         strips = self._strips(min(outer, default=1), work)
         code = Code(emit_correlation, Described(self.body), plan)
         self._correlate(code, (w,), strips, self.spec.shape[0] * work)
@@ -215,11 +225,15 @@ class _Lowering:
         at, lanes, taps = self.plan.channels, self.plan.lanes, prod(self.plan.taps)
         step, (*_, first, last) = tap_stride(self.weights) or 0, elements(self.weights)
         group = (at.depth if self.turned else at.spread or at.width) * last
+        depth, width = at.depth, at.width
         inputs, outputs = (last, first) if self.turned else (first, last)
+        if at.dots:
+            depth, width, vectors = at.width, at.depth * lanes, at.depth
+            inputs, outputs = outputs, inputs
         layout = Layout(
             taps=taps,
-            depth=at.depth,
-            width=at.width,
+            depth=depth,
+            width=width,
             vectors=vectors,
             start=(taps - 1) * step if self.turned else 0,
             block=group,

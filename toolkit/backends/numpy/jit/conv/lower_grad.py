@@ -20,7 +20,7 @@ from toolkit.backends.numpy.jit.conv.tiles import (
     registers,
     split,
 )
-from toolkit.backends.numpy.jit.conv.total import emit_total
+from toolkit.backends.numpy.jit.conv.total import emit_total, emit_turned_total
 from toolkit.backends.numpy.jit.conv.winograd.kernel_grad import (
     emit_winograd_grad,
     winograd_grad_plan,
@@ -58,9 +58,11 @@ def lower_conv_kernel_grad(
     rows = plan.parts if plan.by_weights else batch
     grain = partition(rows)
     slots = 1 if plan.by_weights else -(-rows // grain)
-    result = ("out", 0) if slots == 1 else steps.take(slots * plan.pitch * size)
+    turned = plan.channels.dots
+    is_total = slots == 1 and not turned
+    result = ("out", 0) if is_total else steps.take(slots * plan.pitch * size)
     operands, code = [x, g, result], Code(emit_kernel_grad, plan)
-    work = gradients.spec.size * plan.taps * plan.channels.depth
+    work = batch * plan.weights * prod(axis.count for axis in plan.axes)
     fast = winograd_grad_plan(plan)
     if fast and grain * prod(fast.tiles) >= _LEAST_TILES:
         operands.append(steps.take(slots * fast.scratch * size))
@@ -76,15 +78,16 @@ def lower_conv_kernel_grad(
         flops=2 * work,
         nbytes=images.spec.nbytes + gradients.spec.nbytes,
     )
+    emit = emit_turned_total if turned else emit_total
     total = Call(
-        Code(emit_total, plan.dtype, plan.lanes),
+        Code(emit, plan.dtype, plan.lanes),
         (result, ("out", 0)),
-        numbers=(slots, plan.pitch),
+        numbers=(slots, plan.pitch, plan.channels.depth, plan.channels.width),
         rows=spec.size,
         grain=_TOTAL_GRAIN,
         nbytes=(slots + 1) * spec.nbytes,
     )
-    steps.calls += [grad] if slots == 1 else [grad, total]
+    steps.calls += [grad] if is_total else [grad, total]
     return steps.lowered()
 
 
@@ -95,7 +98,10 @@ def _plan(node: Node, x: Operand, g: Operand) -> GradPlan:
     axes = geometry.forward(seen)
     groups, lanes = attrs["groups"], lanes_of(dtype)
     filters = spec.shape[-1] // groups
-    at = channels(groups, spec.shape[-2], filters, elements(x)[-1], lanes)
+    depth, pitch = spec.shape[-2], elements(x)[-1]
+    at = channels(groups, depth, filters, pitch, lanes)
+    if at.dots:
+        at = Channels(1, filters, depth, 0, pitch=1, dots=True)
     vectors, rows = _best_tile(at, axes[-1].taps, lanes)
     strip = max(1, _PIXELS // prod(window.out for window in seen[1:]))
     return GradPlan(

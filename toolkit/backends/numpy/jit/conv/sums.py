@@ -8,29 +8,46 @@ from toolkit.backends.numpy.jit.conv.geometry import Axis
 from toolkit.backends.numpy.jit.conv.tiles import Panel, Segment
 from toolkit.backends.numpy.jit.conv.writer import Writer
 
-# Steps of a loop that are written out, and multiply-adds up to which all steps are.
-_UNROLL, _STRAIGHT = 2, 100
+# Steps of a loop that are written out.
+UNROLL = 2
 
 
 class Sums(Writer):
     """Adds inputs times weights to tiles of a panel's outputs.
 
     The weights of a panel lie tap after tap, channel after channel, a row of vectors
-    each: the order in which they are read.
+    each: the order in which they are read. For dot products, output after output.
+
+    Args:
+        writer: of the function.
+        channels, panel: of inputs and outputs.
+        axis: the innermost one.
+        straight: multiply-adds up to which a segment has no loop.
     """
 
     def __init__(
-        self, writer: Writer, channels: Channels, panel: Panel, axis: Axis
+        self,
+        writer: Writer,
+        channels: Channels,
+        panel: Panel,
+        axis: Axis,
+        straight: int = 100,
     ) -> None:
         super().__init__(writer.b, writer.dtype)
+        self.straight = straight
         self.feed = Feed(writer, channels)
         self.depth = channels.depth
         self.live = panel.live(self.b.lanes)
-        self.axis = axis
-        # Elements from one tap, one pixel, and one channel's weights to the next.
+        # Elements from one tap and one pixel to the next.
         self.tap, self.pixel = axis.gap * axis.pitch, axis.stride * axis.pitch
-        self.row = panel.vectors * self.b.lanes
-        self.is_dense = self.tap == self.depth * channels.pitch and axis.every == 1
+        # Elements from one tap's, channel's and vector's weights to the next.
+        lanes, vectors = self.b.lanes, panel.vectors
+        self.every = axis.every * self.depth * vectors * lanes
+        self.row, self.vector = vectors * lanes, lanes
+        if channels.dots:
+            self.row, self.vector = lanes, self.depth * lanes
+        dense = self.depth * channels.pitch, self.depth * self.row
+        self.is_dense = (self.tap, self.every) == dense
 
     def add(self, segment: Segment, x: str, w: str, sums: list[Value]) -> list[Value]:
         """The sums of a tile and a segment's taps of the rows that see them.
@@ -42,21 +59,20 @@ class Sums(Writer):
             sums: row after row, the vectors of the panel.
         """
         vectors, taps = len(self.live), segment.high - segment.low
-        every = self.axis.every * self.depth * self.row
         x = self.move(x, segment.low * self.tap + segment.first * self.pixel)
-        w = self.move(w, segment.low, every)
+        w = self.move(w, segment.low, self.every)
         seen = slice(segment.first * vectors, segment.last * vectors)
         found = sums[seen]
-        if self.feed.span or taps * self.depth * len(found) <= _STRAIGHT:
+        if self.feed.span or taps * self.depth * len(found) <= self.straight:
             for tap in range(taps):
-                xt, wt = self.move(x, tap, self.tap), self.move(w, tap, every)
+                xt, wt = self.move(x, tap, self.tap), self.move(w, tap, self.every)
                 found = self._channels(xt, wt, found)
         elif self.is_dense:
             found = self._loop(x, w, taps * self.depth, found)
         else:
             with self.b.accumulate("0", str(taps), 1, found) as turn:
                 xt = self.move(x, turn.index, self.tap)
-                wt = self.move(w, turn.index, every)
+                wt = self.move(w, turn.index, self.every)
                 turn.next(self._loop(xt, wt, self.depth, turn.values))
             found = turn.values
         return [*sums[: seen.start], *found, *sums[seen.stop :]]
@@ -69,12 +85,12 @@ class Sums(Writer):
 
     def _loop(self, x: str, w: str, depth: int, sums: list[Value]) -> list[Value]:
         """`depth` channels that follow each other in memory."""
-        whole = depth - depth % _UNROLL
-        with self.b.accumulate("0", str(whole), _UNROLL, sums) as turn:
+        whole = depth - depth % UNROLL
+        with self.b.accumulate("0", str(whole), UNROLL, sums) as turn:
             xt = self.move(x, turn.index, self.feed.channels.pitch)
             wt = self.move(w, turn.index, self.row)
             sums = turn.values
-            for u in range(_UNROLL):
+            for u in range(UNROLL):
                 sums = self._step(xt, self.move(wt, u, self.row), u, sums)
             turn.next(sums)
         sums = turn.values
@@ -86,7 +102,7 @@ class Sums(Writer):
         """One channel: a pixel's input for each row times a row of weights."""
         b, vectors = self.b, len(self.live)
         weights = [
-            self.memory.load(w, str(j * b.lanes), self.dtype, None)
+            self.memory.load(w, str(j * self.vector), self.dtype, None)
             for j in range(vectors)
         ]
         found = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
-from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Builder, Value
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, TYPES, Builder, Value
 from toolkit.backends.numpy.jit.memory import Memory
 
 
@@ -47,6 +48,14 @@ class Writer:
     def each(self, count: int) -> AbstractContextManager[str]:
         """A loop over range(count); none for a single turn."""
         return nullcontext("0") if count == 1 else self.b.loop("0", str(count))
+
+    def total(self, vector: Value) -> Value:
+        """The sum of a vector's lanes, in a fixed order."""
+        suffix = f"v{vector.lanes}f{8 * dtypes.itemsize(vector.dtype)}"
+        name, kind = f"@llvm.vector.reduce.fadd.{suffix}", TYPES[vector.dtype]
+        self.b.declarations.add(f"declare {kind} {name}({kind}, {vector.type})")
+        text = f"call reassoc {kind} {name}({kind} -0.0, {vector.type} {vector.text})"
+        return self.b.let(text, vector.dtype)
 
     def first_lanes(self, live: str) -> str:
         """A mask: the first `live` of the lanes, a name."""

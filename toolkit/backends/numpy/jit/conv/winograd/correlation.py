@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Builder
-from toolkit.backends.numpy.jit.conv.correlate import Plan
 from toolkit.backends.numpy.jit.conv.feed import Channels
 from toolkit.backends.numpy.jit.conv.geometry import Axis
+from toolkit.backends.numpy.jit.conv.plan import Plan
 from toolkit.backends.numpy.jit.conv.sums import Sums
 from toolkit.backends.numpy.jit.conv.tiles import (
     Panel,
@@ -83,7 +83,7 @@ def winograd_plan(plan: Plan) -> WinogradPlan | None:
     at, lanes = plan.channels, plan.lanes
     if plan.dtype != "float32" or len(plan.sweeps) > 1:
         return None
-    if at.blocks > 1 or at.spread or at.pitch != 1 or at.depth % lanes:
+    if at.blocks > 1 or at.spread or at.pitch != 1 or at.depth % lanes or at.dots:
         return None
     if at.width % lanes or not can_be_tiled(plan.sweeps[0]):
         return None
