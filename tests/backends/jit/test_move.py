@@ -79,3 +79,9 @@ def test_boxes(extents, columns, dtype, data):
     box = numbers(sizes, dtype)
     expected = REFERENCE["dynamic_update_slice"](x, box, *starts)
     run("dynamic_update_slice", [x, box, *starts], expected, {})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bool"])
+def test_copies_of_views(dtype):
+    x = numbers((5, 1, 37), dtype).T
+    run("copy", [x], np.ascontiguousarray(x), {})

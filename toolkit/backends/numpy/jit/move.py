@@ -38,10 +38,14 @@ def lower_copy(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """The elements of a view, in its order, one after the other."""
-    spec = inputs[0].spec
+    source = inputs[0]
+    if source.spec.dtype not in MEMORY_TYPES:
+        moved = _MOVED[dtypes.itemsize(source.spec.dtype)]
+        source = Operand(source.spec.with_dtype(moved), source.strides)
+    spec = source.spec
     x, y = _Value(spec), _Value(spec)
     copy = Node(PRIMITIVES["stop_gradient"], (x,), {}, (y,))
-    return lower_fused(Graph((x,), (copy,), (y,)), inputs, [contiguous(spec)])
+    return lower_fused(Graph((x,), (copy,), (y,)), [source], [contiguous(spec)])
 
 
 # Any element of so many bytes is moved as an integer.
