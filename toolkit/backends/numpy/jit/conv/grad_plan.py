@@ -9,6 +9,9 @@ from toolkit.backends.numpy.jit.conv.feed import Channels
 from toolkit.backends.numpy.jit.conv.geometry import Axes
 from toolkit.backends.numpy.jit.conv.tiles import Panel, panels
 
+# Multiply-adds of a turn of the innermost loop, and those that may be written out.
+UNROLL, _MOST_SIZE = 64, 400
+
 
 @dataclass(frozen=True)
 class GradPlan:
@@ -62,8 +65,20 @@ class GradPlan:
     @property
     def taps_of_tile(self) -> int:
         """The taps of a tile: several if the channels along rows are few, else one."""
-        fitting = self.rows // max(1, self.channels.depth)
-        return min(self.axes[-1].taps, max(1, fitting))
+        taps = self.axes[-1].taps
+        fitting = min(taps, self.rows // max(1, self.channels.depth))
+        short = (n for n in range(fitting, 1, -1) if self._size(n) <= _MOST_SIZE)
+        return next(short, 1)
+
+    def _size(self, taps: int) -> int:
+        """About how many multiply-adds are written out for tiles of so many taps.
+
+        At the edges of a padded axis each number of taps has code of its own.
+        """
+        tiles = -(-self.axes[-1].taps // taps)
+        sums = taps * self.channels.depth * self.vectors
+        edges = taps if self.axes[-1].is_padded else 0
+        return tiles * (UNROLL + sums * (1 + edges))
 
     @property
     def panels(self) -> list[Panel]:

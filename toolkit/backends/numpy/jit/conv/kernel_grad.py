@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.conv.feed import Feed
 from toolkit.backends.numpy.jit.conv.geometry import Axis
-from toolkit.backends.numpy.jit.conv.grad_plan import GradPlan
+from toolkit.backends.numpy.jit.conv.grad_plan import UNROLL, GradPlan
 from toolkit.backends.numpy.jit.conv.tiles import Panel, split
 from toolkit.backends.numpy.jit.conv.writer import Writer, mask
-
-# Multiply-adds of a turn of the innermost loop.
-_UNROLL = 64
 
 
 def emit_kernel_grad(plan: GradPlan) -> Builder:
@@ -165,7 +162,8 @@ class _KernelGrad(Writer):
     def _static_taps(self, place: _Place, axis: Axis) -> Iterator[_Place]:
         """Tiles of several taps of the last axis and all channels."""
         channels, first = self.plan.channels.depth, 0
-        for size in split(axis.taps, self.plan.taps_of_tile):
+        parts = split(axis.taps, self.plan.taps_of_tile)
+        for size in (size for size, count in parts for _ in range(count)):
             moved = self._at_tap(place, len(place.ranges), str(first))
             rows = [(t, c) for t in range(size) for c in range(channels)]
             passes = _passes(axis, first, size, channels)
@@ -179,7 +177,7 @@ class _KernelGrad(Writer):
             yield place
             return
         first = 0
-        for size, count in counted(split(at.depth, self.plan.rows)):
+        for size, count in split(at.depth, self.plan.rows):
             with self.each(count) as index:
                 channel = self.affine(index, size, first)
                 yield replace(
@@ -314,8 +312,10 @@ class _KernelGrad(Writer):
         depth, vectors = len(self.plan.axes) - 1, len(sums) // len(place.rows)
         passes = (_Pass(*place.ranges[depth], 0, len(place.rows)),)
         for part in place.passes if place.passes is not None else passes:
+            several = max(1, UNROLL // (part.last - part.first) // vectors)
+            if place.passes is not None and int(part.high) - int(part.low) < several:
+                several = 1
             low, high = self._in_strip(place, depth, part.low, part.high)
-            several = max(1, _UNROLL // (part.last - part.first) // vectors)
             count = self.integer("sub", high, low)
             rest = self.integer("srem", count, several)
             middle = self.integer("sub", high, rest)
@@ -337,18 +337,24 @@ class _KernelGrad(Writer):
         """Positions [low, high), so many a turn."""
         if low == high:
             return sums
-        axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
-        rows = place.rows[part.first : part.last]
+        if self.integer("sub", high, low) == str(several):
+            return self._turn(place, part, low, several, sums)
         with self.b.accumulate(low, high, several, sums) as turn:
-            x = self.move(place.x, turn.index, axis.stride * axis.pitch)
-            g = self.move(place.g, turn.index, pitch)
-            sums = turn.values
-            for u in range(several):
-                xu = self.move(x, u, axis.stride * axis.pitch)
-                moved = replace(place, x=xu, g=self.move(g, u, pitch))
-                sums = self._step(moved, rows, sums)
-            turn.next(sums)
+            turn.next(self._turn(place, part, turn.index, several, turn.values))
         return turn.values
+
+    def _turn(
+        self, place: _Place, part: _Pass, first: str, several: int, sums: list[Value]
+    ) -> list[Value]:
+        """So many positions, written out."""
+        axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
+        x = self.move(place.x, first, axis.stride * axis.pitch)
+        g = self.move(place.g, first, pitch)
+        for u in range(several):
+            xu = self.move(x, u, axis.stride * axis.pitch)
+            moved = replace(place, x=xu, g=self.move(g, u, pitch))
+            sums = self._step(moved, place.rows[part.first : part.last], sums)
+        return sums
 
     def _in_strip(
         self, place: _Place, depth: int, low: str, high: str
@@ -402,11 +408,6 @@ class _KernelGrad(Writer):
             self.memory.load(place, str(j * lanes), self.dtype, mask(count, lanes))
             for j, count in enumerate(live)
         ]
-
-
-def counted(sizes: list[int]) -> list[tuple[int, int]]:
-    """Equal neighbours as (size, count)."""
-    return [(size, len(list(equal))) for size, equal in groupby(sizes)]
 
 
 def _passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[_Pass, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 
 from toolkit import dtypes
@@ -125,16 +126,15 @@ def _best_tile(at: Channels, taps: int, lanes: int) -> tuple[int, int]:
     def cost(tile: tuple[int, int]) -> tuple[float, int, int]:
         vectors, most = tile
         several = min(taps, most // at.depth)
-        sizes = split(at.depth, most) * taps
+        sizes = [(size, count * taps) for size, count in split(at.depth, most)]
         if several > 1:
-            sizes = [count * at.depth for count in split(taps, several)]
+            sizes = [(n * at.depth, count) for n, count in split(taps, several)]
         found = panels(at.width, vectors, lanes)
         steps = sum(
-            panel.count * cycles(size, panel.vectors)
-            for panel in found
-            for size in sizes
+            panel.count * count * cycles(size, panel.vectors)
+            for panel, (size, count) in product(found, sizes)
         )
-        return steps, len(found) * len(set(sizes)), -most
+        return steps, len(found) * len(sizes), -most
 
     largest = min(available // 4, -(-at.width // lanes))
     tiles = (

@@ -35,11 +35,16 @@ def cycles(rows: int, vectors: int) -> float:
     return max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
 
 
-def split(extent: int, most: int) -> list[int]:
-    """`extent` in the fewest parts of at most `most`, as equal as possible."""
+def split(extent: int, most: int) -> list[tuple[int, int]]:
+    """`extent` in the fewest parts of at most `most`, as equal as possible.
+
+    Returns:
+        The sizes, the larger first, and how many parts there are of each.
+    """
     parts = -(-extent // most)
     size, larger = divmod(extent, parts) if parts else (0, 0)
-    return [size + 1] * larger + [size] * (parts - larger)
+    found = (size + 1, larger), (size, parts - larger)
+    return [(size, count) for size, count in found if count]
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,12 @@ def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) ->
     def cost(vectors: int) -> tuple[float, int]:
         found, total = panels(width, vectors, lanes), 0.0
         for panel in found:
-            most = most_rows(panel.vectors, available)
-            sizes = [size for extent in rows for size in split(extent, most)]
-            far = panel.vectors * _FAR
-            steps = (max(cycles(size, panel.vectors), far) for size in sizes)
-            total += panel.count * sum(steps)
+            most, far = most_rows(panel.vectors, available), panel.vectors * _FAR
+            for size, count in (
+                part for extent in rows for part in split(extent, most)
+            ):
+                steps = max(cycles(size, panel.vectors), far)
+                total += panel.count * count * steps
         return total, len(found)
 
     largest = min(available // 4, -(-width // lanes))
@@ -123,11 +129,27 @@ class Tile:
 
 def tiles(axis: Axis, most: int) -> Iterator[Tile]:
     """The positions of an axis as tiles of at most `most`, equal ones together."""
-    pieces, start = [], 0
-    for size in split(axis.count, most):
-        pieces.append((start, size, _segments(axis, start, size)))
-        start += size
-    for (size, segments), equal in groupby(pieces, key=lambda piece: piece[1:]):
+    ranges = [axis.reached(tap) for tap in range(axis.taps)]
+    # Where all taps meet an input.
+    low = max((low for low, _ in ranges), default=0)
+    high = min((high for _, high in ranges), default=axis.count)
+    start = 0
+    for size, count in split(axis.count, most):
+        inner = min(max(-((start - low) // size), 0), count)
+        outer = min(max((high - start) // size, inner), count)
+        yield from _edges(axis, start, size, inner)
+        if inner < outer:
+            whole = (Segment(0, axis.taps, 0, size),) if axis.taps else ()
+            yield Tile(start + inner * size, size, outer - inner, whole)
+        yield from _edges(axis, start + outer * size, size, count - outer)
+        start += size * count
+
+
+def _edges(axis: Axis, start: int, size: int, count: int) -> Iterator[Tile]:
+    """So many tiles one by one, equal ones together."""
+    starts = range(start, start + size * count, size)
+    pieces = [(at, _segments(axis, at, size)) for at in starts]
+    for segments, equal in groupby(pieces, key=lambda piece: piece[1]):
         group = list(equal)
         yield Tile(group[0][0], size, len(group), segments)
 

@@ -91,7 +91,7 @@ def winograd_plan(plan: Plan) -> WinogradPlan | None:
     if not 0 <= x.pitch <= MOST_PITCH:
         return None
     vectors = best_vectors(at.width, lanes, [_LEAST_BLOCK], plan.registers)
-    rows = split(_LEAST_BLOCK, most_rows(vectors, plan.registers))[0]
+    rows, _ = split(_LEAST_BLOCK, most_rows(vectors, plan.registers))[0]
     weights = POINTS**2 * at.depth * at.width
     least = _LEAST_BLOCK if weights <= _NEAR else _FAR_BLOCK
     block = -(-least // rows) * rows
