@@ -13,6 +13,7 @@ import numpy as np
 
 from toolkit.backends.base import Backend
 from toolkit.compiler.precision import widen
+from toolkit.compiler.scans import tidy_scans
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node
 from toolkit.tensor import Tensor, run
 from toolkit.trace import Trace, body_graph, inline
@@ -274,6 +275,7 @@ PASSES: tuple[Callable[[Graph, Backend], Graph], ...] = (
     simplify,
     fold,
     share,
+    tidy_scans,
     simplify,
     prune,
 )
