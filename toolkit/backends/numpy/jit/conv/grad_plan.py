@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from toolkit.backends.numpy.jit.conv.feed import Channels
-from toolkit.backends.numpy.jit.conv.geometry import Axes
+from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.conv.tiles import Panel, panels
 
 # Multiply-adds of a turn of the innermost loop, and those that may be written out.
@@ -90,3 +91,35 @@ class GradPlan:
         """Into how many parts the weights divide: panels of taps."""
         count = sum(panel.count for panel in self.panels)
         return self.channels.blocks * self.taps * count
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Positions [low, high) of the innermost axis for the rows [first, last) of a tile.
+
+    The positions are names or digits.
+    """
+
+    low: str
+    high: str
+    first: int
+    last: int
+
+
+def passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[Pass, ...]:
+    """The positions at which the same of a tile's taps meet an input.
+
+    Args:
+        axis: the innermost one.
+        first, taps: the tile's first tap, and how many it has.
+        channels: rows of each tap.
+    """
+    ranges = [axis.reached(first + tap) for tap in range(taps)]
+    ends = sorted({end for reached in ranges for end in reached})
+    found = []
+    for low, high in pairwise(ends):
+        seen = [t for t, (a, b) in enumerate(ranges) if a <= low and high <= b]
+        if seen:
+            rows = seen[0] * channels, (seen[-1] + 1) * channels
+            found.append(Pass(str(low), str(high), *rows))
+    return tuple(found)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.conv.feed import Feed
 from toolkit.backends.numpy.jit.conv.geometry import Axis
-from toolkit.backends.numpy.jit.conv.grad_plan import UNROLL, GradPlan
+from toolkit.backends.numpy.jit.conv.grad_plan import UNROLL, GradPlan, Pass, passes
 from toolkit.backends.numpy.jit.conv.tiles import Panel, split
 from toolkit.backends.numpy.jit.conv.writer import Writer, mask
 
@@ -31,16 +30,6 @@ def emit_kernel_grad(plan: GradPlan) -> Builder:
     builder = Builder(plan.lanes)
     _KernelGrad(builder, plan).write()
     return builder
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """Positions [low, high) of the innermost axis for some rows of a tile."""
-
-    low: str
-    high: str
-    first: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +53,7 @@ class _Place:
     strip: str = "0"
     ranges: tuple[tuple[str, str], ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
-    passes: tuple[_Pass, ...] | None = None
+    passes: tuple[Pass, ...] | None = None
     panel: Panel | None = None
 
 
@@ -166,8 +155,8 @@ class _KernelGrad(Writer):
         for size in (size for size, count in parts for _ in range(count)):
             moved = self._at_tap(place, len(place.ranges), str(first))
             rows = [(t, c) for t in range(size) for c in range(channels)]
-            passes = _passes(axis, first, size, channels)
-            yield replace(moved, rows=tuple(rows), passes=passes)
+            edges = passes(axis, first, size, channels)
+            yield replace(moved, rows=tuple(rows), passes=edges)
             first += size
 
     def _rows(self, place: _Place) -> Iterator[_Place]:
@@ -310,8 +299,8 @@ class _KernelGrad(Writer):
     def _last_axis(self, place: _Place, sums: list[Value]) -> list[Value]:
         """Passes over the last axis: several positions a turn, then single ones."""
         depth, vectors = len(self.plan.axes) - 1, len(sums) // len(place.rows)
-        passes = (_Pass(*place.ranges[depth], 0, len(place.rows)),)
-        for part in place.passes if place.passes is not None else passes:
+        whole = (Pass(*place.ranges[depth], 0, len(place.rows)),)
+        for part in whole if place.passes is None else place.passes:
             several = max(1, UNROLL // (part.last - part.first) // vectors)
             if place.passes is not None and int(part.high) - int(part.low) < several:
                 several = 1
@@ -328,7 +317,7 @@ class _KernelGrad(Writer):
     def _turns(
         self,
         place: _Place,
-        part: _Pass,
+        part: Pass,
         low: str,
         high: str,
         several: int,
@@ -344,7 +333,7 @@ class _KernelGrad(Writer):
         return turn.values
 
     def _turn(
-        self, place: _Place, part: _Pass, first: str, several: int, sums: list[Value]
+        self, place: _Place, part: Pass, first: str, several: int, sums: list[Value]
     ) -> list[Value]:
         """So many positions, written out."""
         axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
@@ -408,16 +397,3 @@ class _KernelGrad(Writer):
             self.memory.load(place, str(j * lanes), self.dtype, mask(count, lanes))
             for j, count in enumerate(live)
         ]
-
-
-def _passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[_Pass, ...]:
-    """The positions at which the same of some taps meet an input."""
-    ranges = [axis.reached(first + tap) for tap in range(taps)]
-    ends = sorted({end for low, high in ranges for end in (low, high)})
-    found = []
-    for low, high in pairwise(ends):
-        seen = [t for t, r in enumerate(ranges) if r[0] <= low and high <= r[1]]
-        if seen:
-            rows = seen[0] * channels, (seen[-1] + 1) * channels
-            found.append(_Pass(str(low), str(high), *rows))
-    return tuple(found)

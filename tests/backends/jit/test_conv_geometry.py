@@ -1,0 +1,124 @@
+"""What outputs see, and how positions and channels are cut into tiles."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit.backends.numpy.jit.conv.geometry import (
+    Window,
+    backward,
+    collapse,
+    forward,
+)
+from toolkit.backends.numpy.jit.conv.tiles import panels, split, tiles
+
+
+@st.composite
+def windows(draw):
+    size, stride, dilation = (draw(st.integers(1, 5)) for _ in range(3))
+    low, high = draw(st.integers(0, 6)), draw(st.integers(0, 6))
+    reach = (size - 1) * dilation + 1
+    extent = max(1, reach - low - high) + draw(st.integers(0, 30))
+    out = (extent + low + high - reach) // stride + 1
+    return Window(extent, out, size, stride, dilation, low, pitch=1)
+
+
+def seen(window):
+    """(output, input, tap) of every product, by the definition of a convolution."""
+    for out in range(window.out):
+        for tap in range(window.size):
+            at = out * window.stride + tap * window.dilation - window.low
+            if 0 <= at < window.extent:
+                yield out, at, tap
+
+
+def visited(axis):
+    """(output, input, tap) of every product that an axis stands for."""
+    for position in range(axis.count):
+        for tap in range(*axis.visible(position)):
+            yield (
+                axis.start + axis.step * position,
+                axis.stride * position + axis.offset + axis.gap * tap,
+                axis.first + axis.every * tap,
+            )
+
+
+@given(windows())
+def test_forward_visits_every_product_once(window):
+    (axis,) = forward([window])
+    assert Counter(visited(axis)) == Counter(seen(window))
+
+
+@given(windows())
+def test_backward_visits_every_product_once_from_the_other_side(window):
+    found = [p for (axis,) in backward([window]) for p in visited(axis)]
+    turned = ((at, out, window.size - 1 - tap) for out, at, tap in seen(window))
+    assert Counter(found) == Counter(turned)
+    outputs = [
+        axis.start + axis.step * j
+        for (axis,) in backward([window])
+        for j in range(axis.count)
+    ]
+    assert sorted(outputs) == list(range(window.extent))
+
+
+@given(windows())
+def test_both_ways_to_ask_agree(window):
+    for (axis,) in [forward([window]), *backward([window])]:
+        by_position = {
+            (j, t) for j in range(axis.count) for t in range(*axis.visible(j))
+        }
+        by_tap = {(j, t) for t in range(axis.taps) for j in range(*axis.reached(t))}
+        assert by_position == by_tap
+
+
+@given(windows(), st.integers(1, 14))
+def test_tiles_cover_every_position_and_what_it_sees(window, most):
+    for (axis,) in [forward([window]), *backward([window])]:
+        position, found = 0, set()
+        for tile in tiles(axis, most):
+            assert (tile.start, tile.size <= most) == (position, True)
+            for _ in range(tile.count):
+                for part in tile.segments:
+                    for tap in range(part.low, part.high):
+                        rows = range(part.first, part.last)
+                        found |= {(position + row, tap) for row in rows}
+                position += tile.size
+        assert position == axis.count
+        expected = {(j, t) for j in range(axis.count) for t in range(*axis.visible(j))}
+        assert found == expected
+
+
+def test_pixels_without_neighbours_become_one_axis():
+    rows = Window(8, 8, 1, 1, 1, 0, pitch=40, step=20)
+    columns = Window(5, 5, 1, 1, 1, 0, pitch=8, step=4)
+    (one,) = collapse([rows, columns])
+    assert (one.extent, one.out, one.pitch, one.step) == (40, 40, 8, 4)
+    apart = Window(8, 8, 1, 1, 1, 0, pitch=48, step=20)
+    assert collapse([apart, columns]) == (apart, columns)
+    assert collapse([Window(1, 1, 1, 1, 1, 0, pitch=9), columns]) == (columns,)
+
+
+@given(st.integers(0, 300), st.integers(1, 20))
+def test_parts_are_as_equal_as_possible(extent, most):
+    parts = split(extent, most)
+    sizes = [size for size, count in parts for _ in range(count)]
+    assert sum(sizes) == extent
+    assert all(0 < size <= most for size in sizes)
+    assert not sizes or max(sizes) - min(sizes) <= 1
+    assert len(sizes) == -(-extent // most)
+
+
+@given(st.integers(1, 200), st.integers(1, 8), st.sampled_from([2, 4, 8, 16]))
+def test_panels_cover_every_channel(width, vectors, lanes):
+    found = panels(width, vectors, lanes)
+    covered = [
+        panel.first + k * panel.vectors * lanes + channel
+        for panel in found
+        for k in range(panel.count)
+        for channel in range(sum(panel.live(lanes)))
+    ]
+    assert covered == list(range(width))
