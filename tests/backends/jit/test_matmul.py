@@ -1,0 +1,322 @@
+"""Generated products of matrices against the reference backend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("llvmlite")
+
+from tests.backends.jit.running import graph_of, operand_of, run_lowered
+from tests.helpers import assert_close
+from toolkit import ops
+from toolkit.backends import get_backend
+from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit.matmul import lower_matmul
+from toolkit.backends.numpy.jit.matmul.lower import Lowering
+from toolkit.backends.numpy.jit.matmul.problem import problem_of
+from toolkit.backends.numpy.jit.matmul.product import BLOCK, PRODUCT, ROW
+from toolkit.backends.numpy.jit.matmul.tile import tile_function, tiling
+from toolkit.backends.numpy.jit.matmul.ways import EACH, ONCE, Way, choose
+from toolkit.compiler.passes import optimize
+from toolkit.tensor import backend
+
+LANES = [4, 8, 16]
+DTYPES = ["float32", "float64"]
+
+
+def plain(x):
+    return x
+
+
+def columns_first(x):
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def apart(x):
+    wide = np.full((*x.shape[:-1], 3 * x.shape[-1]), np.nan, x.dtype)
+    wide[..., 1::3] = x
+    return wide[..., 1::3]
+
+
+def backwards(x):
+    return np.ascontiguousarray(x[..., ::-1, :])[..., ::-1, :]
+
+
+def batch_inside(x):
+    """Rows of a matrix are a whole batch apart, as those of attention heads are."""
+    if x.ndim < 3:
+        return x
+    return np.ascontiguousarray(x.swapaxes(-3, -2)).swapaxes(-3, -2)
+
+
+LAYOUTS = [plain, plain, columns_first, apart, backwards, batch_inside]
+
+
+def numbers(shape, dtype, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def body_of(function, *arrays):
+    """What an anchor and its epilogue become: one graph, the product first."""
+    graph = optimize(graph_of(function, *arrays), backend())
+    return graph.replace(sorted(graph.nodes, key=lambda n: n.op.name != "matmul"))
+
+
+def computed(lower, function, *arrays, chunk=0):
+    """The outputs of generated functions."""
+    body = body_of(function, *arrays)
+    outputs = [np.full(v.spec.shape, np.nan, v.spec.dtype) for v in body.outputs]
+    lowered = lower(body, [operand_of(a) for a in arrays], [])
+    assert lowered is not None
+    run_lowered(lowered, arrays, outputs, chunk)
+    return outputs
+
+
+def referenced(function, *arrays):
+    """The outputs of the reference backend's kernels."""
+    body, kernels = body_of(function, *arrays), get_backend("reference").kernels
+    known = {id(v): a for v, a in zip(body.inputs, arrays, strict=True)}
+    for node in body.nodes:
+        inputs = [known.get(id(x), x.constant) for x in node.inputs]
+        known[id(node.outputs[0])] = kernels[node.op.name](*inputs, **node.attrs)
+    return [known[id(v)] for v in body.outputs]
+
+
+def check(function, *arrays, lower=lower_matmul, chunk=0):
+    """Compare with the reference, and chunks of rows with all rows at once."""
+    found = computed(lower, function, *arrays)
+    exact = referenced(function, *(a.astype(np.float64) for a in arrays))
+    # A sum's error grows with what is added, not with what is left of it.
+    scale = 1 + float(np.sqrt(arrays[0].shape[-1]))
+    for y, expected in zip(found, exact, strict=True):
+        assert_close(y / scale, expected / scale)
+    again = computed(lower, function, *arrays, chunk=chunk)
+    for y, same in zip(found, again, strict=True):
+        np.testing.assert_array_equal(y, same)
+
+
+def product(a, b):
+    return ops.matmul(a, b)
+
+
+extents = st.one_of(st.integers(0, 20), st.integers(0, 80))
+layouts = st.sampled_from(LAYOUTS)
+
+
+@st.composite
+def factors(draw, dtype):
+    """Two arrays that can be multiplied, with batches that broadcast."""
+    rows, depth, columns = (draw(extents) for _ in "mkn")
+    batch = draw(st.lists(st.integers(0, 3), max_size=2))
+    shapes = [(*batch, rows, depth), (*batch, depth, columns)]
+    which = draw(st.integers(0, 3))
+    if batch and which == 0:  # one axis of one factor is repeated
+        shapes[draw(st.integers(0, 1))] = (1, *shapes[0][1:])
+        shapes[0] = (*shapes[0][:-2], rows, depth)
+        shapes[1] = (*shapes[1][:-2], depth, columns)
+    if which == 1:  # one factor has no batch
+        shapes[1] = (depth, columns)
+    if which == 2:
+        shapes[0] = (rows, depth)
+    a, b = (numbers(shape, dtype, i) for i, shape in enumerate(shapes))
+    return draw(layouts)(a), draw(layouts)(b)
+
+
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(DTYPES),
+    lanes=st.sampled_from(LANES),
+    chunk=st.integers(0, 5),
+)
+@settings(max_examples=50, deadline=None)
+def test_any_product(data, dtype, lanes, chunk):
+    with mock.patch.object(engine.host(), "lanes", lanes):
+        check(product, *data.draw(factors(dtype)), chunk=chunk)
+
+
+@st.composite
+def ways(draw, p):
+    """Any way to compute a product, good or bad."""
+    t = tiling(p.rows, p.columns, p.dtype, p.is_across)
+    panels, depth = -(-p.columns // t.width), max(1, p.depth)
+    unit = draw(st.sampled_from([PRODUCT, BLOCK, BLOCK] if p.batch else [ROW, BLOCK]))
+    near = p.b_line == p.itemsize
+    packings = [ONCE] if unit == ROW else [EACH] if unit == PRODUCT else [ONCE, EACH]
+    whole = Way(t, unit, p.rows, panels, depth, depth, False, "", 1)
+    rest = {
+        "pack_a": draw(st.booleans()),
+        "pack_b": draw(st.sampled_from([*packings, *([""] if near else [])])),
+        "grain": draw(st.integers(1, 9)),
+    }
+    if unit == BLOCK:
+        rest["rows"] = p.rows if p.is_across else draw(st.integers(1, max(1, p.rows)))
+        rest["panels"] = draw(st.integers(1, panels))
+    if unit == BLOCK and not p.is_across:
+        slots = 1 if p.batch else draw(st.integers(1, 3))
+        rest["depth"] = rest["turn"] = -(-depth // slots)
+        rest["turn"] = min(rest["depth"], draw(st.sampled_from([16, 32, depth])))
+    return replace(whole, **rest)
+
+
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(DTYPES),
+    lanes=st.sampled_from(LANES),
+    chunk=st.integers(0, 3),
+)
+@settings(max_examples=50, deadline=None)
+def test_any_way(data, dtype, lanes, chunk):
+    with mock.patch.object(engine.host(), "lanes", lanes):
+        a, b = data.draw(factors(dtype))
+        p = problem_of(body_of(product, a, b), [operand_of(a), operand_of(b)])
+        if p.is_dot or not p.products * p.size:
+            return
+        way = data.draw(ways(p))
+
+        def lower(body, inputs, outputs):
+            return Lowering(p, way, body).lowered()
+
+        check(product, a, b, lower=lower, chunk=chunk)
+
+
+# --- epilogues ------------------------------------------------------------------------
+
+
+def dense(a, b, bias):
+    return ops.relu(ops.matmul(a, b) + bias)
+
+
+def masked(a, b, mask, scale):
+    y = ops.matmul(a, b)
+    return ops.where(mask > 0, y, 0.0) * scale, ops.tanh(y)
+
+
+def residual(a, b):
+    return ops.matmul(a, b) + a
+
+
+SHAPES = {
+    "rows": (37, 20, 45),
+    "few rows": (2, 300, 40),
+    "a row": (1, 33, 50),
+    "a row of a transposed factor": (1, 33, 50),
+    "a column": (50, 33, 1),
+    "few columns": (45, 40, 3),
+    "columns that are few, of a transposed factor": (90, 21, 5),
+    "blocks": (130, 600, 200),
+    "a long sum": (24, 2048, 40),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SHAPES)
+def test_epilogues(name, dtype):
+    rows, depth, columns = SHAPES[name]
+    a, b = numbers((rows, depth), dtype), numbers((depth, columns), dtype, 1)
+    if "transposed" in name:
+        a, b = columns_first(a), columns_first(b)
+    elif name == "a long sum":
+        a = columns_first(a)
+    check(dense, a, b, numbers((columns,), dtype, 2), chunk=1)
+    mask, scale = numbers((rows, columns), dtype, 3), numbers((), dtype, 4)
+    check(masked, a, b, mask, scale, chunk=3)
+
+
+def test_what_is_multiplied_may_be_added():
+    x = numbers((40, 40), "float32")
+    check(residual, x, columns_first(numbers((40, 40), "float32", 1)), chunk=4)
+    check(lambda x: ops.matmul(x, x) + x, x, chunk=3)
+
+
+def test_an_epilogue_on_a_batch():
+    a, b = numbers((3, 2, 20, 9), "float32"), numbers((3, 2, 9, 21), "float32", 1)
+    check(dense, a, batch_inside(b), numbers((21,), "float32", 2), chunk=1)
+
+
+# --- decisions ------------------------------------------------------------------------
+
+
+def chosen(a, b):
+    operands = [operand_of(x) for x in (a, b)]
+    return choose(problem_of(body_of(product, a, b), operands))
+
+
+def test_batches_become_rows():
+    x, w = np.zeros((4, 6, 5), "float32"), np.zeros((5, 70), "float32")
+    p = problem_of(body_of(product, x, w), [operand_of(x), operand_of(w)])
+    assert (p.batch, p.rows, p.a_row) == ((), 24, 20)
+
+
+def test_the_batch_is_no_part_of_the_code():
+    w = np.zeros((70, 40), "float32")
+    calls = [
+        lower_matmul(body_of(product, x, w), [operand_of(x), operand_of(w)], []).calls
+        for x in (np.zeros((rows, 70), "float32") for rows in (5, 64, 1000))
+    ]
+    assert len({call.code for (call,) in calls}) == 1
+
+
+def test_long_sums_of_few_elements_are_divided():
+    x, g = np.empty((32768, 64), "float32"), np.empty((32768, 64), "float32")
+    way = chosen(x.T, g)
+    assert way.depth == 4096
+    assert way.turn < way.depth
+
+
+def test_large_products_are_enough_tasks():
+    for shape in ((128, 784, 512), (1024, 1024, 1024), (16, 4096, 4096)):
+        x, w = (np.empty(shape[i : i + 2], "float32") for i in range(2))
+        body, operands = body_of(product, x, w), [operand_of(x), operand_of(w)]
+        assert max(call.tasks for call in lower_matmul(body, operands, []).calls) >= 8
+
+
+def test_small_products_are_one_call_and_one_task():
+    x, w = np.empty((32, 16), "float32"), np.empty((16, 32), "float32")
+    (call,) = lower_matmul(
+        body_of(product, x, w), [operand_of(x), operand_of(w)], []
+    ).calls
+    assert call.tasks == 1
+
+
+def test_what_rows_touch():
+    x, w = np.empty((4096, 64), "float32"), np.empty((64, 64), "float32")
+    (call,) = lower_matmul(
+        body_of(residual, x, w), [operand_of(x), operand_of(w)], []
+    ).calls
+    assert call.row_operands == {("in", 0), ("out", 0)}
+    square = np.empty((256, 256), "float32")
+    body = body_of(lambda x: ops.matmul(x, x), square)
+    (call,) = lower_matmul(body, [operand_of(square)], []).calls
+    assert call.row_operands == {("out", 0)}
+
+
+def test_integers_are_left_to_numpy():
+    x = np.ones((3, 3), "int32")
+    assert lower_matmul(body_of(product, x, x), [operand_of(x)] * 2, []) is None
+
+
+def test_views_in_an_epilogue_are_left_to_numpy():
+    a, b, mask = (numbers((8, 8), "float32") for _ in range(3))
+    body = body_of(lambda a, b, mask: ops.matmul(a, b) * mask, a, b, mask)
+    operands = [operand_of(x) for x in (a, b, mask.T)]
+    assert lower_matmul(body, operands, []) is None
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_tiles_stay_in_registers(packed):
+    host = engine.host()
+    if host.lanes != 16:
+        pytest.skip("counts the registers of AVX-512")
+    t = tiling(100, 100, "float32")
+    parts = tile_function("tile", t, t.vectors, False, True, packed)
+    text = "\n".join(sorted(parts)).replace("internal", "")
+    text += '\nattributes #0 = { nounwind "prefer-vector-width"="512" }'
+    module = host.llvm.parse_assembly(text)
+    lines = host.machine.emit_assembly(module).splitlines()
+    assert not [line for line in lines if "%rsp" in line and "zmm" in line]

@@ -1,0 +1,387 @@
+"""The kernel of products: blocks of the result as tiles, followed by the epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.matmul.pack import Packer, transposed
+from toolkit.backends.numpy.jit.matmul.tile import Tiling, tile_function
+from toolkit.backends.numpy.jit.matmul.writer import Writer
+
+ROW, PRODUCT, BLOCK = "row", "product", "block"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the code of a product depends on.
+
+    Attributes:
+        tiling: how it is cut.
+        unit: what a row of the call is: a row of the result, a product of a batch, or a
+            block of a product.
+        axes: of the batch.
+        a, b: which inputs of the body the factors are.
+        across: whether the columns of the product are the rows of the result.
+        panels: whether the second factor is not b, but panels that it was packed into.
+        chained: whether sums go on from turn to turn over parts of the depth.
+        pack_a: how every tile of the first factor is packed before it is multiplied;
+            "": it is read where it is.
+        pack_b: the same for the second factor, for every product.
+    """
+
+    tiling: Tiling
+    unit: str
+    axes: int
+    a: int
+    b: int
+    across: bool = False
+    panels: bool = False
+    chained: bool = False
+    pack_a: str = ""
+    pack_b: str = ""
+
+
+class Numbers(NamedTuple):
+    """What follows the addresses in the table; all strides are in bytes.
+
+    Attributes:
+        rows, depth, columns: extents of a product.
+        a_row, a_term: strides of the first factor.
+        b_line, b_term, b_panel: of the second one, from column to column (if it is to
+            be packed), from term to term, and from panel to panel.
+        block_rows, block_depth, block_panels: extents of a block.
+        turn_depth: terms of a turn, if the plan is chained.
+        row_blocks, slots, panel_blocks: how many blocks a product has.
+        scratch: bytes of each task's memory for what it packs.
+        scratch_a: where in it the tile of the first factor is, behind the panels.
+    """
+
+    rows: Any
+    depth: Any
+    columns: Any
+    a_row: Any
+    a_term: Any
+    b_line: Any
+    b_term: Any
+    b_panel: Any
+    block_rows: Any = 0
+    block_depth: Any = 0
+    block_panels: Any = 0
+    turn_depth: Any = 0
+    row_blocks: Any = 1
+    slots: Any = 1
+    panel_blocks: Any = 1
+    scratch: Any = 0
+    scratch_a: Any = 0
+
+
+def emit_product(plan: Plan, body: Described | None) -> Builder:
+    """The function that computes units of a product.
+
+    The table: the addresses of the body's inputs and outputs, of panels if there are
+    any, and of sums if the plan is chained - without a body those of the factors and of
+    partial results, one slot after the other - and of scratch memory if something is
+    packed here; `Numbers`; the axes of the batch.
+    """
+    builder = Builder(plan.tiling.lanes)
+    _Product(builder, plan, body).write()
+    return builder
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A part of a product: pointers to its factors, and what it computes of it."""
+
+    a: str
+    b: str
+    b_term: str
+    b_panel: str
+    element: str
+    rows: tuple[str, str]
+    panels: tuple[str, str]
+    depth: str
+    earlier: str = "0"
+    is_last: str = "true"
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Rows of a block that are computed together."""
+
+    a: str
+    a_row: str
+    a_term: str
+    rows: str
+    element: str
+    next: str = "null"
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Where the sums of a tile are, and which elements of the result they are of."""
+
+    place: str
+    stride: str
+    element: str
+    column: str
+
+
+class _Product(Writer):
+    """Writes the function."""
+
+    def __init__(self, builder: Builder, plan: Plan, body: Described | None) -> None:
+        super().__init__(builder, plan.tiling.dtype)
+        self.plan = plan
+        self.tiling = plan.tiling
+        self.epilogue = self._load_addresses(body)
+        packs = plan.pack_a or plan.pack_b
+        self.scratch = self.entry("ptr") if packs else ""
+        self.n = Numbers(*(self.entry() for _ in Numbers._fields))
+        self.batch = [self.batch_entry() for _ in range(plan.axes)]
+        if packs:
+            self.scratch = self.at(self.scratch, "%slot", self.n.scratch)
+        # Panels before the last, narrower one, and all of them.
+        self.full = builder.integer("sdiv", self.n.columns, self.tiling.width)
+        self.panels = builder.integer("add", self.full, int(self.tiling.tail > 0))
+
+    def _load_addresses(self, body: Described | None) -> Epilogue | None:
+        """The addresses of factors and result; an epilogue if there is more to do."""
+        if body is None:
+            self.first, self.second, self.result = (self.entry("ptr") for _ in "abc")
+            return None
+        graph = body.body
+        bases = [self.entry("ptr") for _ in (*graph.inputs, *graph.outputs)]
+        self.first, self.second = bases[self.plan.a], bases[self.plan.b]
+        self.result = bases[-1]
+        if self.plan.panels:
+            self.second = self.entry("ptr")
+        if len(graph.nodes) == 1 and not self.plan.across:
+            return None
+        if self.plan.chained:
+            self.result = self.entry("ptr")
+            return Epilogue(graph, self.b, bases)
+        self.sums = self._memory(max(self.tiling.rows, self.b.lanes))
+        if self.plan.across:
+            self.turned = self._memory(self.b.lanes)
+        return Epilogue(graph, self.b, bases)
+
+    def _memory(self, rows: int) -> str:
+        """Memory for so many rows of a tile."""
+        name = f"%{self.b.fresh('memory')}"
+        kind = f"[{rows * self.tiling.vectors} x {self.zero.type}]"
+        self.b.emit(f"{name} = alloca {kind}, align 64")
+        return name
+
+    # --- units ------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Loops over units."""
+        n = self.n
+        whole = _Block(
+            self.first,
+            self.second,
+            n.b_term,
+            n.b_panel,
+            "0",
+            ("0", n.rows),
+            ("0", self.panels),
+            n.depth,
+        )
+        if self.plan.unit == ROW:
+            self._turns(replace(whole, rows=("%lo", "%hi")))
+            return
+        with self.b.loop("%lo", "%hi") as unit:
+            part, number, product = whole, unit, unit
+            if self.plan.unit == BLOCK:
+                part, number, product = self._part(whole, unit)
+            size = self.b.integer("mul", n.rows, n.columns)
+            block = replace(
+                part,
+                a=self.moved(part.a, product, self.batch, "a"),
+                b=self.moved(part.b, product, self.batch, "b"),
+                element=self.b.integer("mul", number, size),
+            )
+            self._turns(block)
+
+    def _part(self, whole: _Block, unit: str) -> tuple[_Block, str, str]:
+        """A block: panels within rows within slots; its result and its product."""
+        n = self.n
+        rest, panels = self.split(unit, n.panel_blocks)
+        number, rows = self.split(rest, n.row_blocks)
+        product, slot = self.split(number, n.slots)
+        first, end = self.part(slot, n.block_depth, n.depth)
+        block = replace(
+            whole,
+            a=self.at(whole.a, first, n.a_term),
+            b=self.at(whole.b, first, n.b_term),
+            rows=self.part(rows, n.block_rows, n.rows),
+            panels=self.part(panels, n.block_panels, self.panels),
+            depth=self.b.integer("sub", end, first),
+        )
+        # Every slot of a product has a result of its own.
+        return block, number, product
+
+    def _packed(self, block: _Block) -> _Block:
+        """The block with its panels packed."""
+        b, n, (first, last) = self.b, self.n, block.panels
+        packer = Packer(self, self.plan.pack_b, self.tiling.width)
+        size = packer.panel_bytes(block.depth)
+        with b.loop(first, last) as panel:
+            source = self.at(block.b, panel, n.b_panel)
+            target = self.at(self.scratch, b.integer("sub", panel, first), size)
+            before = b.integer("mul", panel, self.tiling.width)
+            left = b.integer("sub", n.columns, before)
+            packer.write(source, target, n.b_line, n.b_term, left, block.depth)
+        # Panels are counted from the product's first one.
+        start = self.at(self.scratch, b.integer("sub", "0", first), size)
+        return replace(block, b=start, b_term=str(packer.term_bytes), b_panel=size)
+
+    def _turns(self, block: _Block) -> None:
+        """A block, a part of its depth after the other if the plan is chained."""
+        if not self.plan.chained:
+            self._block(self._packed(block) if self.plan.pack_b else block)
+            return
+        b, n = self.b, self.n
+        with b.loop("0", self.ceil_div(block.depth, n.turn_depth)) as turn:
+            first, end = self.part(turn, n.turn_depth, block.depth)
+            part = replace(
+                block,
+                a=self.at(block.a, first, n.a_term),
+                b=self.at(block.b, first, block.b_term),
+                depth=b.integer("sub", end, first),
+                earlier=b.least(turn, 1),
+                is_last=self.is_less(b.integer("sub", block.depth, 1), end),
+            )
+            self._block(self._packed(part) if self.plan.pack_b else part)
+
+    # --- tiles ------------------------------------------------------------------------
+
+    def _block(self, block: _Block) -> None:
+        """Tiles from the first row to the last, each over all panels."""
+        b, n, (first, end) = self.b, self.n, block.rows
+        count = b.integer("sub", end, first)
+        # One smaller tile for each bit of what the largest leave over.
+        whole, rest = self.split(count, str(self.tiling.rows))
+        smaller = b.intrinsic("ctpop", Value(rest, "int64")).text
+        tiles = b.integer("add", whole, smaller)
+        with b.accumulate("0", tiles, 1, [Value(first, "int64")]) as turn:
+            row = turn.values[0].text
+            rows = self._height(b.integer("sub", end, row))
+            a = self.at(block.a, row, n.a_row)
+            element = self.affine(row, n.columns, block.element)
+            tile = _Tile(a, n.a_row, n.a_term, rows, element)
+            self._tile(self._packed_tile(tile, block.depth), block)
+            turn.next([Value(b.integer("add", row, rows), "int64")])
+
+    def _height(self, left: str) -> str:
+        """The rows of the next tile, if so many are left."""
+        b, heights = self.b, self.tiling.heights
+        found = Value(str(heights[-1]), "int64")
+        cases = [(height, "sge", height) for height in reversed(heights[:-1])]
+        third, rest = divmod(self.tiling.rows, 3)
+        if not rest and 2 * third in heights:
+            # Two tiles of two thirds are quicker than a whole one and one of a third.
+            cases.append((4 * third, "eq", 2 * third))
+        for limit, relation, height in cases:
+            number = Value(str(limit), "int64")
+            fits = b.binary(f"icmp {relation}", Value(left, "int64"), number, "bool")
+            found = b.select(fits, Value(str(height), "int64"), found)
+        return found.text
+
+    def _packed_tile(self, tile: _Tile, depth: str) -> _Tile:
+        if not self.plan.pack_a:
+            return tile
+        packer = Packer(self, self.plan.pack_a, self.tiling.padded_rows)
+        place = self.at(self.scratch, self.n.scratch_a)
+        packer.write(tile.a, place, tile.a_row, tile.a_term, tile.rows, depth)
+        row, term = str(self.itemsize), str(packer.term_bytes)
+        last = self.affine(tile.rows, 2, -1)
+        following = self.at(tile.a, last, tile.a_row)
+        return replace(tile, a=place, a_row=row, a_term=term, next=following)
+
+    def _tile(self, tile: _Tile, block: _Block) -> None:
+        b, (first, last) = self.b, block.panels
+        if self.tiling.full:
+            with b.loop(first, b.least(last, self.full)) as panel:
+                self._sums(tile, block, panel, self.tiling.vectors, False)
+        if self.tiling.tail:
+            with b.loop(b.most(first, self.full), last) as panel:
+                self._sums(tile, block, panel, self.tiling.tail, True)
+
+    def _sums(
+        self, tile: _Tile, block: _Block, panel: str, vectors: int, tail: bool
+    ) -> None:
+        """Sum a tile and a panel, to where the result is or on to the epilogue."""
+        b = self.b
+        column = b.integer("mul", panel, self.tiling.width)
+        left = b.integer("sub", self.n.columns, column)
+        element = b.integer("add", tile.element, column)
+        if self.epilogue is None or self.plan.chained:
+            place = self.at(self.result, element, self.itemsize)
+            stride = b.integer("mul", self.n.columns, self.itemsize)
+        else:
+            place, stride = self.sums, str(vectors * self.vector_bytes)
+        name = "sum_tail" if tail else "sum_tile"
+        b.declarations |= tile_function(
+            name, self.tiling, vectors, tail, self.plan.chained, bool(self.plan.pack_a)
+        )
+        factor = self.at(block.b, panel, block.b_panel)
+        pointers = [f"ptr {p}" for p in (tile.a, factor, place)]
+        counts = (tile.rows, block.depth, left)
+        strides = (stride, tile.a_row, tile.a_term, block.b_term, block.earlier)
+        numbers = [f"i64 {n}" for n in (*counts, *strides)]
+        following = [f"ptr {tile.next}", f"i64 {self.n.a_term}"]
+        b.emit(f"call void @{name}({', '.join((*pointers, *numbers, *following))})")
+        if self.epilogue is not None and self.plan.across:
+            self._finish_across(self.epilogue, block.element, column, vectors)
+        elif self.epilogue is not None:
+            found = _Sums(place, stride, element, column)
+            with self.b.when(block.is_last):
+                masks = self.masks(left, vectors) if tail else [None] * vectors
+                self._finish(self.epilogue, tile.rows, found, masks)
+
+    def _finish(
+        self,
+        epilogue: Epilogue,
+        rows: str,
+        sums: _Sums,
+        masks: Sequence[str | None],
+    ) -> None:
+        """Apply the epilogue to the sums of a tile."""
+        b = self.b
+        columns = [
+            b.integer("add", sums.column, j * b.lanes) for j in range(len(masks))
+        ]
+        pairs = list(zip(columns, masks, strict=True))
+        loaded = [epilogue.columns(column, mask) for column, mask in pairs]
+        with b.loop("0", rows) as row:
+            first = self.affine(row, self.n.columns, sums.element)
+            place = self.at(sums.place, row, sums.stride)
+            for j, (column, mask) in enumerate(pairs):
+                value = self.vector(self.at(place, j, self.vector_bytes), mask)
+                element = b.integer("add", first, j * b.lanes)
+                epilogue.apply(value, element, column, mask, loaded[j])
+
+    def _finish_across(
+        self, epilogue: Epilogue, first: str, row: str, vectors: int
+    ) -> None:
+        """Apply the epilogue to the columns of a tile, which are rows of the result."""
+        b, lanes = self.b, self.b.lanes
+        with b.loop("0", str(vectors)) as j:
+            first_line = self.at(self.sums, j, self.vector_bytes)
+            steps = range(0, lanes * vectors, vectors)
+            places = [self.at(first_line, i, self.vector_bytes) for i in steps]
+            target = self.at(self.turned, j, lanes * self.vector_bytes)
+            for i, line in enumerate(transposed(b, [self.vector(x) for x in places])):
+                self.put(line, self.at(target, i, self.vector_bytes))
+        left = b.integer("sub", self.n.columns, row)
+        mask = self.mask(self.n.rows)
+        loaded = epilogue.columns("0", mask)
+        with b.loop("0", b.least(left, vectors * lanes)) as index:
+            value = self.vector(self.at(self.turned, index, self.vector_bytes))
+            element = self.affine(b.integer("add", row, index), self.n.rows, first)
+            epilogue.apply(value, element, "0", mask, loaded)
