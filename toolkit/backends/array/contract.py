@@ -42,11 +42,11 @@ class Contract(Kernels):
         if a.ndim == 2 or math.prod(b.shape[:-2]) != 1 or not a.flags.c_contiguous:
             return self.gemm(a, b, out=out)
         shape = matmul_shape(a.shape, b.shape)
-        rows = a.reshape(-1, a.shape[-1])
-        matrix = b.reshape(b.shape[-2:])
+        count = math.prod(a.shape[:-1])
+        rows, matrix = a.reshape(count, a.shape[-1]), b.reshape(b.shape[-2:])
         if out is None:
             return self.gemm(rows, matrix).reshape(shape)
-        self.gemm(rows, matrix, out=out.reshape(-1, shape[-1]))
+        self.gemm(rows, matrix, out=out.reshape(count, shape[-1]))
         return out
 
     def _through_float32(self, a: Array, b: Array, out: Any, work: Any) -> Array:
