@@ -75,8 +75,6 @@ class _Fusion:
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
         self.able = {id(n) for n in graph.nodes if fusable(n) and _fits_alone(n)}
-        # The shape that all nodes of a group have, where they are all elementwise.
-        self.shapes: dict[int, tuple[int, ...]] = {}
         self.readers: defaultdict[int, list[Node]] = defaultdict(list)
         for node in graph.nodes:
             for value in {id(x) for x in node.inputs}:
@@ -86,11 +84,9 @@ class _Fusion:
     def join_with_producers(self) -> None:
         """Let every node join the groups that it reads from."""
         for node in self.graph.nodes:
-            group = self.groups.add(node)
+            self.groups.add(node)
             if id(node) not in self.able and not _is_reshape(node):
                 continue
-            if node.op.kind is Kind.ELEMENTWISE:
-                self.shapes[id(group)] = node.outputs[0].spec.shape
             for value in node.inputs:
                 producer = self.groups.producers.get(id(value))
                 if producer is not None and self._may_be_followed(producer, value):
@@ -145,12 +141,9 @@ class _Fusion:
             return False
         if len(a.nodes) + len(b.nodes) > MOST_NODES:
             return False
-        shape = self.shapes.get(id(a))
-        alike = shape is not None and shape == self.shapes.get(id(b))
-        if not alike:
-            if not self.fits(self.groups.union(a, b)):
-                return False
-            self.shapes.pop(id(a), None)
+        alike = a.shape is not None and a.shape == b.shape
+        if not alike and not self.fits(self.groups.union(a, b)):
+            return False
         self.groups.join(a, b)
         return True
 

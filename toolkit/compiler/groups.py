@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from toolkit.ir import Graph, Node
+from toolkit.ir import Graph, Kind, Node
 
 
 class Group:
@@ -16,6 +16,7 @@ class Group:
         members: the nodes.
         sources: the nodes of others that the members read from.
         needs: all nodes that have to run before, with those that run together with one.
+        shape: the shape of all results, if the nodes are elementwise and have but one.
     """
 
     def __init__(self, node: Node, position: int, sources: dict[int, Node]) -> None:
@@ -23,6 +24,9 @@ class Group:
         self.members = 1 << position
         self.sources = sources
         self.needs = 0
+        result = node.outputs[0]
+        elementwise = node.op.kind is Kind.ELEMENTWISE
+        self.shape = result.spec.shape if elementwise else None
 
 
 class Groups:
@@ -76,6 +80,7 @@ class Groups:
     def join(self, a: Group, b: Group) -> Group:
         """Make two groups one."""
         a.nodes = self.union(a, b)
+        a.shape = a.shape if a.shape == b.shape else None
         a.members |= b.members
         a.needs = (a.needs | b.needs) & ~a.members
         a.sources |= b.sources
