@@ -100,6 +100,8 @@ def tile_function(
         vectors: of columns.
         tail: whether only some of the columns exist.
         chained: whether it may go on from sums that are there already.
+        packed: whether the first factor's tile is packed; the next one is then asked
+            for where it still lies.
     """
     w = Writer(Builder(tiling.lanes), tiling.dtype)
     b, heights = w.b, tiling.heights
@@ -111,19 +113,7 @@ def tile_function(
     b.emit(f"switch i64 %rows, label %{done} [ {targets} ]")
     for rows, case in zip(heights, cases, strict=True):
         b.label(case)
-        starts = [w.at("%sums", i, "%sums_row") for i in range(rows)]
-        places = [
-            (w.at(start, j, w.vector_bytes), mask)
-            for start in starts
-            for j, mask in enumerate(masks)
-        ]
-        for place, _ in places:
-            w.prefetch(place, write=True)
-        sums = _sums(w, tiling, rows, masks, packed)
-        if chained:
-            sums = _added(w, sums, places)
-        for value, (place, mask) in zip(sums, places, strict=True):
-            w.put(value, place, mask)
+        _tile(w, tiling, rows, masks, chained, packed)
         b.emit(f"br label %{done}")
     b.label(done)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
@@ -148,6 +138,30 @@ _PARAMETERS = (
     "ptr %next",
     "i64 %next_term",
 )
+
+
+def _tile(
+    w: Writer,
+    tiling: Tiling,
+    rows: int,
+    masks: Sequence[str | None],
+    chained: bool,
+    packed: bool,
+) -> None:
+    """Sum a tile of so many rows and store it."""
+    starts = [w.at("%sums", i, "%sums_row") for i in range(rows)]
+    places = [
+        (w.at(start, j, w.vector_bytes), mask)
+        for start in starts
+        for j, mask in enumerate(masks)
+    ]
+    for place, _ in places:
+        w.prefetch(place, write=True)
+    sums = _sums(w, tiling, rows, masks, packed)
+    if chained:
+        sums = _added(w, sums, places)
+    for value, (place, mask) in zip(sums, places, strict=True):
+        w.put(value, place, mask)
 
 
 def _added(
