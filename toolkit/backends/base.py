@@ -147,6 +147,10 @@ class Backend:
         """Whether there is a kernel for the primitive of this name."""
         return name in self.kernels
 
+    def computes(self, node: Any) -> bool:
+        """Whether a composite node runs as one; otherwise its body takes its place."""
+        return self.supports(node.op.name)
+
     def lower(
         self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:

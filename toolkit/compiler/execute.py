@@ -21,6 +21,7 @@ from toolkit.compiler.schedule import schedule, settle, updates_last
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
 from toolkit.tensor import Tensor, backend
+from toolkit.trace import body_graph
 
 Array = Any
 
@@ -100,7 +101,10 @@ class Program:
 
             return CONTROL_KERNELS[node.op.name](node, compiled)
         if node.op is fused_p:
-            return Inlined(node, self.backend)
+            return Inlined(node.attrs["body"], self.backend)
+        if node.op.kind is Kind.COMPOSITE and not self.backend.supports(node.op.name):
+            body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+            return Inlined(body, self.backend)
         if node.op is transfer_p:
             return partial(_copied, self.backend.kernels["stop_gradient"])
         return self.backend.kernels[node.op.name]
@@ -110,7 +114,7 @@ class Program:
             return None
         inputs = [self.layouts.operand(x) for x in node.inputs]
         outputs = [self.layouts.operand(y) for y in node.outputs]
-        if isinstance(kernel, ControlKernel) and node.op is not fused_p:
+        if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
             return kernel.lower(self.backend, inputs, outputs)
         return self.backend.lower(node, inputs, outputs)
 
@@ -299,16 +303,17 @@ def _apart(node: Node) -> list[Node]:
 
 
 class Inlined(ControlKernel):
-    """The program of a body: what a fused node runs as where no code is generated."""
+    """The program of a body: what a fused node, or a composite, runs as where no code
+    is generated."""
 
-    def __init__(self, node: Node, backend: Backend) -> None:
-        self.node = node
+    def __init__(self, body: Graph, backend: Backend) -> None:
+        self.body = body
         self.backend = backend
 
     @cached_property
     def programs(self) -> dict[str, Program]:  # type: ignore[override]
         """The body's nodes, one kernel each."""
-        return {"body": Program(self.node.attrs["body"], self.backend, generate=False)}
+        return {"body": Program(self.body, self.backend, generate=False)}
 
     def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
         self.programs["body"].run(inputs, out)

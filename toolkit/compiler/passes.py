@@ -69,7 +69,7 @@ def decompose(graph: Graph, backend: Backend) -> Graph:
 
 
 def _needs_expansion(node: Node, backend: Backend) -> bool:
-    return node.op.kind is Kind.COMPOSITE and not backend.supports(node.op.name)
+    return node.op.kind is Kind.COMPOSITE and not backend.computes(node)
 
 
 def prune(graph: Graph, backend: Backend) -> Graph:

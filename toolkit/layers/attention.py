@@ -269,7 +269,8 @@ class MultiHeadAttention(Layer):
     ) -> tuple[Any, Any]:
         """Attention of projected tensors: the outputs, and the weights or None."""
         scale = 1.0 / math.sqrt(self.key_dim)
-        if not (self.dropout > 0 or return_attention_scores or query.ndim != 4):
+        drops = self.dropout > 0 and training
+        if not (drops or return_attention_scores or query.ndim != 4):
             mask = self._with_head_axes(attention_mask, 4)
             x = ops.dot_product_attention(
                 query,

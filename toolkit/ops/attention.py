@@ -1,4 +1,8 @@
-"""Scaled dot-product attention."""
+"""Scaled dot-product attention.
+
+Its core is a composite: a backend may compute it a block at a time, without ever having
+all weights in memory; its gradient computes them again. The body is the definition.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,206 @@ from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import ones, tril
-from toolkit.ops.elementwise import tanh, where
+from toolkit.ops.elementwise import exp, tanh, where, zero_like
 from toolkit.ops.numeric import logical_and
-from toolkit.ops.shape import reshape, transpose
+from toolkit.ops.reduce import max, sum
+from toolkit.ops.shape import expand_dims, reshape, sum_to, transpose
 from toolkit.ops.softmax import softmax_p
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
+from toolkit.trace import decomposable
 
 # What masked logits become: finite, so that a row that is masked as a whole has equal
 # weights and no NaN; small enough for exp(MASKED - maximum) to be 0.
 MASKED = -2.0e38
+
+
+def _grouped(x: Tensor, heads: int) -> Tensor:
+    """(batch, n, h, f) as (batch, heads, h / heads, n, f)."""
+    batch, n, h, f = x.shape
+    return transpose(reshape(x, (batch, n, heads, h // heads, f)), (0, 2, 3, 1, 4))  # type: ignore[no-any-return]
+
+
+def _logits(query: Tensor, key: Tensor) -> Tensor:
+    """query @ key of each head: (batch, heads, targets, sources)."""
+    batch, targets, heads, _ = query.shape
+    sources, key_heads = key.shape[1:3]
+    columns = transpose(_grouped(key, key_heads), (0, 1, 2, 4, 3))
+    logits = matmul(_grouped(query, key_heads), columns)
+    return reshape(logits, (batch, heads, targets, sources))  # type: ignore[no-any-return]
+
+
+def _mix(weights: Tensor, value: Tensor) -> Tensor:
+    """weights @ value of each head: (batch, targets, heads, features)."""
+    batch, heads, targets, sources = weights.shape
+    key_heads, features = value.shape[2:]
+    shape = (batch, key_heads, heads // key_heads, targets, sources)
+    mixed = matmul(reshape(weights, shape), _grouped(value, key_heads))
+    mixed = transpose(mixed, (0, 3, 1, 2, 4))
+    return reshape(mixed, (batch, targets, heads, features))  # type: ignore[no-any-return]
+
+
+def _collect(weights: Tensor, x: Tensor, key_heads: int) -> Tensor:
+    """What `_mix` does, backwards: (batch, sources, key_heads, features).
+
+    x: (batch, targets, heads, features).
+    """
+    batch, heads, targets, sources = weights.shape
+    rows = heads // key_heads * targets
+    columns = transpose(
+        reshape(weights, (batch, key_heads, rows, sources)), (0, 1, 3, 2)
+    )
+    x = reshape(_grouped(x, key_heads), (batch, key_heads, rows, x.shape[-1]))
+    return transpose(matmul(columns, x), (0, 2, 1, 3))  # type: ignore[no-any-return]
+
+
+def _allowed(
+    mask: Tensor | None, is_causal: bool, shape: tuple[int, ...]
+) -> Tensor | None:
+    """Where attention is allowed, or None: everywhere."""
+    if not is_causal:
+        return mask
+    earlier = tril(ones(shape[2:], "bool"))
+    return earlier if mask is None else logical_and(mask, earlier)  # type: ignore[no-any-return]
+
+
+def _limited(
+    logits: Tensor, bias: Tensor | None, mask: Tensor | None, is_causal: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Logits with their bias, and MASKED where attention is not allowed; and where."""
+    if bias is not None:
+        logits = logits + bias  # type: ignore[operator]
+    allowed = _allowed(mask, is_causal, logits.shape)
+    if allowed is not None:
+        logits = where(allowed, logits, convert(MASKED, logits.dtype))
+    return logits, allowed
+
+
+def _named(given: tuple[str, ...], extras: tuple[Tensor, ...]) -> dict[str, Any]:
+    """The optional inputs by name, `bias` and `mask`; None where not given."""
+    found = dict(zip(given, extras, strict=True))
+    return {name: found.get(name) for name in ("bias", "mask")}
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *extras: Tensor,
+    given: tuple[str, ...],
+    scale: float,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """softmax(query @ key * scale + bias) @ value; of each row of logits, the maximum
+    and the sum of exp(logits - maximum): (batch, heads, targets).
+
+    given: which of "bias" and "mask" the extras are.
+    """
+    dtype = query.dtype
+    logits = _logits(query * convert(scale, dtype), key)  # type: ignore[operator]
+    logits = convert(logits, dtypes.result_type(dtype, "float32"))
+    logits, _ = _limited(logits, is_causal=is_causal, **_named(given, extras))
+    peak = max(logits, axis=3, keepdims=True)
+    weights = exp(logits - peak)
+    total = sum(weights, axis=3, keepdims=True)
+    out = _mix(convert(weights / total, dtype), value)
+    rows = logits.shape[:3]
+    return out, reshape(peak, rows), reshape(total, rows)
+
+
+def _changes(
+    g: Tensor,
+    delta: Tensor,
+    peak: Tensor,
+    total: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *extras: Tensor,
+    given: tuple[str, ...],
+    scale: float,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor]:
+    """The gradient of the logits, (batch, heads, targets, sources), and the weights."""
+    dtype = query.dtype
+    logits = _logits(query * convert(scale, dtype), key)  # type: ignore[operator]
+    logits = convert(logits, peak.dtype)
+    logits, allowed = _limited(logits, is_causal=is_causal, **_named(given, extras))
+    weights = exp(logits - max(logits, axis=3, keepdims=True))
+    weights = weights / sum(weights, axis=3, keepdims=True)
+    change = convert(_logits(g, value), peak.dtype)
+    change = weights * (change - expand_dims(delta, -1))
+    if allowed is not None:
+        change = where(allowed, change, zero_like(change))
+    return change, weights
+
+
+def _attention_grad(
+    g: Tensor,
+    delta: Tensor,
+    peak: Tensor,
+    total: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *extras: Tensor,
+    given: tuple[str, ...],
+    scale: float,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value.
+
+    g: that of the output. delta: (batch, heads, targets), the sum over a row of
+    weights times their gradients. peak, total: as `_attention` returns them, for
+    kernels to begin with; so no gradient flows through them.
+    """
+    change, weights = _changes(
+        g,
+        delta,
+        peak,
+        total,
+        query,
+        key,
+        value,
+        *extras,
+        given=given,
+        scale=scale,
+        is_causal=is_causal,
+    )
+    dtype, heads = query.dtype, key.shape[2]
+    change = convert(change * scale, dtype)  # type: ignore[operator]
+    weights = convert(weights, dtype)
+    return (
+        _mix(change, key),
+        _collect(change, query, heads),
+        _collect(weights, g, heads),
+    )
+
+
+def _attention_vjp(
+    gs: tuple[Tensor, ...],
+    ys: tuple[Tensor, ...],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *extras: Tensor,
+    **attrs: Any,
+) -> tuple[Tensor | None, ...]:
+    g, (out, peak, total) = gs[0], ys
+    products = convert(g, total.dtype) * convert(out, total.dtype)
+    delta = transpose(sum(products, axis=3), (0, 2, 1))
+    inputs = (g, delta, peak, total, query, key, value, *extras)
+    found = list(bind(attention_grad_p, *inputs, **attrs))
+    for name, x in zip(attrs["given"], extras, strict=True):
+        is_bias = name == "bias"
+        found.append(
+            sum_to(_changes(*inputs, **attrs)[0], x.shape) if is_bias else None
+        )
+    return tuple(found)
+
+
+attention_p = decomposable("attention", _attention, _attention_vjp)
+attention_grad_p = decomposable("attention_grad", _attention_grad)
 
 
 @operation
@@ -64,17 +258,24 @@ def dot_product_attention(
     (query, key, value), dtype = operands(query, key, value)
     _check(query, key, value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    logits = _logits(query * convert(scale, dtype), key)
-    logits = convert(logits, dtypes.result_type(dtype, "float32"))
+    if not isinstance(scale, (int, float)):
+        query, scale = query * convert(scale, dtype), 1.0
+    wide = dtypes.result_type(dtype, "float32")
+    bias = None if bias is None else _with_four_axes(convert(bias, wide))
+    mask = None if mask is None else _with_four_axes(convert(mask, "bool"))
     if attn_logits_soft_cap is not None:
+        logits = convert(_logits(query * convert(scale, dtype), key), wide)
         logits = attn_logits_soft_cap * tanh(logits / attn_logits_soft_cap)
-    if bias is not None:
-        logits = logits + convert(bias, logits.dtype)
-    allowed = _allowed(mask, is_causal, logits.shape)
-    if allowed is not None:
-        logits = where(allowed, logits, convert(MASKED, logits.dtype))
-    weights = bind(softmax_p, logits, axis=(3,))
-    return _mix(convert(weights, dtype), value)
+        logits, _ = _limited(logits, bias, mask, is_causal)
+        return _mix(convert(bind(softmax_p, logits, axis=(3,)), dtype), value)
+    extras = {"bias": bias, "mask": mask}
+    extras = {name: x for name, x in extras.items() if x is not None}
+    attrs = {"given": tuple(extras), "scale": float(scale), "is_causal": is_causal}
+    return bind(attention_p, query, key, value, *extras.values(), **attrs)[0]  # type: ignore[no-any-return]
+
+
+def _with_four_axes(x: Tensor) -> Tensor:
+    return reshape(x, ((1,) * (4 - x.ndim) + x.shape))  # type: ignore[no-any-return]
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -88,37 +289,3 @@ def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
             f"multiple of key_heads; received {query.shape}, {key.shape} and "
             f"{value.shape}"
         )
-
-
-def _grouped(x: Tensor, heads: int) -> Tensor:
-    """(batch, n, h, f) as (batch, heads, h / heads, n, f)."""
-    batch, n, h, f = x.shape
-    return transpose(reshape(x, (batch, n, heads, h // heads, f)), (0, 2, 3, 1, 4))  # type: ignore[no-any-return]
-
-
-def _logits(query: Tensor, key: Tensor) -> Tensor:
-    """query @ key of each head: (batch, heads, targets, sources)."""
-    batch, targets, heads, _ = query.shape
-    sources, key_heads = key.shape[1:3]
-    columns = transpose(_grouped(key, key_heads), (0, 1, 2, 4, 3))
-    logits = matmul(_grouped(query, key_heads), columns)
-    return reshape(logits, (batch, heads, targets, sources))  # type: ignore[no-any-return]
-
-
-def _mix(weights: Tensor, value: Tensor) -> Tensor:
-    """weights @ value of each head: (batch, targets, heads, features)."""
-    batch, heads, targets, sources = weights.shape
-    key_heads, features = value.shape[2:]
-    shape = (batch, key_heads, heads // key_heads, targets, sources)
-    mixed = matmul(reshape(weights, shape), _grouped(value, key_heads))
-    mixed = transpose(mixed, (0, 3, 1, 2, 4))
-    return reshape(mixed, (batch, targets, heads, features))  # type: ignore[no-any-return]
-
-
-def _allowed(mask: Any, is_causal: bool, shape: tuple[int, ...]) -> Tensor | None:
-    """Where attention is allowed, or None: everywhere."""
-    allowed = None if mask is None else convert(mask, "bool")
-    if is_causal:
-        earlier = tril(ones(shape[2:], "bool"))
-        allowed = earlier if allowed is None else logical_and(allowed, earlier)
-    return allowed

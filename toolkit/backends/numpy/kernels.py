@@ -38,6 +38,12 @@ class NumPyBackend(Backend):
         """Whether the generator knows the operation and its dtypes."""
         return self.jit is not None and self.jit.is_fusable(node)
 
+    def computes(self, node: Any) -> bool:
+        """Whether there is a kernel, or the generator takes the node as it is."""
+        if super().computes(node):
+            return True
+        return bool(self.lowering.takes_whole(node)) and self.generates
+
     @property
     def anchors(self) -> Collection[str]:
         """The products and convolutions that take an epilogue."""

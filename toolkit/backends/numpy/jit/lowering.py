@@ -111,8 +111,21 @@ LOWERINGS = {
     "cumsum": "scanning:lower_cumulative",
     "cumprod": "scanning:lower_cumulative",
     "random_uniform": "random:lower_random_uniform",
+    "attention": "attention:lower_attention",
+    "attention_grad": "attention:lower_attention_grad",
 }
+# Composites that need not be taken apart, where what they compute with is a float.
+COMPOSITES = frozenset({"attention", "attention_grad"})
 ANCHORS = frozenset({"conv", "conv_input_grad", "matmul"})
+
+
+def takes_whole(node: Any) -> bool:
+    """Whether a composite is lowered as it is."""
+    if node.op.name not in COMPOSITES:
+        return False
+    # What is bfloat16 becomes float32 before it is lowered.
+    found = {x.spec.dtype for x in node.inputs}
+    return found <= {"float32", "float64", "bfloat16", "bool"}
 
 
 @cache

@@ -1,0 +1,218 @@
+"""Generated attention against its definition in float64."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from tests.backends.jit.running import operand_of, run_lowered
+from toolkit import ops
+from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit.attention import lower_attention, lower_attention_grad
+from toolkit.ops.attention import attention_grad_p, attention_p
+from toolkit.tensor import Tensor
+
+
+class Case:
+    """Arrays and attributes of one application."""
+
+    def __init__(
+        self,
+        targets=5,
+        sources=6,
+        batch=2,
+        key_heads=2,
+        group=1,
+        features=3,
+        value_features=3,
+        causal=False,
+        extras=(),
+        dtype="float64",
+        seed=0,
+    ):
+        self.random = np.random.default_rng(seed)
+        heads = key_heads * group
+        self.inputs = [
+            self.random.standard_normal(shape).astype(dtype)
+            for shape in (
+                (batch, targets, heads, features),
+                (batch, sources, key_heads, features),
+                (batch, sources, key_heads, value_features),
+            )
+        ]
+        full = (batch, heads, targets, sources)
+        for name, axes in extras:
+            shape = [n if i in axes else 1 for i, n in enumerate(full)]
+            self.inputs.append(self.extra(name, shape, dtype))
+        self.attrs = {
+            "given": tuple(name for name, _ in extras),
+            "scale": features**-0.5,
+            "is_causal": causal,
+        }
+
+    def extra(self, name, shape, dtype):
+        if name == "bias":
+            return self.random.standard_normal(shape).astype(dtype)
+        mask = self.random.random(shape) < 0.6
+        mask[:, :, : shape[2] // 3, : shape[3] // 2] = False  # as left padding does
+        return mask
+
+    def expected(self):
+        """Outputs, inputs of the backward pass, and its outputs, in float64."""
+        inputs = [x if x.dtype == bool else x.astype("float64") for x in self.inputs]
+        inputs = [Tensor(x) for x in inputs]
+        outputs = [y.numpy() for y in attention_p.body(*inputs, **self.attrs)]
+        g = self.random.standard_normal(outputs[0].shape)
+        # Not contiguous: it comes out of a sum over (batch, targets, heads, features).
+        delta = (g * outputs[0]).sum(-1).transpose(0, 2, 1)
+        rows = [g, delta, *outputs[1:]]
+        tensors = [Tensor(x) for x in rows]
+        gradients = attention_grad_p.body(*tensors, *inputs, **self.attrs)
+        return outputs, rows, [y.numpy() for y in gradients]
+
+
+def run(lower, inputs, outputs, attrs, chunk=0):
+    node = SimpleNamespace(attrs=attrs)
+    found = [np.full_like(y, np.nan) for y in outputs]
+    lowered = lower(node, [operand_of(x) for x in inputs], list(map(operand_of, found)))
+    run_lowered(lowered, inputs, found, chunk)
+    return found
+
+
+def check(case, chunk=0):
+    """Both passes; all that comes out of them."""
+    outputs, rows, gradients = case.expected()
+    dtype = case.inputs[0].dtype
+    tolerance = 1e-5 if dtype == np.float32 else 1e-13
+    outputs = [y.astype(dtype) for y in outputs]
+    rows = [x.astype(dtype, order="K") for x in rows]
+    found = run(lower_attention, case.inputs, outputs, case.attrs, chunk)
+    gradients = [y.astype(dtype) for y in gradients]
+    inputs = [*rows, *case.inputs]
+    found += run(lower_attention_grad, inputs, gradients, case.attrs, chunk)
+    for x, y in zip(found, [*outputs, *gradients], strict=True):
+        scale = max(1.0, abs(y).max(initial=0.0)) if y.max(initial=0) > -1e30 else 1e38
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * scale)
+    return found
+
+
+EXTENTS = st.sampled_from([0, 1, 2, 3, 8, 17, 31, 33, 70])
+EXTRAS = st.sampled_from(
+    [
+        (),
+        (("bias", (1, 2, 3)),),
+        (("bias", (1, 3)), ("mask", (0, 3))),
+        (("mask", (0, 2, 3)),),
+        (("mask", (2,)),),
+    ]
+)
+
+
+@given(
+    targets=EXTENTS,
+    sources=EXTENTS.filter(bool),
+    batch=st.sampled_from([0, 1, 3, 9]),
+    key_heads=st.integers(1, 2),
+    group=st.integers(1, 2),
+    features=st.sampled_from([1, 4, 7, 16, 40]),
+    value_features=st.sampled_from([1, 5, 32]),
+    causal=st.booleans(),
+    extras=EXTRAS,
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+@settings(max_examples=25, deadline=None)
+def test_attention_is_its_definition(**options):
+    check(Case(**options), chunk=1)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_any_vector_width(lanes, dtype, monkeypatch):
+    monkeypatch.setattr(engine.host(), "lanes", lanes)
+    extras = (("bias", (1, 2, 3)), ("mask", (0, 3)))
+    check(Case(37, 41, features=9, causal=True, extras=extras, dtype=dtype))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_blocks_of_keys(causal):
+    """More keys than a block has, far apart, and heads in which some see none."""
+    extras = (("mask", (0, 2, 3)),)
+    check(Case(300, 600, 1, 3, features=20, causal=causal, extras=extras))
+    check(Case(300, 600, 1, 3, features=20, causal=causal, dtype="float32"))
+
+
+def test_results_do_not_depend_on_chunks():
+    case = Case(40, 40, batch=9, causal=True, dtype="float32")
+    other = Case(40, 40, batch=9, causal=True, dtype="float32")
+    for x, y in zip(check(case, 1), check(other, 0), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_infinite_bias():
+    """A first block of keys of which none counts."""
+    case = Case(3, 300, extras=(("bias", (2, 3)),))
+    case.inputs[3][..., :270] = -np.inf
+    check(case)
+
+
+def test_views_and_what_is_no_row():
+    """Parts of one array; features that are not neighbours are left to others."""
+    joined = np.random.default_rng(1).standard_normal((2, 7, 3, 2, 8))
+    case = Case()
+    case.inputs = [joined[:, :, i] for i in range(3)]
+    check(case)
+    case.inputs[1] = case.inputs[1][..., ::2].copy().transpose(0, 1, 3, 2)
+    case.inputs[0] = case.inputs[0][..., :2].copy()
+    operands = [operand_of(x) for x in case.inputs]
+    outputs = [operand_of(y) for y in case.inputs]
+    assert lower_attention(SimpleNamespace(attrs=case.attrs), operands, outputs) is None
+
+
+def gradients(query, key, value, mask):
+    inputs = [query, key, value]
+    with toolkit.GradientTape() as tape:
+        tape.watch(inputs)
+        y = ops.dot_product_attention(*inputs, mask=mask, is_causal=True)
+        loss = ops.sum(y * y)
+    return [y, *tape.gradient(loss, inputs)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_compiled_functions(dtype, turned):
+    rng = np.random.default_rng(0)
+    shapes = [(2, 19, 4, 6), (2, 19, 2, 6), (2, 19, 2, 6)]
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    inputs = [ops.cast(x, dtype) for x in arrays]
+    mask = ops.convert_to_tensor(rng.random((2, 1, 1, 19)) < 0.6)
+
+    def step(query, key, value, mask):
+        if turned:  # the backward pass meets features that are not neighbours
+            query = ops.transpose(ops.transpose(query, (0, 3, 2, 1)), (0, 3, 2, 1))
+            key = ops.transpose(ops.reshape(key, (2, 19, 6, 2)), (0, 1, 3, 2))
+        return gradients(query, key, value, mask)
+
+    found = toolkit.function(step)(*inputs, mask)
+    exact = step(*(ops.cast(x, "float64") for x in inputs), mask)
+    tolerance = {"float32": 1e-6, "float64": 1e-14, "bfloat16": 0.01}[dtype]
+    for x, y in zip(found, exact, strict=True):
+        assert x.dtype == dtype
+        y = y.numpy()
+        bound = tolerance * abs(y).max()
+        np.testing.assert_allclose(x.numpy().astype("float64"), y, 0, bound)
+
+
+def test_long_sequences_need_no_square_of_memory():
+    n = 2048
+    x = ops.zeros((1, n, 1, 8))
+    step = toolkit.function(lambda x: gradients(x, x, x, None))
+    step(x)
+    peak = step.get_concrete_function(x).program.nbytes
+    assert peak < n * n // 2

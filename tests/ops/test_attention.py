@@ -1,0 +1,84 @@
+"""Attention's gradients, of both orders, and what is given to it in many ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+
+
+def assert_close(found, expected, tolerance=1e-12):
+    expected = np.asarray(expected)
+    bound = tolerance * max(1.0, abs(expected).max())
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=bound)
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    shapes = [(2, 5, 4, 3), (2, 6, 2, 3), (2, 6, 2, 3), (4, 5, 6)]
+    return rng, [ops.convert_to_tensor(rng.standard_normal(s)) for s in shapes]
+
+
+def loss(query, key, value, bias, **options):
+    y = ops.dot_product_attention(query, key, value, bias=bias, **options)
+    return ops.sum(y * y)
+
+
+def gradients(inputs, **options):
+    with toolkit.GradientTape() as tape:
+        tape.watch(inputs)
+        y = loss(*inputs, **options)
+    return tape.gradient(y, inputs)
+
+
+def masked():
+    mask = np.random.default_rng(1).random((2, 1, 5, 6)) < 0.7
+    mask[0, 0, 2] = False
+    return mask
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"mask": masked()}, {"mask": masked(), "is_causal": True}]
+)
+def test_gradients_of_both_orders(options, compiled):
+    rng, inputs = arrays()
+    directions = [rng.standard_normal(x.shape) for x in inputs]
+
+    def second(inputs):
+        with toolkit.GradientTape() as tape:
+            tape.watch(inputs)
+            pairs = zip(gradients(inputs, **options), directions, strict=True)
+            slope = sum(ops.sum(g * d) for g, d in pairs)
+        return slope, *tape.gradient(slope, inputs)
+
+    slope, *found = (toolkit.function(second) if compiled else second)(inputs)
+    step = 1e-5
+    pairs = list(zip(inputs, directions, strict=True))
+    after, before = ([x + sign * step * d for x, d in pairs] for sign in (1, -1))
+    change = float(loss(*after, **options)) - float(loss(*before, **options))
+    assert_close(slope, change / (2 * step), 1e-6)
+    ends = [gradients(ends, **options) for ends in (after, before)]
+    for x, high, low in zip(found, *ends, strict=True):
+        assert_close(x, (high.numpy() - low.numpy()) / (2 * step), 1e-6)
+
+
+def test_scales_and_biases_of_any_kind():
+    _, (query, key, value, bias) = arrays()
+    expected = ops.dot_product_attention(query, key, value, bias[None], scale=0.5)
+    found = ops.dot_product_attention(
+        query, key, value, bias.numpy(), scale=ops.convert_to_tensor(0.5)
+    )
+    assert_close(found, expected.numpy())
+
+
+def test_a_cap_far_away_changes_nothing():
+    _, (query, key, value, bias) = arrays()
+    options = {"mask": masked(), "is_causal": True}
+    expected = ops.dot_product_attention(query, key, value, bias, **options)
+    found = ops.dot_product_attention(
+        query, key, value, bias, attn_logits_soft_cap=1e6, **options
+    )
+    assert_close(found, expected.numpy(), 1e-6)

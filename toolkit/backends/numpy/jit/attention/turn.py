@@ -1,0 +1,102 @@
+"""Turning rows into columns, four columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Builder, Value
+
+# Columns that are turned together.
+COLUMNS = 4
+
+
+def turned(b: Builder, quads: Sequence[Value]) -> list[Value]:
+    """The columns of rows of four numbers, as many rows as lanes."""
+    quarter = b.lanes // COLUMNS
+    rows = [_joined(b, quads[i::COLUMNS]) for i in range(COLUMNS)]
+    # Within each group of four lanes is a square of 4 x 4 numbers.
+    low, high = _picked(quarter, (0, 4, 1, 5)), _picked(quarter, (2, 6, 3, 7))
+    first, second = _picked(quarter, (0, 1, 4, 5)), _picked(quarter, (2, 3, 6, 7))
+    found = []
+    for chosen in (low, high):
+        x = shuffled(b, rows[0], rows[1], chosen)
+        y = shuffled(b, rows[2], rows[3], chosen)
+        found += [shuffled(b, x, y, first), shuffled(b, x, y, second)]
+    return found
+
+
+def _picked(groups: int, chosen: Sequence[int]) -> list[int]:
+    """Lanes of two vectors, chosen in the same way from each group of four."""
+    lanes = groups * COLUMNS
+    return [
+        COLUMNS * group + i % COLUMNS + (lanes if i >= COLUMNS else 0)
+        for group in range(groups)
+        for i in chosen
+    ]
+
+
+def _joined(b: Builder, parts: Sequence[Value]) -> Value:
+    """One vector of short ones."""
+    found = list(parts)
+    while len(found) > 1:
+        numbers = range(2 * found[0].lanes)
+        found = [
+            shuffled(b, x, y, numbers)
+            for x, y in zip(found[::2], found[1::2], strict=True)
+        ]
+    return found[0]
+
+
+def shuffled(b: Builder, x: Value, y: Value, chosen: Sequence[int]) -> Value:
+    """A vector of lanes chosen from two."""
+    numbers = ", ".join(f"i32 {i}" for i in chosen)
+    text = (
+        f"shufflevector {x.type} {x.text}, {y.type} {y.text}, "
+        f"<{len(chosen)} x i32> <{numbers}>"
+    )
+    return b.let(text, x.dtype, len(chosen))
+
+
+def load_quad(b: Builder, place: str, dtype: str, mask: str | None = None) -> Value:
+    """Four numbers next to each other, zeros where a mask says; booleans as bytes."""
+    kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
+    size = dtypes.itemsize(dtype)
+    vector = f"<{COLUMNS} x {kind}>"
+    if mask is None:
+        text = f"load {vector}, ptr {place}, align {size}"
+        return b.let(text, stored, COLUMNS)
+    letter = "f" if dtypes.is_float(dtype) else "i"
+    name = f"@llvm.masked.load.v{COLUMNS}{letter}{8 * size}.p0"
+    bits = f"<{COLUMNS} x i1>"
+    b.declarations.add(f"declare {vector} {name}(ptr, i32, {bits}, {vector})")
+    text = (
+        f"call {vector} {name}(ptr {place}, i32 {size}, {bits} {mask}, "
+        f"{vector} zeroinitializer)"
+    )
+    return b.let(text, stored, COLUMNS)
+
+
+def gather_quad(b: Builder, places: Sequence[str], dtype: str) -> Value:
+    """Four numbers from anywhere; booleans as bytes."""
+    kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
+    found = Value("poison", stored, COLUMNS)
+    for i, place in enumerate(places):
+        number = b.let(f"load {kind}, ptr {place}", stored)
+        text = (
+            f"insertelement <{COLUMNS} x {kind}> {found.text}, "
+            f"{kind} {number.text}, i64 {i}"
+        )
+        found = b.let(text, stored, COLUMNS)
+    return found
+
+
+def quad_mask(b: Builder, count: str) -> str:
+    """The first `count` of four."""
+    limit = Value("poison", "int64", COLUMNS)
+    for i in range(COLUMNS):
+        text = f"insertelement {limit.type} {limit.text}, i64 {count}, i64 {i}"
+        limit = b.let(text, "int64", COLUMNS)
+    numbers = ", ".join(f"i64 {i}" for i in range(COLUMNS))
+    lanes = Value(f"<{numbers}>", "int64", COLUMNS)
+    return b.binary("icmp slt", lanes, limit, "bool").text

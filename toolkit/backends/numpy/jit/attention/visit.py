@@ -1,0 +1,159 @@
+"""The order in which a kernel goes through heads and blocks of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit.backends.numpy.jit.attention.product import first_lanes
+from toolkit.backends.numpy.jit.attention.writer import PACKED, Plan, Writer
+from toolkit.backends.numpy.jit.builder import Builder
+
+
+class Visit:
+    """What the function for one block of queries is called with, and calls of it.
+
+    Attributes:
+        bases: pointers to the parts of the arrays that belong to this head.
+        first: the block's first query.
+        end: the first key that none of its queries sees.
+    """
+
+    first, end = "%first", "%end"
+
+    def __init__(self, plan: Plan, operands: Sequence[str]) -> None:
+        self.plan = plan
+        self.bases = {name: f"%base_{name}" for name in operands}
+
+    @property
+    def parameters(self) -> list[str]:
+        """Of the function."""
+        pointers = [f"ptr {base}" for base in self.bases.values()]
+        return ["ptr %table", "i64 %slot", *pointers, "i64 %first", "i64 %end"]
+
+    def call(self, b: Builder, bases: Sequence[str], first: str, end: str) -> None:
+        """Emit a call."""
+        values = ["%table", "%slot", *bases, first, end]
+        kinds = [parameter.split()[0] for parameter in self.parameters]
+        arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
+        b.emit(f"call void @block({arguments})")
+
+    def again(self, b: Builder, end: str) -> None:
+        """Call for the same block with other keys."""
+        self.call(b, list(self.bases.values()), self.first, end)
+
+    def free_keys(self, b: Builder, start: str, count: str) -> str:
+        """How many of a block's keys all queries see."""
+        if not self.plan.causal:
+            return count
+        seen = b.integer("sub", b.integer("add", self.first, 1), start)
+        return b.most(b.least(seen, count), "0")
+
+
+def emit_visit(
+    plan: Plan,
+    operands: Sequence[str],
+    block: Callable[[Writer, Visit], Any],
+    lines: int,
+    sums: Sequence[str] = (),
+) -> Builder:
+    """A kernel.
+
+    Args:
+        plan: what it computes.
+        operands: names of its arrays.
+        block: block(writer, visit).emit() writes the function for a block of queries.
+        lines: of scratch memory that the function uses.
+        sums: what all blocks of a key head add to.
+    """
+    visit = Visit(plan, operands)
+    inner = Writer(plan, operands)
+    block(inner, visit).emit()
+    text = inner.b.function("block", visit.parameters)
+    w = Writer(plan, operands)
+    w.b.declarations |= {
+        *inner.b.declarations,
+        text.replace("define", "define internal", 1),
+    }
+    _Heads(w, visit, lines, sums).emit()
+    return w.b
+
+
+class _Heads:
+    """Emits the loops."""
+
+    def __init__(
+        self, writer: Writer, visit: Visit, lines: int, sums: Sequence[str]
+    ) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.plan = writer.plan
+        self.visit = visit
+        self.sums = sums
+        # Where rows are put next to each other: the places of `PACKED`, in order.
+        self.places: dict[str, str] = {}
+        *_, place = writer.areas([lines, 0])
+        for name in PACKED if self.plan.packed else ():
+            self.places[name] = place
+            size = self.plan.features_of(name) * writer.itemsize
+            place = writer.at(place, writer.n["sources"], size)
+
+    def emit(self) -> None:
+        b, n, w = self.b, self.w.n, self.w
+        with b.loop("%lo", "%hi") as unit:
+            rest, piece = w.split(unit, n["pieces"])
+            batch, part = w.split(rest, n["parts"])
+            targets = w.part(piece, n["piece"], n["targets"])
+            first = b.integer("mul", part, n["heads"])
+            with b.loop(first, b.integer("add", first, n["heads"])) as key_head:
+                self._group(batch, key_head, targets)
+
+    def _group(self, batch: str, key_head: str, targets: tuple[str, str]) -> None:
+        """The query heads of a key head."""
+        b, n, w = self.b, self.w.n, self.w
+        names = [name for name in self.visit.bases if name in PACKED]
+        places = {name: w.of_head(name, batch, key_head) for name in names}
+        found = {name: self.places.get(name, place) for name, place in places.items()}
+        for name in names:
+            if name in self.sums:
+                self._fill(name, found[name], None)
+            elif name in self.places:
+                self._fill(name, found[name], places[name])
+        with b.loop("0", n["group"]) as member:
+            head = w.affine(key_head, n["group"], member)
+            bases = [
+                found.get(name) or w.of_head(name, batch, head)
+                for name in self.visit.bases
+            ]
+            with b.loop(*targets, self.plan.width) as first:
+                self.visit.call(b, bases, first, self._end(first))
+        for name in self.sums:
+            if name in self.places:
+                step = w.strides[name].row
+                self._copy(name, found[name], w.step_of(name), places[name], step)
+
+    def _fill(self, name: str, target: str, source: str | None) -> None:
+        """Copy rows of a head to where they are next to each other, or begin sums."""
+        step = self.w.step_of(name)
+        self._copy(name, source, self.w.strides[name].row, target, step)
+
+    def _copy(
+        self, name: str, source: str | None, step: str, target: str, target_step: str
+    ) -> None:
+        """Copy a row for each source; zeros if there is nothing to copy."""
+        w, b, lanes = self.w, self.b, self.plan.lanes
+        features = self.plan.features_of(name)
+        with b.loop("0", w.n["sources"]) as row:
+            to = w.at(target, row, target_step)
+            for first in range(0, features, lanes):
+                mask = first_lanes(lanes, features - first)
+                value, offset = w.zero, first * w.itemsize
+                if source is not None:
+                    value = w.vector(w.at(w.at(source, row, step), offset), mask)
+                w.put(value, w.at(to, offset), mask)
+
+    def _end(self, first: str) -> str:
+        sources = self.w.n["sources"]
+        if not self.plan.causal:
+            return sources
+        return self.b.least(self.b.integer("add", first, self.plan.width), sources)

@@ -1,0 +1,354 @@
+"""What the kernels share: a block of queries is turned, limited, and weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from toolkit.backends.numpy.jit.attention.product import (
+    PARAMETERS,
+    first_lanes,
+    product_function,
+)
+from toolkit.backends.numpy.jit.attention.turn import COLUMNS, load_quad, turned
+from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
+from toolkit.backends.numpy.jit.math.vector import Vector
+from toolkit.backends.numpy.jit.matmul.writer import Writer as MatrixWriter
+
+# Vectors of queries in a block.
+VECTORS = 2
+# Arrays with a row for each source.
+PACKED = ("key", "value", "key_grad", "value_grad")
+# What masked logits become: see `toolkit.ops.attention`.
+MASKED = -2.0e38
+# The maximum of no logits: exp(it - MASKED) is 0.
+LOWEST = {"float32": -3.4e38, "float64": -1.7e308}
+# exp is 0 from here down: what is left is smaller than any normal number.
+_LEAST = {"float32": -87.0, "float64": -708.0}
+
+
+class Extra(NamedTuple):
+    """A bias or mask; `lies`: "one" for all targets, or its sources "next" to each
+    other or "apart"."""
+
+    name: str
+    dtype: str
+    lies: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the code of a kernel depends on.
+
+    Attributes:
+        dtype, lanes: of its vectors.
+        features, value_features: of queries and keys; of values.
+        scale: of the logits.
+        causal: whether targets see no later sources.
+        extras: the bias and the mask that are given.
+        rows_apart: the names of numbers per row that do not lie next to each other.
+        keys: of a block.
+        packed: whether the rows of `PACKED` are put next to each other, as they lie so
+            far apart that few of them fit the cache.
+    """
+
+    dtype: str
+    lanes: int
+    features: int
+    value_features: int
+    scale: float
+    causal: bool
+    extras: tuple[Extra, ...]
+    rows_apart: tuple[str, ...]
+    keys: int
+    packed: bool
+
+    def features_of(self, name: str) -> int:
+        """Of the rows of an array of `PACKED`."""
+        return self.features if name.startswith("key") else self.value_features
+
+    @property
+    def turned(self) -> list[Extra]:
+        """The extras that are different for each target."""
+        return [extra for extra in self.extras if extra.lies != "one"]
+
+    @property
+    def width(self) -> int:
+        """Queries of a block."""
+        return VECTORS * self.lanes
+
+
+class Strides(NamedTuple):
+    """Of an array, in bytes; a row is a target or a source."""
+
+    batch: str
+    head: str
+    row: str
+
+
+class Numbers(NamedTuple):
+    """What follows the addresses in the table, before the strides.
+
+    A unit of work is a piece of the targets of some key heads of one of the batch.
+    """
+
+    targets: int
+    sources: int
+    group: int  # query heads of a key head
+    parts: int  # of the key heads
+    heads: int  # key heads of a part
+    pieces: int  # of the targets
+    piece: int  # targets of a piece
+    scratch: int  # bytes
+
+
+class Writer(MatrixWriter):
+    """Emits one of the two functions of a kernel.
+
+    Args:
+        plan: what to generate.
+        operands: names of the arrays, in the order of the table.
+    """
+
+    def __init__(self, plan: Plan, operands: Sequence[str]) -> None:
+        super().__init__(Builder(plan.lanes), plan.dtype)
+        self.plan = plan
+        self.pointers = {name: self.entry("ptr") for name in operands}
+        scratch = self.entry("ptr")
+        self.n = {name: self.entry() for name in Numbers._fields}
+        self.strides = {
+            name: Strides(self.entry(), self.entry(), self.entry()) for name in operands
+        }
+        self.steps = {extra.name: self.entry() for extra in plan.extras}
+        self.scratch = self.at(scratch, "%slot", self.n["scratch"])
+        self.line = VECTORS * self.vector_bytes
+
+    def of_head(self, name: str, batch: str, head: str) -> str:
+        """Where an array's part for one head begins."""
+        strides = self.strides[name]
+        return self.at(
+            self.at(self.pointers[name], batch, strides.batch), head, strides.head
+        )
+
+    def step_of(self, name: str) -> str:
+        """Bytes between the rows of an array, where a block reads or writes it."""
+        if self.plan.packed and name in PACKED:
+            return str(self.plan.features_of(name) * self.itemsize)
+        return self.strides[name].row
+
+    def areas(self, sizes: Sequence[int]) -> list[str]:
+        """Parts of the scratch memory, of so many lines."""
+        starts = accumulate(sizes[:-1], initial=0)
+        return [self.at(self.scratch, start, self.line) for start in starts]
+
+    def lane_numbers(self, first: str) -> list[Value]:
+        """The numbers of the queries of a block that begins with `first`."""
+        b = self.b
+        lanes = ", ".join(f"i64 {lane}" for lane in range(b.lanes))
+        start = b.splat(Value(first, "int64"))
+        found = [b.binary("add", start, Value(f"<{lanes}>", "int64", b.lanes))]
+        for _ in range(VECTORS - 1):
+            step = b.constant(b.lanes, found[-1])
+            found.append(b.binary("add", found[-1], step))
+        return found
+
+    # --- products ---------------------------------------------------------------------
+
+    def multiply(
+        self,
+        a: str,
+        b: str,
+        c: str,
+        rows: str | int,
+        depth: str | int,
+        strides: Sequence[str | int],
+        earlier: str = "0",
+        vectors: int = VECTORS,
+        tail: int = 0,
+    ) -> None:
+        """c = a @ b, added to c if `earlier` is 1.
+
+        strides: of a's rows and terms, and of the rows of b and of c.
+        """
+        name = f"product_{vectors}_{tail}"
+        plan = self.plan
+        self.b.declarations |= product_function(
+            name, plan.dtype, plan.lanes, vectors, tail
+        )
+        values = (a, b, c, rows, depth, *strides, earlier)
+        kinds = [parameter.split()[0] for parameter in PARAMETERS]
+        arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
+        self.b.emit(f"call void @{name}({arguments})")
+
+    def multiply_wide(
+        self,
+        a: str,
+        b: str,
+        c: str,
+        rows: str,
+        depth: str,
+        strides: Sequence[str | int],
+        columns: int,
+    ) -> None:
+        """c += a @ b, where the rows of b and c are `columns` numbers wide."""
+        lanes = self.plan.lanes
+        for first in range(0, columns, VECTORS * lanes):
+            count = min(VECTORS * lanes, columns - first)
+            start = first * self.itemsize
+            self.multiply(
+                a,
+                self.at(b, start),
+                self.at(c, start),
+                rows,
+                depth,
+                strides,
+                "1",
+                -(-count // lanes),
+                count % lanes,
+            )
+
+    # --- turning ----------------------------------------------------------------------
+
+    def turn_in(
+        self,
+        source: str,
+        step: str,
+        first: str,
+        target: str,
+        columns: int,
+        scale: float,
+    ) -> None:
+        """Rows of queries as columns: line j has feature j of each, times a factor."""
+        b = self.b
+        with b.loop("0", str(VECTORS)) as part:
+            rows = self.rows(source, step, self.affine(part, self.plan.lanes, first))
+            lines = self.at(target, part, self.vector_bytes)
+            for low, high, mask in _ranges(columns, COLUMNS):
+                with b.loop(low, high, COLUMNS) as column:
+                    offset = b.integer("mul", column, self.itemsize)
+                    places = [self.at(row, offset) for row in rows]
+                    quads = [load_quad(b, place, self.dtype, mask) for place in places]
+                    found = turned(b, quads)[: columns % COLUMNS if mask else None]
+                    line = self.at(lines, column, self.line)
+                    for j, value in enumerate(found):
+                        if scale != 1.0:
+                            value = b.binary("fmul", value, b.constant(scale, value))
+                        self.put(value, self.at(line, j, self.line))
+
+    def turn_out(
+        self,
+        source: str,
+        target: str,
+        step: str,
+        first: str,
+        columns: int,
+        factors: str | None = None,
+    ) -> None:
+        """What `turn_in` does, backwards; each query may have a factor of its own."""
+        b, lanes = self.b, self.plan.lanes
+        count = b.integer("sub", self.n["targets"], first)
+        last = b.integer("sub", b.least(count, self.plan.width), 1)
+        base = self.at(target, first, step)
+        for low, high, mask in _ranges(columns, lanes):
+            kept = columns % lanes if mask else lanes
+            with b.loop(low, high, lanes) as column:
+                line = self.at(source, column, self.line)
+                lines = [
+                    self.at(line, min(i, kept - 1), self.line) for i in range(lanes)
+                ]
+                rows = self.at(base, column, self.itemsize)
+                with b.loop("0", b.integer("add", last, 1), COLUMNS) as query:
+                    offset = b.integer("mul", query, self.itemsize)
+                    places = [self.at(line, offset) for line in lines]
+                    quads = [load_quad(b, place, self.dtype) for place in places]
+                    found = list(enumerate(turned(b, quads)))
+                    # Queries beyond the last one write where that does, before it.
+                    for j, value in reversed(found):
+                        number = b.least(b.integer("add", query, j), last)
+                        if factors is not None:
+                            place = self.at(factors, number, self.itemsize)
+                            factor = b.splat(self.memory.scalar(place, self.dtype))
+                            value = b.binary("fmul", value, factor)
+                        self.put(value, self.at(rows, number, step), mask)
+
+    def rows(self, base: str, step: str, first: str) -> list[str]:
+        """Pointers to the rows of a vector's lanes; to the last for those beyond."""
+        b = self.b
+        last = b.integer("sub", self.n["targets"], 1)
+        numbers = [b.integer("add", first, i) for i in range(self.plan.lanes)]
+        return [self.at(base, b.least(number, last), step) for number in numbers]
+
+    # --- numbers per row --------------------------------------------------------------
+
+    def load_rows(self, name: str, base: str, first: str) -> list[Value]:
+        """The numbers of a block's rows, zeros beyond the last row."""
+        step = self.strides[name].row
+        found = []
+        for j, mask in enumerate(self._row_masks(first)):
+            number = self.b.integer("add", first, j * self.plan.lanes)
+            if name in self.plan.rows_apart:
+                found.append(self.memory.gather(base, step, number, self.dtype, mask))
+            else:
+                found.append(self.memory.load(base, number, self.dtype, mask))
+        return found
+
+    def store_rows(self, values: Sequence[Value], base: str, first: str) -> None:
+        """Write numbers of a block's rows, next to each other."""
+        for j, mask in enumerate(self._row_masks(first)):
+            number = self.b.integer("add", first, j * self.plan.lanes)
+            self.memory.store(values[j], base, number, mask)
+
+    def _row_masks(self, first: str) -> list[str | None]:
+        return self.masks(self.b.integer("sub", self.n["targets"], first), VECTORS)
+
+    # --- loops over keys --------------------------------------------------------------
+
+    def each_key(
+        self,
+        low: str,
+        high: str,
+        initial: Sequence[Value],
+        body: Callable[[str, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """body(key, values) -> values for each key of a block."""
+        with self.b.accumulate(low, high, 1, initial) as turn:
+            turn.next(body(turn.index, turn.values))
+        return turn.values
+
+    def line_at(self, area: str, key: str) -> list[Value]:
+        """The vectors of a line."""
+        place = self.at(area, key, self.line)
+        return [
+            self.vector(self.at(place, j, self.vector_bytes)) for j in range(VECTORS)
+        ]
+
+    def put_line(self, values: Sequence[Value], area: str, key: str) -> None:
+        """Write a line."""
+        place = self.at(area, key, self.line)
+        for j, value in enumerate(values):
+            self.put(value, self.at(place, j, self.vector_bytes))
+
+    def exponential(self, x: Value) -> Value:
+        """e**x for x <= 0."""
+        least = self.b.constant(_LEAST[self.dtype], x)
+        small = self.b.binary("fcmp olt", x, least, "bool")
+        zero = self.b.constant(0.0, x)
+        return self.b.select(small, zero, exp_of_moderate(Vector(self.b, x)).value)
+
+    def larger(self, a: Value, b: Value) -> Value:
+        """The maximum: b if either is NaN."""
+        return self.b.select(self.b.binary("fcmp ogt", a, b, "bool"), a, b)
+
+
+def _ranges(columns: int, step: int) -> list[tuple[str, str, str | None]]:
+    """Whole steps, then what is left, with its mask."""
+    whole, rest = columns - columns % step, columns % step
+    found: list[tuple[str, str, str | None]] = []
+    if whole:
+        found.append(("0", str(whole), None))
+    if rest:
+        found.append((str(whole), str(columns), first_lanes(step, rest)))
+    return found
