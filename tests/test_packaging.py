@@ -121,7 +121,10 @@ def test_wheel_holds_package_and_examples_and_nothing_else(archives):
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "toolkit").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
-    } | {f"toolkit/examples/{p.name}" for p in (ROOT / "examples").glob("*.py")}
+    } | {
+        f"toolkit/{path.relative_to(ROOT).as_posix()}"
+        for path in (ROOT / "examples").rglob("*.py")
+    }
     assert {name for name in wheel if ".dist-info/" not in name} == expected
     assert "toolkit/py.typed" in wheel
     assert "toolkit/datasets/digits.npz" in wheel
