@@ -9,6 +9,7 @@ from toolkit import layers
 from toolkit.layers import Layer
 
 SEQUENCE, IMAGE, VOLUME = (4, 6, 3), (2, 7, 6, 4), (2, 5, 4, 6, 4)
+COLORS = (2, 7, 6, 3)
 BY_RANK = {1: SEQUENCE, 2: IMAGE, 3: VOLUME}
 
 CASES = [
@@ -36,6 +37,29 @@ CASES = [
     ("Rescaling", {"scale": [1.0, 2.0, 3.0]}, [SEQUENCE]),
     ("Resizing", {"height": 4, "width": 9, "antialias": True}, [IMAGE]),
     ("CenterCrop", {"height": 4, "width": 5}, [IMAGE]),
+    ("RandomBrightness", {"factor": (0.2, 0.2), "value_range": (-2, 2)}, [IMAGE]),
+    ("RandomContrast", {"factor": (0.0, 0.0), "value_range": (-2, 2)}, [IMAGE]),
+    ("RandomSaturation", {"factor": (0.8, 0.8), "value_range": (0, 1)}, [COLORS]),
+    ("RandomHue", {"factor": (1.0, 1.0), "value_range": [-2, 2]}, [COLORS]),
+    ("RandomColorDegeneration", {"factor": (0.4, 0.4)}, [COLORS]),
+    ("RandomGrayscale", {"factor": 1.0, "seed": 1}, [COLORS]),
+    ("RandomInvert", {"factor": (1.0, 1.0)}, [IMAGE]),
+    ("RandomSharpness", {"factor": (0.9, 0.9), "value_range": (-2, 2)}, [IMAGE]),
+    ("RandomPosterization", {"factor": 1, "value_range": (-4, 4)}, [IMAGE]),
+    ("RandomGaussianBlur", {"factor": (1.0, 1.0), "sigma": (0.5, 0.5)}, [IMAGE]),
+    ("Solarization", {"threshold_factor": (0.5, 0.5)}, [IMAGE]),
+    ("AutoContrast", {"value_range": (-4, 4)}, [IMAGE]),
+    ("Equalization", {"value_range": (-4, 4), "bins": 16}, [IMAGE]),
+    (
+        "ContrastLimitedAdaptiveHistogramEqualization",
+        {"value_range": (-4, 4), "tile_grid_size": (2, 4)},
+        [IMAGE],
+    ),
+    (
+        "RandomColorJitter",
+        {"brightness_factor": (0.1, 0.1), "hue_factor": (0.0, 0.0)},
+        [COLORS],
+    ),
     ("Dropout", {"rate": 0.5, "noise_shape": (None, 1, None), "seed": 1}, [SEQUENCE]),
     ("SpatialDropout1D", {"rate": 0.5}, [SEQUENCE]),
     ("SpatialDropout2D", {"rate": 0.5}, [IMAGE]),
@@ -134,6 +158,7 @@ ELSEWHERE = {
     *("Bidirectional", "TimeDistributed"),
     *("CategoryEncoding", "Discretization", "HashedCrossing", "Hashing", "Pipeline"),
     *("IntegerLookup", "StringLookup", "TextVectorization"),
+    *("CutMix", "MixUp"),
     *("ReversibleEmbedding", "SpectralNormalization"),
 }
 

@@ -104,14 +104,36 @@ from toolkit.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
+from toolkit.layers.preprocessing.colors import (
+    RandomBrightness,
+    RandomColorDegeneration,
+    RandomContrast,
+    RandomGrayscale,
+    RandomHue,
+    RandomInvert,
+    RandomSaturation,
+)
 from toolkit.layers.preprocessing.discretization import Discretization
 from toolkit.layers.preprocessing.encoding import CategoryEncoding
 from toolkit.layers.preprocessing.hashing import HashedCrossing, Hashing
+from toolkit.layers.preprocessing.histograms import (
+    AutoContrast,
+    ContrastLimitedAdaptiveHistogramEqualization,
+    Equalization,
+)
 from toolkit.layers.preprocessing.lookup import IntegerLookup, StringLookup
+from toolkit.layers.preprocessing.mixing import CutMix, MixUp
 from toolkit.layers.preprocessing.normalization import Normalization
 from toolkit.layers.preprocessing.pipeline import Pipeline
+from toolkit.layers.preprocessing.recipes import RandomColorJitter
 from toolkit.layers.preprocessing.resizing import CenterCrop, Resizing
 from toolkit.layers.preprocessing.text import TextVectorization
+from toolkit.layers.preprocessing.tones import (
+    RandomGaussianBlur,
+    RandomPosterization,
+    RandomSharpness,
+    Solarization,
+)
 from toolkit.layers.recurrent import GRU, LSTM, SimpleRNN
 from toolkit.layers.regularization import (
     AlphaDropout,

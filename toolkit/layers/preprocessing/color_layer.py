@@ -1,0 +1,169 @@
+"""What layers that change the colours of images share: ranges, draws, one layout."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from toolkit import ops, random
+from toolkit.errors import ArgumentError
+from toolkit.layers.preprocessing.image_layer import ImageLayer
+from toolkit.ops.conv import channels_last, in_format
+
+Range = tuple[float, float]
+
+BYTES = (0.0, 255.0)  # the range that tables of 256 entries are for
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def factor_range(
+    layer: Any, factor: Any, bounds: Range = (-1.0, 1.0), name: str = "factor"
+) -> Range:
+    """(lower, upper) from two numbers, or from one: from minus it, or the bound, to it.
+
+    Args:
+        layer: whose argument it is.
+        factor: what was given.
+        bounds: it must be inside of them; a pair must not be beyond them as a whole.
+        name: of the argument.
+    """
+    low, high = bounds
+    if _is_number(factor) and low <= factor <= high:
+        return max(-abs(factor), low), abs(factor)
+    if isinstance(factor, (tuple, list)) and len(factor) == 2:
+        if all(map(_is_number, factor)) and factor[0] <= high and factor[1] >= low:
+            return min(factor), max(factor)
+    raise ArgumentError(
+        f"{type(layer).__name__}: The `{name}` argument should be a number (or a list "
+        f"of two numbers) in the range [{low:g}, {high:g}]. Received: {name}={factor!r}"
+    )
+
+
+def sorted_range(layer: Any, value_range: Any) -> Range:
+    """The (lowest, highest) value that pixels may have."""
+    if isinstance(value_range, (tuple, list)) and len(value_range) == 2:
+        return min(value_range), max(value_range)
+    raise ArgumentError(
+        f"{type(layer).__name__}: The `value_range` argument should be a list of two "
+        f"numbers. Received: value_range={value_range!r}"
+    )
+
+
+def rescaled(x: Any, source: Range, target: Range) -> Any:
+    """Values of one range, moved and scaled to another."""
+    if tuple(source) == tuple(target):
+        return x
+    scale = (target[1] - target[0]) / (source[1] - source[0])
+    return (x - source[0]) * scale + target[0]
+
+
+def batch_size(data: Any) -> int:
+    """How many images there are; 1 for a single image."""
+    shape = (data["images"] if isinstance(data, dict) else data).shape
+    return shape[0] if len(shape) == 4 else 1
+
+
+def per_image(x: Any, dtype: Any = None) -> Any:
+    """(n,) or more axes of one entry: as (n, 1, 1, 1), to go with n images."""
+    x = ops.reshape(x, (-1, 1, 1, 1))
+    return x if dtype is None or x.dtype == "bool" else ops.cast(x, dtype)
+
+
+class ColorLayer(ImageLayer):
+    """Base of layers that change colours only: labels, boxes and masks stay.
+
+    A subclass defines `_adjusted`, whose arguments after the images are the entries of
+    the transformation.
+
+    Args:
+        value_range: (lowest, highest) value of the images.
+        data_format: "channels_last", "channels_first", or None for the global default.
+    """
+
+    # Whether the images change outside of training, too.
+    in_inference: ClassVar[bool] = False
+
+    def __init__(
+        self, value_range: Any = (0, 255), data_format: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        self.value_range = sorted_range(self, value_range)
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        return {}  # nothing is drawn
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        images = ops.cast(images, self.compute_dtype)
+        if not (training or self.in_inference):
+            return images
+        if transformation is None:
+            transformation = self.get_random_transformation(images)
+        x = channels_last(images, self.data_format)
+        y = self._adjusted(x, **transformation)
+        return in_format(ops.cast(y, self.compute_dtype), self.data_format)
+
+    def _adjusted(self, *args: Any, **kwargs: Any) -> Any:
+        """Images (batch, height, width, channels) after the change."""
+        raise NotImplementedError(f"{type(self).__name__} needs _adjusted")
+
+    def _clipped(self, x: Any) -> Any:
+        return ops.clip(x, *self.value_range)
+
+
+class RandomColorLayer(ColorLayer):
+    """Base of layers that change the colours of each image by a factor of its own.
+
+    Args:
+        factor: a range (lower, upper), or one number; see `factor_range`.
+        value_range: (lowest, highest) value of the images.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+    """
+
+    bounds: ClassVar[Range] = (-1.0, 1.0)
+
+    def __init__(
+        self,
+        factor: Any,
+        value_range: Any = (0, 255),
+        data_format: Any = None,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(value_range, data_format, **kwargs)
+        self.factor = factor_range(self, factor, self.bounds)
+        self.seed = seed
+        self.generator = random.SeedGenerator(seed)
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        """What is drawn for each image, by name; None outside of training.
+
+        Args:
+            data: images, or a dict of "images" and more.
+            training: whether to behave as in training.
+            seed: where random numbers come from; the layer's own if None.
+        """
+        if not training:
+            return None
+        return self._drawn(batch_size(data), self.generator if seed is None else seed)
+
+    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+        """The transformation of n images."""
+        return {"factor": self._uniform(n, seed)}
+
+    def _uniform(self, n: int, seed: Any, bounds: Range | None = None) -> Any:
+        """A number for each of n images, of shape (n, 1, 1, 1)."""
+        low, high = bounds or self.factor
+        return random.uniform((n, 1, 1, 1), float(low), float(high), seed=seed)
+
+    def _chosen(self, n: int, seed: Any) -> Any:
+        """Whether, for each image: with a probability that is drawn from `factor`."""
+        return self._uniform(n, seed, (0.0, 1.0)) < self._uniform(n, seed)

@@ -1,0 +1,234 @@
+"""Layers that spread the colours of images over their range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import ArgumentError
+from toolkit.layers.preprocessing.color_layer import BYTES, ColorLayer, rescaled
+
+_LEVELS = 256
+
+
+def _counts(levels: Any, groups: Any, shape: tuple[int, ...]) -> Any:
+    """How often each level stands in each group, of `shape`: groups, then levels.
+
+    Args:
+        levels: int32, below shape[-1].
+        groups: int32, the place of each one's group in shape[:-1], row-major.
+    """
+    places = ops.reshape(groups * shape[-1] + levels, (-1,))
+    total = 1
+    for n in shape:
+        total *= n
+    ones = ops.ones(places.shape, "float32")
+    return ops.reshape(ops.segment_sum(ones, places, total), shape)
+
+
+class AutoContrast(ColorLayer):
+    """Stretches each channel of each image over the whole value range.
+
+    A channel of one value stays as it is. It works outside of training, too.
+
+    Args:
+        value_range: (lowest, highest) value of the images.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.AutoContrast(value_range=(0, 1))
+        >>> layer(toolkit.ops.array([[[0.25], [0.375], [0.75]]])).tolist()
+        [[[0.0], [0.25], [1.0]]]
+    """
+
+    in_inference = True
+
+    def _adjusted(self, x: Any) -> Any:
+        low = ops.amin(x, axis=(1, 2), keepdims=True)
+        extent = ops.amax(x, axis=(1, 2), keepdims=True) - low
+        flat = extent == 0
+        shares = (x - low) / ops.where(flat, 1.0, extent)
+        return ops.where(flat, x, rescaled(shares, (0, 1), self.value_range))
+
+
+class Equalization(ColorLayer):
+    """In training, makes all values of a channel about equally frequent.
+
+    A value becomes the part of the pixels, of all images of the batch, that are not
+    above it.
+
+    Args:
+        value_range: (lowest, highest) value of the images.
+        bins: how many values are told apart.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Equalization()
+        >>> layer(toolkit.ops.array([[[10.0], [11.0], [12.0], [12.0]]])).tolist()
+        [[[0.0], [85.0], [255.0], [255.0]]]
+    """
+
+    def __init__(
+        self,
+        value_range: Any = (0, 255),
+        bins: int = 256,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(value_range, data_format, **kwargs)
+        if not isinstance(bins, int) or bins < 1:
+            raise ArgumentError(
+                f"Equalization: expected bins, an integer > 0; received {bins!r}"
+            )
+        self.bins = bins
+
+    def _adjusted(self, x: Any) -> Any:
+        last = self.bins - 1
+        scaled = rescaled(ops.cast(x, "float32"), self.value_range, BYTES)
+        levels = ops.cast(ops.clip(scaled * last / 255, 0, last), "int32")
+        channels = ops.arange(x.shape[-1], dtype="int32")
+        channels = ops.broadcast_to(channels, x.shape)
+        counts = _counts(levels, channels, (x.shape[-1], self.bins))
+        below = ops.cumsum(counts, axis=-1)
+        first = ops.amin(ops.where(below > 0, below, below[:, -1:]), -1, keepdims=True)
+        others = below[:, -1:] - first  # pixels that do not have the lowest value
+        table = (below - first) * 255 / ops.where(others == 0, 1.0, others)
+        table = ops.reshape(ops.clip(ops.round(table), 0, 255), (-1,))
+        equalized = ops.take(table, channels * self.bins + levels)
+        equalized = rescaled(equalized, BYTES, self.value_range)
+        return ops.where(others[:, 0] == 0, x, ops.cast(equalized, x.dtype))
+
+
+class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
+    """Equalizes the values of each channel by those nearby, with limited contrast.
+
+    Each image is cut into tiles. Each tile has a table, from its histogram, whose
+    counts are cut at a limit; what is cut off is spread over all values. A pixel's new
+    value is interpolated between the tables of the four nearest tiles. It works outside
+    of training, too.
+
+    Args:
+        value_range: (lowest, highest) value of the images.
+        clip_limit: how many times the mean a count may be; 0 or less: no limit.
+        tile_grid_size: how many tiles there are (down, across).
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+
+    Output shape: that of the inputs, as is the dtype.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.ContrastLimitedAdaptiveHistogramEqualization(
+        ...     value_range=(0, 1)
+        ... )
+        >>> layer(toolkit.ops.ones((2, 16, 16, 3))).shape
+        (2, 16, 16, 3)
+
+    Reference: Zuiderveld, Contrast Limited Adaptive Histogram Equalization (1994).
+    """
+
+    in_inference = True
+
+    def __init__(
+        self,
+        value_range: Any = (0, 255),
+        clip_limit: float = 4.0,
+        tile_grid_size: tuple[int, int] = (8, 8),
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(value_range, data_format, **kwargs)
+        self.clip_limit = clip_limit
+        self.tile_grid_size = tuple(tile_grid_size)
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        result = super().transform_images(images, transformation, training)
+        return ops.cast(result, ops.convert_to_tensor(images).dtype)
+
+    def _adjusted(self, x: Any) -> Any:
+        x = ops.cast(x, "float32")
+        batch, height, width, channels = x.shape
+        extents = height, width
+        sizes = [-(-n // k) for n, k in zip(extents, self.tile_grid_size, strict=True)]
+        margins = [
+            (0, size * k - n)
+            for n, k, size in zip(extents, self.tile_grid_size, sizes, strict=True)
+        ]
+        levels = rescaled(x, self.value_range, BYTES)
+        levels = ops.pad(levels, [(0, 0), *margins, (0, 0)], mode="symmetric")
+        levels = ops.cast(ops.clip(levels, *BYTES), "int32")
+        tables = self._tables(levels, sizes)
+        result = self._interpolated(tables, levels, sizes)[:, :height, :width]
+        return rescaled(result, BYTES, self.value_range)
+
+    def _places(self, levels: Any, rows: Any, columns: Any) -> Any:
+        """Of each pixel: where the table of its image, tile and channel is."""
+        down, across = self.tile_grid_size
+        batch, _, _, channels = levels.shape
+        images = ops.arange(batch, dtype="int32")[:, None, None, None]
+        tiles = (images * down + rows[:, None, None]) * across + columns[:, None]
+        return tiles * channels + ops.arange(channels, dtype="int32")
+
+    def _tables(self, levels: Any, sizes: list[int]) -> Any:
+        """(batch, down, across, channels, 256): new values, from the cut histograms."""
+        rows, columns = (
+            ops.arange(size * k, dtype="int32") // size
+            for size, k in zip(sizes, self.tile_grid_size, strict=True)
+        )
+        places = self._places(levels, rows, columns)
+        shape = (levels.shape[0], *self.tile_grid_size, levels.shape[-1], _LEVELS)
+        counts, pixels = _counts(levels, places, shape), sizes[0] * sizes[1]
+        if self.clip_limit > 0:
+            cut = ops.minimum(counts, self.clip_limit * pixels / _LEVELS)
+            excess = ops.sum(counts - cut, axis=-1, keepdims=True)
+            counts = cut + excess / _LEVELS
+        below = ops.cumsum(counts, axis=-1)
+        others = pixels - below[..., :1]
+        table = (below - below[..., :1]) * 255 / ops.where(others == 0, 1.0, others)
+        return ops.clip(table, *BYTES)
+
+    def _interpolated(self, tables: Any, levels: Any, sizes: list[int]) -> Any:
+        """The new values of pixels, bilinear between the middles of tiles."""
+        tables = ops.reshape(tables, (-1,))
+        (top, bottom, down), (left, right, across) = (
+            _neighbours(size, k)
+            for size, k in zip(sizes, self.tile_grid_size, strict=True)
+        )
+
+        def looked_up(rows: Any, columns: Any) -> Any:
+            places = self._places(levels, rows, columns)
+            return ops.take(tables, places * _LEVELS + levels)
+
+        def between(rows: Any) -> Any:
+            first = looked_up(rows, left)
+            return first + (looked_up(rows, right) - first) * across[:, None]
+
+        above = between(top)
+        return above + (between(bottom) - above) * down[:, None, None]
+
+
+def _neighbours(size: int, count: int) -> tuple[Any, Any, Any]:
+    """Of each pixel along one axis: the tiles around it, and how far it is between."""
+    place = (ops.arange(size * count, dtype="float32") - size / 2) / size
+    first = ops.floor(place)
+    share = place - first
+    before = ops.cast(ops.clip(first, 0, count - 1), "int32")
+    after = ops.cast(ops.clip(first + 1, 0, count - 1), "int32")
+    return before, after, share

@@ -1,0 +1,199 @@
+"""Layers that mix each image of a batch with another one, and their labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, random
+from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.layers.preprocessing.color_layer import RandomColorLayer, batch_size
+
+
+def _order(n: int, seed: Any) -> Any:
+    """0, ..., n - 1 in random order: with which image each one is mixed."""
+    return random.shuffle(ops.arange(n, dtype="int32"), seed=seed)
+
+
+def _others(x: Any, order: Any) -> Any:
+    return ops.take(x, ops.convert_to_tensor(order, dtype="int32"), axis=0)
+
+
+def _mixed(x: Any, transformation: dict[str, Any], ndim: int | None = None) -> Any:
+    """weight * x + (1 - weight) * another's, along the first of `ndim` axes."""
+    shape = (-1,) + (1,) * ((ndim or x.ndim) - 1)
+    weight = ops.reshape(ops.cast(transformation["mix_weight"], x.dtype), shape)
+    return weight * x + (1 - weight) * _others(x, transformation["permutation_order"])
+
+
+class _Mixing(RandomColorLayer):
+    """Base of both: labels become shares of two images' labels."""
+
+    bounds = (0.0, 1.0)
+
+    # Images keep their layout, and masks are mixed by the same method.
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        images = ops.cast(images, self.compute_dtype)
+        return self._mixture(images, transformation) if training else images
+
+    def transform_labels(
+        self, labels: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        if not training:
+            return labels
+        return _mixed(ops.cast(labels, self.compute_dtype), transformation)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        return self.transform_images(segmentation_masks, transformation, training)
+
+    def _mixture(self, images: Any, transformation: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} needs _mixture")
+
+
+class MixUp(_Mixing):
+    """In training, mixes each image x with another one y: `w * x + (1 - w) * y`.
+
+    Labels and masks are mixed in the same way, so labels should be one-hot. Boxes of
+    both images are kept.
+
+    Args:
+        alpha: w has the distribution Beta(alpha, alpha): the closer to 0, the more
+            often one image is nearly alone.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+
+    Call arguments:
+        data: a batch of images, or a dict of "images" and any of "labels",
+            "bounding_boxes" and "segmentation_masks".
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs, with twice as many boxes.
+
+    Example:
+        >>> import toolkit
+        >>> data = {
+        ...     "images": toolkit.ops.ones((2, 4, 4, 3)),
+        ...     "labels": toolkit.ops.eye(2),
+        ... }
+        >>> mixed = toolkit.layers.MixUp(seed=1)(data)
+        >>> toolkit.ops.sum(mixed["labels"], axis=-1).tolist()
+        [1.0, 1.0]
+
+    Reference: https://arxiv.org/abs/1710.09412
+    """
+
+    def __init__(
+        self,
+        alpha: float = 0.2,
+        data_format: Any = None,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(0.0, (0, 255), data_format, seed, **kwargs)
+        if not alpha > 0:
+            raise ArgumentError(f"MixUp: expected alpha > 0; received {alpha!r}")
+        self.alpha = alpha
+
+    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+        weight = random.beta((n,), self.alpha, self.alpha, seed=seed)
+        return {"mix_weight": weight, "permutation_order": _order(n, seed)}
+
+    def _mixture(self, images: Any, transformation: Any) -> Any:
+        return _mixed(images, transformation, ndim=4)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        if not training:
+            return bounding_boxes
+        order = transformation["permutation_order"]
+        boxes, labels = bounding_boxes["boxes"], bounding_boxes["labels"]
+        axes = {"boxes": 1, "labels": len(boxes.shape) - 2}
+        return {
+            part: ops.concatenate([x, _others(x, order)], axis=axes[part])
+            for part, x in (("boxes", boxes), ("labels", labels))
+        }
+
+
+class CutMix(_Mixing):
+    """In training, replaces a rectangle of each image by that of another of the batch.
+
+    Labels are mixed by the areas, so they should be one-hot. A single image stays as
+    it is.
+
+    Args:
+        factor: range (lower, upper) inside [0, 1] of a, where the area that is kept has
+            the distribution Beta(a, a); a number f: (0, f).
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: a batch of images, or a dict of "images" and any of "labels" and
+            "segmentation_masks".
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> images = toolkit.ops.ones((2, 4, 4, 3))
+        >>> toolkit.layers.CutMix(seed=1)(images).shape
+        (2, 4, 4, 3)
+
+    Reference: https://arxiv.org/abs/1905.04899
+    """
+
+    def __init__(
+        self,
+        factor: Any = 1.0,
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(factor, (0, 255), data_format, seed, **kwargs)
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        images = data["images"] if isinstance(data, dict) else data
+        if not training:
+            return None
+        n, size = batch_size(images), self.image_size(images)
+        return self._rectangles(n, size, self.generator if seed is None else seed)
+
+    def _rectangles(self, n: int, size: tuple[int, int], seed: Any) -> dict[str, Any]:
+        """Where each image is replaced, by which one, and what part of it is kept."""
+        low, high = map(float, self.factor)
+        # Beta is not defined at 0.
+        alpha = random.uniform((), low, high, seed=seed) + 1e-6  # type: ignore[operator]
+        kept = random.beta((n, 1, 1, 1), alpha, alpha, seed=seed)
+        inside, part = True, 1.0
+        axes = (-2, -1) if self.data_format == "channels_first" else (-3, -2)
+        for extent, axis in zip(size, axes, strict=True):
+            length = ops.sqrt(1 - kept) * extent
+            start = self._uniform(n, seed, (0.0, 1.0)) * (extent - length)
+            shape = [1] * 4
+            shape[axis] = extent
+            place = ops.reshape(ops.arange(extent, dtype="float32"), shape)
+            inside = inside & (place >= start) & (place < start + length)
+            part = part * length / extent
+        return {
+            "batch_masks": inside,
+            "mix_weight": 1 - part,
+            "permutation_order": _order(n, seed),
+        }
+
+    def _mixture(self, images: Any, transformation: Any) -> Any:
+        masks = ops.cast(transformation["batch_masks"], "bool")
+        others = _others(images, transformation["permutation_order"])
+        return ops.where(masks, others, images)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        raise UnsupportedError(
+            "CutMix: rectangles of two images cannot keep their bounding boxes"
+        )

@@ -1,0 +1,213 @@
+"""Layers that change how images are drawn: levels of colour, sharpness, blur."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, random
+from toolkit.errors import ArgumentError
+from toolkit.layers.preprocessing.color_layer import (
+    BYTES,
+    RandomColorLayer,
+    factor_range,
+    per_image,
+    rescaled,
+)
+
+# What RandomSharpness blurs with, of PIL's ImageFilter.SMOOTH.
+_SMOOTH = [[1 / 13, 1 / 13, 1 / 13], [1 / 13, 5 / 13, 1 / 13], [1 / 13, 1 / 13, 1 / 13]]
+
+
+class RandomSharpness(RandomColorLayer):
+    """In training, mixes images with blurred versions, or moves them away from these.
+
+    `clip(x + (1 - 2 * f) * (blurred - x), low, high)`.
+
+    Args:
+        factor: range (lower, upper) of f inside [0, 1]: 0 means blurred, 0.5 no
+            change, 1 sharpened; a number f: (0, f).
+        value_range: (lowest, highest) value of the images.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomSharpness((0.5, 0.5))
+        >>> layer(toolkit.ops.array([[[1.0], [3.0]]])).tolist()
+        [[[1.0], [3.0]]]
+    """
+
+    bounds = (0.0, 1.0)
+
+    def _adjusted(self, x: Any, factor: Any) -> Any:
+        kernel = ops.reshape(
+            ops.convert_to_tensor(_SMOOTH, dtype=x.dtype), (3, 3, 1, 1)
+        )
+        kernel = ops.tile(kernel, (1, 1, x.shape[-1], 1))
+        smooth = ops.depthwise_conv(
+            x, kernel, padding="same", data_format="channels_last"
+        )
+        return self._clipped(x + (1 - 2 * per_image(factor, x.dtype)) * (smooth - x))
+
+
+class RandomPosterization(RandomColorLayer):
+    """In training, keeps only the highest bits of each pixel's value in [0, 255].
+
+    Args:
+        factor: how many bits of 8: an integer, or a range (lower, upper) of them, upper
+            excluded; an integer n: (1, n).
+        value_range: (lowest, highest) value of the images.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomPosterization(1)
+        >>> layer(toolkit.ops.array([[[100.0], [200.0]]])).tolist()
+        [[[0.0], [128.0]]]
+    """
+
+    bounds = (1, 8)
+
+    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+        low, high = map(int, self.factor)
+        bits = random.randint((n, 1, 1, 1), low, max(high, low + 1), seed=seed)
+        return {"shift_factor": 8 - bits}
+
+    def _adjusted(self, x: Any, shift_factor: Any) -> Any:
+        levels = ops.cast(rescaled(x, self.value_range, BYTES), "int32")
+        shift = ops.cast(per_image(shift_factor), "int32")
+        levels = ops.left_shift(ops.right_shift(levels, shift), shift)
+        return rescaled(ops.cast(levels, x.dtype), BYTES, self.value_range)
+
+
+class RandomGaussianBlur(RandomColorLayer):
+    """In training, blurs some of the images with a Gaussian bell; outside of them is 0.
+
+    Args:
+        factor: range (lower, upper) inside [0, 1] that each image's probability is
+            drawn from; a number f: (0, f).
+        kernel_size: width and height of the bell in pixels, odd; a number for both.
+        sigma: range (lower, upper) inside [0, 1] of the bell's standard deviations, in
+            pixels, drawn for the width and the height of all images; a number: (0, it).
+        value_range: (lowest, highest) value of the images.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomGaussianBlur(factor=0)
+        >>> layer(toolkit.ops.array([[[1.0], [3.0]]])).tolist()
+        [[[1.0], [3.0]]]
+    """
+
+    bounds = (0.0, 1.0)
+
+    def __init__(
+        self,
+        factor: Any = 1.0,
+        kernel_size: Any = 3,
+        sigma: Any = 1.0,
+        value_range: Any = (0, 255),
+        data_format: Any = None,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(factor, value_range, data_format, seed, **kwargs)
+        sizes = (
+            kernel_size if isinstance(kernel_size, (tuple, list)) else [kernel_size] * 2
+        )
+        if len(sizes) != 2 or not all(isinstance(n, int) and n % 2 for n in sizes):
+            raise ArgumentError(
+                "RandomGaussianBlur: kernel_size must be an odd number, or two of "
+                f"them. Received: kernel_size={kernel_size!r}"
+            )
+        self.kernel_size = tuple(sizes)
+        self.sigma = factor_range(self, sigma, self.bounds, "sigma")
+
+    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+        # A sigma of 0 would divide 0 by 0 in the middle of the bell.
+        sigma = random.uniform((2,), *map(float, self.sigma), seed=seed) + 1e-6  # type: ignore[misc]
+        return {"should_apply_blur": self._chosen(n, seed), "blur_factor": sigma}
+
+    def _adjusted(self, x: Any, should_apply_blur: Any, blur_factor: Any) -> Any:
+        blurred = ops.image.gaussian_blur(
+            x, self.kernel_size, blur_factor, "channels_last"
+        )
+        return self._clipped(ops.where(per_image(should_apply_blur), blurred, x))
+
+
+class Solarization(RandomColorLayer):
+    """In training, adds a number to each image, then turns bright pixels negative.
+
+    With values in [0, 255], `x = clip(x + addition)`, then `x` where it is below the
+    threshold, else `255 - x`.
+
+    Args:
+        addition_factor: range (lower, upper) inside [0, 1] of the addition, as a part
+            of 255; a number f: (0, f).
+        threshold_factor: the same for the threshold.
+        value_range: (lowest, highest) value of the images.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Solarization(threshold_factor=(0.5, 0.5))
+        >>> layer(toolkit.ops.array([[[100.0], [200.0]]])).tolist()
+        [[[100.0], [55.0]]]
+    """
+
+    def __init__(
+        self,
+        addition_factor: Any = 0.0,
+        threshold_factor: Any = 0.0,
+        value_range: Any = (0, 255),
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(0.0, value_range, data_format, seed, **kwargs)
+        bounds = 0.0, 1.0
+        self.addition_factor = factor_range(
+            self, addition_factor, bounds, "addition_factor"
+        )
+        self.threshold_factor = factor_range(
+            self, threshold_factor, bounds, "threshold_factor"
+        )
+
+    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+        return {
+            "additions": self._uniform(n, seed, self.addition_factor) * 255,
+            "thresholds": self._uniform(n, seed, self.threshold_factor) * 255,
+        }
+
+    def _adjusted(self, x: Any, additions: Any, thresholds: Any) -> Any:
+        x = rescaled(x, self.value_range, BYTES) + per_image(additions, x.dtype)
+        x = ops.clip(x, *BYTES)
+        x = ops.where(x < per_image(thresholds, x.dtype), x, 255 - x)
+        return rescaled(x, BYTES, self.value_range)
