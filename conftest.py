@@ -6,3 +6,5 @@ import os
 # another, which costs a time slice each time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+# A test that fails shows where in the package.
+os.environ.setdefault("TOOLKIT_TRACEBACK_FILTERING", "off")

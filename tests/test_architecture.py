@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "toolkit"
 
 LEVELS = (
-    ("errors", "dtypes", "tree", "config", "naming"),
+    ("errors", "dtypes", "tree", "config", "naming", "messages", "tracebacks"),
     ("ir", "data"),
     ("backends",),
     ("tensor", "trace", "convert", "variable", "symbolic", "compiler"),

@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import toolkit
-from toolkit.errors import ArgumentError, DeviceError
+from toolkit.errors import ArgumentError, DeviceError, UnsupportedError
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -90,3 +91,38 @@ assert history["loss"][-1] < history["loss"][0]
 """
     done = run(code, TOOLKIT_BACKEND="reference")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def limits():
+    yield toolkit.config
+    toolkit.config.set_max_epochs(None)
+    toolkit.config.set_max_steps_per_epoch(None)
+
+
+def test_limits_of_epochs_and_steps(limits):
+    model = toolkit.Sequential([toolkit.Input((1,)), toolkit.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((8, 1)), np.ones((8, 1))
+    assert limits.max_epochs() is None and limits.max_steps_per_epoch() is None
+    limits.set_max_epochs(2)
+    limits.set_max_steps_per_epoch(3)
+    with pytest.warns(UserWarning, match="limiting epochs to 2"):
+        history = model.fit(x, y, batch_size=2, epochs=5, verbose=0)
+    assert history.epoch == [0, 1] and int(model.optimizer.iterations) == 6
+    assert history.params["steps"] == 3
+    assert model.predict(x, batch_size=2, verbose=0).shape == (6, 1)
+    with pytest.raises(ArgumentError, match="set_max_epochs: expected a number"):
+        limits.set_max_epochs(0)
+
+
+def test_limits_from_the_environment():
+    code = "from toolkit import config; print(config.max_epochs())"
+    assert run(code, TOOLKIT_MAX_EPOCHS="3").stdout == "3\n"
+    assert "TOOLKIT_MAX_EPOCHS: expected" in run(code, TOOLKIT_MAX_EPOCHS="x").stderr
+
+
+def test_names_of_other_frameworks():
+    assert not toolkit.config.is_nnx_enabled()
+    with pytest.raises(UnsupportedError, match="never runs code from a file"):
+        toolkit.config.enable_unsafe_deserialization()

@@ -2,7 +2,8 @@
 
 Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
 TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS, TOOLKIT_CACHE_DIR
-(compiled kernels; "off" for none).
+(compiled kernels; "off" for none), TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
+TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks).
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import ArgumentError, DeviceError, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    DeviceError,
+    UnsupportedError,
+    unknown_choice,
+)
 
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
@@ -34,6 +40,8 @@ _settings: dict[str, Any] = {
     "flash_attention": None,
     "threads": None,
     "logical_devices": {"cpu": 1},
+    "interactive_logging": True,
+    "traceback_filtering": environment("TRACEBACK_FILTERING") != "off",
 }
 
 
@@ -110,6 +118,98 @@ def disable_flash_attention() -> None:
 def is_flash_attention_enabled() -> bool | None:
     """None if attention may be computed block by block, False if that was disabled."""
     return _settings["flash_attention"]  # type: ignore[no-any-return]
+
+
+def enable_interactive_logging() -> None:
+    """Print messages and progress on standard output, as is done unless disabled."""
+    _settings["interactive_logging"] = True
+
+
+def disable_interactive_logging() -> None:
+    """Send messages and progress to the logger "toolkit", one line for each epoch."""
+    _settings["interactive_logging"] = False
+
+
+def is_interactive_logging_enabled() -> bool:
+    """Whether messages and progress go to standard output."""
+    return _settings["interactive_logging"]  # type: ignore[no-any-return]
+
+
+def enable_traceback_filtering() -> None:
+    """Leave the package's own frames out of tracebacks, as is done unless disabled.
+
+    What remains of an error inside of a layer or a model is the user's own code.
+    """
+    _settings["traceback_filtering"] = True
+
+
+def disable_traceback_filtering() -> None:
+    """Show tracebacks whole, with the package's own frames."""
+    _settings["traceback_filtering"] = False
+
+
+def is_traceback_filtering_enabled() -> bool:
+    """Whether tracebacks leave out the package's own frames."""
+    return _settings["traceback_filtering"]  # type: ignore[no-any-return]
+
+
+def max_epochs() -> int | None:
+    """The limit on the epochs of any `fit`, None unless set."""
+    return _limit("max_epochs")
+
+
+def set_max_epochs(max_epochs: int | None) -> None:
+    """Limit the epochs of any `fit`, to try a script quickly; None for no limit.
+
+    TOOLKIT_MAX_EPOCHS does the same.
+    """
+    _settings["max_epochs"] = _checked_limit("set_max_epochs", max_epochs)
+
+
+def max_steps_per_epoch() -> int | None:
+    """The limit on the steps of an epoch, None unless set."""
+    return _limit("max_steps_per_epoch")
+
+
+def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
+    """Limit the steps of an epoch, of `evaluate` and `predict` too; None for no limit.
+
+    TOOLKIT_MAX_STEPS_PER_EPOCH does the same.
+    """
+    _settings["max_steps_per_epoch"] = _checked_limit(
+        "set_max_steps_per_epoch", max_steps_per_epoch
+    )
+
+
+def _limit(name: str) -> int | None:
+    if name not in _settings:
+        given = environment(name.upper())
+        number = int(given) if given and given.isdecimal() else given
+        _settings[name] = _checked_limit(f"TOOLKIT_{name.upper()}", number)
+    return _settings[name]  # type: ignore[no-any-return]
+
+
+def _checked_limit(what: str, limit: Any) -> int | None:
+    if limit is not None and not (type(limit) is int and limit >= 1):
+        raise ArgumentError(f"{what}: expected a number >= 1; received {limit!r}")
+    return limit
+
+
+def is_nnx_enabled() -> bool:
+    """False: Variables are never those of Flax NNX."""
+    return False
+
+
+def enable_unsafe_deserialization() -> None:
+    """Refused: code that is in a file never runs here.
+
+    Raises:
+        UnsupportedError: always.
+    """
+    raise UnsupportedError(
+        "enable_unsafe_deserialization: toolkit never runs code from a file; pass the "
+        "functions of Lambda layers in custom_objects instead"
+    )
 
 
 def dtype_policy() -> Any:

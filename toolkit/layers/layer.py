@@ -38,6 +38,7 @@ from toolkit.symbolic import (
 )
 from toolkit.tensor import Tensor, state
 from toolkit.trace import StatelessScope
+from toolkit.tracebacks import shorten
 
 _TRAINING = {"training"}
 
@@ -172,21 +173,25 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # The common case, one tensor of the right dtype, needs no walk over arguments.
-        if (
-            len(args) == 1
-            and (not kwargs or kwargs.keys() == _TRAINING)
-            and self.built
-            and not self._computes_mask
-        ):
-            (x,) = args
-            if type(x) is Tensor and mask_of(x) is None:
-                dtype, wanted = x.dtype, self._input_dtype
-                if wanted in (None, dtype) or dtype not in dtypes.FLOATS:
-                    if self._input_spec is not None:
-                        self._check_input(x)
-                    return self._run(self.call, args, {}, kwargs.get("training"))
-        return self._general_call(args, kwargs)
+        try:
+            # The common case, one tensor of the right dtype: no walk over arguments.
+            if (
+                len(args) == 1
+                and (not kwargs or kwargs.keys() == _TRAINING)
+                and self.built
+                and not self._computes_mask
+            ):
+                (x,) = args
+                if type(x) is Tensor and mask_of(x) is None:
+                    dtype, wanted = x.dtype, self._input_dtype
+                    if wanted in (None, dtype) or dtype not in dtypes.FLOATS:
+                        if self._input_spec is not None:
+                            self._check_input(x)
+                        return self._run(self.call, args, {}, kwargs.get("training"))
+            return self._general_call(args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def _check_input(self, x: Tensor) -> None:
         """Raise unless `x` fits the input_spec; the last that did is not checked."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -21,6 +20,7 @@ from toolkit.models.arrays import (
     weights_of_classes,
 )
 from toolkit.models.py_dataset import PyDataset
+from toolkit.tracebacks import shorten
 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
@@ -48,14 +48,20 @@ def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> 
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
-@contextmanager
-def named(caller: str) -> Iterator[None]:
-    """Put the name of the method that was called in front of errors from inside."""
-    try:
-        yield
-    except ToolkitError as error:
-        error.args = (f"{caller}: {error}",)
-        raise
+class named:
+    """Puts the name of the method that was called in front of errors from inside."""
+
+    def __init__(self, caller: str) -> None:
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, ToolkitError):
+            error.args = (f"{self._caller}: {error}",)
+        if isinstance(error, Exception):
+            shorten(error)
 
 
 class BatchSource:

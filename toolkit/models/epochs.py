@@ -8,6 +8,7 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
+from toolkit.config import max_steps_per_epoch
 from toolkit.errors import ArgumentError
 from toolkit.models.arrays import ArraySource
 from toolkit.models.data_adapters import BatchSource, make_source
@@ -28,6 +29,7 @@ class EpochBatches:
             raise ArgumentError(f"expected a number of steps >= 1; received {steps}")
         self.source = source
         self.steps = steps
+        self._limit = max_steps_per_epoch()
         self.exhausted = False
         self._pass: Iterator[Any] | None = None  # over all batches of the source
         self._seen = 0
@@ -36,7 +38,8 @@ class EpochBatches:
     @property
     def num_batches(self) -> int | None:
         """The number of steps of an epoch, None where it is unknown."""
-        return self.steps or self.source.num_batches
+        steps = self.steps or self.source.num_batches
+        return min(steps, self._limit) if steps and self._limit else steps
 
     def peek(self) -> Any:
         """The first batch, which the first epoch will still return."""
@@ -74,6 +77,10 @@ class EpochBatches:
         As in Keras, a number of steps that was asked for is rounded up to whole groups.
         """
         steps = self.steps and ceil(self.steps / size) * size
+        if self._limit:
+            if self.steps is None:
+                self.restart()
+            steps = min(steps or self._limit, self._limit)
         batches = self._epoch(steps)
         first = 0
         while group := list(islice(batches, size)):

@@ -11,6 +11,7 @@ import numpy as np
 
 from toolkit import metrics as metrics_module
 from toolkit import optimizers
+from toolkit.config import max_epochs
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import no_tracking
@@ -22,6 +23,7 @@ from toolkit.models.compile_metrics import CompileMetrics
 from toolkit.models.data_adapters import make_source, named, unpack_x_y_sample_weight
 from toolkit.models.epochs import EpochBatches, make_batches
 from toolkit.models.evaluation import Evaluation, check_run, one_batch
+from toolkit.tracebacks import shorten
 
 _WATCH = 0.1  # seconds between two looks at the loss
 
@@ -168,6 +170,13 @@ class Trainer(CompileConfigured, Evaluation):
         for name, number in (("epochs", epochs), ("initial_epoch", initial_epoch)):
             if not isinstance(number, (int, np.integer)) or number < 0:
                 raise ArgumentError(f"fit: expected {name} >= 0; received {number!r}")
+        limit = max_epochs()
+        if limit is not None and limit < epochs:
+            warnings.warn(
+                f"fit: limiting epochs to {limit}, as set_max_epochs has it",
+                stacklevel=2,
+            )
+            epochs = limit
         with named("fit"):
             if validation_split and validation_data is None:
                 train, validation_data = split_arrays(
@@ -226,6 +235,9 @@ class Trainer(CompileConfigured, Evaluation):
                     break
         except KeyboardInterrupt:
             callbacks.on_train_end(logs)
+            raise
+        except Exception as error:
+            shorten(error)
             raise
         if self.optimizer is not None and epochs:
             self.optimizer.finalize_variable_values(self.trainable_variables)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from toolkit.config import (
+    disable_interactive_logging,
+    enable_interactive_logging,
+    is_interactive_logging_enabled,
+)
 from toolkit.utils.config import Config
 from toolkit.utils.files import get_file
 from toolkit.utils.numerical import normalize, to_categorical
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     )
     from toolkit.utils.feature_space import FeatureSpace
     from toolkit.utils.images import array_to_img, img_to_array, load_img, save_img
+    from toolkit.utils.progress import Progbar
     from toolkit.utils.sequences import pad_sequences, timeseries_dataset_from_array
     from toolkit.utils.splitting import split_dataset
 
@@ -45,6 +51,7 @@ __all__ = [
     "Config",
     "CustomObjectScope",
     "FeatureSpace",
+    "Progbar",
     "PyDataset",
     "Sequence",
     "array_to_img",
@@ -53,6 +60,8 @@ __all__ = [
     "clear_session",
     "custom_object_scope",
     "deserialize_keras_object",
+    "disable_interactive_logging",
+    "enable_interactive_logging",
     "get_custom_objects",
     "get_file",
     "get_registered_name",
@@ -60,6 +69,7 @@ __all__ = [
     "get_source_inputs",
     "image_dataset_from_directory",
     "img_to_array",
+    "is_interactive_logging_enabled",
     "is_keras_tensor",
     "legacy",
     "load_img",
@@ -105,6 +115,7 @@ _LATE = {
     ),
     "toolkit.utils.feature_space": ("FeatureSpace",),
     "toolkit.utils.images": ("array_to_img", "img_to_array", "load_img", "save_img"),
+    "toolkit.utils.progress": ("Progbar",),
     "toolkit.utils.splitting": ("split_dataset",),
     "toolkit.utils.sequences": ("pad_sequences", "timeseries_dataset_from_array"),
 }

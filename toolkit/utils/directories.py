@@ -13,6 +13,7 @@ from toolkit import ops
 from toolkit.config import standardize_data_format
 from toolkit.data.batches import Batches, check_format
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.messages import print_message
 from toolkit.utils.images import img_to_array, load_img
 
 _ENDINGS = {
@@ -124,7 +125,7 @@ def common_arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 def _say(verbose: bool, text: str) -> None:
     if verbose:
-        print(text)
+        print_message(text)
 
 
 def _split(paths: Any, labels: Any, split: Any, subset: Any, verbose: bool) -> Any:

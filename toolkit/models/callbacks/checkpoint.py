@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ArgumentError
+from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
 
@@ -92,7 +93,7 @@ class ModelCheckpoint(MonitorCallback):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self.model.save_weights(path, overwrite=True)
         if self.verbose > 0:
-            print(f"Epoch {self._epoch + 1}: saved weights to {path}")
+            print_message(f"Epoch {self._epoch + 1}: saved weights to {path}")
 
     def _is_wanted(self, logs: Logs) -> bool:
         if not self.save_best_only:
@@ -102,7 +103,9 @@ class ModelCheckpoint(MonitorCallback):
             return True
         if not self._is_improvement(current, self.best):
             if self.verbose > 0:
-                print(f"Epoch {self._epoch + 1}: {self.monitor} did not improve")
+                print_message(
+                    f"Epoch {self._epoch + 1}: {self.monitor} did not improve"
+                )
             return False
         self.best = current
         return True

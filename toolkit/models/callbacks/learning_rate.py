@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
 
@@ -49,7 +50,7 @@ class LearningRateScheduler(Callback):
                 )
             optimizer.learning_rate = rate
             if self.verbose > 0:
-                print(f"Epoch {epoch + 1}: {name} {rate}")
+                print_message(f"Epoch {epoch + 1}: {name} {rate}")
 
     def _scheduled(self, epoch: int, rate: float) -> float:
         try:
@@ -133,4 +134,6 @@ class ReduceLROnPlateau(MonitorCallback):
             self.cooldown_counter = self.cooldown
             self.wait = 0
             if self.verbose > 0:
-                print(f"Epoch {epoch + 1}: {name} {float(optimizer.learning_rate)}")
+                print_message(
+                    f"Epoch {epoch + 1}: {name} {float(optimizer.learning_rate)}"
+                )

@@ -6,6 +6,8 @@ import sys
 from time import perf_counter
 from typing import Any
 
+from toolkit.config import is_interactive_logging_enabled
+from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
 
 _REFRESH = 0.1  # seconds between two drawings of the bar
@@ -19,9 +21,14 @@ def is_interactive() -> bool:
 
 
 def resolve_verbose(verbose: Any) -> int:
-    """0, 1 (a bar) or 2 (one line an epoch); "auto" goes by where output goes."""
+    """0, 1 (a bar) or 2 (one line an epoch); "auto" goes by where output goes.
+
+    A log gets lines, never a bar.
+    """
     if verbose == "auto":
-        return 1 if is_interactive() else 2
+        verbose = 1 if is_interactive() else 2
+    if verbose and not is_interactive_logging_enabled():
+        return 2
     return int(verbose)
 
 
@@ -138,12 +145,15 @@ class ProgbarLogger(Callback):
             self._bar = None
         elif self.verbose == 2:
             seconds = perf_counter() - self._started
-            pace = _duration(seconds / max(self._seen, 1))
+            pace = duration(seconds / max(self._seen, 1))
             parts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", f"{pace}/step"]
-            print(label + " - ".join([*parts, *filter(None, [format_logs(logs)])]))
+            print_message(
+                label + " - ".join([*parts, *filter(None, [format_logs(logs)])])
+            )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """`12s`, `3ms` or `45us`."""
     if seconds >= 1:
         return f"{seconds:.0f}s"
     return f"{seconds * 1e3:.0f}ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f}us"

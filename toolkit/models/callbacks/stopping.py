@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
 
@@ -79,10 +80,10 @@ class EarlyStopping(MonitorCallback):
 
     def on_train_end(self, logs: Logs = None) -> None:
         if self.stopped_epoch > 0 and self.verbose > 0:
-            print(f"Epoch {self.stopped_epoch + 1}: early stopping")
+            print_message(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self.restore_best_weights and self.best_weights is not None:
             if self.verbose > 0:
-                print(f"Restoring the weights of epoch {self.best_epoch + 1}")
+                print_message(f"Restoring the weights of epoch {self.best_epoch + 1}")
             self.model.set_weights(self.best_weights)
 
 
@@ -103,5 +104,5 @@ class TerminateOnNaN(Callback):
             return
         if self.raise_error:
             raise RuntimeError(f"NaN or Inf loss encountered: {loss} at batch {batch}")
-        print(f"Batch {batch}: the loss is {loss}; training stops")
+        print_message(f"Batch {batch}: the loss is {loss}; training stops")
         self.model.stop_training = True

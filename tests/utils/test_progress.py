@@ -1,0 +1,81 @@
+"""Progbar: what it shows, and where messages go."""
+
+import io
+import logging
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit.errors import ArgumentError
+from toolkit.messages import print_message
+from toolkit.utils import Progbar
+
+
+@pytest.fixture
+def silent():
+    toolkit.config.disable_interactive_logging()
+    yield
+    toolkit.config.enable_interactive_logging()
+
+
+@pytest.mark.parametrize(
+    "names, shown",
+    [
+        ({"stateful_metrics": ["x"]}, "x: 4.0000"),
+        ({"stateful_metrics": []}, "x: 3.0000"),
+        ({"stateless_metrics": ["x"]}, "x: 3.0000"),
+        ({"stateless_metrics": []}, "x: 4.0000"),
+    ],
+)
+def test_values_are_averaged_or_not(names, shown, capsys):
+    bar = Progbar(4, interval=0, **names)
+    bar.update(1, [("x", 1.0)])
+    bar.update(3, [("x", np.float32(4.0))])
+    line = capsys.readouterr().out.split("\r")[-1]
+    assert line.startswith("3/4 ━━━━━━━━━━━━━━━ ") and line.endswith(shown)
+
+
+def test_the_last_update_ends_the_line(capsys):
+    bar = Progbar(2, interval=60)
+    for step in range(3):
+        bar.update(step, [("loss", [step, step + 1.0])])
+    text = capsys.readouterr().out
+    assert text.count("\r") == 2 and text.endswith("loss: 2.5000\n")
+
+
+def test_one_line_at_the_end(capsys):
+    bar = Progbar(2, verbose=2)
+    bar.add(1, [("loss", 2e-5)])
+    assert capsys.readouterr().out == ""
+    bar.add(1, [("loss", 2e-5)])
+    text = capsys.readouterr().out
+    assert text.startswith("2/2 - 0s - ") and text.endswith("loss: 2.0000e-05\n")
+
+
+@pytest.mark.parametrize("target", [None, 0])
+def test_an_unknown_number_of_steps(target, capsys):
+    Progbar(target).update(5, finalize=True)
+    assert "5/Unknown 0s" in capsys.readouterr().out.replace("  ", " ")
+    with pytest.raises(ArgumentError, match="Only one of"):
+        Progbar(target, stateful_metrics=[], stateless_metrics=[])
+
+
+def test_messages_go_to_the_log(silent, capsys, caplog):
+    model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with caplog.at_level(logging.INFO, "toolkit"):
+        model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=2, verbose=1)
+        Progbar(1).update(1, [("loss", 1.0)])
+    assert capsys.readouterr() == ("", "")
+    assert not toolkit.config.is_interactive_logging_enabled()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3 and lines[0].startswith("Epoch 1/2 - 1/1 - ")
+
+
+def test_what_cannot_be_encoded_is_replaced(monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), encoding="cp1251")
+    monkeypatch.setattr("sys.stdout", output)
+    print_message("1/2 ━")
+    output.seek(0)
+    assert output.read().rstrip() == "1/2 ?"

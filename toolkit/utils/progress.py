@@ -1,0 +1,166 @@
+"""Progbar: a line that tells how far a loop has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from toolkit.config import is_interactive_logging_enabled
+from toolkit.errors import ArgumentError
+from toolkit.messages import print_message
+from toolkit.models.callbacks.progress import duration, is_interactive
+
+_BOLD, _DONE, _TO_DO, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
+
+
+class Progbar:
+    """A bar of the steps done, with the time left and values such as the loss.
+
+    Args:
+        target: the number of steps; None if it is unknown.
+        width: of the bar, in characters.
+        verbose: 0 silent, 1 a bar that is redrawn, 2 one line at the end.
+        interval: seconds that pass at least between two drawings.
+        stateful_metrics: names of values that are shown as they are; the others are
+            averaged over the steps.
+        stateless_metrics: instead of these, names of the values that are averaged; the
+            others are shown as they are.
+        unit_name: what a step is called.
+
+    Example:
+        >>> from toolkit.utils import Progbar
+        >>> bar = Progbar(2, verbose=0)
+        >>> bar.update(1, [("loss", 4.0)])
+        >>> bar.add(1, [("loss", 2.0)])
+    """
+
+    def __init__(
+        self,
+        target: int | None,
+        width: int = 20,
+        verbose: int = 1,
+        interval: float = 0.05,
+        stateful_metrics: Iterable[str] | None = None,
+        stateless_metrics: Iterable[str] | None = None,
+        unit_name: str = "step",
+    ) -> None:
+        if stateful_metrics is not None and stateless_metrics is not None:
+            raise ArgumentError(
+                "Progbar: Only one of stateful_metrics and stateless_metrics may be "
+                "given"
+            )
+        averages = stateless_metrics is not None
+        self.target = target
+        self.width = width
+        self.verbose = verbose
+        self.interval = interval
+        self.unit_name = unit_name
+        self.stateful_metrics = None if averages else set(stateful_metrics or ())
+        self.stateless_metrics = set(stateless_metrics or ()) if averages else None
+        self._values: dict[str, tuple[Any, float]] = {}  # name -> sum, number of steps
+        self._seen = 0
+        self._start = perf_counter()
+        self._first_step: float | None = None  # when it was done
+        self._drawn = -float("inf")
+        self._length = 0  # of the line on the screen
+
+    def update(
+        self,
+        current: int,
+        values: Iterable[tuple[str, Any]] | None = None,
+        finalize: bool | None = None,
+    ) -> None:
+        """Show that `current` steps are done.
+
+        Args:
+            current: the number of steps done so far.
+            values: pairs of names and the values of the last step.
+            finalize: whether this is the last; None where `current` is the target.
+        """
+        if finalize is None:
+            finalize = self.target is not None and current >= self.target
+        for name, value in values or ():
+            self._take(name, value, max(current - self._seen, 1), finalize)
+        self._seen = current
+        now = perf_counter()
+        pace = self._pace(current, now)
+        if self.verbose == 1 and (finalize or now - self._drawn >= self.interval):
+            self._draw(current, now, pace, finalize)
+            self._drawn = now
+        elif self.verbose == 2 and finalize and self.target:
+            parts = [self._count(current), f"{now - self._start:.0f}s", pace]
+            print_message(" - ".join([*parts, *self._shown()]))
+
+    def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
+        """Show that `n` more steps are done."""
+        self.update(self._seen + n, values)
+
+    def _take(self, name: str, value: Any, steps: int, finalize: bool) -> None:
+        if self.stateless_metrics is not None:
+            averaged = name in self.stateless_metrics
+        else:
+            averaged = name not in (self.stateful_metrics or ())
+        if not averaged or finalize:  # what is said at the end is an average already
+            self._values[name] = value, 1
+            return
+        total, count = self._values.get(name, (0.0, 0))
+        self._values[name] = total + np.asarray(value) * steps, count + steps
+
+    def _pace(self, current: int, now: float) -> str:
+        """The time of a step; the first, which may compile, counts only alone."""
+        if not current:
+            return f"0s/{self.unit_name}"
+        since, steps = self._start, current
+        if self._first_step is not None and current > 1:
+            since, steps = self._first_step, current - 1
+        if current == 1:
+            self._first_step = now
+        self._seconds = (now - since) / steps
+        return f"{duration(self._seconds)}/{self.unit_name}"
+
+    _seconds = 0.0  # a step takes
+
+    def _shown(self) -> list[str]:
+        return [f"{name}: {_mean(*pair)}" for name, pair in self._values.items()]
+
+    def _count(self, current: int) -> str:
+        return f"{current:{len(str(self.target))}d}/{self.target}"
+
+    def _draw(self, current: int, now: float, pace: str, finalize: bool) -> None:
+        if self.target:
+            count = self._count(current)
+            done = min(int(self.width * current / self.target), self.width)
+        else:
+            count, done = f"{current:7d}/Unknown", 0
+        seconds = f"{now - self._start:.0f}s"
+        if self.target and not finalize:
+            seconds = _clock(self._seconds * (self.target - current))
+        rest = " - ".join([f" {pace}", *self._shown()])
+        bar = "━" * self.width if self.target else ""
+        length = len(f"{count} {bar} {seconds}{rest}")
+        colors = is_interactive() and is_interactive_logging_enabled()
+        text = f"{count} {bar[:done]}{' ' * len(bar[done:])} {seconds}{rest}"
+        if colors:
+            painted = f"{_DONE}{bar[:done]}{_TO_DO}{bar[done:]}{_PLAIN}"
+            text = f"{_BOLD}{count}{_PLAIN} {painted} {_BOLD}{seconds}{_PLAIN}{rest}"
+        padding = " " * (self._length - length)
+        self._length = length
+        end = "\n" if finalize else ""
+        print_message(f"\r{text}{padding}{end}", line_break=False)
+
+
+def _mean(total: Any, count: float) -> str:
+    mean = float(np.mean(total)) / max(count, 1)
+    return f"{mean:.4f}" if abs(mean) > 1e-3 else f"{mean:.4e}"
+
+
+def _clock(seconds: float) -> str:
+    """Time left: `7s`, `2:05` or `1:02:05`."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}" if minutes else f"{seconds}s"
