@@ -154,6 +154,64 @@ def test_variables_are_initialized_for_real_inside_a_trace():
     np.testing.assert_array_equal(y, initializers.Orthogonal(seed=1)((2, 2)))
 
 
+# The first halves of the windows of 7 and of 6 points, from scipy.signal.windows.
+WINDOWS = {
+    "barthann": (0.0, 0.27, 0.73, 1.0, 0.0, 0.358574, 0.879426),
+    "bartlett": (0.0, 0.333333, 0.666667, 1.0, 0.0, 0.4, 0.8),
+    "blackman": (0.0, 0.13, 0.63, 1.0, 0.0, 0.20077, 0.84923),
+    "blackmanharris": (6e-05, 0.055645, 0.520575, 1.0, 6e-05, 0.103011, 0.793834),
+    "bohman": (0.0, 0.108998, 0.608998, 1.0, 0.0, 0.179124, 0.834311),
+    "boxcar": (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+    "cosine": (0.222521, 0.62349, 0.900969, 1.0, 0.258819, 0.707107, 0.965926),
+    "exponential": (0.049787, 0.135335, 0.367879, 1.0, 0.082085, 0.22313, 0.606531),
+    "flattop": (-0.000421, -0.051263, 0.198211, 1.0, -0.000421, -0.067714, 0.606872),
+    "hamming": (0.08, 0.31, 0.77, 1.0, 0.08, 0.397852, 0.912148),
+    "hann": (0.0, 0.25, 0.75, 1.0, 0.0, 0.345492, 0.904508),
+    "lanczos": (0.0, 0.413497, 0.826993, 1.0, 0.0, 0.504551, 0.935489),
+    "nuttall": (0.000363, 0.061334, 0.52923, 1.0, 0.000363, 0.110515, 0.798258),
+    "parzen": (0.005831, 0.157434, 0.650146, 1.0, 0.009259, 0.25, 0.861111),
+    "taylor": (0.290095, 0.578213, 0.878008, 1.0, 0.306347, 0.662065, 0.957002),
+    "triang": (0.25, 0.5, 0.75, 1.0, 0.166667, 0.5, 0.833333),
+    "tukey": (0.0, 0.75, 1.0, 1.0, 0.0, 0.904508, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name):
+    from toolkit.initializers.fourier import window_of
+
+    odd, even = np.array(WINDOWS[name][:4]), np.array(WINDOWS[name][4:])
+    expected = np.concatenate([odd, odd[-2::-1]])
+    np.testing.assert_allclose(window_of(name, 7), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        window_of(name, 6, periodic=True), expected[:-1], atol=1e-6
+    )
+    expected = np.concatenate([even, even[::-1]])
+    np.testing.assert_allclose(window_of(name, 6), expected, atol=1e-6)
+    assert window_of(name, 1).tolist() == [1]
+
+
+@pytest.mark.parametrize("scaling", [None, "density", "spectrum"])
+def test_stft_kernels_transform(scaling):
+    window = np.arange(1.0, 7)
+    sums = {None: 1, "density": np.sqrt((window**2).sum()), "spectrum": window.sum()}
+    x = np.random.default_rng(0).normal(size=6)
+    y = np.fft.rfft(x * window / sums[scaling], 16)
+    for side, expected in (("real", y.real), ("imag", y.imag)):
+        kernel = initializers.STFT(side, list(window), scaling)((6, 1, 9), "float64")
+        np.testing.assert_allclose(x @ kernel.numpy()[:, 0], expected, atol=1e-12)
+    assert type(initializers.get("stft")) is initializers.STFTInitializer
+    made = initializers.STFT("imag", window, scaling, True)
+    assert (
+        initializers.get(initializers.serialize(made)).get_config() == made.get_config()
+    )
+    with pytest.raises(errors.ShapeError, match="window of shape"):
+        made((7, 1, 9))
+    for wrong in ({"side": "left"}, {"window": "no"}, {"scaling": "l2"}):
+        with pytest.raises(errors.ArgumentError, match="expected one of"):
+            initializers.STFT(**wrong)
+
+
 # --- names and configs --------------------------------------------------------------
 
 

@@ -60,6 +60,17 @@ CASES = [
         {"brightness_factor": (0.1, 0.1), "hue_factor": (0.0, 0.0)},
         [COLORS],
     ),
+    ("STFTSpectrogram", {"frame_length": 8, "mode": "stft"}, [(2, 30, 3)]),
+    (
+        "STFTSpectrogram",
+        {"frame_length": 8, "data_format": "channels_first", "expand_dims": True},
+        [(2, 3, 30)],
+    ),
+    (
+        "MelSpectrogram",
+        {"fft_length": 16, "sequence_stride": 4, "num_mel_bins": 3},
+        [(2, 30)],
+    ),
     ("Dropout", {"rate": 0.5, "noise_shape": (None, 1, None), "seed": 1}, [SEQUENCE]),
     ("SpatialDropout1D", {"rate": 0.5}, [SEQUENCE]),
     ("SpatialDropout2D", {"rate": 0.5}, [IMAGE]),

@@ -81,7 +81,7 @@ def test_mistakes_are_told():
     layer = layers.Resizing(4, 4)
     with pytest.raises(ArgumentError, match="bounding_box_format"):
         layer(sample())
-    with pytest.raises(ShapeError, match="rank 3"):
+    with pytest.raises(ShapeError, match="rank 3 or 4"):
         layer(np.ones((4, 4), "float32"))
     with pytest.raises(ArgumentError, match="'boxes' and 'labels'"):
         layers.Resizing(4, 4, bounding_box_format="xyxy")(

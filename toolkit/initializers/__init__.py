@@ -17,6 +17,7 @@ from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer
 from toolkit.initializers.constants import Constant, Identity, Ones, Zeros
+from toolkit.initializers.fourier import STFT
 from toolkit.initializers.random import (
     GlorotNormal,
     GlorotUniform,
@@ -41,7 +42,7 @@ from toolkit.tensor import Tensor
 from toolkit.variable import Variable
 
 _CLASSES = (
-    *(Constant, Identity, Ones, Zeros, Orthogonal),
+    *(Constant, Identity, Ones, Zeros, Orthogonal, STFT),
     *(GlorotNormal, GlorotUniform, HeNormal, HeUniform, LecunNormal, LecunUniform),
     *(RandomNormal, RandomUniform, TruncatedNormal, VarianceScaling),
 )
@@ -50,6 +51,7 @@ _BY_NAME: dict[str, Any] = {
     **{to_snake_case(cls.__name__): cls for cls in _CLASSES},
     "IdentityInitializer": Identity,
     "OrthogonalInitializer": Orthogonal,
+    "STFTInitializer": STFT,
     "normal": RandomNormal,
     "one": Ones,
     "uniform": RandomUniform,

@@ -127,6 +127,7 @@ from toolkit.layers.preprocessing.normalization import Normalization
 from toolkit.layers.preprocessing.pipeline import Pipeline
 from toolkit.layers.preprocessing.recipes import RandomColorJitter
 from toolkit.layers.preprocessing.resizing import CenterCrop, Resizing
+from toolkit.layers.preprocessing.spectrograms import MelSpectrogram, STFTSpectrogram
 from toolkit.layers.preprocessing.text import TextVectorization
 from toolkit.layers.preprocessing.tones import (
     RandomGaussianBlur,

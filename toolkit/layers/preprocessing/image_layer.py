@@ -57,9 +57,8 @@ class ImageLayer(Layer):
         rank = len(sample["images"].shape)
         if rank not in (3, 4):
             raise ShapeError(
-                f"{type(self).__name__}: Expected image tensor to have rank 3 (single "
-                "image) or 4 (batch of images). Received: shape "
-                f"{tuple(sample['images'].shape)}"
+                f"{type(self).__name__}: Expected the input image to be rank 3 or 4 (a "
+                f"batch). Received: shape {tuple(sample['images'].shape)}"
             )
         if rank == 3:
             sample = tree.map_structure(lambda x: ops.expand_dims(x, 0), sample)

@@ -1,0 +1,301 @@
+"""Layers that show which frequencies are in signals, and when."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, dtypes, initializers, ops
+from toolkit.config import standardize_data_format
+from toolkit.errors import ArgumentError, DTypeError, unknown_choice
+from toolkit.initializers.fourier import check_scaling, check_window
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+
+_MODES = ("angle", "imag", "log", "magnitude", "psd", "real", "stft")
+
+
+class STFTSpectrogram(Layer):
+    """The Fourier transforms of overlapping pieces of signals, by convolutions.
+
+    Its kernels begin as the transform, and can be trained.
+
+    Args:
+        mode: "stft": real and imaginary parts, one after the other; "real", "imag";
+            "magnitude"; "log": the logarithm of it; "angle": the phase in radians;
+            "psd": powers, twice where there is a negative frequency, too.
+        frame_length: samples of a piece.
+        frame_step: samples between the starts of pieces; half a piece if None.
+        fft_length: at least frame_length: the result has fft_length // 2 + 1
+            frequencies; the next power of 2 if None.
+        window: a name as in scipy.signal.windows, weights (frame_length,), or None.
+        periodic: whether a window that is given by name is periodic.
+        scaling: of the window: "density", "spectrum" or None; see `initializers.STFT`.
+        padding: "valid", or "same": zeros so that no sample is left out.
+        expand_dims: whether frequencies have an axis of their own; otherwise those of
+            all channels stand in one.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Input shape: (batch, samples, channels), or channels first.
+
+    Output shape: (batch, pieces, channels * frequencies); (batch, channels *
+        frequencies, pieces) with channels first. With expand_dims: (batch, pieces,
+        frequencies, channels) or (batch, channels, pieces, frequencies).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.STFTSpectrogram("log", frame_length=256)
+        >>> layer(toolkit.ops.ones((2, 1024, 1))).shape
+        (2, 7, 129)
+    """
+
+    def __init__(
+        self,
+        mode: str = "log",
+        frame_length: int = 256,
+        frame_step: int | None = None,
+        fft_length: int | None = None,
+        window: Any = "hann",
+        periodic: bool = False,
+        scaling: str | None = "density",
+        padding: str = "valid",
+        expand_dims: bool = False,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if mode not in _MODES:
+            raise unknown_choice("STFTSpectrogram: mode", mode, _MODES)
+        if padding not in ("same", "valid"):
+            raise unknown_choice("STFTSpectrogram: padding", padding, ["same", "valid"])
+        check_scaling("STFTSpectrogram", scaling)
+        if isinstance(window, str):
+            check_window(window)
+        self.mode, self.padding, self.expand_dims = mode, padding, expand_dims
+        self.window, self.periodic, self.scaling = window, periodic, scaling
+        self.frame_length, self.frame_step = frame_length, frame_step
+        self.fft_length = fft_length
+        self._check_lengths()
+        self.data_format = standardize_data_format(data_format)
+        self.input_spec = InputSpec(ndim=3)
+
+    def _check_lengths(self) -> None:
+        length, step, count = self.frame_length, self.frame_step, self.fft_length
+        if step is not None and not 1 <= step <= length:
+            raise ArgumentError(
+                "STFTSpectrogram: `frame_step` should be a positive integer not "
+                f"greater than `frame_length`. Received frame_step={step}, "
+                f"frame_length={length}"
+            )
+        if count is not None and count < length:
+            raise ArgumentError(
+                "STFTSpectrogram: `fft_length` should be not less than `frame_length`. "
+                f"Received fft_length={count}, frame_length={length}"
+            )
+        if count is not None and count & (count - 1):
+            warnings.warn(
+                "STFTSpectrogram: `fft_length` is recommended to be a power of two. "
+                f"Received fft_length={count}",
+                stacklevel=3,
+            )
+
+    def build(self, input_shape: Any) -> None:
+        count = self.fft_length or 2 ** math.ceil(math.log2(self.frame_length))
+        for side, other in (("real", "imag"), ("imag", "real")):
+            if self.mode == other:
+                continue
+            initializer = initializers.STFT(
+                side, self.window, self.scaling, self.periodic
+            )
+            shape = self.frame_length, 1, count // 2 + 1
+            kernel = self.add_weight(
+                name=f"{side}_kernel", shape=shape, initializer=initializer
+            )
+            setattr(self, f"{side}_kernel", kernel)
+
+    def call(self, inputs: Any) -> Any:
+        if not dtypes.is_float(inputs.dtype):
+            raise DTypeError(
+                "STFTSpectrogram: Invalid input type. Expected floats. Received: input "
+                f"type={inputs.dtype}"
+            )
+        x = inputs
+        if self.data_format == "channels_last":
+            x = ops.transpose(x, (0, 2, 1))
+        y = self._shown(ops.reshape(x, (-1, x.shape[2], 1)))
+        y = ops.reshape(y, (-1, x.shape[1], *y.shape[1:]))
+        return self._arranged(y)
+
+    def _side(self, side: str, x: Any) -> Any:
+        """One side of the transforms of x (signals, samples, 1)."""
+        return ops.conv(
+            x,
+            ops.cast(getattr(self, f"{side}_kernel"), x.dtype),
+            strides=self.frame_step or self.frame_length // 2,
+            padding=self.padding,
+            data_format="channels_last",
+        )
+
+    def _shown(self, x: Any) -> Any:
+        """What the mode asks for: (signals, pieces, frequencies)."""
+        if self.mode in ("real", "imag"):
+            return self._side(self.mode, x)
+        real, imag = self._side("real", x), self._side("imag", x)
+        if self.mode == "angle":
+            return ops.arctan2(imag, real)
+        if self.mode == "stft":
+            return ops.concatenate([real, imag], axis=-1)
+        power = ops.square(real) + ops.square(imag)
+        if self.mode == "psd":
+            both = ops.pad(power[..., 1:-1], [(0, 0), (0, 0), (1, 1)])
+            return power + both
+        smallest = config.epsilon()
+        magnitude = ops.sqrt(ops.maximum(power, smallest))
+        if self.mode == "magnitude":
+            return magnitude
+        return ops.log(ops.maximum(magnitude, smallest))
+
+    def _arranged(self, y: Any) -> Any:
+        """(batch, channels, pieces, frequencies) in the order that was asked for."""
+        _, channels, pieces, count = y.shape
+        last = self.data_format == "channels_last"
+        if self.expand_dims:
+            return ops.transpose(y, (0, 2, 3, 1)) if last else y
+        if last:
+            y = ops.transpose(y, (0, 2, 1, 3))
+            return ops.reshape(y, (-1, pieces, channels * count))
+        y = ops.transpose(y, (0, 1, 3, 2))
+        return ops.reshape(y, (-1, channels * count, pieces))
+
+
+class MelSpectrogram(Layer):
+    """How strong bands of frequencies are that people hear as equally wide.
+
+    Args:
+        fft_length: samples of a piece of the signal.
+        sequence_stride: samples between the middles of pieces.
+        sequence_length: samples that the window covers; fft_length if None.
+        window: "hann", "hamming", weights (sequence_length,), or None.
+        sampling_rate: samples per second.
+        num_mel_bins: how many bands.
+        min_freq: the lowest frequency, in hertz.
+        max_freq: the highest one; half the sampling rate if None.
+        power_to_db: whether to give decibels.
+        top_db: what is so many decibels below the largest value is lifted to there.
+        mag_exp: power of the magnitudes; 1 for energy, 2 for power.
+        min_power: values are at least so large before they become decibels.
+        ref_power: what 0 decibels are.
+
+    Input shape: (batch, samples) or (samples,).
+
+    Output shape: (batch, num_mel_bins, pieces) or (num_mel_bins, pieces), where the
+        pieces are 1 + samples // sequence_stride.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.MelSpectrogram(512, 128, num_mel_bins=40)
+        >>> layer(toolkit.ops.ones((2, 8000))).shape
+        (2, 40, 63)
+
+    Reference: https://en.wikipedia.org/wiki/Mel_scale
+    """
+
+    def __init__(
+        self,
+        fft_length: int = 2048,
+        sequence_stride: int = 512,
+        sequence_length: int | None = None,
+        window: Any = "hann",
+        sampling_rate: int = 16000,
+        num_mel_bins: int = 128,
+        min_freq: float = 20.0,
+        max_freq: float | None = None,
+        power_to_db: bool = True,
+        top_db: float = 80.0,
+        mag_exp: float = 2.0,
+        min_power: float = 1e-10,
+        ref_power: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.fft_length, self.sequence_stride = fft_length, sequence_stride
+        self.sequence_length = sequence_length or fft_length
+        if fft_length < self.sequence_length:
+            raise ArgumentError(
+                "MelSpectrogram: `fft_length` must be greater than or equal to "
+                f"`sequence_length`. Received: fft_length={fft_length}, "
+                f"sequence_length={sequence_length}"
+            )
+        self.window, self.sampling_rate = window, sampling_rate
+        self.num_mel_bins, self.min_freq = num_mel_bins, min_freq
+        self.max_freq = max_freq or int(sampling_rate / 2)
+        self.power_to_db, self.top_db, self.mag_exp = power_to_db, top_db, mag_exp
+        self.min_power, self.ref_power = min_power, ref_power
+
+    def call(self, inputs: Any) -> Any:
+        wide = self.compute_dtype if self.compute_dtype == "float64" else "float32"
+        real, imag = ops.stft(
+            ops.cast(inputs, wide),
+            self.sequence_length,
+            self.sequence_stride,
+            self.fft_length,
+            window=self.window,
+        )
+        power = ops.square(real) + ops.square(imag)
+        weights = self.linear_to_mel_weight_matrix(
+            self.num_mel_bins,
+            power.shape[-1],
+            self.sampling_rate,
+            self.min_freq,
+            self.max_freq,
+            dtype=wide,
+        )
+        y = ops.matmul(ops.power(power, self.mag_exp / 2), weights)
+        if self.power_to_db:
+            y = self._decibels(y)
+        return ops.cast(ops.swapaxes(y, -1, -2), self.compute_dtype)
+
+    def _decibels(self, y: Any) -> Any:
+        zero = 10 * math.log10(max(abs(self.ref_power), self.min_power))
+        y = 10 * ops.log10(ops.maximum(y, self.min_power)) - zero
+        return ops.maximum(y, ops.max(y) - self.top_db)
+
+    def linear_to_mel_weight_matrix(
+        self,
+        num_mel_bins: int = 20,
+        num_spectrogram_bins: int = 129,
+        sampling_rate: float = 8000,
+        lower_edge_hertz: float = 125.0,
+        upper_edge_hertz: float = 3800.0,
+        dtype: Any = "float32",
+    ) -> Any:
+        """(num_spectrogram_bins, num_mel_bins): how much of a frequency is in a band.
+
+        Bands are triangles over the mel scale, `1127 * log(1 + hertz / 700)`, that end
+        in the middles of their neighbours. The frequency 0 is in none.
+
+        Args:
+            num_mel_bins: how many bands.
+            num_spectrogram_bins: how many frequencies, from 0 to half the rate.
+            sampling_rate: samples per second.
+            lower_edge_hertz: where the first band begins.
+            upper_edge_hertz: where the last one ends.
+            dtype: of the result.
+        """
+        lowest, highest = _mel(lower_edge_hertz), _mel(upper_edge_hertz)
+        edges = np.linspace(lowest, highest, num_mel_bins + 2)
+        frequencies = np.linspace(0, sampling_rate / 2, num_spectrogram_bins)
+        places = _mel(frequencies)[:, None]
+        low, middle, high = edges[:-2], edges[1:-1], edges[2:]
+        rising = (places - low) / (middle - low)
+        falling = (high - places) / (high - middle)
+        weights = np.maximum(0, np.minimum(rising, falling))
+        weights[0] = 0
+        return ops.convert_to_tensor(weights, dtype=dtype)
+
+
+def _mel(hertz: Any) -> Any:
+    return 1127.0 * np.log(1 + hertz / 700.0)
