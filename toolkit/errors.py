@@ -38,6 +38,12 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument of a type that it cannot have."""
 
 
+class MissingKeyError(ArgumentError, KeyError):
+    """A name that is asked for and not there."""
+
+    __str__ = Exception.__str__  # that of KeyError is a repr
+
+
 class UnsupportedError(ToolkitError, NotImplementedError):
     """Something that Keras offers and this package does not."""
 

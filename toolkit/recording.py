@@ -71,8 +71,10 @@ class Recorded:
         """The object that `get_config` described."""
         return cls(**{k: deserialize_keras_object(v) for k, v in config.items()})
 
-    def _recorded_config(self, strict: bool) -> dict[str, Any]:
-        """The recorded arguments, serialized.
+    def _recorded_config(
+        self, strict: bool, skip: frozenset[str] = frozenset()
+    ) -> dict[str, Any]:
+        """The recorded arguments, serialized, without those to skip.
 
         If not `strict`, those that cannot be serialized are left out: then a subclass
         adds them.
@@ -84,6 +86,8 @@ class Recorded:
             )
         config = {}
         for name, value in (self._arguments or {}).items():
+            if name in skip:
+                continue
             try:
                 if name not in self._lambdas:
                     _refuse_lambdas(value)

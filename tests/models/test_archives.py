@@ -365,7 +365,69 @@ def test_calls_as_before_keras_3():
     model = toolkit.models.Functional.from_config(config)
     x = np.ones((1, 4), "float32")
     expected = x + x @ model.get_layer("a").kernel.numpy()
-    np.testing.assert_allclose(model.predict(x), expected, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(x), expected, rtol=1e-5)
     config["layers"][1]["inbound_nodes"] = [[["gone", 0, 0, {}]]]
     with pytest.raises(ArgumentError, match="Missing node: gone"):
         toolkit.models.Functional.from_config(config)
+
+
+# --- editing --------------------------------------------------------------------------
+
+
+def test_an_edited_file_fits_another_model(saved, tmp_path, capsys):
+    other = Sequential([Input((4,)), layers.Dense(3), layers.Dense(2)])
+    editor = saving.KerasFileEditor(saved)
+    assert editor.config["class_name"] == "Sequential"
+    assert editor.compare(make_model())["status"] == "success"
+    assert editor.compare(other)["error_count"] == 1
+    editor.add_object("layers/tail", {"0": np.ones((3, 2))})
+    editor.add_weights("tail", {"1": np.ones(5), "2": np.ones(1)})
+    editor.rename_object("layers/tail", "dense_1")
+    found = editor.compare(other)
+    assert found == {"status": "error", "error_count": 2, "match_count": 3}
+    editor.delete_weight("dense_1", "2")
+    editor.add_weights("dense_1", {"1": np.ones(2)})
+    assert editor.compare(other)["match_count"] == 4
+    editor.save(tmp_path / "new.weights.h5")
+    other.load_weights(tmp_path / "new.weights.h5")
+    np.testing.assert_array_equal(other.layers[1].bias, np.ones(2))
+    again = saving.KerasFileEditor(tmp_path / "new.weights.h5")
+    again.delete_object("dense_1")
+    assert list(again.weights_dict["layers"]) == ["dense"]
+    again.summary()
+    assert "└─ 1: shape=(3,), dtype=float32" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda e: e.rename_object("dense", "a/b"), "leaf name"),
+        (lambda e: e.rename_object("layers/other", "a"), "Path 'layers/other'"),
+        (lambda e: e.delete_object("nothing"), "nowhere"),
+        (lambda e: e.delete_object("0"), "more than once"),
+        (lambda e: e.add_object("x/dense", {}), "Path 'x'"),
+        (lambda e: e.add_object("dense_1", [1]), "should be a dict"),
+        (lambda e: e.delete_weight("dense", "7"), "Weight 7 not found"),
+        (lambda e: e.save("x.h5"), "weights.h5"),
+    ],
+)
+def test_what_an_editor_refuses(saved, change, message):
+    editor = saving.KerasFileEditor(saved)
+    editor.add_object("layers/twin", {"0": np.ones(1)})
+    with pytest.raises(ArgumentError, match=message):
+        change(editor)
+
+
+@pytest.mark.parametrize(
+    "link, kind",
+    [
+        (h5py.SoftLink("/real"), "SoftLink"),
+        (h5py.ExternalLink("/etc/other.h5", "/layers"), "ExternalLink"),
+    ],
+)
+def test_an_editor_follows_no_links(tmp_path, link, kind):
+    with h5py.File(tmp_path / "x.weights.h5", "w") as file:
+        file.create_group("real").create_dataset("0", data=np.zeros(1))
+        file["layers"] = link
+    with pytest.raises(ModelFileError, match=kind):
+        saving.KerasFileEditor(tmp_path / "x.weights.h5")

@@ -89,7 +89,7 @@ def test_arguments_of_fit_with_a_generator(data, arguments, message):
 def test_wrong_shape_of_x(shape, run_eagerly):
     model = make_model()
     model.compile("sgd", "mse", run_eagerly=run_eagerly)
-    with pytest.raises(ShapeError, match=r"expected the input .*\(None, 4\)"):
+    with pytest.raises(ShapeError, match=r"input with name .*\(None, 4\)"):
         model.fit(np.zeros(shape), Y, verbose=0)
     with pytest.raises(ShapeError, match=r"\(None, 4\)"):
         model.predict(np.zeros(shape), verbose=0)

@@ -274,8 +274,8 @@ def test_model_checkpoint_every_few_batches(tmp_path):
 @pytest.mark.parametrize(
     "path, arguments, message",
     [
-        ("x.keras", {}, "save_weights_only=True"),
-        ("x.h5", {"save_weights_only": True}, r"'\.weights\.h5'"),
+        ("x.npz", {}, r"`\.keras` or `\.h5`"),
+        ("x.h5", {"save_weights_only": True}, r"`\.weights\.h5`"),
         ("x.weights.h5", {"save_weights_only": True, "save_freq": "b"}, "save_freq"),
     ],
 )
@@ -284,9 +284,32 @@ def test_model_checkpoint_refuses(path, arguments, message):
         callbacks.ModelCheckpoint(path, **arguments)
 
 
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_model_checkpoint_of_whole_models(tmp_path, ending, capsys):
+    model = make_model()
+    callback = callbacks.ModelCheckpoint(tmp_path / f"best.{ending}", verbose=1)
+    model.fit(X, Y, epochs=2, callbacks=[callback], verbose=0)
+    restored = toolkit.saving.load_model(tmp_path / f"best.{ending}")
+    np.testing.assert_array_equal(restored(X), model(X))
+    assert int(restored.optimizer.iterations) == int(model.optimizer.iterations)
+    assert capsys.readouterr().out.count("finished saving model") == 2
+
+
+def test_model_checkpoint_to_a_folder(tmp_path):
+    (tmp_path / "x.keras").mkdir()
+    callback = callbacks.ModelCheckpoint(tmp_path / "x.keras")
+    with pytest.raises(IsADirectoryError, match="non-directory filepath"):
+        run(callback, 1)
+
+
+def test_orbax_is_refused():
+    with pytest.raises(NotImplementedError, match="ModelCheckpoint"):
+        callbacks.OrbaxCheckpoint("folder")
+
+
 def test_model_checkpoint_with_an_unknown_field(tmp_path):
     path = tmp_path / "{typo}.weights.h5"
-    with pytest.raises(ArgumentError, match="'typo'; available are epoch, loss"):
+    with pytest.raises(KeyError, match="'typo'; available are epoch, loss"):
         run(callbacks.ModelCheckpoint(path, save_weights_only=True), 1)
 
 

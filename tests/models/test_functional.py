@@ -1,6 +1,7 @@
 """Models made from symbols: topologies, inputs, masks, configs, errors."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -318,17 +319,23 @@ def test_config_of_ops_and_constants():
 def test_disconnected_outputs_are_named():
     a, b = Input((2,), name="a"), Input((2,), name="b")
     both = layers.Add(name="both")([a, b])
-    with pytest.raises(ArgumentError, match="'both' needs .*name=b"):
+    with pytest.raises(
+        ArgumentError, match="the output is not .*'both' needs .*name=b"
+    ):
         Model(a, both)
     with pytest.raises(ArgumentError, match="does not come from the inputs"):
         Model(a, b)
+    with pytest.raises(ArgumentError, match="path `sum` is not connected"):
+        Model(a, {"copy": a * 1.0, "sum": both})
 
 
 def test_only_symbols_make_a_model():
     a = Input((2,))
-    with pytest.raises(ArgumentError, match="expected symbols .* `inputs`"):
+    with pytest.raises(ArgumentError, match="All `inputs` values must be KerasTensors"):
         Model(np.zeros(2), a)
-    with pytest.raises(ArgumentError, match="expected symbols .* `outputs`"):
+    with pytest.raises(
+        ArgumentError, match="All `outputs` values must be KerasTensors"
+    ):
         Model(a, "output")
     with pytest.raises(ArgumentError, match="at least one"):
         Model([], a)
@@ -345,7 +352,7 @@ def test_layers_with_the_same_name():
 def test_wrong_shape_names_the_input(shape):
     a = Input((3,), name="pixels")
     model = Model(a, layers.Dense(2)(a), name="net")
-    with pytest.raises(ShapeError, match=r"'pixels'.*\(None, 3\).*received"):
+    with pytest.raises(ShapeError, match=r"'pixels'.*\(None, 3\), found"):
         model(np.zeros(shape, "float32"))
 
 
@@ -372,3 +379,33 @@ def test_a_key_that_is_not_the_name_of_its_input_warns():
     a = Input((2,), name="a")
     with pytest.warns(UserWarning, match="'key'.*'a'"):
         Model({"key": a}, a * 1.0)
+
+
+def test_inputs_in_another_structure_warn():
+    a, b = Input((2,), name="a"), Input((2,), name="b")
+    x = np.ones((1, 2), "float32")
+    model = Model({"a": a, "b": b}, a + b)
+    words = "structure of `inputs` doesn't match"
+    for given in ([x, x], {"a": x, "b": x, "more": x}):
+        with pytest.warns(UserWarning, match=words):
+            np.testing.assert_array_equal(model(given), x + x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model({"a": x, "b": x})
+        Model([a, b], a + b)((x, x))
+        Model([a, b], a + b)({"a": x, "b": x})
+
+
+def test_a_required_input_of_none():
+    x = Input((3,), name="x")
+    model = Model(x, layers.Dense(1)(x))
+    model.compile("sgd", "mse")
+    with pytest.raises(ArgumentError, match="'x' is not optional"):
+        model.fit([None], np.ones((4, 1)), verbose=0)
+
+
+def test_json_comes_back_the_same():
+    x = Input((3,), batch_size=2)
+    model = Model([[x]], layers.Dense(4)(layers.Dense(5)(x)))
+    text = model.to_json()
+    assert toolkit.models.model_from_json(text).to_json() == text

@@ -10,7 +10,7 @@ from toolkit.recording import Recorded, constructor_signature
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
 # Arguments whose values the layer's own properties tell, as they may have changed.
-_OF_PROPERTIES = ("name", "trainable", "dtype")
+_OF_PROPERTIES = frozenset(("name", "trainable", "dtype"))
 
 # Arguments of Keras's layers that ours lack, with the value that means nothing.
 _NEUTRAL = {
@@ -50,10 +50,9 @@ class Configurable(Recorded):
         }
         if recorded_only:
             config = {k: v for k, v in config.items() if _accepts(cls, k)}
-        recorded = self._recorded_config(strict=recorded_only)
+        own = self._recorded_config(recorded_only, _OF_PROPERTIES)
         if not recorded_only:  # a subclass adds what its own constructor takes
-            recorded = {k: v for k, v in recorded.items() if _is_ours(cls, k)}
-        own = {k: v for k, v in recorded.items() if k not in _OF_PROPERTIES}
+            own = {k: v for k, v in own.items() if _is_ours(cls, k)}
         if cls.__module__.startswith("toolkit."):
             own = {k: _resolved(k, v, getattr(self, k, None)) for k, v in own.items()}
             if own.get("activity_regularizer", self) is None:

@@ -76,7 +76,7 @@ class InputSpec:
             if not _fits(self.shape, shape) and not (
                 expected is not None and _fits(expected, _squeezed(shape))
             ):
-                return f"shape {self.shape}"
+                return f"shape={self.shape}"
         elif self.ndim is not None and ndim != self.ndim:
             return f"{self.ndim} axes"
         if self.max_ndim is not None and ndim > self.max_ndim:
@@ -147,11 +147,11 @@ def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
             )
         expected = spec.mismatch(tuple(x.shape), x.dtype)
         if expected is not None:
-            which = f"input {i}" if len(flat_specs) > 1 else "an input"
+            which = f"input {i}" if len(flat_specs) > 1 else "input"
             error = DTypeError if expected.startswith("dtype") else ShapeError
             raise error(
-                f"{describe(layer)}: expected {which} of {expected}; "
-                f"received shape {tuple(x.shape)}, dtype {x.dtype}"
+                f"{describe(layer)}: {which}: expected {expected}, "
+                f"found shape={tuple(x.shape)}, dtype={x.dtype}"
             )
 
 

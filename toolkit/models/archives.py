@@ -28,7 +28,7 @@ from toolkit.models.h5_files import (
 )
 from toolkit.models.parts import parts_of
 from toolkit.models.state import groups_of, load_state
-from toolkit.models.whole_config import config_text, model_of
+from toolkit.models.whole_config import config_text, model_of, parsed
 
 WEIGHTS, CONFIG, METADATA, ASSETS = (
     *("model.weights.h5", "config.json", "metadata.json"),
@@ -122,6 +122,13 @@ def _load_assets(model: Any, folder: Path) -> None:
         if hasattr(part, "load_assets"):
             own = Path(folder, where)
             part.load_assets(str(own) if own.is_dir() else None)
+
+
+def archived_json(path: Path) -> tuple[Any, Any]:
+    """The config and the metadata of a `.keras` file, as plain values."""
+    with _open(path) as members:
+        config, metadata = members.read(CONFIG), members.read(METADATA)
+        return parsed(config, CONFIG), parsed(metadata, METADATA)
 
 
 @contextmanager

@@ -103,7 +103,8 @@ def _length(parts: dict[str, Any]) -> int:
         for name, part in parts.items()
     }
     found = {n for part in lengths.values() for n in part}
-    if not lengths["x"]:
+    # Inputs that are all None are left to the model, some of whose may be optional.
+    if not found or parts["x"] is None or not tree.flatten(parts["x"]):
         raise ArgumentError("expected data `x`; received no arrays")
     if len(found) > 1:
         sizes = "; ".join(f"{k}: {_only(v)}" for k, v in lengths.items() if v)

@@ -15,7 +15,7 @@ from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional_config import functional_config, functional_from_config
-from toolkit.models.model import Model
+from toolkit.models.model import RESERVED, Model
 from toolkit.models.topology import Topology, is_input, replace_inputs
 from toolkit.symbolic import KerasTensor, infer, is_symbolic
 from toolkit.tensor import Tensor
@@ -61,7 +61,7 @@ class Functional(Model):
             self._outputs_struct = outputs
             self._inputs: list[KerasTensor] = flat_inputs
             self._outputs: list[KerasTensor] = tree.flatten(outputs)
-            self._topology = Topology(self._inputs, self._outputs)
+            self._topology = Topology(self._inputs, self._outputs, outputs)
             self._plan, self._result_slots, self._slots = self._make_plan()
             self._has_one_output = is_symbolic(_unpack(outputs))
         self._operations = self._topology.operations
@@ -84,9 +84,7 @@ class Functional(Model):
 
     @layers.setter
     def layers(self, value: Any) -> None:
-        raise AttributeError(
-            "Model.layers cannot be set; keep layers in an attribute of another name"
-        )
+        raise AttributeError(RESERVED)
 
     @property
     def operations(self) -> list[Any]:
@@ -174,9 +172,9 @@ class Functional(Model):
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
         """The symbols that a call with these symbols would return."""
-        flat = tree.flatten(inputs)
+        flat = self._ordered(inputs)
         symbols = [*flat, *self._outputs]
-        known = len(flat) == len(self._inputs) and all(
+        known = all(
             x.shape == own.shape and x.dtype == own.dtype
             for x, own in zip(flat, self._inputs, strict=True)
         )
@@ -203,6 +201,9 @@ class Functional(Model):
     def _standardize(self, inputs: Any) -> list[Any]:
         """The inputs as tensors in the order of `self.inputs`, checked."""
         flat = self._ordered(inputs)
+        several = len(flat) > 1 or isinstance(inputs, dict)
+        if several and not _is_alike(self._inputs_struct, inputs):
+            warnings.warn(self._unlike(inputs), stacklevel=6)
         return [
             self._standardize_one(x, own)
             for x, own in zip(flat, self._inputs, strict=True)
@@ -224,12 +225,27 @@ class Functional(Model):
         else:
             flat = tree.flatten(inputs)
         if flat is None or len(flat) != len(self._inputs):
-            expected = tree.map_structure(lambda x: x.name, struct)
-            raise ArgumentError(
-                f"{self._kind} {self.name!r}: expected inputs in the structure "
-                f"{expected!r}; received {tree.map_structure(_brief, inputs)!r}"
-            )
+            raise ArgumentError(self._unlike(inputs))
         return flat
+
+    def _path_of(self, symbol: KerasTensor) -> str:
+        """Where an input is in the structure of all, as in "images.left"."""
+        for path, leaf in tree.flatten_with_path(self._inputs_struct):
+            if leaf is symbol:
+                return ".".join(map(str, path))
+        return ""
+
+    def _unlike(self, inputs: Any) -> str:
+        """What to say of inputs in another structure."""
+        expected = tree.map_structure(lambda x: x.name, self._inputs_struct)
+        count = f"{len(self._inputs)} input(s)"
+        if isinstance(expected, dict):
+            count = f"named input(s) with keys {list(expected)}"
+        return (
+            "The structure of `inputs` doesn't match the expected structure: "
+            f"{self._kind} {self.name!r} expects {count}, {expected!r}; received "
+            f"{tree.map_structure(_brief, inputs)!r}"
+        )
 
     def _standardize_one(self, x: Any, own: KerasTensor) -> Any:
         if type(x) is Tensor and x.dtype == own.dtype and x.ndim == own.ndim:
@@ -255,8 +271,9 @@ class Functional(Model):
         )
         if not fits:
             raise ShapeError(
-                f"{self._kind} {self.name!r}: expected the input {own.name!r} to have "
-                f"the shape {own.shape}; received {tuple(x.shape)}"
+                f"{self._kind} {self.name!r}: input with name {own.name!r} and path "
+                f"{self._path_of(own)!r}: expected shape={own.shape}, found "
+                f"shape={tuple(x.shape)}"
             )
         if mask is not None and tensor is not x:
             tensor._keras_mask = mask
@@ -293,8 +310,9 @@ def _check_symbols(what: str, structure: Any) -> None:
     for leaf in leaves:
         if not is_symbolic(leaf):
             raise ArgumentError(
-                f"Model: expected symbols from Input() and calls on them as `{what}`; "
-                f"received {leaf!r} of type {type(leaf).__name__}"
+                f"Model: All `{what}` values must be KerasTensors, symbols from "
+                f"Input() and calls on them; received {leaf!r} of type "
+                f"{type(leaf).__name__}"
             )
 
 
@@ -351,6 +369,28 @@ def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
         return tree.flatten_up_to(expected, picked)
     except ArgumentError:
         return None
+
+
+def _is_alike(expected: Any, given: Any) -> bool:
+    """Whether inputs are nested as expected; lists are as good as tuples.
+
+    Also a dict is for a flat list of inputs, which go by their names.
+    """
+    if isinstance(expected, dict):
+        return (
+            isinstance(given, dict)
+            and expected.keys() == given.keys()
+            and all(_is_alike(expected[key], given[key]) for key in expected)
+        )
+    if isinstance(expected, (list, tuple)):
+        if isinstance(given, dict):
+            return True
+        return (
+            isinstance(given, (list, tuple))
+            and len(expected) == len(given)
+            and all(map(_is_alike, expected, given))
+        )
+    return isinstance(given, dict) or not tree.is_nested(given)
 
 
 def _brief(leaf: Any) -> Any:

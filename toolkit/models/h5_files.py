@@ -113,8 +113,9 @@ def _walk(file: Any, h5py: Any) -> Iterator[tuple[str, Dataset]]:
         for key in group:
             path = prefix + key
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                kind = type(group.get(key, getlink=True)).__name__
                 raise ModelFileError(
-                    f"{path} is a link, maybe to another file: refused"
+                    f"{path} is a link ({kind}), maybe to another file: refused"
                 )
             item = group[key]
             address = h5py.h5o.get_info(item.id).addr
@@ -132,11 +133,20 @@ class Dataset:
 
     def __init__(self, path: str, dataset: Any) -> None:
         if dataset.is_virtual or dataset.external:
-            raise ModelFileError(f"{path} takes its data from another file: refused")
+            kind = "virtual" if dataset.is_virtual else "external"
+            raise ModelFileError(
+                f"{path} is {kind}: it takes its data from another file: refused"
+            )
         self.path = path
         self.shape: tuple[int, ...] = tuple(dataset.shape or ())
         self.nbytes = int(dataset.nbytes)
         self._dataset = dataset
+
+    @property
+    def owner(self) -> str | None:
+        """The name of the object that the array belongs to, if the file says it."""
+        name = self._dataset.parent.attrs.get("name")
+        return name if isinstance(name, str) else None
 
     def check(self) -> None:
         """Raise if it declares far more than the file holds."""

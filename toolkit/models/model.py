@@ -14,6 +14,11 @@ from toolkit.models.training import Trainer
 from toolkit.models.whole import save_model
 from toolkit.models.whole_config import config_text
 
+RESERVED = (
+    "`Model.layers` attribute is reserved and cannot be set; keep layers in an "
+    "attribute of another name"
+)
+
 
 def is_functional_call(args: Any, kwargs: Any) -> bool:
     """Whether these constructor arguments are inputs and outputs."""
@@ -74,9 +79,7 @@ class Model(Trainer, Layer):
 
     @layers.setter
     def layers(self, value: Any) -> None:
-        raise AttributeError(
-            "Model.layers cannot be set; keep layers in an attribute of another name"
-        )
+        raise AttributeError(RESERVED)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """The layer of this name, or at this place in `layers`."""

@@ -185,7 +185,10 @@ class Sequential(Model):
 
     @layers.setter
     def layers(self, value: Any) -> None:
-        raise AttributeError("Sequential.layers cannot be set; use `add` and `pop`")
+        raise AttributeError(
+            "`Sequential.layers` attribute is reserved and cannot be set; use `add` "
+            "and `pop`"
+        )
 
     def _graph(self, what: str) -> Functional:
         if self._functional is None:

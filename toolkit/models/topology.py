@@ -39,7 +39,10 @@ class Topology:
     """
 
     def __init__(
-        self, inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor]
+        self,
+        inputs: Sequence[KerasTensor],
+        outputs: Sequence[KerasTensor],
+        structure: Any = None,
     ) -> None:
         found, first_seen = _search(inputs, outputs)
         node_depths, operation_depths = _depths(found)
@@ -59,7 +62,7 @@ class Topology:
         self.operations: list[Any] = sorted(
             operation_depths, key=lambda op: (-operation_depths[op], first_seen[op])
         )
-        _check_connected(inputs, outputs, self.nodes)
+        _check_connected(inputs, outputs, self.nodes, structure)
         _check_names(self.operations)
 
 
@@ -114,16 +117,21 @@ def _depths(nodes: list[Node]) -> tuple[dict[Node, int], dict[Any, int]]:
 
 
 def _check_connected(
-    inputs: Iterable[KerasTensor], outputs: Iterable[KerasTensor], nodes: list[Node]
+    inputs: Sequence[KerasTensor],
+    outputs: Sequence[KerasTensor],
+    nodes: list[Node],
+    structure: Any,
 ) -> None:
     known = {id(symbol) for symbol in inputs}
+    paths = tree.flatten_with_path(list(outputs) if structure is None else structure)
     reached: list[str] = []
     for node in nodes:
         for symbol in node.inputs:
             if id(symbol) not in known:
                 raise ArgumentError(
-                    f"Model: the graph is disconnected: {node.op.name!r} needs "
-                    f"{symbol}, which does not come from the inputs "
+                    f"Model: the graph is disconnected: {_lost(inputs, paths)}"
+                    f"{node.op.name!r} needs {symbol}, which does not come from the "
+                    "inputs "
                     f"{[i.name for i in inputs]}; reached without it: {reached}"
                 )
         reached.append(node.op.name)
@@ -131,9 +139,29 @@ def _check_connected(
     for symbol in outputs:
         if id(symbol) not in known:
             raise ArgumentError(
-                f"Model: the output {symbol} does not come from the inputs "
+                f"Model: {_lost(inputs, paths)}{symbol} does not come from the inputs "
                 f"{[i.name for i in inputs]}"
             )
+
+
+def _lost(
+    inputs: Iterable[KerasTensor], outputs: Iterable[tuple[Any, KerasTensor]]
+) -> str:
+    """Which of the outputs needs more than the inputs, as the start of a sentence."""
+    for path, output in outputs:
+        waiting, seen = [output], {id(symbol) for symbol in inputs}
+        while waiting:
+            symbol = waiting.pop()
+            if id(symbol) in seen:
+                continue
+            seen.add(id(symbol))
+            node = node_of(symbol)
+            if node is None or not node.inputs:
+                place = ".".join(map(str, path))
+                which = f"Output with path `{place}`" if path else "the output"
+                return f"{which} is not connected to `inputs`: "
+            waiting += node.inputs
+    return ""
 
 
 def _check_names(operations: list[Any]) -> None:

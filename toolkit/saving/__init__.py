@@ -1,5 +1,6 @@
 """Models and objects in files and configs, under the names of `keras.saving`."""
 
+from toolkit.models.file_editor import KerasFileEditor
 from toolkit.models.saving import load_weights, save_weights
 from toolkit.models.whole import load_model, save_model
 from toolkit.serialization import (
@@ -15,6 +16,7 @@ from toolkit.serialization import (
 
 __all__ = [
     "CustomObjectScope",
+    "KerasFileEditor",
     "custom_object_scope",
     "deserialize_keras_object",
     "get_custom_objects",

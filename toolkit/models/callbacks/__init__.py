@@ -11,6 +11,7 @@ from toolkit.models.callbacks.learning_rate import (
     LearningRateScheduler,
     ReduceLROnPlateau,
 )
+from toolkit.models.callbacks.orbax import OrbaxCheckpoint
 from toolkit.models.callbacks.progress import ProgbarLogger
 from toolkit.models.callbacks.remote import RemoteMonitor
 from toolkit.models.callbacks.stopping import EarlyStopping, TerminateOnNaN
@@ -26,6 +27,7 @@ __all__ = [
     "LambdaCallback",
     "LearningRateScheduler",
     "ModelCheckpoint",
+    "OrbaxCheckpoint",
     "ProgbarLogger",
     "ReduceLROnPlateau",
     "RemoteMonitor",

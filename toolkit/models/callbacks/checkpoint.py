@@ -1,4 +1,4 @@
-"""ModelCheckpoint: saving weights while training."""
+"""ModelCheckpoint: saving the model while training."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ import os
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, MissingKeyError
 from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
 
 
 class ModelCheckpoint(MonitorCallback):
-    """Saves the model's weights every epoch or every so many batches.
+    """Saves the model, or its weights, every epoch or every so many batches.
 
     Args:
         filepath: where to save; it may hold `{epoch}`, `{batch}` and names of logs
-            to fill in, as in "{epoch:02d}-{val_loss:.2f}.weights.h5".
+            to fill in, as in "{epoch:02d}-{val_loss:.2f}.keras".
         monitor: the name in the logs that says which epoch is best.
         verbose: 1 prints what was done.
         save_best_only: whether to save only when `monitor` is better than ever.
-        save_weights_only: must be True: whole models cannot be saved yet.
+        save_weights_only: whether to save weights alone, by `model.save_weights`;
+            else whole models, by `model.save`.
         mode: "min", "max" or "auto".
         save_freq: "epoch", or a number of batches.
         initial_value_threshold: the value to beat at first.
 
     Raises:
-        ArgumentError: if the file's name does not end in ".weights.h5".
+        ArgumentError: if the file's name does not end in ".weights.h5" for weights, in
+            ".keras" or ".h5" for whole models.
+
+    Example:
+        >>> from toolkit.callbacks import ModelCheckpoint
+        >>> callback = ModelCheckpoint("best.keras", save_best_only=True)
     """
 
     _state = ("best", "_batches_since_save")
@@ -57,15 +63,12 @@ class ModelCheckpoint(MonitorCallback):
                 "ModelCheckpoint: expected save_freq to be 'epoch' or a number of "
                 f"batches; received {save_freq!r}"
             )
-        if not save_weights_only:
+        endings = (".weights.h5",) if save_weights_only else (".keras", ".h5")
+        if not self.filepath.endswith(endings):
             raise ArgumentError(
-                "ModelCheckpoint: only weights can be saved; pass "
-                "save_weights_only=True and a filepath that ends in '.weights.h5'"
-            )
-        if not self.filepath.endswith(".weights.h5"):
-            raise ArgumentError(
-                "ModelCheckpoint: expected a filepath that ends in '.weights.h5'; "
-                f"received {self.filepath!r}"
+                f"ModelCheckpoint: with save_weights_only={save_weights_only} the "
+                f"filepath provided must end in `{'` or `'.join(endings)}`; received "
+                f"{self.filepath!r}"
             )
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
@@ -87,26 +90,40 @@ class ModelCheckpoint(MonitorCallback):
             self._save(None, logs)
 
     def _save(self, batch: int | None, logs: Logs) -> None:
-        if not self._is_wanted(logs):
-            return
         path = self._path(batch, logs)
+        if not self._is_wanted(logs, path):
+            return
+        if Path(path).is_dir():
+            raise IsADirectoryError(
+                "Please specify a non-directory filepath for ModelCheckpoint; "
+                f"{path!r} is a folder"
+            )
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self.model.save_weights(path, overwrite=True)
-        if self.verbose > 0:
-            print_message(f"Epoch {self._epoch + 1}: saved weights to {path}")
+        if self.save_weights_only:
+            self.model.save_weights(path, overwrite=True)
+        else:
+            self.model.save(path, overwrite=True)
+        self._tell(f"finished saving model to {path}")
 
-    def _is_wanted(self, logs: Logs) -> bool:
+    def _tell(self, what: str) -> None:
+        if self.verbose > 0:
+            print_message(f"Epoch {self._epoch + 1}: {what}")
+
+    def _is_wanted(self, logs: Logs, path: str) -> bool:
         if not self.save_best_only:
+            self._tell(f"saving model to {path}")
             return True
         current = self._monitored(logs)
         if current is None:  # as in Keras: rather one file too many
             return True
+        before = "None" if self.best is None else f"{self.best:.5f}"
         if not self._is_improvement(current, self.best):
-            if self.verbose > 0:
-                print_message(
-                    f"Epoch {self._epoch + 1}: {self.monitor} did not improve"
-                )
+            self._tell(f"{self.monitor} did not improve from {before}")
             return False
+        self._tell(
+            f"{self.monitor} improved from {before} to {current:.5f}, saving model to "
+            f"{path}"
+        )
         self.best = current
         return True
 
@@ -117,7 +134,8 @@ class ModelCheckpoint(MonitorCallback):
         try:
             return self.filepath.format(**fields)
         except KeyError as error:
-            raise ArgumentError(
-                f"ModelCheckpoint: filepath {self.filepath!r} wants {error}; "
-                f"available are {', '.join(sorted(fields))}"
+            raise MissingKeyError(
+                f"ModelCheckpoint: Failed to format this callback filepath: "
+                f"{self.filepath!r} wants {error}; available are "
+                f"{', '.join(sorted(fields))}"
             ) from None
