@@ -47,6 +47,7 @@ LEVELS = (
     ("models",),
     ("mixed_precision", "saving"),
     ("backend", "callbacks", "datasets", "utils", "compat", "bench", "cli"),
+    ("wrappers", "visualization", "distillation", "export", "legacy", "version"),
     ("preprocessing",),
     ("__init__", "__main__"),
 )

@@ -33,6 +33,7 @@ _MODULES = (
     "serialization",
     "tree",
     "utils",
+    "wrappers",
 )
 _NAMES = {
     "DTypePolicy": "toolkit.dtype_policies",

@@ -1,0 +1,271 @@
+"""Models as estimators of scikit-learn, which is needed only when one is made."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toolkit.errors import ArgumentError, NotCompiledError, TraceError
+from toolkit.models.cloning import clone_model
+from toolkit.models.model import Model
+
+__all__ = ["SKLearnClassifier", "SKLearnRegressor", "SKLearnTransformer"]
+
+
+def _bases() -> tuple[Any, Any, Any, Any]:
+    """scikit-learn's base classes; plain ones where it is not installed."""
+    try:
+        from sklearn import base
+    except ImportError:
+        return object, *(type(name, (), {}) for name in "CRT")  # type: ignore[return-value]
+    mixins = base.ClassifierMixin, base.RegressorMixin, base.TransformerMixin
+    return base.BaseEstimator, *mixins
+
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator as _BaseEstimator
+    from sklearn.base import ClassifierMixin as _ClassifierMixin
+    from sklearn.base import RegressorMixin as _RegressorMixin
+    from sklearn.base import TransformerMixin as _TransformerMixin
+else:
+    _BaseEstimator, _ClassifierMixin, _RegressorMixin, _TransformerMixin = _bases()
+
+
+class _Estimator(_BaseEstimator):
+    """What the three estimators share: how a model is made, fitted and asked."""
+
+    _multi_output = True
+
+    def __init__(
+        self,
+        model: Any,
+        warm_start: bool = False,
+        model_kwargs: dict[str, Any] | None = None,
+        fit_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        if _BaseEstimator is object:
+            raise ImportError(
+                f"{type(self).__name__} requires `scikit-learn`; install it with "
+                "`pip install scikit-learn`"
+            )
+        self.model = model
+        self.warm_start = warm_start
+        self.model_kwargs = model_kwargs
+        self.fit_kwargs = fit_kwargs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.target_tags.multi_output = self._multi_output
+        return tags
+
+    def __sklearn_clone__(self) -> Any:
+        """The same, not fitted; with `warm_start` it has a copy of the model."""
+        params = self.get_params(deep=False)
+        if self.warm_start and isinstance(self.model, Model):
+            params["model"] = copy.deepcopy(self.model)
+        return type(self)(**params)
+
+    @property
+    def epoch_(self) -> int:
+        """How many epochs the last fit took."""
+        history = getattr(self, "history_", None)
+        return len(history.epoch) if history else 0
+
+    def set_fit_request(self, **kwargs: Any) -> Any:
+        """Say which arguments of `fit` scikit-learn's metadata routing passes on.
+
+        Args:
+            **kwargs: argument's name -> True, False, None or another name for it.
+        """
+        import sklearn
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        if not sklearn.get_config()["enable_metadata_routing"]:
+            raise TraceError(
+                f"{type(self).__name__}.set_fit_request: metadata routing is off; "
+                "enable it with sklearn.set_config(enable_metadata_routing=True)"
+            )
+        self._metadata_request = MetadataRequest(owner=type(self).__name__)
+        for param, alias in kwargs.items():
+            self._metadata_request.fit.add_request(param=param, alias=alias)
+        return self
+
+    def fit(self, X: Any, y: Any, **kwargs: Any) -> Any:
+        """Fit a model to the data.
+
+        Args:
+            X: (n_samples, n_features).
+            y: (n_samples,), or (n_samples, n_outputs).
+            **kwargs: arguments of `Model.fit`, which go before `fit_kwargs`.
+
+        Returns:
+            The estimator itself.
+        """
+        from sklearn.utils.validation import validate_data
+
+        X, y = validate_data(self, X, y, multi_output=self._multi_output)
+        options = {**(self.fit_kwargs or {}), **kwargs}
+        target = self._encode(y, options.get("sample_weight"))
+        model = self._fresh_model(X, target)
+        if not model.compiled or not model.loss or not model.optimizer:
+            raise NotCompiledError(
+                f"{type(self).__name__}: the given model needs to be compiled, with a "
+                "loss and an optimizer"
+            )
+        self.history_ = model.fit(X, target, **options)
+        self.model_ = model
+        return self
+
+    def _fresh_model(self, X: Any, y: Any) -> Any:
+        """The model to fit: a new one, or with `warm_start` that of before."""
+        if self.warm_start and hasattr(self, "model_"):
+            return self.model_
+        if isinstance(self.model, Model):
+            return self.model if self.warm_start else clone_model(self.model)
+        return self.model(X=X, y=y, **(self.model_kwargs or {}))
+
+    def predict(self, X: Any) -> Any:
+        """What the model predicts, in the form of the `y` that it was fitted to."""
+        return self._decode(self._outputs(X))
+
+    def _outputs(self, X: Any) -> Any:
+        """The model's outputs for checked inputs."""
+        from sklearn.utils.validation import check_is_fitted, validate_data
+
+        check_is_fitted(self, "model_")
+        return self.model_.predict(validate_data(self, X, reset=False))
+
+    def _encode(self, y: Any, sample_weight: Any) -> Any:
+        """Targets as the model takes them: (n_samples, n_outputs)."""
+        from sklearn.utils.multiclass import type_of_target
+
+        type_of_target(y, raise_unknown=True)
+        self._target_ndim = y.ndim
+        return y.reshape(len(y), -1)
+
+    def _decode(self, outputs: Any) -> Any:
+        """Outputs with as many axes as the targets of the fit."""
+        flat = self._target_ndim == 1 and outputs.ndim == 2 and outputs.shape[1] == 1
+        return outputs[:, 0] if flat else outputs
+
+
+class SKLearnClassifier(_ClassifierMixin, _Estimator):
+    """A model as a classifier of scikit-learn.
+
+    The model is fitted to one-hot targets (n_samples, n_classes), so its outputs are as
+    many.
+
+    Two fits give the same only if the model function sets the seeds, with
+    `toolkit.utils.set_random_seed`.
+
+    Args:
+        model: a compiled `Model`, which is cloned for each fit, or a callable that
+            returns one and takes at least `X` and `y`.
+        warm_start: whether a fit goes on with the weights of the one before; then a
+            given model is not cloned.
+        model_kwargs: further arguments of that callable.
+        fit_kwargs: arguments of `Model.fit`, unless the estimator's `fit` gets them.
+
+    Attributes:
+        model_: the fitted model.
+        history_: what `Model.fit` returned.
+        classes_: the labels, (n_classes,).
+
+    Example:
+        >>> from toolkit import Sequential, layers, wrappers
+        >>> def make(X, y):
+        ...     model = Sequential([layers.Dense(y.shape[1], activation="softmax")])
+        ...     model.compile("adam", "categorical_crossentropy")
+        ...     return model
+        >>> estimator = wrappers.SKLearnClassifier(make)  # doctest: +SKIP
+        >>> estimator.fit(X, y, epochs=5).score(X, y)  # doctest: +SKIP
+        0.97
+    """
+
+    _multi_output = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def decision_function(self, X: Any) -> Any:
+        """The model's outputs (n_samples, n_classes).
+
+        Of two classes, as in all of scikit-learn, one score for each sample: the second
+        output less the first, above 0 where the second class is predicted.
+        """
+        outputs = self._outputs(X)
+        if len(self.classes_) == 2:
+            return outputs[:, 1] - outputs[:, 0]
+        return outputs
+
+    def _encode(self, y: Any, sample_weight: Any) -> Any:
+        from sklearn.utils.multiclass import check_classification_targets
+
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        used = labels
+        if sample_weight is not None:
+            used = labels[np.asarray(sample_weight) != 0]
+        if len(np.unique(used)) < 2:
+            raise ArgumentError(
+                f"{type(self).__name__}: cannot train with only one class; received "
+                f"{len(self.classes_)} in y, of which {len(np.unique(used))} without "
+                "those whose sample_weight is 0"
+            )
+        return np.eye(len(self.classes_))[labels]
+
+    def _decode(self, outputs: Any) -> Any:
+        return self.classes_[np.argmax(outputs, axis=1)]
+
+
+class SKLearnRegressor(_RegressorMixin, _Estimator):
+    """A model as a regressor of scikit-learn.
+
+    The model is fitted to targets (n_samples, n_outputs), and predictions are float64.
+    Arguments and attributes are those of `SKLearnClassifier`, but for `classes_`.
+
+    Example:
+        >>> from toolkit import Sequential, layers, wrappers
+        >>> def make(X, y):
+        ...     model = Sequential([layers.Dense(y.shape[1])])
+        ...     model.compile("adam", "mse")
+        ...     return model
+        >>> estimator = wrappers.SKLearnRegressor(make)  # doctest: +SKIP
+        >>> estimator.fit(X, y, epochs=5).predict(X)  # doctest: +SKIP
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _decode(self, outputs: Any) -> Any:
+        return super()._decode(outputs).astype("float64")
+
+
+class SKLearnTransformer(_TransformerMixin, _Estimator):
+    """A model as a transformer of scikit-learn, such as one that gives embeddings.
+
+    Arguments and attributes are those of `SKLearnClassifier`, but for `classes_`.
+
+    Example:
+        >>> from toolkit import Sequential, layers, wrappers
+        >>> model = Sequential([layers.Input((3,)), layers.Dense(2)])
+        >>> model.compile("adam", "mse")
+        >>> estimator = wrappers.SKLearnTransformer(model)  # doctest: +SKIP
+        >>> estimator.fit(X, y).transform(X)  # doctest: +SKIP
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def transform(self, X: Any) -> Any:
+        """The model's outputs for X (n_samples, n_features)."""
+        return self._outputs(X)
