@@ -91,6 +91,17 @@ def test_rates_are_those_of_the_parts():
         _ = chosen().learning_rate
 
 
+def test_dynamic_loss_scaling_of_several():
+    inner = optimizers.MultiOptimizer(
+        OptimizerMap(optimizers.SGD(0.5)), loss_scale_factor=8.0
+    )
+    optimizer = optimizers.LossScaleOptimizer(inner, initial_scale=4.0)
+    assert inner.loss_scale_factor is None
+    v = toolkit.Variable(np.ones(2))
+    optimizer.apply([np.full(2, 4.0)], [v])
+    np.testing.assert_array_equal(v, np.full(2, 0.5))
+
+
 def test_bad_maps_are_refused():
     found = OptimizerMap(optimizers.SGD(), {".*a": optimizers.SGD()})
     found["b.*"] = optimizers.Adam()
@@ -98,7 +109,7 @@ def test_bad_maps_are_refused():
         found["ba"]
     with pytest.raises(ArgumentError, match="already has"):
         found["b.*"] = optimizers.SGD()
-    with pytest.raises(ArgumentError, match="other than MultiOptimizer"):
+    with pytest.raises(ArgumentError, match="cannot be LossScaleOptimizer"):
         found["c"] = optimizers.LossScaleOptimizer(optimizers.SGD())
     with pytest.raises(TypeError, match="default_optimizer"):
         OptimizerMap("sgd")

@@ -303,6 +303,23 @@ def test_constraints_hold_after_each_step():
     assert_close(v, [0, 1])
 
 
+def test_a_decay_is_ignored():
+    with pytest.warns(UserWarning, match="no longer supported"):
+        assert optimizers.SGD(decay=1e-6).weight_decay is None
+
+
+def test_every_accumulated_gradient_is_used_up():
+    a, b = variables(data(shapes=((2,), (2,)))[0])
+    before = b.numpy().copy()
+    optimizer = optimizers.SGD(1.0, gradient_accumulation_steps=2)
+    optimizer.apply([np.ones(2), np.ones(2)], [a, b])
+    with pytest.warns(UserWarning, match="no gradient"):
+        optimizer.apply([np.ones(2), None], [a, b])
+    optimizer.apply([np.ones(2), np.ones(2)], [a, b])
+    optimizer.apply([np.ones(2), np.ones(2)], [a, b])
+    assert_close(b.numpy(), before - 1)
+
+
 def test_missing_gradients():
     a, b = Variable([1.0], name="a"), Variable([2.0], name="b")
     optimizer = optimizers.SGD(1.0)
@@ -548,7 +565,12 @@ def built(*shapes):
         (
             lambda: optimizers.Ftrl(beta=0.0, learning_rate_power=1.0),
             ArgumentError,
-            "<= 0",
+            "negative or zero",
+        ),
+        (
+            lambda: optimizers.Ftrl(l1_regularization_strength=-1.0),
+            ArgumentError,
+            "`l1_regularization_strength` needs",
         ),
         (lambda: optimizers.Muon(momentum=1.0), ArgumentError, "momentum"),
         (lambda: optimizers.SGD().apply([1.0]), ArgumentError, "trainable_variables"),
@@ -568,12 +590,11 @@ def built(*shapes):
             "inner",
         ),
         (
-            lambda: optimizers.LossScaleOptimizer(
-                optimizers.SGD(loss_scale_factor=2.0)
-            ),
+            lambda: optimizers.SGD().add_variable((), layout="rows"),
             ArgumentError,
-            "loss_scale_factor",
+            "layout=None",
         ),
+        (lambda: optimizers.legacy.Adam(), NotImplementedError, "the same name"),
         (
             lambda: optimizers.SGD().add_optimizer_variables([], ["a", "b"], ["zeros"]),
             ArgumentError,

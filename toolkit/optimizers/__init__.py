@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import serialization
 from toolkit.errors import ArgumentError
-from toolkit.optimizers import schedules
+from toolkit.optimizers import legacy, schedules
 from toolkit.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
 from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from toolkit.optimizers.matrix import Adafactor, Muon
@@ -37,6 +37,7 @@ __all__ = [
     "ScheduleFreeAdamW",
     "deserialize",
     "get",
+    "legacy",
     "schedules",
     "serialize",
 ]

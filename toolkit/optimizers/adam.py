@@ -203,7 +203,7 @@ class Nadam(Optimizer):
         variables = list(variables)
         dtype = variables[0].dtype if variables else None
         super().build(variables)
-        self._u_product = self.add_variable((), "ones", dtype, "u_product")
+        self._u_product = self.add_variable((), "ones", dtype, name="u_product")
 
     def begin_step(self, learning_rate: Any) -> None:
         step = convert(self.iterations, self._u_product.dtype) + 1

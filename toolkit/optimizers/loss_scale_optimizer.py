@@ -11,6 +11,16 @@ from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
 from toolkit.variable import Variable
 
+# Arguments of other optimizers, with the value that asks for nothing.
+_NEUTRAL = {
+    "dynamic": True,
+    "use_ema": False,
+    "ema_momentum": 0.99,
+    **dict.fromkeys(("weight_decay", "clipnorm", "global_clipnorm", "clipvalue")),
+    **dict.fromkeys(("ema_overwrite_frequency", "gradient_accumulation_steps")),
+    "loss_scale_factor": None,
+}
+
 
 class LossScaleOptimizer(Optimizer):
     """Multiplies the loss by a scale, and divides the gradients by it again.
@@ -20,7 +30,8 @@ class LossScaleOptimizer(Optimizer):
     the scale.
 
     Args:
-        inner_optimizer: the optimizer that gets the gradients.
+        inner_optimizer: the optimizer that gets the gradients; a `loss_scale_factor`
+            of its own is taken away.
         initial_scale: the first scale.
         dynamic_growth_steps: how many good steps double it.
         name: that of the class if not given.
@@ -49,24 +60,21 @@ class LossScaleOptimizer(Optimizer):
                 "LossScaleOptimizer: expected an optimizer; "
                 f"received {inner_optimizer!r}"
             )
-        given = {k for k, v in kwargs.items() if v not in (None, False)}
-        if given:
-            raise ArgumentError(
-                f"LossScaleOptimizer: pass {', '.join(sorted(given))} to the inner "
-                "optimizer instead"
-            )
-        if inner_optimizer.loss_scale_factor is not None:
-            raise ArgumentError(
-                "LossScaleOptimizer: the inner optimizer has a loss_scale_factor, "
-                "which this one would replace; create it without"
-            )
+        for argument, value in kwargs.items():
+            # Configs of Keras hold the arguments of all optimizers.
+            if value != _NEUTRAL.get(argument, ...):
+                raise ArgumentError(
+                    f"LossScaleOptimizer does not support `{argument}`: set it on the "
+                    "`inner_optimizer`"
+                )
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
+        inner_optimizer.loss_scale_factor = None  # this scale replaces it
         self.initial_scale = initial_scale
         self.dynamic_growth_steps = dynamic_growth_steps
-        self.step_counter = self.add_variable((), "zeros", "int32", "step_counter")
+        self.step_counter = self.add_variable((), "zeros", "int32", name="step_counter")
         self.dynamic_scale = self.add_variable(
-            (), lambda shape, dtype: initial_scale, "float32", "dynamic_scale"
+            (), lambda shape, dtype: initial_scale, "float32", name="dynamic_scale"
         )
 
     @property
@@ -109,10 +117,7 @@ class LossScaleOptimizer(Optimizer):
                     "call `build` before"
                 )
             self.build(trainable_variables)
-        finite = convert(True)
-        for g in grads:
-            if g is not None:
-                finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
+        finite = self.check_finite(grads)
         scale = self.dynamic_scale.read()
         variables = trainable_variables or self._trainable_variables
         unscaled = [
@@ -131,6 +136,14 @@ class LossScaleOptimizer(Optimizer):
             self.dynamic_scale.assign(scale / 2.0)
 
         ops.cond(finite, good, bad)
+
+    def check_finite(self, grads: Sequence[Any]) -> Any:
+        """Whether no gradient holds an infinity or NaN, as a scalar."""
+        finite = convert(True)
+        for g in grads:
+            if g is not None:
+                finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
+        return finite
 
     def finalize_variable_values(self, var_list: Any) -> None:
         self.inner_optimizer.finalize_variable_values(var_list)

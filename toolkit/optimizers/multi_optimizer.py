@@ -109,12 +109,14 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
 
 def _plain(optimizer: Any, owner: str) -> Optimizer:
     """An optimizer that may be one of several."""
-    wrapping = (LossScaleOptimizer, MultiOptimizer)
-    if not isinstance(optimizer, Optimizer) or isinstance(optimizer, wrapping):
+    if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):
+        kind = type(optimizer).__name__
         raise ArgumentError(
-            f"{owner}: expected an optimizer, other than MultiOptimizer and "
-            f"LossScaleOptimizer; received {optimizer!r}"
+            f"{owner}: optimizer cannot be {kind}. It must be a plain one; a "
+            "LossScaleOptimizer goes around the MultiOptimizer"
         )
+    if not isinstance(optimizer, Optimizer):
+        raise ArgumentError(f"{owner}: expected an optimizer; received {optimizer!r}")
     return optimizer
 
 

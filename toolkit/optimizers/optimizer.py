@@ -72,6 +72,12 @@ class Optimizer(OptimizerState):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        if kwargs.pop("decay", None) is not None:
+            warnings.warn(
+                f"{type(self).__name__}: `decay` is no longer supported and is "
+                "ignored; use a schedule, such as schedules.InverseTimeDecay",
+                stacklevel=3,
+            )
         if kwargs:
             raise ArgumentError(
                 f"{type(self).__name__}: unknown arguments {', '.join(sorted(kwargs))}"
@@ -394,8 +400,9 @@ class Optimizer(OptimizerState):
                 (g + total.read()) / steps for g, total in zip(grads, sums, strict=True)
             ]
             self._update_all(mean, variables)
-            for total in sums:
-                total.assign(ops.zeros_like(total.read()))
+            for total in self._accumulated_gradients:
+                if not total.overwrite_with_gradient:
+                    total.assign(ops.zeros_like(total.read()))
 
         def add() -> None:
             for g, total in zip(grads, sums, strict=True):

@@ -183,18 +183,24 @@ class Ftrl(Optimizer):
         beta: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        strengths = (
-            initial_accumulator_value,
-            l1_regularization_strength,
-            l2_regularization_strength,
-            l2_shrinkage_regularization_strength,
-            -learning_rate_power,
-        )
-        if min(strengths) < 0:
+        if learning_rate_power > 0:
             raise ArgumentError(
-                "Ftrl: expected strengths and initial_accumulator_value >= 0 and "
-                f"learning_rate_power <= 0; received {strengths}"
+                "Ftrl: `learning_rate_power` needs to be negative or zero; received "
+                f"{learning_rate_power}"
             )
+        for name, value in (
+            ("initial_accumulator_value", initial_accumulator_value),
+            ("l1_regularization_strength", l1_regularization_strength),
+            ("l2_regularization_strength", l2_regularization_strength),
+            (
+                "l2_shrinkage_regularization_strength",
+                l2_shrinkage_regularization_strength,
+            ),
+        ):
+            if value < 0:
+                raise ArgumentError(
+                    f"Ftrl: `{name}` needs to be positive or zero; received {value}"
+                )
         self.learning_rate_power = learning_rate_power
         self.initial_accumulator_value = initial_accumulator_value
         self.l1_regularization_strength = l1_regularization_strength

@@ -36,7 +36,8 @@ class SGD(Optimizer):
     ) -> None:
         if not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
             raise ArgumentError(
-                f"SGD: expected momentum in [0, 1]; received {momentum!r}"
+                "SGD: `momentum` must be a float between [0, 1]. Received: "
+                f"momentum={momentum!r}"
             )
         self.momentum = momentum
         self.nesterov = nesterov
@@ -80,7 +81,9 @@ class Lion(Optimizer):
         **kwargs: Any,
     ) -> None:
         if not 0 < beta_1 <= 1:
-            raise ArgumentError(f"Lion: expected beta_1 in (0, 1]; received {beta_1}")
+            raise ArgumentError(
+                f"Lion: `beta_1` must be in (0, 1]; received beta_1={beta_1}"
+            )
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         super().__init__(learning_rate, **kwargs)

@@ -103,15 +103,23 @@ class OptimizerState:
         shape: Any,
         initializer: Any = "zeros",
         dtype: Any = None,
+        aggregation: str = "none",
+        layout: Any = None,
         name: str | None = None,
     ) -> Variable:
         """A variable of the optimizer itself, saved with it."""
+        if layout is not None:
+            raise ArgumentError(
+                f"{self.name}.add_variable: expected layout=None, as variables are "
+                f"never distributed; received {layout!r}"
+            )
         with name_scope(self.name):
             variable = Variable(
                 _initial(initializer),
                 shape=tuple(shape),
                 dtype=dtype,
                 trainable=False,
+                aggregation=aggregation,
                 name=name,
             )
         self._variables.append(variable)
@@ -128,10 +136,12 @@ class OptimizerState:
         name = f"{path}_{name or 'slot'}"
         dtype = reference_variable.dtype
         if isinstance(initializer, str) or callable(initializer):
-            return self.add_variable(reference_variable.shape, initializer, dtype, name)
+            return self.add_variable(
+                reference_variable.shape, initializer, dtype, name=name
+            )
         with no_trace():
             value = initializer.numpy().copy()
-        return self.add_variable(value.shape, value, None, name)
+        return self.add_variable(value.shape, value, name=name)
 
     def add_optimizer_variables(
         self, trainable_variables: Any, name: Any, initializer: Any = "zeros"
