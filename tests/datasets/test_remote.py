@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from toolkit import config
-from toolkit.datasets import cifar, cifar10, cifar100, fashion_mnist, mnist
+from toolkit.datasets import (
+    boston_housing,
+    california_housing,
+    cifar,
+    cifar10,
+    cifar100,
+    fashion_mnist,
+    imdb,
+    mnist,
+    pickles,
+    reuters,
+)
 from toolkit.datasets.base import RemoteFile
 from toolkit.errors import ArgumentError, DatasetError
 
@@ -212,15 +223,142 @@ def test_missing_batch_file(tmp_path):
         cifar.load_batch(str(tmp_path / "batch"))
 
 
+# --- housing ------------------------------------------------------------------------
+
+
+def archive(**arrays):
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("module", [boston_housing, california_housing])
+def test_housing(publish, monkeypatch, module):
+    x, y = np.arange(1400.0).reshape(700, 2), np.arange(700.0)
+    monkeypatch.setattr(module, "FILE", publish("h.npz", archive(x=x, y=y)))
+    (x_train, y_train), (x_test, y_test) = module.load_data(test_split=0.25)
+    assert (x_train.shape, y_test.shape) == ((525, 2), (175,))
+    order = np.arange(700)
+    np.random.RandomState(113).shuffle(order)  # as in Keras
+    np.testing.assert_array_equal(np.concatenate([y_train, y_test]), y[order])
+    np.testing.assert_array_equal(x_test, x[order[525:]])
+    with pytest.raises(ArgumentError, match="test_split must be"):
+        module.load_data(test_split=1.0)
+
+
+def test_california_sizes(publish, monkeypatch):
+    content = archive(x=np.zeros((700, 8)), y=np.zeros(700))
+    monkeypatch.setattr(california_housing, "FILE", publish("h.npz", content))
+    (x_train, _), (x_test, _) = california_housing.load_data(version="small")
+    assert (len(x_train), len(x_test)) == (480, 120)
+    with pytest.raises(ArgumentError, match="version: expected one of"):
+        california_housing.load_data(version="huge")
+
+
+# --- texts --------------------------------------------------------------------------
+
+TEXTS = [[1, 5, 2], [4, 3], [6, 7, 1, 2], [2]]
+
+
+def texts(lists=TEXTS):
+    return pickles.array_of_lists(lists)
+
+
+def reuters_with(publish, monkeypatch, lists=TEXTS, **options):
+    content = archive(x=texts(lists), y=np.arange(len(lists)))
+    monkeypatch.setattr(reuters, "FILE", publish("r.npz", content))
+    (x, y), (x_test, _) = reuters.load_data(test_split=0.0, **options)
+    assert len(x_test) == 0
+    return {int(label): text for label, text in zip(y, x, strict=True)}
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({}, [[1, 4, 8, 5], [1, 7, 6], [1, 9, 2, 4, 5], [1, 5]]),
+        ({"num_words": 6}, [[1, 4, 2, 5], [1, 2, 2], [1, 2, 2, 4, 5], [1, 5]]),
+        ({"num_words": 6, "oov_char": None}, [[1, 4, 5], [1], [1, 4, 5], [1, 5]]),
+        ({"skip_top": 5}, [[2, 2, 8, 5], [2, 7, 6], [2, 9, 2, 2, 5], [2, 5]]),
+        (
+            {"start_char": None, "index_from": 0, "num_words": 99},
+            TEXTS,
+        ),
+        ({"maxlen": 4, "num_words": 99}, {1: [1, 7, 6], 3: [1, 5]}),
+    ],
+)
+def test_texts(publish, monkeypatch, options, expected):
+    if isinstance(expected, list):
+        expected = dict(enumerate(expected))
+    assert reuters_with(publish, monkeypatch, **options) == expected
+
+
+def test_texts_of_one_length_and_none(publish, monkeypatch):
+    expected = {0: [1, 4, 5], 1: [1, 6, 7]}
+    lists = [[1, 2], [3, 4]]
+    assert reuters_with(publish, monkeypatch, lists, num_words=99) == expected
+    with pytest.raises(ArgumentError, match="no text is shorter than maxlen=2"):
+        reuters_with(publish, monkeypatch, maxlen=2)
+
+
+def test_imdb(publish, monkeypatch):
+    y = np.array([0, 1, 1, 0])
+    content = archive(x_train=texts(), y_train=y, x_test=texts(TEXTS[:2]), y_test=y[:2])
+    monkeypatch.setattr(imdb, "FILE", publish("i.npz", content))
+    (x_train, y_train), (x_test, y_test) = imdb.load_data(num_words=99)
+    assert x_train.dtype == object and x_test.shape == (2,)
+    order = np.arange(4)
+    np.random.RandomState(113).shuffle(order)  # as in Keras
+    assert y_train.tolist() == y[order].tolist() and sorted(y_test) == [0, 1]
+    assert x_train[0] == [1, *(word + 3 for word in TEXTS[order[0]])]
+
+
+@pytest.mark.parametrize("module", [imdb, reuters])
+def test_word_index(publish, monkeypatch, module):
+    monkeypatch.setattr(module, "WORDS", publish("w.json", b'{"the": 1, "of": 2}'))
+    assert module.get_word_index() == {"the": 1, "of": 2}
+    monkeypatch.setattr(module, "WORDS", publish("v.json", b"[1]"))
+    with pytest.raises(DatasetError, match="expected a dict"):
+        module.get_word_index("v.json")
+
+
+def test_label_names():
+    assert len(reuters.get_label_names()) == 46
+
+
+def test_texts_cannot_run_code(tmp_path):
+    victim = tmp_path / "victim"
+    content = np.empty(1, object)
+    content[0] = Attack(open, str(victim), "w")
+    (tmp_path / "x.npz").write_bytes(archive(x=content))
+    with pytest.raises(DatasetError, match="UnpicklingError: it names"):
+        pickles.load_lists(str(tmp_path / "x.npz"))
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("value", [["a"], 1, [True], [[1]], np.zeros(2)])
+def test_texts_are_whole_numbers(tmp_path, value):
+    content = np.empty(1, object)
+    content[0] = value
+    (tmp_path / "x.npz").write_bytes(archive(x=content))
+    with pytest.raises(DatasetError, match="lists of whole numbers"):
+        pickles.load_lists(str(tmp_path / "x.npz"))
+
+
 # --- all of them --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [mnist, cifar10, cifar100, fashion_mnist])
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(boston_housing, california_housing, cifar10, cifar100, fashion_mnist),
+        *(imdb, mnist, reuters),
+    ],
+)
 def test_files_are_named_with_a_sha256(module):
     files = module.FILES.values() if hasattr(module, "FILES") else [module.FILE]
     for file in files:
         assert file.url.startswith("https://")
-        assert len(bytes.fromhex(file.sha256)) == 32
+        assert len(bytes.fromhex(file.digest)) == 32
 
 
 def test_offline_error_names_url_and_place(publish, monkeypatch, tmp_path, cache):

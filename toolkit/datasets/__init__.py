@@ -1,5 +1,25 @@
 """Data sets for first steps: digits ships with the package, the others download."""
 
-from toolkit.datasets import cifar10, cifar100, digits, fashion_mnist, mnist
+from toolkit.datasets import (
+    boston_housing,
+    california_housing,
+    cifar10,
+    cifar100,
+    digits,
+    fashion_mnist,
+    imdb,
+    mnist,
+    reuters,
+)
 
-__all__ = ["cifar10", "cifar100", "digits", "fashion_mnist", "mnist"]
+__all__ = [
+    "boston_housing",
+    "california_housing",
+    "cifar10",
+    "cifar100",
+    "digits",
+    "fashion_mnist",
+    "imdb",
+    "mnist",
+    "reuters",
+]

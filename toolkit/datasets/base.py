@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit import config
+from toolkit.errors import ArgumentError
 from toolkit.utils.files import get_file
 
 Array = NDArray[Any]
@@ -20,14 +21,15 @@ KERAS_FILES = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the network and the sha256 that it must have."""
+    """A file on the network and the hash that it must have."""
 
     url: str
-    sha256: str
+    digest: str
+    """The sha256; an md5 where no other is published."""
 
     def fetch(self, **options: Any) -> str:
         """The path of the verified file, or of the folder with `extract=True`."""
-        return get_file(origin=self.url, file_hash=self.sha256, **options)
+        return get_file(origin=self.url, file_hash=self.digest, **options)
 
 
 def images_in_default_format(images: Array) -> Array:
@@ -35,3 +37,24 @@ def images_in_default_format(images: Array) -> Array:
     if config.image_data_format() == "channels_last":
         images = images.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images)
+
+
+def shuffled(seed: int | None, *arrays: Array) -> tuple[Array, ...]:
+    """The arrays, all in the same order, which `seed` chooses as Keras does."""
+    # RandomState and not Generator: its stream is frozen for all time.
+    order = np.random.RandomState(seed).permutation(len(arrays[0]))
+    return tuple(array[order] for array in arrays)
+
+
+def split(x: Array, y: Array, test_split: float) -> Split:
+    """All but the last share of the samples, and that share."""
+    n_train = int(len(x) * (1 - test_split))
+    return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])
+
+
+def check_share(function: str, test_split: float) -> None:
+    """Refuse what is no share of the samples for the test."""
+    if not 0 <= test_split < 1:
+        raise ArgumentError(
+            f"{function}: test_split must be from 0 to below 1; received {test_split!r}"
+        )

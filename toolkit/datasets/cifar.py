@@ -1,54 +1,21 @@
-"""The batch files of CIFAR-10 and CIFAR-100, read without running code from them.
-
-They are pickles, and unpickling calls whatever a file names. Here every name that a
-batch needs stands for an inert record, and any other name is refused, so that the worst
-a file can do is to be refused.
-"""
+"""The batch files of CIFAR-10 and CIFAR-100, which are pickles."""
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 
 from toolkit.datasets.base import Array
+from toolkit.datasets.pickles import load_data
 from toolkit.errors import DatasetError
-
-
-class _Record:
-    """What a pickle says of an object: constructor arguments and state, as data."""
-
-    def __init__(self, *arguments: Any) -> None:
-        self.arguments = arguments
-        self.state: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-_NAMES = {
-    "numpy.dtype",
-    "numpy.ndarray",
-    "numpy.core.multiarray._reconstruct",
-    "numpy._core.multiarray._reconstruct",
-}
-
-
-class _DataUnpickler(pickle.Unpickler):
-    """Reads dicts, lists, strings and numbers; an array becomes a `_Record`."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if f"{module}.{name}" in _NAMES:
-            return _Record
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
 
 
 def load_batch(path: str, label_key: str = "labels") -> tuple[Array, Array]:
     """Read one batch file: images uint8 (n, 3, 32, 32) and labels uint8 (n, 1)."""
     try:
         with open(path, "rb") as file:
-            content = _DataUnpickler(file, encoding="bytes").load()
+            content = load_data(file)
         entries = {_text(key): value for key, value in content.items()}
         images = _byte_array(entries["data"]).reshape(-1, 3, 32, 32)
         labels = np.array(entries[label_key], np.uint8).reshape(len(images), 1)

@@ -13,8 +13,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from toolkit.datasets.base import Split
-from toolkit.errors import ArgumentError
+from toolkit.datasets.base import Split, check_share, shuffled
 
 
 def load_data(test_split: float = 0.2, seed: int | None = 0) -> Split:
@@ -42,18 +41,12 @@ def load_data(test_split: float = 0.2, seed: int | None = 0) -> Split:
         E. Alpaydin and C. Kaynak, Cascading Classifiers, Kybernetika 34(4), 1998;
         https://doi.org/10.24432/C50P49 (CC BY 4.0).
     """
-    if not 0 <= test_split < 1:
-        raise ArgumentError(
-            f"digits.load_data: test_split must be from 0 to below 1; "
-            f"received {test_split!r}"
-        )
+    check_share("digits.load_data", test_split)
     file = files("toolkit.datasets") / "digits.npz"
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         images, labels = arrays["images"], arrays["labels"]
     if seed is not None:
-        # RandomState and not Generator: its stream is frozen for all time.
-        order = np.random.RandomState(seed).permutation(len(images))
-        images, labels = images[order], labels[order]
+        images, labels = shuffled(seed, images, labels)
     n_train = len(images) - int(len(images) * test_split)
     return (
         (images[:n_train], labels[:n_train]),

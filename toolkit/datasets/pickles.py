@@ -1,0 +1,96 @@
+"""Pickles of plain data, read without running code from them.
+
+Unpickling calls whatever a file names. Here every name that NumPy's arrays need stands
+for an inert record, and any other name is refused, so that the worst a file can do is
+to be refused.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from typing import IO, Any
+
+import numpy as np
+
+from toolkit.datasets.base import Array
+from toolkit.errors import DatasetError
+
+
+class Record:
+    """What a pickle says of an object: constructor arguments and state, as data."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+_NAMES = {
+    "numpy.dtype",
+    "numpy.ndarray",
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray._reconstruct",
+}
+
+
+class _DataUnpickler(pickle.Unpickler):
+    """Reads dicts, lists, strings and numbers; an array becomes a `Record`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" in _NAMES:
+            return Record
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+def load_data(stream: IO[bytes]) -> Any:
+    """The dicts, lists, strings, numbers and `Record`s of one pickle."""
+    return _DataUnpickler(stream, encoding="bytes").load()
+
+
+def load_lists(path: str) -> dict[str, Array]:
+    """The arrays of an .npz file, whose objects may be lists of whole numbers."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {
+                name.removesuffix(".npy"): _read_array(archive.read(name))
+                for name in archive.namelist()
+            }
+    except Exception as error:  # a damaged pickle can raise anything
+        raise DatasetError(
+            f"{path} is not an archive of arrays and lists of whole numbers: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _read_array(content: bytes) -> Array:
+    """One .npy file: numbers, or a pickled array (n,) of lists."""
+    stream = io.BytesIO(content)
+    major, _ = np.lib.format.read_magic(stream)
+    headers = {
+        1: np.lib.format.read_array_header_1_0,
+        2: np.lib.format.read_array_header_2_0,
+    }
+    shape, _, dtype = headers[major](stream)
+    if not dtype.hasobject:
+        stream.seek(0)
+        return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+    lists = load_data(stream).state[-1]
+    if shape != (len(lists),) or not all(map(_is_whole_numbers, lists)):
+        raise ValueError("expected lists of whole numbers")
+    return array_of_lists(lists)
+
+
+def _is_whole_numbers(value: Any) -> bool:
+    return type(value) is list and all(type(item) is int for item in value)
+
+
+def array_of_lists(lists: list[list[int]]) -> Array:
+    """An array (n,) of objects, also where all lists have the same length."""
+    array = np.empty(len(lists), object)
+    for index, value in enumerate(lists):
+        array[index] = value
+    return array

@@ -1,0 +1,95 @@
+"""Reuters: short news of 46 topics, as lists of word numbers."""
+
+from __future__ import annotations
+
+from toolkit.datasets.base import KERAS_FILES, RemoteFile, Split, check_share, split
+from toolkit.datasets.pickles import load_lists
+from toolkit.datasets.sequences import common, marked, read_word_index
+
+FILE = RemoteFile(
+    f"{KERAS_FILES}/reuters.npz",
+    "d6586e694ee56d7a4e65172e12b3e987c03096cb01eab99753921ef915959916",
+)
+WORDS = RemoteFile(
+    f"{KERAS_FILES}/reuters_word_index.json", "4d44cc38712099c9e383dc6e5f11a921"
+)
+_TOPICS = """
+    cocoa grain veg-oil earn acq wheat copper housing money-supply coffee sugar trade
+    reserves ship cotton carcass crude nat-gas cpi money-fx interest gnp meal-feed alum
+    oilseed gold tin strategic-metal livestock retail ipi iron-steel rubber heat jobs
+    lei bop zinc orange pet-chem dlr gas silver wpi hog lead
+"""
+
+
+def load_data(
+    path: str = "reuters.npz",
+    num_words: int | None = None,
+    skip_top: int = 0,
+    maxlen: int | None = None,
+    test_split: float = 0.2,
+    seed: int | None = 113,
+    start_char: int | None = 1,
+    oov_char: int | None = 2,
+    index_from: int = 3,
+) -> Split:
+    """Load 11,228 pieces of news, split for training and test.
+
+    Words are numbered by how frequent they are. The file (2 MB) is downloaded once,
+    checked, and read without running code from it.
+
+    Args:
+        path: The file's name in the cache folder `datasets`.
+        num_words: Only numbers below this are kept; None keeps all but the largest.
+        skip_top: Numbers below this are left out.
+        maxlen: Only news shorter than this is kept, in words.
+        test_split: The share of the samples kept for the test, from 0 to below 1.
+        seed: Chooses the order of the samples.
+        start_char: The number that begins each sample, if any; 0 is for padding.
+        oov_char: The number in place of a word that is left out; None drops the word.
+        index_from: Added to the numbers of words.
+
+    Returns:
+        `(x_train, y_train), (x_test, y_test)`: news, lists of integers in an object
+        array (n,); labels int64 from 0 to 45: (n,).
+
+    Raises:
+        DatasetError: the file cannot be fetched; says where to put it by hand.
+
+    Reference:
+        D. Lewis, Reuters-21578, 1997, https://doi.org/10.24432/C52G6M
+    """
+    check_share("reuters.load_data", test_split)
+    arrays = load_lists(FILE.fetch(fname=path))
+    texts, y = marked(
+        "reuters.load_data",
+        arrays["x"],
+        arrays["y"],
+        seed,
+        maxlen,
+        start_char,
+        index_from,
+    )
+    return split(common(texts, num_words, skip_top, oov_char), y, test_split)
+
+
+def get_word_index(path: str = "reuters_word_index.json") -> dict[str, int]:
+    """Word -> its number, to which `load_data` adds `index_from`.
+
+    Args:
+        path: The file's name in the cache folder `datasets`.
+
+    Raises:
+        DatasetError: the file cannot be fetched; says where to put it by hand.
+    """
+    return read_word_index(WORDS, path)
+
+
+def get_label_names() -> tuple[str, ...]:
+    """The names of the 46 topics, in the order of their labels.
+
+    Example:
+        >>> from toolkit.datasets import reuters
+        >>> reuters.get_label_names()[3]
+        'earn'
+    """
+    return tuple(_TOPICS.split())

@@ -1,0 +1,59 @@
+"""Texts as lists of word numbers: what their loaders share."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from typing import Any
+
+from toolkit.datasets.base import Array, RemoteFile, shuffled
+from toolkit.datasets.pickles import array_of_lists
+from toolkit.errors import ArgumentError, DatasetError
+
+Lists = list[list[int]]
+
+
+def marked(
+    function: str,
+    x: Array,
+    y: Array,
+    seed: int | None,
+    maxlen: int | None,
+    start_char: int | None,
+    index_from: int,
+) -> tuple[Lists, Array]:
+    """Shuffled texts shorter than `maxlen`, each after `start_char`, and labels."""
+    x, y = shuffled(seed, x, y)
+    start = [] if start_char is None else [start_char]
+    texts = [start + [word + index_from for word in text] for text in x]
+    if maxlen:
+        kept = [i for i, text in enumerate(texts) if len(text) < maxlen]
+        if not kept:
+            raise ArgumentError(f"{function}: no text is shorter than maxlen={maxlen}")
+        texts, y = [texts[i] for i in kept], y[kept]
+    return texts, y
+
+
+def common(
+    texts: Lists, num_words: int | None, skip_top: int, oov_char: int | None
+) -> Array:
+    """The texts with `oov_char` for rare and skipped words, or without these."""
+    # Without num_words the largest number itself goes too, which Keras's users know.
+    limit = num_words or max(chain.from_iterable(texts))
+    if oov_char is None:
+        kept = [[word for word in text if skip_top <= word < limit] for text in texts]
+    else:
+        kept = [
+            [word if skip_top <= word < limit else oov_char for word in text]
+            for text in texts
+        ]
+    return array_of_lists(kept)
+
+
+def read_word_index(file: RemoteFile, path: str) -> dict[str, int]:
+    """Word -> its number, from a JSON file."""
+    with open(file.fetch(fname=path), encoding="utf-8") as stream:
+        content: Any = json.load(stream)
+    if not isinstance(content, dict):
+        raise DatasetError(f"{path}: expected a dict; it holds {type(content)}")
+    return content
