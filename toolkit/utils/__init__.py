@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from toolkit.utils.feature_space import FeatureSpace
     from toolkit.utils.images import array_to_img, img_to_array, load_img, save_img
+    from toolkit.utils.plotting import model_to_dot, plot_model
     from toolkit.utils.progress import Progbar
     from toolkit.utils.sequences import pad_sequences, timeseries_dataset_from_array
     from toolkit.utils.splitting import split_dataset
@@ -73,9 +74,11 @@ __all__ = [
     "is_keras_tensor",
     "legacy",
     "load_img",
+    "model_to_dot",
     "normalize",
     "pack_x_y_sample_weight",
     "pad_sequences",
+    "plot_model",
     "register_keras_serializable",
     "save_img",
     "serialize_keras_object",
@@ -115,6 +118,7 @@ _LATE = {
     ),
     "toolkit.utils.feature_space": ("FeatureSpace",),
     "toolkit.utils.images": ("array_to_img", "img_to_array", "load_img", "save_img"),
+    "toolkit.utils.plotting": ("model_to_dot", "plot_model"),
     "toolkit.utils.progress": ("Progbar",),
     "toolkit.utils.splitting": ("split_dataset",),
     "toolkit.utils.sequences": ("pad_sequences", "timeseries_dataset_from_array"),

@@ -1,0 +1,243 @@
+"""Pictures of models: what they tell, and that nothing in them overlaps."""
+
+import random
+import re
+from itertools import combinations
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers
+from toolkit.errors import ArgumentError
+from toolkit.utils import model_to_dot, plot_model
+from toolkit.utils.plotting.graph import Box, Cell, Cluster
+from toolkit.utils.plotting.picture import draw, svg
+from toolkit.utils.plotting.routes import SPLINES
+from toolkit.utils.plotting.shapes import Line, Rectangle
+
+DIRECTIONS = ["BT", "LR", "RL", "TB"]
+EVERYTHING = {
+    "show_shapes": True,
+    "show_dtype": True,
+    "show_layer_names": True,
+    "show_layer_activations": True,
+    "show_trainable": True,
+}
+
+
+def chain():
+    return toolkit.Sequential(
+        [
+            toolkit.Input((4,), name="x"),
+            layers.Dense(3, activation="relu", name="first", trainable=False),
+            layers.Dense(2, name="second"),
+        ],
+        name="chain",
+    )
+
+
+def siamese():
+    """A model inside that is called twice, with a model inside of it."""
+    inner = toolkit.Input((2,), name="inner_input")
+    skip = layers.Add(name="skip")([inner, layers.Dense(2, name="dense")(inner)])
+    outputs = layers.Dense(1, name="deep")(skip)
+    block = toolkit.Model(inner, [outputs, skip], name="block")
+    encoder = toolkit.Sequential([chain(), layers.ReLU(name="relu")], name="encoder")
+    a, b = toolkit.Input((4,), name="a"), toolkit.Input((4,), name="b")
+    difference = layers.Subtract(name="difference")([encoder(a), encoder(b)])
+    first, second = block(difference)
+    both = layers.Concatenate(name="both")([first, second])
+    return toolkit.Model([a, b], both * 2.0, name="siamese")
+
+
+def random_cluster(rng, depth=0):
+    """Clusters within clusters, with edges between any boxes, rings among them."""
+    cluster = Cluster(f"cluster{depth}")
+    for i in range(rng.randint(1, 7)):
+        if depth < 2 and rng.random() < 0.3:
+            cluster.children.append(random_cluster(rng, depth + 1))
+        else:
+            cells = [Cell("Output shape", "x" * rng.randint(1, 40))]
+            rows = [cells] * rng.randint(0, 2)
+            cluster.children.append(Box(f"box{i}", "Dense", "plain", rows))
+    return cluster
+
+
+def boxes_in(cluster):
+    for child in cluster.children:
+        yield from [child] if isinstance(child, Box) else boxes_in(child)
+
+
+def polyline(line):
+    """The line's points; those of curves by evaluating them."""
+    (_, [at]), *rest = line.commands
+    yield at
+    for _, points in rest:
+        for t in np.linspace(0, 1, 9)[1:]:
+            control = np.array([at, *points])
+            while len(control) > 1:  # De Casteljau's algorithm
+                control = control[:-1] * (1 - t) + control[1:] * t
+            yield tuple(control[0])
+        at = points[-1]
+
+
+def overlap(a, b):
+    return (
+        min(a.x + a.width, b.x + b.width) - max(a.x, b.x) > 0.1
+        and min(a.y + a.height, b.y + b.height) - max(a.y, b.y) > 0.1
+    )
+
+
+def contains(box, point):
+    x, y = point
+    return (
+        box.x + 0.6 < x < box.x + box.width - 0.6
+        and box.y + 0.6 < y < box.y + box.height - 0.6
+    )
+
+
+@pytest.mark.parametrize("splines", SPLINES)
+@pytest.mark.parametrize("rankdir", DIRECTIONS)
+def test_nothing_overlaps(splines, rankdir):
+    for seed in range(6):
+        rng = random.Random(seed)
+        cluster = random_cluster(rng)
+        boxes = list(boxes_in(cluster))
+        for _ in range(rng.randint(0, 2 * len(boxes))):
+            cluster.edges[rng.choice(boxes), rng.choice(boxes)] = None
+        picture = draw(cluster, rankdir, splines)
+        rectangles = [s for s in picture.shapes if isinstance(s, Rectangle)]
+        outer = [s for s in rectangles if s.radius == 4]
+        frames = [s for s in rectangles if s.dashed]
+        assert len(outer) == len(boxes)
+        assert not [pair for pair in combinations(outer, 2) if overlap(*pair)]
+        for box in rectangles:
+            assert 0 <= box.x and box.x + box.width <= picture.width
+            assert 0 <= box.y and box.y + box.height <= picture.height
+        for a, b in combinations(frames, 2):  # apart, or one inside of the other
+            assert not overlap(a, b) or inside(a, b) or inside(b, a)
+        lines = [s for s in picture.shapes if isinstance(s, Line)]
+        assert sum(line.arrow for line in lines) >= len({b for _, b in cluster.edges})
+        for line in lines:
+            points = list(polyline(line))
+            assert not any(contains(box, p) for box in outer for p in points)
+            assert all(-0.1 <= x <= picture.width + 0.1 for x, _ in points)
+
+
+def inside(a, b):
+    return (
+        a.x >= b.x
+        and a.y >= b.y
+        and a.x + a.width <= b.x + b.width
+        and a.y + a.height <= b.y + b.height
+    )
+
+
+def texts(path):
+    root = ElementTree.parse(path).getroot()
+    return [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_what_a_box_tells(tmp_path):
+    model = chain()
+    plot_model(model, tmp_path / "plain.svg")
+    assert texts(tmp_path / "plain.svg") == ["Dense", "Dense"]
+    plot_model(model, tmp_path / "all.svg", **EVERYTHING)
+    first = ["first", "(Dense)", "Activation:", "relu", "Input shape:", "(None, 4)"]
+    first += ["Output shape:", "(None, 3)", "Output dtype:", "float32", "Non-trainable"]
+    found = texts(tmp_path / "all.svg")
+    assert found[: len(first)] == first and found[-1] == "Trainable"
+
+
+def test_models_inside(tmp_path):
+    model = siamese()
+    plot_model(model, tmp_path / "closed.svg", show_layer_names=True)
+    closed = texts(tmp_path / "closed.svg")
+    assert "encoder" in closed and "(Sequential)" in closed and "deep" not in closed
+    plot_model(model, tmp_path / "open.svg", show_layer_names=True, expand_nested=True)
+    opened = texts(tmp_path / "open.svg")
+    for name in ("encoder", "chain", "block", "first", "relu", "deep", "difference"):
+        assert opened.count(name) == 1, name
+    assert "(Sequential)" not in opened and "(multiply)" in opened
+
+
+def test_names_cannot_break_out(tmp_path):
+    name = '"<script>alert(1)</script>&]]>\x00'
+    model = toolkit.Sequential([layers.Dense(1, name="x")], name="net")
+    model.build((None, 2))
+    model.layers[0].name = name
+    model.name = name
+    plot_model(model, tmp_path / "model.svg", show_layer_names=True)
+    text = (tmp_path / "model.svg").read_text("utf-8")
+    assert "<script" not in text and texts(tmp_path / "model.svg")[0] == (
+        '"<script>alert(1)</script>&]]>\N{REPLACEMENT CHARACTER}'
+    )
+    dot = model_to_dot(model).to_string()
+    assert dot.startswith(r'digraph "\"<script>')
+    assert "<b>&quot;&lt;script&gt;alert" in dot and "<b>&quot;<script" not in dot
+
+
+def test_the_size_follows_dpi():
+    picture = draw(Cluster("net", [Box("a", "Dense", "plain", [])]), "TB", "ortho")
+    width, double = (
+        float(re.search(r'width="([\d.]+)"', svg(picture, dpi))[1])
+        for dpi in (200, 400)
+    )
+    assert double == pytest.approx(2 * width, abs=0.2)
+
+
+def test_dot():
+    text = model_to_dot(siamese(), expand_nested=True, show_shapes=True).to_string()
+    assert text.startswith('digraph "siamese" {') and text.endswith("}\n")
+    assert text.count("{") == text.count("}") == 4
+    names = dict(re.findall(r"(box\d+) \[label=.*?<b>(\w+)</b>", text))
+    edges = {tuple(names[n] for n in e) for e in re.findall(r"(\w+) -> (\w+)", text)}
+    assert {("a", "first"), ("b", "first"), ("relu", "difference")} <= edges
+    assert {("difference", "inner_input"), ("skip", "both"), ("deep", "both")} <= edges
+    part = model_to_dot(chain(), subgraph=True).to_string()
+    assert part.startswith("subgraph cluster") and "box0 -> box1" in part
+    assert str(model_to_dot(chain(), splines="curved")).count('splines="curved"') == 1
+
+
+class Own(toolkit.Model):
+    def call(self, x):
+        return x
+
+
+def test_a_model_that_is_only_code_is_one_box(tmp_path):
+    model = Own(name="own")
+    with pytest.raises(ArgumentError, match="has not yet been built"):
+        plot_model(model, tmp_path / "own.svg")
+    model(np.ones((1, 2)))
+    plot_model(model, tmp_path / "own.dot", show_shapes=True)
+    assert "?" in (tmp_path / "own.dot").read_text()
+    plot_model(model, tmp_path / "own.svg", expand_nested=True)
+    assert texts(tmp_path / "own.svg") == ["Own"]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"rankdir": "DOWN"}, "rankdir: expected one of 'BT', 'LR', 'RL', 'TB'"),
+        ({"splines": "wavy"}, "splines: expected one of"),
+        ({"dpi": 0}, "dpi > 0"),
+        ({"layer_range": ["a", "b"]}, "no longer supported"),
+        ({"colour": "red"}, "Unrecognized keyword arguments"),
+    ],
+)
+def test_bad_arguments(arguments, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message):
+        plot_model(chain(), tmp_path / "model.svg", **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_formats_of_matplotlib(tmp_path):
+    try:
+        plot_model(siamese(), tmp_path / "model.png", expand_nested=True, dpi=72)
+    except ImportError as error:
+        assert "needs Matplotlib" in str(error) and "model.svg" in str(error)
+    else:
+        start = (tmp_path / "model.png").read_bytes()[:8]
+        assert start == b"\x89PNG\r\n\x1a\n"

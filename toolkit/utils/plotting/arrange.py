@@ -1,0 +1,185 @@
+"""The layout of one level of a picture: places of nodes and paths of edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from toolkit.utils.plotting.layers import downward, ordered, ranks
+from toolkit.utils.plotting.positions import Link, end, horizontal, start, tracks
+from toolkit.utils.plotting.routes import Gap, path, rounded
+from toolkit.utils.plotting.shapes import Commands
+
+_ROOM = 36.0  # between two ranks
+_SHORT = 4.0  # the same to a rank without boxes, if no line bends
+_TRACK = 9.0  # from one horizontal line to the next
+_ABOVE, _BELOW = 11.0, 19.0  # beside the tracks; below there are arrows' heads
+_SIDE = 14.0  # between the rightmost box and a line that goes back up
+
+
+class Arranged(NamedTuple):
+    """Middles of nodes, a path for each edge, and how large it all is."""
+
+    places: list[tuple[float, float]]
+    paths: list[Commands]
+    width: float
+    height: float
+
+
+def arrange(
+    sizes: Sequence[tuple[float, float]],
+    edges: Sequence[Link],
+    first: Sequence[int],
+    last: Sequence[int],
+    splines: str,
+) -> Arranged:
+    """Lay out a graph from top to bottom.
+
+    Args:
+        sizes: width and height of each node; 0 for mere points.
+        edges: between any nodes.
+        first, last: the nodes to stand at the top, and at the bottom.
+        splines: the shape of the edges.
+    """
+    level = _Level(sizes, edges, first, last)
+    return level.arranged(splines)
+
+
+class _Level:
+    """The steps of `arrange`, and what they know."""
+
+    def __init__(
+        self,
+        sizes: Sequence[tuple[float, float]],
+        edges: Sequence[Link],
+        first: Sequence[int],
+        last: Sequence[int],
+    ) -> None:
+        self.sizes = sizes
+        self.edges = edges
+        pairs = [(edge.source, edge.target) for edge in edges]
+        proper = [i for i, (u, v) in enumerate(pairs) if u != v]
+        self.loops = {i for i, (u, v) in enumerate(pairs) if u == v}
+        down = downward(len(sizes), [pairs[i] for i in proper])
+        flags = zip(proper, down, strict=True)
+        self.upward = [i for i, is_down in flags if not is_down]
+        flat = {*self.loops, *self.upward}
+        self.down = [i for i in range(len(edges)) if i not in flat]
+        self.rank = ranks(len(sizes), [pairs[i] for i in self.down], first, last)
+        looped = {edges[i].source for i in self.loops}
+        self.widths = [
+            width + 2 * _SIDE * (i in looped) for i, (width, _) in enumerate(sizes)
+        ]
+        self.links: list[Link] = []
+        self.ways = {i: self._way(edges[i]) for i in self.down}
+        self.rows = ordered(self.rank, [(a.source, a.target) for a in self.links])
+        self.x = horizontal(self.rows, self.widths, self.links)
+
+    def _way(self, edge: Link) -> list[int]:
+        """The links of an edge, with a point in each rank that it passes."""
+        nodes = [edge.source]
+        for rank in range(self.rank[edge.source] + 1, self.rank[edge.target]):
+            nodes.append(len(self.rank))
+            self.rank.append(rank)
+            self.widths.append(0.0)
+        nodes.append(edge.target)
+        way = []
+        for u, v in zip(nodes, nodes[1:], strict=False):
+            way.append(len(self.links))
+            leaving = edge.leaving if u == edge.source else 0.0
+            arriving = edge.arriving if v == edge.target else 0.0
+            self.links.append(Link(u, v, leaving, arriving))
+        return way
+
+    def arranged(self, splines: str) -> Arranged:
+        spans = list(zip(self.x, self.widths, strict=True))
+        left = min((x - width / 2 for x, width in spans), default=0.0)
+        width = max((x + width / 2 for x, width in spans), default=0.0) - left
+        self.x = [x - left for x in self.x]
+        self._set_heights()
+        paths: list[Commands] = [[] for _ in self.edges]
+        for i in self.down:
+            paths[i] = self._down_path(i, splines)
+        for i in self.loops:
+            paths[i] = self._loop(self.edges[i].source)
+        for i in self.upward:
+            width += _SIDE
+            paths[i] = self._upward_path(self.edges[i], width)
+        count = len(self.sizes)
+        middles = [(t + b) / 2 for t, b in zip(self.tops, self.bottoms, strict=True)]
+        places = [(self.x[i], middles[self.rank[i]]) for i in range(count)]
+        return Arranged(places, paths, width, self.height)
+
+    def _set_heights(self) -> None:
+        """Where each rank begins and ends, and the height of each link's track."""
+        heights = self.heights = [0.0] * len(self.rows)
+        for (_, height), rank in zip(self.sizes, self.rank, strict=False):
+            heights[rank] = max(heights[rank], height)
+        self.track = [0.0] * len(self.links)
+        self.tops, self.bottoms = [], []
+        y = _SIDE if self.upward else 0.0
+        for rank, height in enumerate(heights):
+            self.tops.append(y)
+            self.bottoms.append(y + height)
+            y += height
+            if rank + 1 < len(heights):
+                y += self._gap(rank, y)
+        self.height = y + (_SIDE if self.upward else 0.0)
+
+    def _gap(self, rank: int, top: float) -> float:
+        """The height of the room below a rank; it sets its tracks."""
+        within = [
+            i for i, link in enumerate(self.links) if self.rank[link.source] == rank
+        ]
+        track, count = tracks([self.links[i] for i in within], self.x)
+        for i, place in zip(within, track, strict=True):
+            self.track[i] = top + _ABOVE + _TRACK * max(place, 0)
+        if not count and 0.0 in (self.heights[rank], self.heights[rank + 1]):
+            return _SHORT
+        return max(_ROOM, _ABOVE + _BELOW + _TRACK * (count - 1))
+
+    def _down_path(self, edge: int, splines: str) -> Commands:
+        gaps = []
+        for i in self.ways[edge]:
+            link = self.links[i]
+            rank = self.rank[link.source]
+            begin, stop = start(link, self.x), end(link, self.x)
+            top, bottom = self.bottoms[rank], self.tops[rank + 1]
+            gaps.append(Gap(begin, stop, top, bottom, self.track[i]))
+        return path(
+            self._edge_of(self.edges[edge].source, 1),
+            gaps,
+            self._edge_of(self.edges[edge].target, -1),
+            splines,
+        )
+
+    def _edge_of(self, node: int, side: int) -> float:
+        """The height of a node's lower or upper edge."""
+        rank = self.rank[node]
+        middle = (self.tops[rank] + self.bottoms[rank]) / 2
+        return middle + side * self.sizes[node][1] / 2
+
+    def _loop(self, node: int) -> Commands:
+        """From a node's right edge back to it."""
+        rank = self.rank[node]
+        y = (self.tops[rank] + self.bottoms[rank]) / 2
+        x = self.x[node] + self.sizes[node][0] / 2
+        side, reach = x + _SIDE, self.sizes[node][1] / 4
+        high, low = y - reach, y + reach
+        return rounded([(x, high), (side, high), (side, low), (x, low)])
+
+    def _upward_path(self, edge: Link, side: float) -> Commands:
+        """Around all nodes on their right side, from the bottom back to the top."""
+        x, stop = start(edge, self.x), end(edge, self.x)
+        low = self.bottoms[self.rank[edge.source]] + _ABOVE / 2
+        high = self.tops[self.rank[edge.target]] - _BELOW + _ABOVE / 2
+        return rounded(
+            [
+                (x, self._edge_of(edge.source, 1)),
+                (x, low),
+                (side, low),
+                (side, high),
+                (stop, high),
+                (stop, self._edge_of(edge.target, -1)),
+            ]
+        )

@@ -1,0 +1,198 @@
+"""What a picture of a model shows: boxes with texts, in clusters, and edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from toolkit.errors import ArgumentError
+from toolkit.layers import InputLayer
+from toolkit.layers.layer import Layer
+from toolkit.models import Functional, Model, Sequential
+from toolkit.symbolic import FunctionOperation, any_symbolic, is_symbolic
+
+
+class Show(NamedTuple):
+    """What is told of a layer."""
+
+    shapes: bool = False
+    dtype: bool = False
+    names: bool = True
+    activations: bool = False
+    trainable: bool = False
+
+
+class Cell(NamedTuple):
+    """A field of a box: what it is, its value, and a mood: "", "good" or "bad"."""
+
+    label: str
+    value: str
+    mood: str = ""
+
+
+@dataclass(eq=False)
+class Box:
+    """A layer: its name, if shown, its class and rows of cells."""
+
+    name: str
+    kind: str
+    role: str  # "input", "weights", "model" or "plain"
+    rows: list[list[Cell]]
+
+
+@dataclass(eq=False)
+class Cluster:
+    """A model with what is inside of it."""
+
+    name: str
+    children: list[Box | Cluster] = field(default_factory=list)
+    edges: dict[tuple[Box, Box], None] = field(default_factory=dict)  # a set in order
+
+
+def read_model(model: Any, show: Show, expand: bool) -> Cluster:
+    """The picture's content; nested models are clusters if they are expanded.
+
+    Raises:
+        ArgumentError: the model is not built.
+    """
+    if not model.built:
+        raise ArgumentError(
+            f"{model.name}: This model has not yet been built; call it with data, or "
+            "call `build` with the shape of its input"
+        )
+    reader = _Reader(show, expand)
+    if not _has_parts(model):
+        return Cluster(model.name, [reader.box(model, None)])
+    cluster = reader.cluster(model)
+    cluster.edges = reader.edges
+    return cluster
+
+
+def _has_parts(model: Any) -> bool:
+    return isinstance(model, (Functional, Sequential)) and bool(model.layers)
+
+
+def _parts(model: Any) -> list[Any]:
+    """The layers of a chain, or layers and ops of a graph."""
+    chain = isinstance(model, Sequential)
+    return list(model.layers if chain else model.operations)
+
+
+class _Reader:
+    """Makes one box of each layer, however often and wherever it is used."""
+
+    def __init__(self, show: Show, expand: bool) -> None:
+        self.show = show
+        self.expand = expand
+        self.boxes: dict[int, Box] = {}
+        self.edges: dict[tuple[Box, Box], None] = {}
+
+    def cluster(self, model: Any) -> Cluster:
+        found = Cluster(model.name)
+        members = None if isinstance(model, Sequential) else model._topology.members
+        for part in _parts(model):
+            if self._is_open(part):
+                found.children.append(self.cluster(part))
+            elif id(part) not in self.boxes:
+                self.boxes[id(part)] = self.box(part, members)
+                found.children.append(self.boxes[id(part)])
+        if members is None:
+            layers = model.layers
+            for source, target in zip(layers, layers[1:], strict=False):
+                self._connect(source, 0, target, 0)
+        else:
+            self._connect_nodes(model)
+        return found
+
+    def _connect_nodes(self, model: Any) -> None:
+        for node in model._topology.nodes:
+            for i, symbol in enumerate(node.inputs):
+                history = symbol._keras_history
+                self._connect(history.operation, history.tensor_index, node.op, i)
+
+    def _is_open(self, part: Any) -> bool:
+        return self.expand and _has_parts(part)
+
+    def _connect(self, source: Any, output: int, target: Any, place: int) -> None:
+        """Add the edge between the boxes that stand for these operations."""
+        while self._is_open(source):
+            if isinstance(source, Sequential):
+                source = source.layers[-1]
+            else:
+                history = source.outputs[min(output, len(source.outputs) - 1)]
+                source, _, output = history._keras_history
+        while self._is_open(target):
+            if isinstance(target, Sequential):
+                target = target.layers[0]
+            else:
+                symbol = target.inputs[min(place, len(target.inputs) - 1)]
+                target = symbol._keras_history.operation
+        if id(source) in self.boxes and id(target) in self.boxes:
+            self.edges[self.boxes[id(source)], self.boxes[id(target)]] = None
+
+    def box(self, layer: Any, members: Any) -> Box:
+        rows = []
+        activation = getattr(layer, "activation", None)
+        if self.show.activations and activation is not None:
+            rows.append([Cell("Activation", _name(activation))])
+        cells = list(_cells(layer, members, self.show))
+        if cells:
+            rows.append(cells)
+        kind = type(layer).__name__
+        if isinstance(layer, FunctionOperation):
+            kind = layer.function.__name__
+        return Box(layer.name if self.show.names else "", kind, _role(layer), rows)
+
+
+def _role(layer: Any) -> str:
+    if isinstance(layer, (InputLayer, Model)):
+        return "input" if isinstance(layer, InputLayer) else "model"
+    return "weights" if getattr(layer, "weights", ()) else "plain"
+
+
+def _name(function: Any) -> str:
+    """The name of an activation: a function, a layer, or any callable."""
+    found = getattr(function, "name", None) or getattr(function, "__name__", None)
+    return str(found or type(function).__name__)
+
+
+def _cells(layer: Any, members: Any, show: Show) -> Any:
+    inputs, outputs = _symbols(layer, members)
+    if show.shapes:
+        if not isinstance(layer, InputLayer):
+            yield Cell("Input shape", _text(inputs, "shape"))
+        yield Cell("Output shape", _text(outputs, "shape"))
+    if show.dtype:
+        yield Cell("Output dtype", _text(outputs, "dtype"))
+    if show.trainable and isinstance(layer, Layer) and layer.weights:
+        mood = "good" if layer.trainable else "bad"
+        yield Cell("", "Trainable" if layer.trainable else "Non-trainable", mood)
+
+
+def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
+    """What goes in and comes out, in the first call that belongs to the model."""
+    nodes = layer._inbound_nodes
+    own = [node for node in nodes if members is None or node in members]
+    if isinstance(layer, (Functional, Sequential)) and not own:
+        try:
+            return layer.input, layer.output
+        except (AttributeError, ValueError):
+            return None, None
+    if not own:
+        return None, None
+    args, kwargs = own[0].attrs["arguments"]
+    given = [x for x in (*args, *kwargs.values()) if any_symbolic(x)]
+    return given[0] if len(given) == 1 else given, own[0].attrs["outputs"]
+
+
+def _text(symbols: Any, what: str) -> str:
+    """The shapes or dtypes of a nest of symbols."""
+    if symbols is None:
+        return "?"
+    if is_symbolic(symbols):
+        return str(getattr(symbols, what))
+    if isinstance(symbols, dict):
+        return ", ".join(f"{key}: {_text(x, what)}" for key, x in symbols.items())
+    if isinstance(symbols, (list, tuple)):
+        return ", ".join(_text(x, what) for x in symbols)
+    return str(symbols)

@@ -1,0 +1,144 @@
+"""Layered layout: the ranks of a graph's nodes, and their order in each rank.
+
+After Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical
+system structures", 1981: break cycles, put each node below those it comes from, lay
+long edges through a point of every rank between, and sort the ranks by barycenters.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+Pair = tuple[int, int]
+_SWEEPS = 16
+
+
+def downward(nodes: int, pairs: Sequence[Pair]) -> list[bool]:
+    """For each pair whether it may go down; those that would close a ring may not."""
+    after = defaultdict(list)
+    for i, (u, v) in enumerate(pairs):
+        after[u].append((i, v))
+    down = [True] * len(pairs)
+    state = [0] * nodes  # 1 on the way from the root, 2 done
+    for root in range(nodes):
+        stack = [(root, iter(after[root]))] if state[root] == 0 else []
+        state[root] = state[root] or 1
+        while stack:
+            node, rest = stack[-1]
+            i, following = next(rest, (-1, -1))
+            if i < 0:
+                state[node] = 2
+                stack.pop()
+            elif state[following] == 1:
+                down[i] = False
+            elif state[following] == 0:
+                state[following] = 1
+                stack.append((following, iter(after[following])))
+    return down
+
+
+def ranks(
+    nodes: int, pairs: Sequence[Pair], first: Iterable[int], last: Iterable[int]
+) -> list[int]:
+    """The rank of each node: below its sources, and sources just above their targets.
+
+    Args:
+        nodes: how many there are.
+        pairs: (source, target), without rings.
+        first, last: nodes that have the top rank, and the bottom rank, to themselves.
+    """
+    after, before = defaultdict(list), defaultdict(list)
+    for u, v in pairs:
+        after[u].append(v)
+        before[v].append(u)
+    waiting = [len(before[v]) for v in range(nodes)]
+    order = [v for v in range(nodes) if not waiting[v]]
+    rank = [0] * nodes
+    for u in order:
+        for v in after[u]:
+            rank[v] = max(rank[v], rank[u] + 1)
+            waiting[v] -= 1
+            if not waiting[v]:
+                order.append(v)
+    ends = {*first, *last}
+    for v in range(nodes):
+        if not before[v] and after[v]:
+            rank[v] = min(rank[w] for w in after[v]) - 1
+    inner = [rank[v] for v in range(nodes) if v not in ends] or [0]
+    for v in first:
+        rank[v] = min(inner) - 1
+    for v in last:
+        rank[v] = max(inner) + 1
+    top = min(rank, default=0)
+    return [r - top for r in rank]
+
+
+def ordered(rank: Sequence[int], pairs: Sequence[Pair]) -> list[list[int]]:
+    """The nodes of each rank in an order with few crossings.
+
+    Args:
+        rank: of each node.
+        pairs: (source, target), one rank apart.
+    """
+    above, below = defaultdict(list), defaultdict(list)
+    for u, v in pairs:
+        below[u].append(v)
+        above[v].append(u)
+    rows = _discovered(rank, below)
+    best, fewest = rows, _crossings(rows, below)
+    for sweep in range(_SWEEPS):
+        if not fewest:
+            break
+        down = sweep % 2 == 0
+        rows = _sorted(rows, above if down else below, down)
+        crossings = _crossings(rows, below)
+        if crossings < fewest:
+            best, fewest = rows, crossings
+    return best
+
+
+def _discovered(rank: Sequence[int], below: dict[int, list[int]]) -> list[list[int]]:
+    """Ranks in the order in which a search from the top meets their nodes."""
+    rows: list[list[int]] = [[] for _ in range(max(rank, default=-1) + 1)]
+    seen = set()
+    for root in sorted(range(len(rank)), key=lambda v: rank[v]):
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                rows[rank[node]].append(node)
+                stack += reversed(below[node])
+    return rows
+
+
+def _sorted(
+    rows: list[list[int]], neighbours: dict[int, list[int]], down: bool
+) -> list[list[int]]:
+    """Each rank by the mean place of its neighbours in the one that went before."""
+    result = [list(row) for row in rows]
+    place: dict[int, float] = {}
+    for r in range(len(rows)) if down else reversed(range(len(rows))):
+        means = {}
+        for i, node in enumerate(result[r]):
+            near = [place[other] for other in neighbours[node]]
+            means[node] = sum(near) / len(near) if near else float(i)
+        result[r].sort(key=means.__getitem__)
+        place.update((node, float(i)) for i, node in enumerate(result[r]))
+    return result
+
+
+def _crossings(rows: list[list[int]], below: dict[int, list[int]]) -> int:
+    """How many pairs of edges cross."""
+    total = 0
+    for upper, lower in zip(rows, rows[1:], strict=False):
+        place = {node: i for i, node in enumerate(lower)}
+        seen: list[int] = []
+        for node in upper:
+            ends = [place[other] for other in below[node]]
+            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            for end in ends:
+                insort(seen, end)
+    return total

@@ -1,0 +1,149 @@
+"""plot_model and model_to_dot: pictures of models."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.utils.plotting.dot import Dot
+from toolkit.utils.plotting.graph import Show, read_model
+from toolkit.utils.plotting.picture import draw, svg
+from toolkit.utils.plotting.raster import save
+from toolkit.utils.plotting.routes import SPLINES
+
+_DIRECTIONS = ("BT", "LR", "RL", "TB")
+
+
+def model_to_dot(
+    model: Any,
+    show_shapes: bool = False,
+    show_dtype: bool = False,
+    show_layer_names: bool = True,
+    rankdir: str = "TB",
+    expand_nested: bool = False,
+    dpi: float = 200,
+    subgraph: bool = False,
+    show_layer_activations: bool = False,
+    show_trainable: bool = False,
+    splines: str = "ortho",
+    **kwargs: Any,
+) -> Dot:
+    """A model's graph in the DOT language, which Graphviz and other programs draw.
+
+    Args:
+        model, show_shapes, show_dtype, show_layer_names, rankdir, expand_nested,
+            show_layer_activations, show_trainable: as for `plot_model`.
+        dpi: pixels per inch of what Graphviz draws.
+        subgraph: whether to return a cluster for another graph.
+        splines: how Graphviz shall draw the edges, such as "ortho" or "curved".
+
+    Returns:
+        An object whose `to_string()` is the text, and whose `write(path)` writes it.
+
+    Example:
+        >>> import toolkit
+        >>> from toolkit import layers
+        >>> model = toolkit.Sequential([layers.Dense(1)], name="net")
+        >>> model.build((None, 2))
+        >>> dot = toolkit.utils.model_to_dot(model)
+        >>> print(dot.to_string().splitlines()[0])
+        digraph "net" {
+    """
+    _check("model_to_dot", rankdir, kwargs)
+    show = Show(
+        shapes=show_shapes,
+        dtype=show_dtype,
+        names=show_layer_names,
+        activations=show_layer_activations,
+        trainable=show_trainable,
+    )
+    content = read_model(model, show, expand_nested)
+    return Dot(content, rankdir, splines, dpi, subgraph)
+
+
+def plot_model(
+    model: Any,
+    to_file: str | os.PathLike[str] = "model.png",
+    show_shapes: bool = False,
+    show_dtype: bool = False,
+    show_layer_names: bool = False,
+    rankdir: str = "TB",
+    expand_nested: bool = False,
+    dpi: float = 200,
+    show_layer_activations: bool = False,
+    show_trainable: bool = False,
+    splines: str = "ortho",
+    **kwargs: Any,
+) -> Any:
+    """Draw a model: a box for each layer, and arrows along which tensors go.
+
+    Args:
+        model: a built model; one that is neither Sequential nor made of symbols is a
+            single box.
+        to_file: the picture's path. ".svg" needs no other package, nor does ".dot",
+            the text for Graphviz; ".png", ".pdf" and ".jpg" are drawn by Matplotlib.
+        show_shapes: whether boxes tell the shapes that go in and come out.
+        show_dtype: whether they tell the dtypes that come out.
+        show_layer_names: whether they tell the layers' names.
+        rankdir: where arrows go: "TB" from top to bottom, "BT", "LR" or "RL".
+        expand_nested: whether models inside are drawn with what is in them.
+        dpi: pixels per inch, where texts have 14 points; an SVG is drawn at its
+            natural size, texts of 14 pixels, for 200.
+        show_layer_activations: whether boxes tell the layers' activations.
+        show_trainable: whether they tell if layers with weights are trainable.
+        splines: the shape of arrows: "ortho" (right angles), "curved" or "spline"
+            (smooth), "line" or "polyline" (straight).
+
+    Returns:
+        In a notebook the picture, else None.
+
+    Raises:
+        ArgumentError: the model is not built, or an argument has no such choice.
+        ImportError: the format needs Matplotlib, and it is not there.
+    """
+    _check("plot_model", rankdir, kwargs)
+    if splines not in SPLINES:
+        raise unknown_choice("plot_model: splines", splines, SPLINES)
+    if not dpi > 0:
+        raise ArgumentError(f"plot_model: expected dpi > 0; received {dpi!r}")
+    show = Show(
+        shapes=show_shapes,
+        dtype=show_dtype,
+        names=show_layer_names,
+        activations=show_layer_activations,
+        trainable=show_trainable,
+    )
+    content = read_model(model, show, expand_nested)
+    path = os.fspath(to_file)
+    kind = os.path.splitext(path)[1][1:].lower() or "png"
+    if kind == "dot":
+        Dot(content, rankdir, splines, dpi).write(path)
+    elif kind == "svg":
+        text = svg(draw(content, rankdir, splines), dpi)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        save(draw(content, rankdir, splines), path, kind, dpi)
+    return _shown(path, kind)
+
+
+def _check(caller: str, rankdir: str, others: dict[str, Any]) -> None:
+    if others.pop("layer_range", None) is not None:
+        raise ArgumentError(
+            f"{caller}: Argument `layer_range` is no longer supported; draw a "
+            "Model(inputs, outputs) of the layers instead"
+        )
+    if others:
+        raise ArgumentError(f"{caller}: Unrecognized keyword arguments: {others}")
+    if rankdir not in _DIRECTIONS:
+        raise unknown_choice(f"{caller}: rankdir", rankdir, _DIRECTIONS)
+
+
+def _shown(path: str, kind: str) -> Any:
+    """The file as an object that a notebook shows, if one is running."""
+    display = sys.modules.get("IPython.display")
+    if display is None or "ipykernel" not in sys.modules or kind not in ("svg", "png"):
+        return None
+    return (display.SVG if kind == "svg" else display.Image)(filename=path)

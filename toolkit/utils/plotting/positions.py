@@ -1,0 +1,178 @@
+"""Layered layout: where the nodes of ordered ranks stand, and the tracks of edges."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_SWEEPS = 12
+_GAP = 28.0  # between nodes of a rank
+_WEIGHT = 1000.0  # of a box, beside the points of a long edge, which give way
+_NEAR = 6.0  # lines that are nearer than this look like one
+_CLOSE = 0.5  # ends this near are above each other
+
+
+class Link(NamedTuple):
+    """A piece of an edge from one rank to the next, with the ends' distance from the
+    middle of their node."""
+
+    source: int
+    target: int
+    leaving: float
+    arriving: float
+
+
+def horizontal(
+    rows: Sequence[Sequence[int]], widths: Sequence[float], links: Sequence[Link]
+) -> list[float]:
+    """The middle of each node: near its neighbours, and no two overlap."""
+    above, below = defaultdict(list), defaultdict(list)
+    for u, v, leaving, arriving in links:
+        below[u].append((v, arriving - leaving))
+        above[v].append((u, leaving - arriving))
+    weight = [_WEIGHT if width else 1.0 for width in widths]
+    x = [0.0] * len(widths)
+    for row in rows:
+        for node, place in zip(row, _apart(row, widths, x, weight), strict=True):
+            x[node] = place
+    for sweep in range(2 * _SWEEPS + 1):
+        down = sweep % 2 == 0
+        near = above if down else below
+        for row in rows if down else reversed(rows):
+            wanted = {node: _mean(near[node], x, weight, x[node]) for node in row}
+            for node, place in zip(
+                row, _apart(row, widths, wanted, weight), strict=True
+            ):
+                x[node] = place
+    return x
+
+
+def _mean(
+    near: list[tuple[int, float]], x: list[float], weight: list[float], own: float
+) -> float:
+    total = sum(weight[node] for node, _ in near)
+    if not total:
+        return own
+    return sum(weight[node] * (x[node] + shift) for node, shift in near) / total
+
+
+def _apart(
+    row: Sequence[int],
+    widths: Sequence[float],
+    wanted: Sequence[float] | dict[int, float],
+    weight: Sequence[float],
+) -> list[float]:
+    """The places nearest to those wanted, in squares, at which no nodes overlap.
+
+    Without the room between them they only must not decrease: isotonic regression, by
+    pooling neighbours that violate it.
+    """
+    offsets = [0.0]
+    pools: list[list[float]] = []  # weighted sum of places, weight, number of nodes
+    for a, b in zip(row, row[1:], strict=False):
+        offsets.append(offsets[-1] + (widths[a] + widths[b]) / 2 + _GAP)
+    for node, offset in zip(row, offsets, strict=True):
+        pool = [(wanted[node] - offset) * weight[node], weight[node], 1.0]
+        while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
+            pool = [a + b for a, b in zip(pool, pools.pop(), strict=True)]
+        pools.append(pool)
+    places = [total / mass for total, mass, size in pools for _ in range(int(size))]
+    return [place + offset for place, offset in zip(places, offsets, strict=True)]
+
+
+def tracks(links: Sequence[Link], x: Sequence[float]) -> tuple[list[int], int]:
+    """For each link of one gap the track of its horizontal part, and how many exist.
+
+    Links to one point, or from one point, share a track; -1 is for links that go
+    straight down. Where a link would go down upon another's line, its track is above.
+    """
+    nets = _nets(links, x)
+    starts = [[start(links[i], x) for i in net] for net in nets]
+    ends = [[end(links[i], x) for i in net] for net in nets]
+    result, taken = [-1] * len(links), _Tracks()
+    placed: dict[int, int] = {}
+    for net in _top_down(starts, ends):
+        above = [t for other, t in placed.items() if _meet(starts[other], ends[net])]
+        span = [*starts[net], *ends[net]]
+        placed[net] = taken.place(max(above, default=-1) + 1, min(span), max(span))
+        for i in nets[net]:
+            result[i] = placed[net]
+    return result, len(taken.spans)
+
+
+class _Tracks:
+    """Which parts of each track are taken."""
+
+    def __init__(self) -> None:
+        self.spans: list[list[tuple[float, float]]] = []
+
+    def place(self, track: int, low: float, high: float) -> int:
+        """Take the first track from this one on that is free from `low` to `high`."""
+        while track < len(self.spans) and any(
+            low < b + _NEAR and a < high + _NEAR for a, b in self.spans[track]
+        ):
+            track += 1
+        self.spans += [[] for _ in range(track + 1 - len(self.spans))]
+        self.spans[track].append((low, high))
+        return track
+
+
+def _nets(links: Sequence[Link], x: Sequence[float]) -> list[list[int]]:
+    """The links that share a track: those to one point, or else from one point."""
+    bent = [
+        i for i, link in enumerate(links) if abs(start(link, x) - end(link, x)) > _CLOSE
+    ]
+    leaving, arriving = defaultdict(list), defaultdict(list)
+    for i in bent:
+        leaving[links[i].source, links[i].leaving].append(i)
+        arriving[links[i].target, links[i].arriving].append(i)
+    nets: dict[tuple[bool, int, float], list[int]] = defaultdict(list)
+    for i in bent:
+        source, target = links[i].source, links[i].target
+        together = arriving[target, links[i].arriving]
+        alone = all(
+            len(leaving[links[j].source, links[j].leaving]) == 1 for j in together
+        )
+        key = (target, links[i].arriving) if alone else (source, links[i].leaving)
+        nets[(alone, *key)].append(i)
+    return list(nets.values())
+
+
+def start(link: Link, x: Sequence[float]) -> float:
+    """Where a link leaves."""
+    return x[link.source] + link.leaving
+
+
+def end(link: Link, x: Sequence[float]) -> float:
+    """Where a link arrives."""
+    return x[link.target] + link.arriving
+
+
+def _meet(starts: list[float], ends: list[float]) -> bool:
+    return any(abs(a - b) < _NEAR for a in starts for b in ends)
+
+
+def _below(
+    net: int, others: list[int], starts: list[list[float]], ends: list[list[float]]
+) -> bool:
+    """Whether one of the others must be above a net."""
+    return any(other != net and _meet(starts[other], ends[net]) for other in others)
+
+
+def _top_down(starts: list[list[float]], ends: list[list[float]]) -> list[int]:
+    """The nets, those first that must be above others; rings are cut anywhere."""
+    left = sorted(range(len(starts)), key=lambda net: min(starts[net]))
+    result = []
+    while left:
+        free = (
+            net
+            for net in left
+            if not any(
+                other != net and _meet(starts[other], ends[net]) for other in left
+            )
+        )
+        chosen = next(free, left[0])
+        left.remove(chosen)
+        result.append(chosen)
+    return result
