@@ -33,6 +33,7 @@ _MODULES = (
     "serialization",
     "tree",
     "utils",
+    "visualization",
     "wrappers",
 )
 _NAMES = {
