@@ -16,7 +16,9 @@ from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.schedule import schedule
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions import function
+from toolkit.tape import GradientTape
 from toolkit.tensor import backend
+from toolkit.variable import Variable
 
 
 def plan_one_by_one(graph):
@@ -83,6 +85,28 @@ def test_a_read_of_the_same_memory_in_another_layout_forbids_overwriting():
     array = np.arange(64, dtype="float32").reshape(8, 8)
     expected = ((2 * array + 2 * array.T) * 1.5).sum()
     assert Program(graph, backend())([array])[0] == expected
+
+
+@pytest.mark.parametrize("batch, width", [(1, 1), (3, 3), (3, 5), (4, 4), (5, 3)])
+def test_a_view_that_is_read_later_forbids_overwriting(batch, width):
+    """The gradient of relu must not be written over the values whose view follows."""
+    rng = np.random.default_rng(0)
+    shapes = (batch, 4), (batch, width), (4, 5), (5, width)
+    x, y, a, b = (rng.normal(size=shape).astype("float32") for shape in shapes)
+    first, second = Variable(a), Variable(b)
+
+    @function
+    def gradients(x, y):
+        with GradientTape() as tape:
+            outputs = ops.matmul(ops.relu(ops.matmul(x, first)), second)
+            loss = ops.sum(ops.square(outputs - y))
+        return tape.gradient(loss, [first, second])
+
+    hidden = np.maximum(x @ a, 0)
+    g = 2 * (hidden @ b - y)
+    expected = x.T @ ((g @ b.T) * (hidden > 0)), hidden.T @ g
+    for found, wanted in zip(gradients(x, y), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_two_outputs_of_a_node_do_not_overwrite_the_same_input():

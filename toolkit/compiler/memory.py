@@ -92,7 +92,8 @@ def plan_memory(
     """
     plan = Plan(graph, views=views)
     roots = _roots(graph, views)
-    deaths, readers = _deaths(graph, moments), _readers(graph, moments, roots)
+    deaths = _deaths(graph, views, moments)
+    readers = _readers(graph, moments, roots)
     outputs = {id(value) for value in graph.outputs}
     for i, node in enumerate(graph.nodes):
         first, last = moments[i]
@@ -116,9 +117,9 @@ def plan_memory(
 
 
 def _deaths(
-    graph: Graph, moments: Sequence[tuple[int, int]]
+    graph: Graph, views: set[int], moments: Sequence[tuple[int, int]]
 ) -> dict[int, tuple[int, int]]:
-    """When each value is read last, and by which node."""
+    """When each value, or a view of it, is read last, and by which node."""
     deaths: dict[int, tuple[int, int]] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.inputs:
@@ -126,6 +127,11 @@ def _deaths(
             deaths[id(value)] = max(when, deaths.get(id(value), when))
     end = max((last for _, last in moments), default=0) + 1
     deaths.update((id(value), (end, len(graph.nodes))) for value in graph.outputs)
+    for node in reversed(graph.nodes):  # views of views come later
+        for value in node.outputs:
+            if id(value) in views and id(value) in deaths:
+                source = id(node.inputs[0])
+                deaths[source] = max(deaths[source], deaths[id(value)])
     return deaths
 
 
