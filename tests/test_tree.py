@@ -1,6 +1,8 @@
 """Nested structures."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from functools import partial
+from operator import add
 
 import pytest
 
@@ -17,7 +19,7 @@ NESTS = [
     ((1, [2, (3,)]), [1, 2, 3]),
     ({"b": 1, "a": [2, 3]}, [2, 3, 1]),
     ({"b": 1, "a": 2}, [2, 1]),
-    (OrderedDict(z=1, a=2), [2, 1]),
+    (OrderedDict(z=1, a=2), [1, 2]),
     (defaultdict(list, k=1), [1]),
     (deque([1, 2]), [1, 2]),
     (Point(1, Point(2, None)), [1, 2, None]),
@@ -117,3 +119,36 @@ def test_paths_and_shapes():
     assert tree.lists_to_tuples([1, {"a": [2]}]) == (1, {"a": (2,)})
     shapes = {"a": (None, 3), "b": [(2,), (1, 1)]}
     assert tree.map_shape_structure(len, shapes) == {"a": 2, "b": [1, 2]}
+
+
+def test_dicts_of_any_kind_are_alike():
+    ordered = OrderedDict(b=10, a=20)
+    assert tree.map_structure(add, {"a": 1, "b": 2}, ordered) == {"a": 21, "b": 12}
+    mapped = tree.map_structure(add, ordered, defaultdict(int, a=1, b=2))
+    assert type(mapped) is OrderedDict and list(mapped.items()) == [
+        ("b", 12),
+        ("a", 21),
+    ]
+    assert tree.signature(ordered) != tree.signature(OrderedDict(a=20, b=10))
+    with pytest.raises(ArgumentError, match="namedtuple Point with 2 as its number"):
+        tree.assert_same_structure({"a": (1, 2)}, OrderedDict(a=Point(1, 2)))
+
+
+def test_none_may_be_passed_over():
+    nest = [None, (1, None)]
+    assert tree.map_structure(str, nest, none_is_leaf=False) == [None, ("1", None)]
+    with pytest.raises(ArgumentError, match="None everywhere"):
+        tree.map_structure(max, [None], [1], none_is_leaf=False)
+
+
+def test_map_as_deep_as_another():
+    assert tree.map_structure_up_to([0, [0]], len, ["ab", [(1, 2, 3)]]) == [2, [3]]
+    with pytest.raises(ArgumentError, match="expected list .* received tuple"):
+        tree.map_structure_up_to([0], len, ("ab",))
+    for function in (tree.map_structure, partial(tree.map_structure_up_to, [0])):
+        with pytest.raises(ValueError, match="at least one structure"):
+            function(len)
+    with pytest.raises(TypeError, match="expected a callable"):
+        tree.map_structure("len", [1])
+    with pytest.warns(DeprecationWarning, match="assert_same_paths"):
+        tree.assert_same_structure([1], [2], check_types=False)

@@ -235,12 +235,12 @@ def backend() -> str:
     return _settings["backend"]  # type: ignore[no-any-return]
 
 
-def set_backend(name: str) -> None:
+def set_backend(backend: str) -> None:
     """Choose the backend by name: "numpy", "reference", or a registered one."""
     from toolkit.backends.base import get_backend
 
-    get_backend(name)  # an unknown name fails here, before anything changes
-    _settings["backend"] = name
+    get_backend(backend)  # an unknown name fails here, before anything changes
+    _settings["backend"] = backend
     for callback in _backend_listeners:
         callback()
 

@@ -1,7 +1,8 @@
 """Nested structures of lists, tuples, named tuples and dicts.
 
 Anything else is a leaf; None is a leaf too. Dicts are walked in sorted order of
-their keys, so that two dicts of equal keys have the same structure.
+their keys, so that two dicts of equal keys have the same structure; an OrderedDict is
+walked in its own order.
 
 Example:
     >>> from toolkit import tree
@@ -11,6 +12,7 @@ Example:
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -18,7 +20,7 @@ from itertools import count
 from operator import itemgetter
 from typing import Any
 
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ArgumentTypeError
 
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -44,11 +46,14 @@ def is_nested(structure: Any) -> bool:
 
 def _children(structure: Any) -> Iterable[Any]:
     if isinstance(structure, dict):
-        return [structure[key] for key in _sorted_keys(structure)]
+        return [structure[key] for key in _keys(structure)]
     return structure  # type: ignore[no-any-return]
 
 
-def _sorted_keys(mapping: dict[Any, Any]) -> list[Any]:
+def _keys(mapping: dict[Any, Any]) -> list[Any]:
+    """The keys in the order in which they are walked."""
+    if isinstance(mapping, OrderedDict):
+        return list(mapping)
     try:
         return sorted(mapping)
     except TypeError:
@@ -58,7 +63,7 @@ def _sorted_keys(mapping: dict[Any, Any]) -> list[Any]:
 def _rebuild(structure: Any, children: list[Any]) -> Any:
     """A container like `structure` with other children."""
     if isinstance(structure, dict):
-        by_key = dict(zip(_sorted_keys(structure), children, strict=True))
+        by_key = dict(zip(_keys(structure), children, strict=True))
         ordered = {key: by_key[key] for key in structure}
         if isinstance(structure, defaultdict):
             return type(structure)(structure.default_factory, ordered)
@@ -96,24 +101,20 @@ def signature(structure: Any) -> Any:
         return LEAF
     children = tuple(signature(child) for child in _children(structure))
     if isinstance(structure, dict):
-        return type(structure), tuple(_sorted_keys(structure)), children
+        return type(structure), tuple(_keys(structure)), children
     return type(structure), children
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     """Build a structure like `structure` from the leaves in `flat_sequence`."""
-    leaves = iter(flat_sequence)
-    try:
-        packed = _packed(structure, leaves)
-    except StopIteration:
+    leaves = list(flat_sequence)
+    wanted = len(flatten(structure))
+    if len(leaves) != wanted:
         raise ArgumentError(
-            "pack_sequence_as: the structure has more leaves than the sequence"
-        ) from None
-    if next(leaves, leaves) is not leaves:
-        raise ArgumentError(
-            "pack_sequence_as: the sequence has more leaves than the structure"
+            f"pack_sequence_as: the number of leaves differs: expected {wanted}; "
+            f"received {len(leaves)}"
         )
-    return packed
+    return _packed(structure, iter(leaves))
 
 
 def packer(structure: Any) -> Callable[[list[Any]], Any]:
@@ -121,7 +122,7 @@ def packer(structure: Any) -> Callable[[list[Any]], Any]:
     if not is_nested(structure):
         return itemgetter(0)
     if type(structure) is dict and not any(map(is_nested, structure.values())):
-        number = {key: i for i, key in enumerate(_sorted_keys(structure))}
+        number = {key: i for i, key in enumerate(_keys(structure))}
         numbers = [(key, number[key]) for key in structure]
         return lambda leaves: {key: leaves[i] for key, i in numbers}
     return partial(pack_sequence_as, structure)
@@ -134,29 +135,89 @@ def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
     return next(leaves)
 
 
-def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
-    """Apply `function` to the corresponding leaves of structures of equal form."""
-    first, *others = structures
-    if not others:
-        return _map(function, first)
-    for other in others:
-        assert_same_structure(first, other)
-    columns = zip(*(flatten(structure) for structure in structures), strict=True)
-    return pack_sequence_as(first, [function(*leaves) for leaves in columns])
+def map_structure(
+    func: Callable[..., Any], *structures: Any, none_is_leaf: bool = True
+) -> Any:
+    """Apply `func` to the corresponding leaves of structures of equal form.
+
+    Args:
+        func: takes one leaf of each structure.
+        structures: dicts, OrderedDicts and defaultdicts of equal keys are alike.
+        none_is_leaf: whether `func` is called with None too; else where all leaves
+            are None, the result is None.
+    """
+    _check_mapping("map_structure", func, structures)
+    if not none_is_leaf:
+        func = partial(_unless_none, func)
+    if len(structures) == 1:
+        return _map(func, structures[0])
+    for other in structures[1:]:
+        assert_same_structure(structures[0], other)
+    return _map_up_to(structures[0], func, structures)
 
 
-def _map(function: Callable[..., Any], structure: Any) -> Any:
+def _check_mapping(caller: str, func: Any, structures: Any) -> None:
+    if not structures:
+        raise ArgumentTypeError(f"{caller}: expected at least one structure")
+    if not callable(func):
+        raise TypeError(f"{caller}: expected a callable; received {func!r}")
+
+
+def _unless_none(func: Callable[..., Any], *leaves: Any) -> Any:
+    if leaves[0] is not None:
+        return func(*leaves)
+    if any(leaf is not None for leaf in leaves):
+        raise ArgumentError(f"map_structure: expected None everywhere; got {leaves}")
+    return None
+
+
+def _map(func: Callable[..., Any], structure: Any) -> Any:
     if isinstance(structure, _CONTAINERS):
-        return _rebuild(structure, [_map(function, x) for x in _children(structure)])
-    return function(structure)
+        return _rebuild(structure, [_map(func, x) for x in _children(structure)])
+    return func(structure)
 
 
 def map_structure_up_to(
-    shallow: Any, function: Callable[..., Any], *structures: Any
+    shallow_structure: Any, func: Callable[..., Any], *structures: Any
 ) -> Any:
-    """Like `map_structure`, but walk only as deep as `shallow` goes."""
-    columns = zip(*(flatten_up_to(shallow, s) for s in structures), strict=True)
-    return pack_sequence_as(shallow, [function(*parts) for parts in columns])
+    """Like `map_structure`, but walk only as deep as `shallow_structure` goes."""
+    _check_mapping("map_structure_up_to", func, structures)
+    return _map_up_to(shallow_structure, func, structures)
+
+
+def _map_up_to(shallow: Any, func: Callable[..., Any], structures: Any) -> Any:
+    if not is_nested(shallow):
+        return func(*structures)
+    for structure in structures:
+        _check_container(shallow, structure)
+    keys = _keys(shallow) if isinstance(shallow, dict) else range(len(shallow))
+    parts = [(shallow[key], [s[key] for s in structures]) for key in keys]
+    return _rebuild(shallow, [_map_up_to(low, func, high) for low, high in parts])
+
+
+def _container(structure: Any) -> Any:
+    """What structures of equal form have in common at the top."""
+    if isinstance(structure, dict):
+        return dict, frozenset(structure)
+    return (type(structure), len(structure)) if is_nested(structure) else LEAF
+
+
+def _check_container(a: Any, b: Any) -> None:
+    if _container(a) != _container(b):
+        raise ArgumentError(
+            "the structures don't have the same nested structure: expected "
+            f"{_described(a)}; received {_described(b)}"
+        )
+
+
+def _described(structure: Any) -> str:
+    name = type(structure).__name__
+    if not is_nested(structure):
+        return f"a leaf ({name})"
+    if isinstance(structure, dict):
+        return f"{name} with the keys {_keys(structure)}"
+    name = f"namedtuple {name}" if hasattr(structure, "_fields") else name
+    return f"{name} with {len(structure)} as its number of entries"
 
 
 def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
@@ -172,13 +233,25 @@ def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
     return [part for low, high in pairs for part in flatten_up_to(low, high)]
 
 
-def assert_same_structure(a: Any, b: Any) -> None:
-    """Raise ArgumentError unless `a` and `b` have the same containers and keys."""
-    if signature(a) != signature(b):
-        raise ArgumentError(
-            "the structures differ: expected "
-            f"{structure_of(a)!r}; received {structure_of(b)!r}"
+def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> None:
+    """Raise ArgumentError unless `a` and `b` have the same containers and keys.
+
+    Args:
+        a, b: dicts, OrderedDicts and defaultdicts of equal keys are alike.
+        check_types: has no effect, as in Keras; `assert_same_paths` is the check that
+            does not look at types.
+    """
+    if check_types is not None:
+        warnings.warn(
+            "assert_same_structure: check_types has no effect; use assert_same_paths "
+            "where types do not matter",
+            DeprecationWarning,
+            stacklevel=2,
         )
+    _check_container(a, b)
+    if is_nested(a):
+        for key in a if isinstance(a, dict) else range(len(a)):
+            assert_same_structure(a[key], b[key])
 
 
 class MAP_TO_NONE:
@@ -195,7 +268,7 @@ def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) 
             nothing in it is visited. Else it comes after.
     """
     if not callable(func):
-        raise TypeError(f"traverse: expected a function; received {func!r}")
+        raise TypeError(f"traverse: expected a callable; received {func!r}")
     found = func(structure) if top_down else None
     if found is None and is_nested(structure):
         children = [traverse(func, child, top_down) for child in _children(structure)]
@@ -217,7 +290,7 @@ def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """
     if not is_nested(structure):
         return [((), structure)]
-    keys = _sorted_keys(structure) if isinstance(structure, dict) else count()
+    keys = _keys(structure) if isinstance(structure, dict) else count()
     return [
         ((key, *path), leaf)
         for key, child in zip(keys, _children(structure), strict=False)
@@ -243,13 +316,13 @@ def lists_to_tuples(structure: Any) -> Any:
     )
 
 
-def map_shape_structure(function: Callable[..., Any], structure: Any) -> Any:
+def map_shape_structure(func: Callable[..., Any], structure: Any) -> Any:
     """Like `map_structure`, where a list or tuple of ints and Nones is one leaf."""
     if isinstance(structure, (list, tuple)) and all(
         x is None or isinstance(x, int) for x in structure
     ):
-        return function(structure)
+        return func(structure)
     if not is_nested(structure):
-        return function(structure)
-    parts = [map_shape_structure(function, x) for x in _children(structure)]
+        return func(structure)
+    parts = [map_shape_structure(func, x) for x in _children(structure)]
     return _rebuild(structure, parts)

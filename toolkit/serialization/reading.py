@@ -25,7 +25,7 @@ def deserialize_keras_object(
     config: Any,
     custom_objects: Mapping[str, Any] | None = None,
     safe_mode: bool = True,
-    **options: Any,
+    **kwargs: Any,
 ) -> Any:
     """The object that `serialize_keras_object` described.
 
@@ -45,10 +45,10 @@ def deserialize_keras_object(
         >>> serialization.deserialize_keras_object(config).l1
         0.5
     """
-    module_objects = options.pop("module_objects", None)
-    if options:
+    module_objects = kwargs.pop("module_objects", None)
+    if kwargs:
         raise ArgumentError(
-            f"deserialize_keras_object: unknown arguments {sorted(options)}"
+            f"deserialize_keras_object: unknown arguments {sorted(kwargs)}"
         )
     if isinstance(config, str):
         found = get_registered_object(config, custom_objects, module_objects)
