@@ -68,7 +68,7 @@ def test_different_structures_are_refused(a, b):
 
 @pytest.mark.parametrize("leaves", [[1], [1, 2, 3]])
 def test_a_wrong_number_of_leaves_is_refused(leaves):
-    with pytest.raises(ArgumentError, match="more leaves"):
+    with pytest.raises(ArgumentError, match="number of leaves differs: expected 2"):
         tree.pack_sequence_as([0, 0], leaves)
 
 

@@ -1,5 +1,7 @@
 """Settings, data sets by number, and symbols' sources."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -45,3 +47,33 @@ def test_sources_of_symbols():
     a, b = toolkit.Input((2,), name="a"), toolkit.Input((2,), name="b")
     assert utils.get_source_inputs(toolkit.layers.Dense(2)(a) + b * a) == [a, b]
     assert utils.get_source_inputs(a) == [a]
+
+
+class Half:
+    def __init__(self, of=1.0):
+        self.of = of
+
+    def get_config(self):
+        return {"of": self.of}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def test_configs_as_before_keras_3():
+    config = utils.legacy.serialize_keras_object(Half(3.0))
+    assert config == {"class_name": "Half", "config": {"of": 3.0}}
+    read = partial(utils.legacy.deserialize_keras_object, module_objects={"Half": Half})
+    assert read(config).of == 3.0 and read("Half").of == 1.0
+    assert read("double", custom_objects={"double": len}) is len
+    assert read(None) is None and utils.legacy.serialize_keras_object(None) is None
+    for wrong, message in [
+        ("Third", "Unknown fraction: 'Third'"),
+        ({"name": "Half"}, "Improper config format"),
+        (3, "Could not interpret serialized fraction"),
+    ]:
+        with pytest.raises(ArgumentError, match=message):
+            read(wrong, printable_module_name="fraction")
+    with pytest.raises(ArgumentError, match="get_config"):
+        utils.legacy.serialize_keras_object(3)
