@@ -12,6 +12,7 @@
     ├── NotCompiledError (ValueError)   `fit` and friends before `compile`
     ├── ModelFileError (ValueError)     a file that is damaged or does not fit
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
+        └── DamagedFileError (ValueError)  a file that is not what it should be
 
 Each is also the built-in error that a Keras user would catch. Every message names
 the operation or layer, what was expected, and what was received.
@@ -77,6 +78,10 @@ class ModelFileError(ToolkitError, ValueError):
 
 class DatasetError(ToolkitError, RuntimeError):
     """Data could not be fetched, verified or read."""
+
+
+class DamagedFileError(DatasetError, ValueError):
+    """A file that was fetched has not the hash that was expected."""
 
 
 def unknown_choice(what: str, value: object, choices: object) -> ArgumentError:

@@ -137,7 +137,8 @@ def make_default_seed() -> int:
 def _checked(seed: Any) -> int:
     if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
         raise ArgumentError(
-            f"seed: expected an integer in [0, 2 ** 32); received {seed!r}"
+            "Expected `seed` argument to be an integer in [0, 2 ** 32); received "
+            f"{seed!r}"
         )
     return int(seed)
 

@@ -201,7 +201,7 @@ def test_unwritable_cache_names_the_variable(server, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"origin": None}, "origin must be a URL"),
+        ({"origin": None}, "argument, a URL that starts"),
         ({"origin": "ftp://127.0.0.1/a"}, "https"),
         ({"origin": "/etc/passwd"}, "https"),
         ({"origin": "https://127.0.0.1/"}, "plain file name"),

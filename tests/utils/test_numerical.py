@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import toolkit
 from toolkit.errors import ArgumentError, DTypeError
 from toolkit.utils import normalize, to_categorical
 
@@ -62,3 +63,22 @@ def test_normalize_leaves_zeros_and_its_input_alone():
     np.testing.assert_allclose(normalize(x), [[0, 0], [0.6, 0.8]])
     np.testing.assert_array_equal(x, before)
     np.testing.assert_allclose(normalize([3, 4]), [0.6, 0.8])
+
+
+def test_tensors_and_symbols_stay_what_they_are():
+    labels = toolkit.ops.convert_to_tensor([[0], [2]])
+    rows = to_categorical(labels, 3)
+    assert toolkit.ops.is_tensor(rows) and rows.numpy().tolist() == [
+        [1, 0, 0],
+        [0, 0, 1],
+    ]
+    with pytest.raises(ArgumentError, match="num_classes is needed"):
+        to_categorical(labels)
+    x = toolkit.ops.convert_to_tensor([[3.0, 4.0], [0.0, 0.0]])
+    for order, first in ((1, 3 / 7), (2, 0.6)):
+        unit = normalize(x, order=order)
+        assert toolkit.ops.is_tensor(unit)
+        np.testing.assert_allclose(unit.numpy()[:, 0], [first, 0.0], rtol=1e-6)
+    symbol = toolkit.Input((4, 1), dtype="int32")
+    assert to_categorical(symbol, 3).shape == (None, 4, 3)
+    assert normalize(toolkit.Input((5,))).shape == (None, 5)

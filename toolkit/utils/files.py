@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from toolkit import config
-from toolkit.errors import ArgumentError, DatasetError, unknown_choice
+from toolkit.errors import ArgumentError, DamagedFileError, DatasetError, unknown_choice
 from toolkit.utils.archives import FORMATS, extract_archive
 
 _CHUNK = 1 << 18  # bytes
@@ -69,8 +69,8 @@ def get_file(
     """
     if not isinstance(origin, str) or urlsplit(origin).scheme not in _SCHEMES:
         raise ArgumentError(
-            f"get_file: origin must be a URL that starts with one of "
-            f"{', '.join(_SCHEMES)}; received {origin!r}"
+            'get_file: Please specify the "origin" argument, a URL that starts with '
+            f"one of {', '.join(_SCHEMES)}; received {origin!r}"
         )
     check = _expected_hash(file_hash, md5_hash, hash_algorithm)
     formats = _archive_formats(archive_format, untar) if extract or untar else ()
@@ -215,9 +215,9 @@ def _download(origin: str, target: Path, check: tuple[str, str] | None) -> None:
         if check is not None:
             received = hash_file(temporary, check[0])
             if received != check[1]:
-                raise DatasetError(
-                    f"get_file: {origin} has not the {check[0]} that was expected: "
-                    f"expected {check[1]}; received {received}"
+                raise DamagedFileError(
+                    "get_file: Incomplete or corrupted file: the "
+                    f"{check[0]} of {origin}: expected {check[1]}; received {received}"
                 )
         temporary.chmod(0o644)  # mkstemp makes a file that only its owner can read
         os.replace(temporary, target)

@@ -96,8 +96,8 @@ def img_to_array(img: Any, data_format: Any = None, dtype: Any = None) -> NDArra
         array = array[..., None]
     if array.ndim != 3:
         raise ShapeError(
-            "img_to_array: expected an image with 2 or 3 axes; received shape "
-            f"{array.shape}"
+            f"img_to_array: Unsupported image shape: {array.shape}; expected 2 or 3 "
+            "axes"
         )
     return array.transpose(2, 0, 1) if data_format == "channels_first" else array
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from toolkit.errors import ArgumentError, DTypeError
 
 
-def to_categorical(x: ArrayLike, num_classes: int | None = None) -> NDArray[np.float64]:
+def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     """One row per label, 1 at the label's place and 0 elsewhere.
 
     Args:
@@ -18,7 +19,9 @@ def to_categorical(x: ArrayLike, num_classes: int | None = None) -> NDArray[np.f
         num_classes: Length of a row; None takes the largest label plus 1.
 
     Returns:
-        float64: (..., num_classes), without the last axis of a (..., 1) input.
+        float64: (..., num_classes), without the last axis of a (..., 1) input. For a
+        tensor or a symbol, which need num_classes, a tensor or a symbol of the default
+        dtype.
 
     Raises:
         ArgumentError: a label is not a whole number in range.
@@ -29,6 +32,8 @@ def to_categorical(x: ArrayLike, num_classes: int | None = None) -> NDArray[np.f
         array([[1., 0., 0.],
                [0., 0., 1.]])
     """
+    if _is_tensor(x):
+        return _one_hot(x, num_classes)
     labels = _whole_numbers(np.asarray(x))
     if labels.ndim > 1 and labels.shape[-1] == 1:
         labels = labels[..., 0]
@@ -46,6 +51,26 @@ def to_categorical(x: ArrayLike, num_classes: int | None = None) -> NDArray[np.f
     return np.eye(num_classes)[labels]
 
 
+def _is_tensor(x: Any) -> bool:
+    """Whether x is a tensor or a symbol; there are none before the core is loaded."""
+    modules = map(sys.modules.get, ("toolkit.tensor", "toolkit.symbolic"))
+    names = ("Tensor", "KerasTensor")
+    return any(
+        module is not None and isinstance(x, getattr(module, name))
+        for module, name in zip(modules, names, strict=True)
+    )
+
+
+def _one_hot(x: Any, num_classes: int | None) -> Any:
+    from toolkit import ops
+
+    if num_classes is None:
+        raise ArgumentError("to_categorical: num_classes is needed for a tensor")
+    if len(x.shape) > 1 and x.shape[-1] == 1:
+        x = ops.squeeze(x, -1)
+    return ops.one_hot(ops.cast(x, "int32"), num_classes)
+
+
 def _whole_numbers(x: NDArray[Any]) -> NDArray[np.int64]:
     """`x` as int64, if that loses nothing."""
     if x.dtype.kind not in "biuf":
@@ -57,7 +82,7 @@ def _whole_numbers(x: NDArray[Any]) -> NDArray[np.int64]:
     return x.astype(np.int64)
 
 
-def normalize(x: ArrayLike, axis: int = -1, order: float = 2) -> NDArray[Any]:
+def normalize(x: Any, axis: int = -1, order: float = 2) -> Any:
     """`x` divided by its norm along `axis`; where the norm is 0, left as it is.
 
     Args:
@@ -66,7 +91,7 @@ def normalize(x: ArrayLike, axis: int = -1, order: float = 2) -> NDArray[Any]:
         order: The norm's order, as in `numpy.linalg.norm`: 2 is the Euclidean one.
 
     Returns:
-        An array of x's shape.
+        An array of x's shape; a tensor or a symbol for a tensor or a symbol.
 
     Example:
         >>> from toolkit.utils import normalize
@@ -74,6 +99,11 @@ def normalize(x: ArrayLike, axis: int = -1, order: float = 2) -> NDArray[Any]:
         array([[0.6, 0.8],
                [0. , 0. ]])
     """
+    if _is_tensor(x):
+        from toolkit import ops
+
+        norm = ops.norm(x, order, axis, keepdims=True)
+        return ops.divide(x, ops.where(ops.equal(norm, 0), 1, norm))
     array = np.atleast_1d(np.asarray(x))
     norm = np.linalg.norm(array, order, axis, keepdims=True)
     return np.asarray(array / np.where(norm == 0, 1, norm))

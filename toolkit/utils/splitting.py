@@ -95,13 +95,15 @@ def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
                 f"received {[len(leaf) for leaf in leaves]}"
             )
         return lambda i: tree.map_structure(lambda x: x[i], dataset), len(leaves[0])
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return dataset.__getitem__, len(dataset)
-    if not hasattr(dataset, "__iter__"):
+    if isinstance(dataset, (str, bytes)) or not (
+        hasattr(dataset, "__iter__") or hasattr(dataset, "__getitem__")
+    ):
         raise ArgumentTypeError(
             "split_dataset: the `dataset` argument must be a data set, an array, or a "
             f"list/tuple of arrays; received {type(dataset).__name__}"
         )
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return dataset.__getitem__, len(dataset)
     samples = list(dataset)
     if getattr(dataset, "batch_size", None) is not None:
         samples = [sample for batch in samples for sample in _rows(batch)]
