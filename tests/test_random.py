@@ -119,11 +119,11 @@ def test_seed_generator():
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "1"])
 def test_bad_seeds(seed):
-    with pytest.raises(errors.ArgumentError, match="`seed` argument to be an integer"):
+    with pytest.raises(errors.ArgumentError, match="xpected .*an integer"):
         random.uniform((2,), seed=seed)
-    with pytest.raises(errors.ArgumentError, match="`seed` argument to be an integer"):
+    with pytest.raises(errors.ArgumentError, match="xpected .*an integer"):
         random.SeedGenerator(seed)
-    with pytest.raises(errors.ArgumentError, match="`seed` argument to be an integer"):
+    with pytest.raises(errors.ArgumentError, match="xpected .*an integer"):
         random.set_random_seed(seed)
 
 
