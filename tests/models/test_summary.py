@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from toolkit import Input, Model, Sequential, layers
+from toolkit import Input, Model, Sequential, layers, ops
 from toolkit.errors import ArgumentError
 
 
@@ -123,3 +123,31 @@ def test_of_models_that_are_not_built_or_have_no_graph():
     text = summary(model)
     assert "head (Dense)" in text
     assert " Total params: 8 (32.00 B)" in text
+
+
+class Parts(Model):
+    def __init__(self):
+        super().__init__(name="parts")
+        self.first = layers.Dense(4, name="first")
+        self.attention = layers.MultiHeadAttention(2, 2, output_shape=(5,), name="many")
+        self.unused = layers.Dense(1, name="unused")
+
+    def call(self, x):
+        x = self.first(x)
+        return self.attention(x, x)
+
+
+def test_shapes_of_layers_that_no_symbol_went_through():
+    model = Parts()
+    model(np.ones((2, 3, 2), "float32"))
+    rows = {
+        line.split()[1]: line for line in summary(model).splitlines() if "│" in line
+    }
+    assert "(2, 3, 4)" in rows["first"] and "(2, 3, 5)" in rows["many"]
+    assert "?" in rows["unused"]
+
+
+def test_ops_have_rows_too():
+    x = Input((4,), name="in")
+    text = summary(Model(x, ops.expand_dims(layers.Dense(3)(x), 1)))
+    assert "(ExpandDims)" in text and "(None, 1, 3)" in text

@@ -160,7 +160,7 @@ def test_models_inside(tmp_path):
     opened = texts(tmp_path / "open.svg")
     for name in ("encoder", "chain", "block", "first", "relu", "deep", "difference"):
         assert opened.count(name) == 1, name
-    assert "(Sequential)" not in opened and "(multiply)" in opened
+    assert "(Sequential)" not in opened and "(Multiply)" in opened
 
 
 def test_names_cannot_break_out(tmp_path):

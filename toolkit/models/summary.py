@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from toolkit import dtypes, tree
 from toolkit.errors import ArgumentError
-from toolkit.symbolic import is_symbolic
+from toolkit.layers.call import map_shapes
+from toolkit.symbolic import FunctionOperation, is_symbolic
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -52,7 +53,7 @@ def summary_text(
     topology = None if _is_chain(model) else model._topology
     columns = _columns(topology is not None, show_trainable)
     widths = _widths(columns, line_length, positions)
-    layers = model.layers if topology is None else model.operations
+    layers = getattr(model, "operations", model.layers)
     rows = [
         row
         for layer in _in_range(layers, layer_range)
@@ -83,7 +84,7 @@ def _columns(connected: bool, show_trainable: bool) -> list[Column]:
         for title, end in zip(titles, ends, strict=False)
     ]
     if show_trainable:
-        columns = [c._replace(end=0.9 * c.end) for c in columns]
+        columns = [c._replace(end=0.84 * c.end) for c in columns]
         columns.append(Column("Trainable", 1.0, "^"))
     return columns
 
@@ -129,7 +130,7 @@ def _rows(
 ) -> Iterator[list[str]]:
     indent = "   " * level + "└ " if level else ""
     row = [
-        f"{indent}{layer.name} ({type(layer).__name__})",
+        f"{indent}{layer.name} ({class_name(layer)})",
         _shape(layer),
         _params(layer),
     ]
@@ -143,16 +144,40 @@ def _rows(
         yield from _rows(inner, topology, expand, show_trainable, level + 1)
 
 
+def class_name(operation: Any) -> str:
+    """The name of a layer's class, or that which a function would have as one."""
+    if isinstance(operation, FunctionOperation):
+        words = operation.function.__name__.split("_")
+        return "".join(word[:1].upper() + word[1:] for word in words)
+    return type(operation).__name__
+
+
 def _shape(layer: Any) -> str:
     if not layer._inbound_nodes:
-        try:
-            return str(layer.output_shape)
-        except (AttributeError, ValueError):
-            return "?"
+        return _shape_without_calls(layer)
     outputs = layer._inbound_nodes[-1].attrs["outputs"]
-    shapes = tree.map_structure(
-        lambda x: _Text(x.shape if is_symbolic(x) else x), outputs
+    return _shape_text(
+        tree.map_structure(lambda x: _Text(x.shape if is_symbolic(x) else x), outputs)
     )
+
+
+def _shape_without_calls(layer: Any) -> str:
+    """What a layer would return for inputs like those that it was built for."""
+    try:
+        return str(layer.output_shape)
+    except (AttributeError, ValueError):
+        pass
+    given = getattr(layer, "_build_shapes", None)
+    if not given or not layer.built:
+        return "?"
+    try:
+        shapes = layer.compute_output_shape(*given.values())
+    except (NotImplementedError, TypeError, ValueError):
+        return "?"
+    return _shape_text(map_shapes(_Text, shapes))
+
+
+def _shape_text(shapes: Any) -> str:
     leaves = tree.flatten(shapes)
     return str(leaves[0] if len(leaves) == 1 else shapes)
 

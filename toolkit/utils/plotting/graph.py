@@ -9,7 +9,8 @@ from toolkit.errors import ArgumentError
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.models import Functional, Model, Sequential
-from toolkit.symbolic import FunctionOperation, any_symbolic, is_symbolic
+from toolkit.models.summary import class_name
+from toolkit.symbolic import any_symbolic, is_symbolic
 
 
 class Show(NamedTuple):
@@ -138,10 +139,8 @@ class _Reader:
         cells = list(_cells(layer, members, self.show))
         if cells:
             rows.append(cells)
-        kind = type(layer).__name__
-        if isinstance(layer, FunctionOperation):
-            kind = layer.function.__name__
-        return Box(layer.name if self.show.names else "", kind, _role(layer), rows)
+        name = layer.name if self.show.names else ""
+        return Box(name, class_name(layer), _role(layer), rows)
 
 
 def _role(layer: Any) -> str:
