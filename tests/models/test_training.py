@@ -8,6 +8,7 @@ import pytest
 import toolkit
 from toolkit import Input, Model, Sequential, layers, ops
 from toolkit.callbacks import Callback, LambdaCallback
+from toolkit.errors import ArgumentError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 5)).astype("float32")
@@ -744,3 +745,52 @@ def test_no_trainable_weights_warns():
     model.compile("sgd", "mse")
     with pytest.warns(UserWarning, match="no trainable weights"):
         model.fit(X, X, verbose=0)
+
+
+# --- state as values ------------------------------------------------------------------
+
+
+def test_state_trees():
+    model = Sequential([Input((4,)), layers.Dense(2, name="head")], name="net")
+    optimizer = toolkit.optimizers.Adam(name="adam")
+    model.compile(optimizer, "mse", metrics=["mae"])
+    x, y = np.ones((4, 4)), np.ones((4, 2))
+    model.fit(x, y, verbose=0)
+    tree = model.get_state_tree("numpy_array")
+    assert sorted(tree["trainable_variables"]["net"]["head"]) == ["bias", "kernel"]
+    assert sorted(tree["metrics_variables"]) == ["loss", "mean_absolute_error"]
+    assert tree["optimizer_variables"]["adam"]["iteration"] == 1
+    before = model.predict(x, verbose=0)
+    model.fit(x, y, epochs=2, verbose=0)
+    model.set_state_tree(tree)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), before)
+    assert int(model.optimizer.iterations) == 1
+    with pytest.raises(ArgumentError, match="no variable 'tail'"):
+        model.set_state_tree({"trainable_variables": {"tail": 1}})
+    with pytest.raises(ArgumentError, match="value_format"):
+        model.get_state_tree("list")
+
+
+def test_callbacks_of_predict_see_all_outputs_of_a_group():
+    model = Sequential([Input((1,)), layers.Dense(1)])
+    model.compile(steps_per_execution=2)
+    seen = []
+
+    class Watch(toolkit.callbacks.Callback):
+        def on_predict_batch_end(self, batch, logs=None):
+            seen.append(len(logs["outputs"]))
+
+    model.predict(np.ones((5, 1)), batch_size=2, verbose=0, callbacks=[Watch()])
+    assert seen == [4, 1]
+
+
+def test_losses_of_no_metrics_keep_their_values():
+    model = Sequential([Input((1,)), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    weights = [v.value for v in model.trainable_variables]
+    x = np.ones((2, 1), "float32")
+    outputs, _ = model.stateless_call(weights, [], x)
+    loss, after = model.stateless_compute_loss(weights, [], [], x, x, outputs)
+    expected = np.mean((model.predict(x, verbose=0) - x) ** 2)
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+    assert len(after) == 3

@@ -85,7 +85,8 @@ class Loss(Recorded):
     def get_config(self) -> dict[str, Any]:
         """The arguments that make an equal loss, as plain values."""
         if type(self).get_config is Loss.get_config:
-            return self._recorded_config(strict=True)
+            config = self._recorded_config(strict=True)
+            return {k: v for k, v in config.items() if k != "dtype" or v is not None}
         base = {"name": self.name, "reduction": self.reduction}
         return {**base, **self._recorded_config(strict=False)}
 

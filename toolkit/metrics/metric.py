@@ -177,9 +177,10 @@ class Metric(Recorded):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that make an equal metric, as plain values."""
-        if type(self).get_config is Metric.get_config:
-            return self._recorded_config(strict=True)
         base = {"name": self.name, "dtype": self.dtype}
+        if type(self).get_config is Metric.get_config:
+            config = self._recorded_config(strict=True)
+            return {name: base.get(name, value) for name, value in config.items()}
         return {**base, **self._recorded_config(strict=False)}
 
     def __repr__(self) -> str:

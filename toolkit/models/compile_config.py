@@ -16,10 +16,10 @@ class CompileConfigured:
     _compiled_with: dict[str, Any] | None = None
     compile: Any
 
-    def get_compile_config(self) -> dict[str, Any] | None:
-        """The arguments of `compile` as plain values; None before it."""
+    def get_compile_config(self) -> dict[str, Any]:
+        """The arguments of `compile` as plain values; empty before it."""
         if not self.compiled or self._compiled_with is None:
-            return None
+            return {}
         return serialize_keras_object(self._compiled_with)  # type: ignore[no-any-return]
 
     def compile_from_config(self, config: dict[str, Any]) -> None:

@@ -105,10 +105,11 @@ class Evaluation(Steps):
         results = []
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
-            for batch in group:
-                outputs = step(batch)
-                results.append(outputs)
-            callbacks.on_predict_batch_end(last, {"outputs": outputs})
+            outputs = [step(batch) for batch in group]
+            results += outputs
+            if len(outputs) > 1:
+                outputs = [tree.map_structure(_concatenate, *outputs)]
+            callbacks.on_predict_batch_end(last, {"outputs": outputs[0]})
             if self.stop_predicting:
                 break
         callbacks.on_predict_end()

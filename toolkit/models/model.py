@@ -9,6 +9,7 @@ from typing import Any
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.models.saving import load_weights, save_weights
+from toolkit.models.state_tree import assign_state_tree, state_tree
 from toolkit.models.summary import print_summary
 from toolkit.models.training import Trainer
 from toolkit.models.whole import save_model
@@ -182,6 +183,22 @@ class Model(Trainer, Layer):
                 older files.
         """
         load_weights(self, filepath, skip_mismatch, **kwargs)
+
+    def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
+        """The values of all variables as nested dicts, by their paths.
+
+        Args:
+            value_format: "backend_tensor" or "numpy_array".
+
+        Returns:
+            A dict of "trainable_variables", "non_trainable_variables",
+            "optimizer_variables" and "metrics_variables".
+        """
+        return state_tree(self, value_format)
+
+    def set_state_tree(self, state_tree: dict[str, Any]) -> None:
+        """Assign values that `get_state_tree` has returned, or a part of them."""
+        assign_state_tree(self, state_tree)
 
     def to_json(self, **kwargs: Any) -> str:
         """The config as text, for `models.model_from_json`; it holds no weights.

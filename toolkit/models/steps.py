@@ -256,6 +256,8 @@ class Steps:
     ) -> Any:
         """`compute_loss` with other values for the variables, changing none.
 
+        Variables for which the list of values is empty keep theirs.
+
         Returns:
             (loss, (trainable, non-trainable, metrics' values afterwards)).
         """
@@ -268,11 +270,12 @@ class Steps:
         pairs = [
             pair
             for variables, given in zip(own, values, strict=True)
+            if given
             for pair in zip(variables, given, strict=True)
         ]
-        with StatelessScope(pairs) as scope:
+        with StatelessScope(pairs):
             loss = self._total_loss(x, y, y_pred, sample_weight, training)
-        after = [[scope.get_current_value(v) for v in group] for group in own[1:]]
+            after = [[v.value for v in group] for group in own[1:]]
         return loss, (trainable_variables, *after)
 
     def compute_metrics(

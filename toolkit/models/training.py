@@ -74,8 +74,11 @@ class Trainer(CompileConfigured, Evaluation):
             )
         if jit_compile is True and run_eagerly:
             warnings.warn(
-                "compile: run_eagerly=True leaves nothing to compile", stacklevel=2
+                "compile: run_eagerly=True leaves nothing to compile; jit_compile "
+                "becomes False",
+                stacklevel=2,
             )
+            jit_compile = False
         names = getattr(self, "output_names", None)
         chosen = given = optimizers.get(optimizer)
         if auto_scale_loss and chosen is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from toolkit.models.callbacks.callback import Callback, Logs
 
@@ -64,6 +65,6 @@ class CSVLogger(Callback):
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    if isinstance(value, str) or np.ndim(value) == 0:
         return value
     return f'"[{", ".join(map(str, value))}]"'

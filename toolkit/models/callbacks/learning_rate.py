@@ -50,7 +50,10 @@ class LearningRateScheduler(Callback):
                 )
             optimizer.learning_rate = rate
             if self.verbose > 0:
-                print_message(f"Epoch {epoch + 1}: {name} {rate}")
+                print_message(
+                    f"Epoch {epoch + 1}: LearningRateScheduler setting "
+                    f"{name.replace('_', ' ')} to {rate}."
+                )
 
     def _scheduled(self, epoch: int, rate: float) -> float:
         try:
@@ -114,16 +117,20 @@ class ReduceLROnPlateau(MonitorCallback):
         current = self._monitored(logs)
         if current is None:
             return
-        if self.cooldown_counter > 0:
+        if self.in_cooldown():
             self.cooldown_counter -= 1
             self.wait = 0
         if self._is_improvement(current, self.best):
             self.best = current
             self.wait = 0
-        elif self.cooldown_counter == 0:
+        elif not self.in_cooldown():
             self.wait += 1
             if self.wait >= self.patience:
                 self._reduce(epoch)
+
+    def in_cooldown(self) -> bool:
+        """Whether a change was made lately, so that nothing is watched now."""
+        return self.cooldown_counter > 0
 
     def _reduce(self, epoch: int) -> None:
         for name, optimizer in optimizers_of(self.model).items():
@@ -135,5 +142,6 @@ class ReduceLROnPlateau(MonitorCallback):
             self.wait = 0
             if self.verbose > 0:
                 print_message(
-                    f"Epoch {epoch + 1}: {name} {float(optimizer.learning_rate)}"
+                    f"Epoch {epoch + 1}: ReduceLROnPlateau reducing "
+                    f"{name.replace('_', ' ')} to {float(optimizer.learning_rate)}."
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
 
 _MODES = ("auto", "min", "max")
@@ -16,7 +16,8 @@ class MonitorCallback(Callback):
 
     Args:
         monitor: the name in the logs, such as "val_loss".
-        mode: "min" or "max": which way is better; "auto" asks the metric itself.
+        mode: "min" or "max": which way is better; "auto", and with a warning any other,
+            asks the metric itself.
         baseline: the best value to begin with.
         min_delta: by how much a value must be better to count.
     """
@@ -32,7 +33,12 @@ class MonitorCallback(Callback):
     ) -> None:
         super().__init__()
         if mode not in _MODES:
-            raise unknown_choice(f"{type(self).__name__}: mode", mode, _MODES)
+            warnings.warn(
+                f"{type(self).__name__}: mode {mode!r} is unknown; it falls back to "
+                f"'auto'. Expected one of {', '.join(_MODES)}",
+                stacklevel=3,
+            )
+            mode = "auto"
         self.monitor = monitor
         self.mode = mode
         self.best = baseline

@@ -58,7 +58,7 @@ class EarlyStopping(MonitorCallback):
             self._forget()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        current = self._monitored(logs)
+        current = self.get_monitor_value(logs)
         if current is None or epoch < self.start_from_epoch:
             return
         if self.restore_best_weights and self.best_weights is None:
@@ -73,6 +73,10 @@ class EarlyStopping(MonitorCallback):
             self.stopped_epoch = epoch
             self.model.stop_training = True
 
+    def get_monitor_value(self, logs: Logs) -> Any:
+        """The quantity in the logs; None, after a warning, where it is missing."""
+        return self._monitored(logs)
+
     def _remember(self, epoch: int) -> None:
         self.best_epoch = epoch
         if self.restore_best_weights:
@@ -83,7 +87,10 @@ class EarlyStopping(MonitorCallback):
             print_message(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self.restore_best_weights and self.best_weights is not None:
             if self.verbose > 0:
-                print_message(f"Restoring the weights of epoch {self.best_epoch + 1}")
+                print_message(
+                    "Restoring model weights from the end of the best epoch: "
+                    f"{self.best_epoch + 1}."
+                )
             self.model.set_weights(self.best_weights)
 
 
@@ -104,5 +111,5 @@ class TerminateOnNaN(Callback):
             return
         if self.raise_error:
             raise RuntimeError(f"NaN or Inf loss encountered: {loss} at batch {batch}")
-        print_message(f"Batch {batch}: the loss is {loss}; training stops")
+        print_message(f"Batch {batch}: Invalid loss {loss}, terminating training")
         self.model.stop_training = True
