@@ -77,3 +77,13 @@ def test_configs_as_before_keras_3():
             read(wrong, printable_module_name="fraction")
     with pytest.raises(ArgumentError, match="get_config"):
         utils.legacy.serialize_keras_object(3)
+
+
+def test_a_discretized_feature_is_as_wide_as_asked_for():
+    space = utils.FeatureSpace({"x": "float_discretized"}, num_discretization_bins=8)
+    with pytest.raises(ValueError, match="You need to call `.adapt"):
+        space.get_encoded_features()
+    with pytest.raises(ArgumentError, match="expects dicts of arrays"):
+        space.adapt([1, 2])
+    space.adapt({"x": [0.0, 1.0, 2.0]})
+    assert space({"x": [0.0, 5.0]}).shape == (2, 8)

@@ -140,6 +140,12 @@ class FeatureSpace(FeatureMakers, layers.Layer):
             )
         names = self._list_adaptable_preprocessors()
         batches = [dataset] if isinstance(dataset, dict) else list(batches_of(dataset))
+        wrong = [batch for batch in batches if not isinstance(batch, dict)]
+        if wrong:
+            raise ArgumentError(
+                "FeatureSpace: `adapt()` expects dicts of arrays; received batches of "
+                f"type {type(wrong[0]).__name__}"
+            )
         for name in names:
             parts = [host_array(self, batch[name]) for batch in batches]
             column = np.concatenate([np.atleast_1d(part) for part in parts])
@@ -158,7 +164,7 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         """The symbols of what is made of `get_inputs()`."""
         if not self._is_adapted:
             raise NotBuiltError(
-                "FeatureSpace: you need to call `.adapt(dataset)` first"
+                "FeatureSpace: You need to call `.adapt(dataset)` first"
             )
         if self.encoded_features is None:
             self._make_encoders()
@@ -275,7 +281,8 @@ def _size(name: str, layer: Any) -> int:
     if isinstance(layer, (layers.IntegerLookup, layers.StringLookup)):
         return layer.vocabulary_size()
     if isinstance(layer, layers.Discretization):
-        return len(layer.bin_boundaries) + 1
+        # As many as were asked for, even if the data have fewer distinct values.
+        return layer.num_bins or len(layer.bin_boundaries) + 1
     size = getattr(layer, "num_tokens", None) or getattr(layer, "num_bins", None)
     if size is None:
         raise ArgumentError(
