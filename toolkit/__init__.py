@@ -16,6 +16,7 @@ _MODULES = (
     "config",
     "constraints",
     "datasets",
+    "distillation",
     "dtype_policies",
     "errors",
     "initializers",

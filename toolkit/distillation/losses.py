@@ -1,0 +1,187 @@
+"""How far a student's outputs or features are from its teacher's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import losses, ops, tree
+from toolkit.errors import ArgumentError
+from toolkit.recording import Recorded
+
+
+def _losses_of(name: str, loss: Any) -> Any:
+    """The nest of losses that names and losses mean; None skips an output."""
+    found = tree.map_structure(losses.get, loss)
+    if all(each is None for each in tree.flatten(found)):
+        raise ArgumentError(
+            f"{name}: `loss` must contain at least one non-`None` value; received "
+            f"{loss!r}"
+        )
+    return found
+
+
+class DistillationLoss(Recorded):
+    """Base of the losses between teacher and student.
+
+    A subclass defines `compute_loss`; its config is what its constructor was given.
+
+    Example:
+        >>> from toolkit import distillation, ops
+        >>> class Apart(distillation.DistillationLoss):
+        ...     def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
+        ...         return ops.mean(ops.abs(teacher_outputs - student_outputs))
+        >>> float(Apart().compute_loss(ops.array([2.0]), ops.array([5.0])))
+        3.0
+    """
+
+    # Layers whose outputs are compared; the models' outputs if None.
+    teacher_layer_name: str | None = None
+    student_layer_name: str | None = None
+
+    def compute_loss(
+        self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
+    ) -> Any:
+        """The loss, a 0-d tensor, for outputs in equal structures."""
+        raise NotImplementedError(f"{type(self).__name__} must implement compute_loss")
+
+    def validate_outputs(self, teacher_outputs: Any, student_outputs: Any) -> None:
+        """Raise ArgumentError if outputs are not in equal structures."""
+        tree.assert_same_structure(
+            *(tree.map_structure(_leaf, x) for x in (teacher_outputs, student_outputs))
+        )
+
+    def validate_model_compatibility(self, teacher: Any, student: Any) -> None:
+        """Raise ArgumentError if the loss cannot compare these models."""
+
+
+def _leaf(x: Any) -> None:
+    return None
+
+
+class _Nested(DistillationLoss):
+    """A loss for each output, summed."""
+
+    loss: Any
+
+    def _sum(self, compute: Any, teacher_outputs: Any, student_outputs: Any) -> Any:
+        nests = self.loss, teacher_outputs, student_outputs
+        parts = tree.map_structure(
+            lambda loss, *xs: None if loss is None else ops.mean(compute(loss, *xs)),
+            *nests,
+        )
+        values = [part for part in tree.flatten(parts) if part is not None]
+        return ops.sum(ops.stack(values))
+
+    def validate_outputs(self, teacher_outputs: Any, student_outputs: Any) -> None:
+        super().validate_outputs(teacher_outputs, student_outputs)
+        wanted = tree.map_structure(_leaf, self.loss)
+        try:
+            tree.assert_same_structure(
+                wanted, tree.map_structure(_leaf, student_outputs)
+            )
+        except ArgumentError as error:
+            raise ArgumentError(
+                f"{type(self).__name__}: `loss` must follow the outputs: {error}"
+            ) from error
+
+
+class FeatureDistillation(_Nested):
+    """How far the outputs of a student's layer are from those of a teacher's.
+
+    Args:
+        loss: a loss or its name; for several outputs, a nest of them, in which None
+            skips an output.
+        teacher_layer_name: the teacher's layer; its last one if None.
+        student_layer_name: the student's layer; its last one if None.
+
+    Example:
+        >>> from toolkit import distillation, ops
+        >>> loss = distillation.FeatureDistillation("mse")
+        >>> float(loss.compute_loss(ops.array([[1.0, 2.0]]), ops.array([[1.0, 4.0]])))
+        2.0
+
+    Reference:
+        A. Romero et al., FitNets: Hints for Thin Deep Nets,
+        https://arxiv.org/abs/1412.6550
+    """
+
+    def __init__(
+        self,
+        loss: Any = "mse",
+        teacher_layer_name: str | None = None,
+        student_layer_name: str | None = None,
+    ) -> None:
+        self.loss = _losses_of("FeatureDistillation", loss)
+        self.teacher_layer_name = teacher_layer_name
+        self.student_layer_name = student_layer_name
+
+    def validate_model_compatibility(self, teacher: Any, student: Any) -> None:
+        names = {"teacher": self.teacher_layer_name, "student": self.student_layer_name}
+        for (who, name), model in zip(names.items(), (teacher, student), strict=True):
+            if name is None:
+                continue
+            if getattr(model, "inputs", None) is None:
+                raise ArgumentError(
+                    "FeatureDistillation with specific layer names requires functional "
+                    f"or sequential models with known inputs; the {who}, "
+                    f"{type(model).__name__} {model.name!r}, is not one"
+                )
+            try:
+                model.get_layer(name=name)
+            except ArgumentError as error:
+                raise ArgumentError(f"In {who} model: {error}") from error
+
+    def compute_loss(
+        self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
+    ) -> Any:
+        """The mean of the loss over samples, summed over outputs."""
+        return self._sum(
+            lambda loss, t, s: loss(t, s), teacher_outputs, student_outputs
+        )
+
+
+class LogitsDistillation(_Nested):
+    """How far a student's logits are from its teacher's, both made softer.
+
+    With the Kullback-Leibler divergence it is `T**2 * KL(softmax(teacher / T),
+    softmax(student / T))` for the temperature T, so that gradients keep their size;
+    other losses are given the logits / T.
+
+    Args:
+        temperature: above 0; the higher, the softer.
+        loss: a loss or its name; for several outputs, a nest of them, in which None
+            skips an output.
+
+    Example:
+        >>> from toolkit import distillation, ops
+        >>> loss = distillation.LogitsDistillation(temperature=2.0)
+        >>> x = ops.array([[1.0, 2.0, 3.0]])
+        >>> float(loss.compute_loss(x, x))
+        0.0
+
+    Reference:
+        G. Hinton et al., Distilling the Knowledge in a Neural Network,
+        https://arxiv.org/abs/1503.02531
+    """
+
+    def __init__(self, temperature: float = 3.0, loss: Any = "kl_divergence") -> None:
+        self.loss = _losses_of("LogitsDistillation", loss)
+        if not isinstance(temperature, (int, float)) or temperature <= 0:
+            raise ArgumentError(
+                "LogitsDistillation: temperature must be a number and positive; "
+                f"received {temperature!r}"
+            )
+        self.temperature = temperature
+
+    def compute_loss(
+        self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
+    ) -> Any:
+        """The mean of the loss over samples, summed over outputs."""
+        return self._sum(self._of_output, teacher_outputs, student_outputs)
+
+    def _of_output(self, loss: Any, *logits: Any) -> Any:
+        teacher, student = (ops.divide(x, self.temperature) for x in logits)
+        if loss is losses.kl_divergence or isinstance(loss, losses.KLDivergence):
+            divergence = loss(ops.softmax(teacher), ops.softmax(student))
+            return ops.multiply(divergence, self.temperature**2)
+        return loss(teacher, student)
