@@ -409,3 +409,27 @@ def test_json_comes_back_the_same():
     model = Model([[x]], layers.Dense(4)(layers.Dense(5)(x)))
     text = model.to_json()
     assert toolkit.models.model_from_json(text).to_json() == text
+
+
+def test_input_specs_tell_the_inputs():
+    a, b = Input((2,), name="a"), Input((3,), name="b", optional=True)
+    model = Model({"b": b, "a": a}, layers.Concatenate()([a, b]))
+    assert [spec.name for spec in model.input_spec] == ["a", "b"]
+    assert [spec.shape for spec in model.input_spec] == [(None, 2), (None, 3)]
+    assert [spec.optional for spec in model.input_spec] == [False, True]
+    model.input_spec = layers.InputSpec(ndim=2)
+    assert model.input_spec.ndim == 2
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda model: model.export("folder"), NotImplementedError),
+        (lambda model: model.quantize("int8"), NotImplementedError),
+        (lambda model: model.quantize("int7"), ValueError),
+    ],
+)
+def test_what_is_not_offered(call, error):
+    a = Input((2,))
+    with pytest.raises(error):
+        call(Model(a, a * 2.0))

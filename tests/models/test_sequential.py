@@ -145,3 +145,40 @@ def test_messages_call_it_sequential():
     model = Sequential([Input((3,)), layers.Dense(2)], name="net")
     with pytest.raises(ShapeError, match=r"^Sequential 'net': .*\(None, 3\)"):
         model(np.zeros((1, 4), "float32"))
+
+
+# --- as in Keras ----------------------------------------------------------------------
+
+
+def test_images_of_another_size():
+    model = Sequential([layers.Conv2D(2, 3), layers.GlobalAveragePooling2D()])
+    small, large = (np.ones((1, n, n + 1, 3), "float32") for n in (6, 9))
+    model.predict(small, verbose=0)
+    np.testing.assert_allclose(
+        model.predict(large, verbose=0), model.predict(small, verbose=0), rtol=1e-5
+    )
+    with pytest.raises(ShapeError, match="'conv2d"):
+        model(np.ones((1, 6, 6, 4), "float32"))
+
+
+def test_a_dict_of_inputs():
+    class Sum(layers.Layer):
+        def call(self, inputs):
+            return inputs["a"] + inputs["b"]
+
+    model = Sequential([Sum(), layers.Dense(3)])
+    assert model({"a": np.ones((2, 4)), "b": np.ones((2, 4))}).shape == (2, 3)
+
+
+def test_layers_of_several_arguments_are_refused():
+    class Both(layers.Layer):
+        def call(self, a, b):
+            return a + b
+
+    class Nothing(layers.Layer):
+        def call(self):
+            return 1
+
+    for layer, what in ((Both(), "Both has a, b"), (Nothing(), "no positional")):
+        with pytest.raises(ArgumentError, match=what):
+            Sequential([Input((3,)), layer])

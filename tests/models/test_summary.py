@@ -25,13 +25,13 @@ def test_of_a_sequential_model():
     text = summary(sequential(), line_length=60)
     assert text == (
         'Model: "net"\n'
-        "┏━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━┓\n"
-        "┃ Layer (type)             ┃ Output Shape       ┃   Param # ┃\n"
-        "┡━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━┩\n"
-        "│ a (Dense)                │ (None, 3)          │        15 │\n"
-        "├──────────────────────────┼────────────────────┼───────────┤\n"
-        "│ b (BatchNormalization)   │ (None, 3)          │        12 │\n"
-        "└──────────────────────────┴────────────────────┴───────────┘\n"
+        "┏━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━┓\n"
+        "┃ Layer (type)             ┃ Output Shape      ┃   Param # ┃\n"
+        "┡━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━┩\n"
+        "│ a (Dense)                │ (None, 3)         │        15 │\n"
+        "├──────────────────────────┼───────────────────┼───────────┤\n"
+        "│ b (BatchNormalization)   │ (None, 3)         │        12 │\n"
+        "└──────────────────────────┴───────────────────┴───────────┘\n"
         " Total params: 27 (108.00 B)\n"
         " Trainable params: 21 (84.00 B)\n"
         " Non-trainable params: 6 (24.00 B)"
@@ -91,9 +91,9 @@ def test_layer_range():
 def test_width_and_positions():
     model = sequential()
     for line in summary(model, line_length=70).splitlines()[1:-3]:
-        assert len(line) == 71
+        assert len(line) == 70
     wide = summary(model, positions=[30, 60, 90])
-    assert len(wide.splitlines()[1]) == 91
+    assert len(wide.splitlines()[1]) == 90
     with pytest.raises(ArgumentError, match="too short"):
         summary(model, line_length=20)
     with pytest.raises(ArgumentError, match="3 positions"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from toolkit.errors import UnsupportedError
+from toolkit.errors import UnsupportedError, unknown_choice
+
+_MODES = ("awq", "float8", "gptq", "int4", "int8")
 
 
 class Quantizable:
@@ -23,8 +25,10 @@ class Quantizable:
         """Refuse: there is no quantized arithmetic.
 
         Raises:
-            UnsupportedError: always.
+            UnsupportedError: always, but ArgumentError for a mode that Keras has not.
         """
+        if mode is not None and mode not in _MODES:
+            raise unknown_choice("quantize: Invalid quantization mode", mode, _MODES)
         raise UnsupportedError(
             f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
             "supported; use a dtype policy such as 'mixed_bfloat16' for smaller values"

@@ -8,17 +8,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from toolkit import tree
-from toolkit.convert import convert_input
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError
 from toolkit.ir import Node
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional_config import functional_config, functional_from_config
+from toolkit.models.functional_inputs import FunctionalInputs
 from toolkit.models.model import RESERVED, Model
 from toolkit.models.topology import Topology, is_input, replace_inputs
 from toolkit.symbolic import KerasTensor, infer, is_symbolic
-from toolkit.tensor import Tensor
 
 Values = list[Any]
 
@@ -32,7 +31,7 @@ class Step(NamedTuple):
     outputs: list[int | None]
 
 
-class Functional(Model):
+class Functional(FunctionalInputs, Model):
     """A model that is a graph of layer calls; made by `Model(inputs, outputs)`.
 
     Args:
@@ -41,8 +40,6 @@ class Functional(Model):
         name: made up from the class if not given.
         **kwargs: `trainable`, `dtype` and the other arguments of layers.
     """
-
-    _kind = "Functional"  # what messages call it
 
     def __init__(
         self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any
@@ -196,89 +193,6 @@ class Functional(Model):
         packed = tree.pack_sequence_as(self._inputs_struct, symbols)
         return tree.map_structure(lambda x: x.shape, self.compute_output_spec(packed))
 
-    # --- inputs -----------------------------------------------------------------------
-
-    def _standardize(self, inputs: Any) -> list[Any]:
-        """The inputs as tensors in the order of `self.inputs`, checked."""
-        flat = self._ordered(inputs)
-        several = len(flat) > 1 or isinstance(inputs, dict)
-        if several and not _is_alike(self._inputs_struct, inputs):
-            warnings.warn(self._unlike(inputs), stacklevel=6)
-        return [
-            self._standardize_one(x, own)
-            for x, own in zip(flat, self._inputs, strict=True)
-        ]
-
-    def _ordered(self, inputs: Any) -> list[Any]:
-        struct = self._inputs_struct
-        if type(inputs) is Tensor and len(self._inputs) == 1:
-            return [inputs]
-        if isinstance(inputs, dict):
-            if isinstance(struct, dict):
-                flat = _pick(struct, inputs)
-            elif all(x.name in inputs for x in self._inputs):
-                flat = tree.flatten([inputs[x.name] for x in self._inputs])
-            else:
-                flat = None
-        elif isinstance(struct, dict) and list(struct) != sorted(struct):
-            flat = None  # a list cannot tell which of the inputs comes first
-        else:
-            flat = tree.flatten(inputs)
-        if flat is None or len(flat) != len(self._inputs):
-            raise ArgumentError(self._unlike(inputs))
-        return flat
-
-    def _path_of(self, symbol: KerasTensor) -> str:
-        """Where an input is in the structure of all, as in "images.left"."""
-        for path, leaf in tree.flatten_with_path(self._inputs_struct):
-            if leaf is symbol:
-                return ".".join(map(str, path))
-        return ""
-
-    def _unlike(self, inputs: Any) -> str:
-        """What to say of inputs in another structure."""
-        expected = tree.map_structure(lambda x: x.name, self._inputs_struct)
-        count = f"{len(self._inputs)} input(s)"
-        if isinstance(expected, dict):
-            count = f"named input(s) with keys {list(expected)}"
-        return (
-            "The structure of `inputs` doesn't match the expected structure: "
-            f"{self._kind} {self.name!r} expects {count}, {expected!r}; received "
-            f"{tree.map_structure(_brief, inputs)!r}"
-        )
-
-    def _standardize_one(self, x: Any, own: KerasTensor) -> Any:
-        if type(x) is Tensor and x.dtype == own.dtype and x.ndim == own.ndim:
-            if x.shape[1:] == own.shape[1:]:
-                return x
-        if x is None:
-            layer = own._keras_history.operation  # type: ignore[union-attr]
-            if not getattr(layer, "optional", False):
-                raise ArgumentError(
-                    f"{self._kind} {self.name!r}: the input {own.name!r} is not "
-                    "optional; received None"
-                )
-            return None
-        mask = getattr(x, "_keras_mask", None)
-        tensor = convert_input(x, own.dtype)
-        rank, expected = tensor.ndim, own.ndim
-        if rank == expected + 1 and tensor.shape[-1] == 1:
-            tensor = tensor[..., 0]
-        elif rank == expected - 1 and own.shape[-1] == 1:
-            tensor = tensor[..., None]
-        fits = tensor.ndim == expected and all(
-            n in (None, m) for m, n in zip(tensor.shape[1:], own.shape[1:], strict=True)
-        )
-        if not fits:
-            raise ShapeError(
-                f"{self._kind} {self.name!r}: input with name {own.name!r} and path "
-                f"{self._path_of(own)!r}: expected shape={own.shape}, found "
-                f"shape={tuple(x.shape)}"
-            )
-        if mask is not None and tensor is not x:
-            tensor._keras_mask = mask
-        return tensor
-
     # --- configuration ----------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
@@ -358,44 +272,6 @@ def _fill(
         filled[i] = values[slot]
     packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(structure, filled)
     return packed
-
-
-def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
-    """The leaves of `given` at the keys of `expected`; None if one is missing."""
-    if not set(expected) <= set(given):
-        return None
-    picked = {key: given[key] for key in expected}
-    try:
-        return tree.flatten_up_to(expected, picked)
-    except ArgumentError:
-        return None
-
-
-def _is_alike(expected: Any, given: Any) -> bool:
-    """Whether inputs are nested as expected; lists are as good as tuples.
-
-    Also a dict is for a flat list of inputs, which go by their names.
-    """
-    if isinstance(expected, dict):
-        return (
-            isinstance(given, dict)
-            and expected.keys() == given.keys()
-            and all(_is_alike(expected[key], given[key]) for key in expected)
-        )
-    if isinstance(expected, (list, tuple)):
-        if isinstance(given, dict):
-            return True
-        return (
-            isinstance(given, (list, tuple))
-            and len(expected) == len(given)
-            and all(map(_is_alike, expected, given))
-        )
-    return isinstance(given, dict) or not tree.is_nested(given)
-
-
-def _brief(leaf: Any) -> Any:
-    shape = getattr(leaf, "shape", None)
-    return leaf if shape is None else f"tensor of shape {tuple(shape)}"
 
 
 def _only(values: Sequence[Any]) -> Any:

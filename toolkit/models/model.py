@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.layer import Layer
 from toolkit.models.saving import load_weights, save_weights
 from toolkit.models.state_tree import assign_state_tree, state_tree
@@ -183,6 +183,22 @@ class Model(Trainer, Layer):
                 older files.
         """
         load_weights(self, filepath, skip_mismatch, **kwargs)
+
+    def export(
+        self, filepath: Any, format: str = "tf_saved_model", **kwargs: Any
+    ) -> None:
+        """Refuse: models are not exported for other frameworks.
+
+        Args:
+            filepath, format, **kwargs: those of Keras.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{self.name}: export to {format!r} is not supported; `save` writes a "
+            ".keras file, which Keras loads and can export"
+        )
 
     def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
         """The values of all variables as nested dicts, by their paths.

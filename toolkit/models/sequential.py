@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from toolkit.models.functional import Functional
 from toolkit.models.model import Model
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 from toolkit.symbolic import KerasTensor, standardize_shape
+
+_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 class Sequential(Model):
@@ -116,7 +119,7 @@ class Sequential(Model):
         """Create the weights for inputs of this shape (None: an unknown extent)."""
         try:
             shape = standardize_shape(input_shape)
-        except ShapeError:
+        except (ShapeError, TypeError, ValueError):
             return  # several inputs: the layers are built as they are called
         if not self.layers:
             raise ArgumentError(
@@ -138,14 +141,37 @@ class Sequential(Model):
                 if isinstance(error, ToolkitError):
                     raise
                 return  # no shapes can be inferred: built on the first call
+            except TypeError:
+                self._check_takes_one(layer)
+                raise
         functional = Functional(inputs, outputs, name=self.name)
         functional._kind = "Sequential"
+        # Images of another size may fit the layers too, which check it themselves.
+        functional._is_strict = False
         self._set_functional(functional)
+
+    def _check_takes_one(self, layer: Layer) -> None:
+        """Raise unless a layer can be called on the output of the one before."""
+        places = inspect.signature(layer.call).parameters.values()
+        taken = [p for p in places if p.kind in (p.POSITIONAL_ONLY, _POSITIONAL)]
+        required = [p.name for p in taken if p.default is p.empty]
+        if not taken or len(required) > 1:
+            what = ", ".join(required) or "no positional arguments"
+            raise ArgumentError(
+                f"Sequential {self.name!r}: Layers added to a Sequential model must "
+                "have a single required positional argument, the input tensor; "
+                f"{type(layer).__name__} has {what}"
+            )
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Apply the layers in their order."""
-        if self._functional is not None:
-            return self._functional.call(inputs, training=training, mask=mask)
+        functional = self._functional
+        if functional is not None:
+            try:
+                return functional.call(inputs, training=training, mask=mask)
+            except ShapeError as error:
+                functional._explain(inputs, error)
+                raise
         outputs = inputs
         for layer in self.layers:
             arguments: dict[str, Any] = {}

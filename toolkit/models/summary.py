@@ -102,6 +102,7 @@ def _widths(columns: list[Column], length: int | None, positions: Any) -> list[i
     scale = length if all(end <= 1 for end in given) else 1
     ends = [0, *(int(end * scale) for end in given)]
     widths = [end - start - 3 for start, end in pairwise(ends)]
+    widths[-2] -= 1  # for the edge at the end of a line
     if min(widths) < 4:
         raise ArgumentError(
             f"summary: line_length={length} is too short for {len(columns)} columns"
