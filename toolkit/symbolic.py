@@ -212,7 +212,9 @@ def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:
     """Append the call `operation(*args, **kwargs) -> outputs` to its nodes."""
     inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
-    attrs = {"arguments": (args, kwargs), "outputs": outputs}
+    # The caller's lists may be changed later, as by `xs.append(layer(xs))`.
+    arguments = tree.map_structure(lambda x: x, (args, kwargs))
+    attrs = {"arguments": arguments, "outputs": outputs}
     node = Node(operation, inputs, attrs, symbols)
     operation._inbound_nodes.append(node)
     index = len(operation._inbound_nodes) - 1

@@ -433,3 +433,12 @@ def test_what_is_not_offered(call, error):
     a = Input((2,))
     with pytest.raises(error):
         call(Model(a, a * 2.0))
+
+
+def test_lists_that_grow_after_a_call():
+    x = Input((4,))
+    found = [x, layers.Dense(4)(x)]
+    for _ in range(3):
+        found.append(layers.Add()(found))
+    model = Model(x, found[-1])
+    assert [len(layer.input) for layer in model.layers[2:]] == [2, 3, 4]

@@ -73,7 +73,8 @@ class _Level:
         self.links: list[Link] = []
         self.ways = {i: self._way(edges[i]) for i in self.down}
         self.rows = ordered(self.rank, [(a.source, a.target) for a in self.links])
-        self.x = horizontal(self.rows, self.widths, self.links)
+        ways = [[self.links[i] for i in way] for way in self.ways.values()]
+        self.x = horizontal(self.rows, self.widths, ways)
 
     def _way(self, edge: Link) -> list[int]:
         """The links of an edge, with a point in each rank that it passes."""

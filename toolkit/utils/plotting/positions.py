@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _SWEEPS = 12
+_STRAIGHTENINGS = 4  # of long edges, at the end
 _GAP = 28.0  # between nodes of a rank
 _WEIGHT = 1000.0  # of a box, beside the points of a long edge, which give way
 _NEAR = 6.0  # lines that are nearer than this look like one
@@ -24,44 +25,71 @@ class Link(NamedTuple):
 
 
 def horizontal(
-    rows: Sequence[Sequence[int]], widths: Sequence[float], links: Sequence[Link]
+    rows: Sequence[Sequence[int]], widths: Sequence[float], ways: Sequence[list[Link]]
 ) -> list[float]:
-    """The middle of each node: near its neighbours, and no two overlap."""
-    above, below = defaultdict(list), defaultdict(list)
-    for u, v, leaving, arriving in links:
-        below[u].append((v, arriving - leaving))
-        above[v].append((u, leaving - arriving))
-    weight = [_WEIGHT if width else 1.0 for width in widths]
+    """The middle of each node: near its neighbours, and no two overlap.
+
+    Args:
+        rows: the nodes of each rank, in order.
+        widths: of the nodes; 0 for the points of long edges.
+        ways: the links of each edge.
+    """
     x = [0.0] * len(widths)
-    for row in rows:
-        for node, place in zip(row, _apart(row, widths, x, weight), strict=True):
+    bends = [[link.target for link in way[:-1]] for way in ways]
+
+    def settle(row: Sequence[int], wanted: Sequence[float] | dict[int, float]) -> None:
+        for node, place in zip(row, _apart(row, widths, wanted), strict=True):
             x[node] = place
+
+    above, below = _neighbours(ways)
+    for row in rows:
+        settle(row, x)
     for sweep in range(2 * _SWEEPS + 1):
         down = sweep % 2 == 0
         near = above if down else below
         for row in rows if down else reversed(rows):
-            wanted = {node: _mean(near[node], x, weight, x[node]) for node in row}
-            for node, place in zip(
-                row, _apart(row, widths, wanted, weight), strict=True
-            ):
-                x[node] = place
+            settle(row, {node: _mean(near[node], x, x[node]) for node in row})
+    for _ in range(_STRAIGHTENINGS):
+        wanted = list(x)
+        for way, points in zip(ways, bends, strict=True):
+            middle = (start(way[0], x) + end(way[-1], x)) / 2
+            outmost = max((x[i] - middle for i in points), key=abs, default=0.0)
+            for i in points:
+                wanted[i] = middle + outmost
+        for row in rows:
+            settle(row, wanted)
     return x
 
 
-def _mean(
-    near: list[tuple[int, float]], x: list[float], weight: list[float], own: float
-) -> float:
-    total = sum(weight[node] for node, _ in near)
-    if not total:
+_Near = dict[int, list[tuple[int, float]]]  # node -> neighbours, and how far aside
+
+
+def _neighbours(ways: Sequence[list[Link]]) -> tuple[_Near, _Near]:
+    """What stands above and below: of a point the next of its edge, of a box the boxes
+    at the other ends, however long the edges are."""
+    above: _Near = defaultdict(list)
+    below: _Near = defaultdict(list)
+    for way in ways:
+        shift = way[-1].arriving - way[0].leaving
+        above[way[-1].target].append((way[0].source, -shift))
+        below[way[0].source].append((way[-1].target, shift))
+        for link in way[:-1]:
+            above[link.target].append((link.source, link.leaving))
+        for link in way[1:]:
+            below[link.source].append((link.target, link.arriving))
+    return above, below
+
+
+def _mean(near: list[tuple[int, float]], x: list[float], own: float) -> float:
+    if not near:
         return own
-    return sum(weight[node] * (x[node] + shift) for node, shift in near) / total
+    return sum(x[node] + shift for node, shift in near) / len(near)
 
 
 def _apart(
     row: Sequence[int],
     widths: Sequence[float],
     wanted: Sequence[float] | dict[int, float],
-    weight: Sequence[float],
 ) -> list[float]:
     """The places nearest to those wanted, in squares, at which no nodes overlap.
 
@@ -71,9 +99,11 @@ def _apart(
     offsets = [0.0]
     pools: list[list[float]] = []  # weighted sum of places, weight, number of nodes
     for a, b in zip(row, row[1:], strict=False):
-        offsets.append(offsets[-1] + (widths[a] + widths[b]) / 2 + _GAP)
+        gap = _GAP if widths[a] and widths[b] else _GAP / 2
+        offsets.append(offsets[-1] + (widths[a] + widths[b]) / 2 + gap)
     for node, offset in zip(row, offsets, strict=True):
-        pool = [(wanted[node] - offset) * weight[node], weight[node], 1.0]
+        weight = _WEIGHT if widths[node] else 1.0
+        pool = [(wanted[node] - offset) * weight, weight, 1.0]
         while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
             pool = [a + b for a, b in zip(pool, pools.pop(), strict=True)]
         pools.append(pool)
