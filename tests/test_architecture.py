@@ -48,7 +48,7 @@ LEVELS = (
     ("mixed_precision", "saving"),
     ("backend", "callbacks", "datasets", "utils", "compat", "bench", "cli"),
     ("wrappers", "visualization", "distillation", "export", "legacy", "version"),
-    ("preprocessing",),
+    ("legacy", "preprocessing"),
     ("__init__", "__main__"),
 )
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}

@@ -21,6 +21,7 @@ _MODULES = (
     "errors",
     "initializers",
     "layers",
+    "legacy",
     "losses",
     "metrics",
     "mixed_precision",
@@ -64,7 +65,12 @@ _NAMES = {
     "register_backend": "toolkit.backends.base",
 }
 
-__all__ = ["__version__", *_MODULES, *_NAMES]
+__all__ = ["__version__", "version", *_MODULES, *_NAMES]
+
+
+def version() -> str:
+    """The version of the package."""
+    return __version__
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]

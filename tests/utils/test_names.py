@@ -61,6 +61,11 @@ class Half:
         return cls(**config)
 
 
+def test_legacy_names():
+    assert toolkit.legacy.saving.serialize_keras_object(None) is None
+    assert toolkit.version() == toolkit.__version__
+
+
 def test_configs_as_before_keras_3():
     config = utils.legacy.serialize_keras_object(Half(3.0))
     assert config == {"class_name": "Half", "config": {"of": 3.0}}
