@@ -275,7 +275,7 @@ def test_arrays_are_converted_and_cast_to_the_compute_dtype():
 
 def test_only_tensors_by_position():
     layer = layers.Dense(2, name="d")
-    with pytest.raises(ArgumentError, match="layer 'd'.*expected tensors.*'abc'"):
+    with pytest.raises(ArgumentError, match="layer 'd'.*Only input tensors.*'abc'"):
         layer("abc")
     with pytest.raises(ArgumentError, match="received 1.0 of type float"):
         layer([[1.0]])
@@ -392,7 +392,7 @@ def test_misnamed_shape_arguments_are_explained():
         def call(self, a, b):
             return a
 
-    with pytest.raises(ArgumentError, match="Wrong.build.*'other'"):
+    with pytest.raises(ArgumentError, match="Wrong.build.*`other`, which does not end"):
         Wrong()(ones(1), ones(1))
 
 
@@ -664,17 +664,20 @@ def test_errors_inside_call_name_the_innermost_layer_once():
 
 
 def test_a_layer_without_call():
-    with pytest.raises(NotImplementedError, match="does not define `call`"):
+    with pytest.raises(NotImplementedError, match="does not have a `call`"):
         layers.Layer()(ones(1))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: layers.Dense(0), "Dense: units must be an integer > 0; received 0"),
+        (
+            lambda: layers.Dense(0),
+            "Dense: the argument `units` must be a positive integer; received 0",
+        ),
         (lambda: layers.Dense(2, spam=1), "Dense: unknown arguments spam"),
         (lambda: layers.Dense(2, name="a/b"), "name must be a string without '/'"),
-        (lambda: layers.Dense(2, trainable="no"), "trainable must be a bool"),
+        (lambda: layers.Dense(2, trainable="no"), "expected to be a boolean"),
         (lambda: layers.Dense(2, activation="nope"), "nope"),
         (
             lambda: layers.Conv2D(4, 3, padding="nope"),
@@ -682,17 +685,17 @@ def test_a_layer_without_call():
         ),
         (lambda: layers.Conv2D(4, (3, 3, 3)), "kernel_size must be"),
         (lambda: layers.Conv2D(5, 3, groups=2), "multiple of groups"),
-        (lambda: layers.Dropout(1.5), r"rate must be in \[0, 1\]; received 1.5"),
+        (lambda: layers.Dropout(1.5), "between 0 and 1; received 1.5"),
         (lambda: layers.LSTM(4, use_cudnn=True), "use_cudnn"),
         (lambda: layers.RNN(layers.Dense(2)), "a cell needs"),
         (lambda: layers.Lambda(3), "expected a function"),
         (lambda: layers.Wrapper(3), "expected a layer"),
         (lambda: layers.EinsumDense("ab->b", 3), "expected an equation"),
         (lambda: layers.Permute((1, 3)), "permutation"),
-        (lambda: layers.Input(), "one of shape and batch_shape"),
+        (lambda: layers.Input(), "pass a `shape`"),
         (lambda: layers.InputSpec(ndim=2, axes={5: 1}), "axis 5"),
         (lambda: layers.Bidirectional(layers.Dense(2)), "expected a recurrent layer"),
-        (lambda: layers.UpSampling2D(interpolation="bicubic"), "'nearest'"),
+        (lambda: layers.UpSampling2D(interpolation="cubic"), "'bicubic'"),
     ],
 )
 def test_bad_arguments(make, message):
@@ -706,7 +709,9 @@ def test_bad_arguments(make, message):
 
 
 def test_unknown_extents_that_weights_need():
-    with pytest.raises(ArgumentError, match=r"Dense 'd'.*axis -1 must be known.*None"):
+    with pytest.raises(
+        ArgumentError, match=r"Dense 'd'.*axis -1 .* defined dimension.*None"
+    ):
         layers.Dense(2, name="d")(toolkit.Input((None,)))
 
 
@@ -715,3 +720,63 @@ def test_merging_layers_want_lists_of_one_batch_size():
         layers.Add()(ones(2, 3))
     with pytest.raises(ShapeError, match=r"batch size.*\(2, 3\), \(4, 3\)"):
         layers.Add()([ones(2, 3), ones(4, 3)])
+
+
+UNKNOWN = (None, None, None, 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "expected"),
+    [
+        (lambda: layers.PReLU(), UNKNOWN, UNKNOWN),
+        (lambda: layers.BatchNormalization(1), UNKNOWN, UNKNOWN),
+        (lambda: layers.GroupNormalization(2), UNKNOWN, UNKNOWN),
+        (lambda: layers.RMSNormalization(1), UNKNOWN, UNKNOWN),
+        (lambda: layers.AveragePooling2D(2), UNKNOWN, UNKNOWN),
+        (lambda: layers.Reshape((3, 5)), (2, None), (2, 3, 5)),
+        (lambda: layers.ConvLSTM1D(2, 3), UNKNOWN, (None, None, 2)),
+        (lambda: layers.LSTM(2, stateful=True), (None, None, 4), (None, 2)),
+        (
+            lambda: layers.Bidirectional(layers.GRU(2, return_state=True)),
+            (None, None, 4),
+            ((None, 4), (None, 2), (None, 2)),
+        ),
+        (
+            lambda: layers.MaxPooling2D(2, (3, 1), "same"),
+            (None, 7, 8, 4),
+            (None, 3, 8, 4),
+        ),
+    ],
+)
+def test_output_shapes_with_unknown_extents(make, given, expected):
+    assert make().compute_output_shape(given) == expected
+
+
+def test_float16_groups_with_values_that_do_not_fit():
+    layer = layers.GroupNormalization(2, dtype="mixed_float16")
+    y = layer(ops.full((2, 4, 8), 70000.0))
+    assert y.dtype == "float16" and np.isfinite(y.numpy()).all()
+
+
+def test_arguments_of_input_that_contradict_its_tensor():
+    tensor = toolkit.KerasTensor((2, 3))
+    for arguments in (
+        {"shape": (4,)},
+        {"batch_shape": (2, 4)},
+        {"batch_size": 5},
+        {"dtype": "float16"},
+        {"sparse": True},
+    ):
+        with pytest.raises(ArgumentError, match="incompatible"):
+            layers.InputLayer(**arguments, input_tensor=tensor)
+    assert layers.InputLayer((3,), 2, "float32", False, input_tensor=tensor).built
+
+
+def test_configs_have_defaults_filled_in():
+    assert layers.MaxPooling1D(2).get_config()["strides"] == (2,)
+    assert layers.Dense(2).get_config()["activation"] == "linear"
+    assert layers.ZeroPadding3D((1, 2, 3)).get_config()["padding"] == (
+        *((1, 1), (2, 2)),
+        (3, 3),
+    )
+    assert layers.Cropping1D(1).get_config()["cropping"] == (1, 1)

@@ -145,14 +145,13 @@ from toolkit.layers.regularization import (
     SpatialDropout2D,
     SpatialDropout3D,
 )
-from toolkit.layers.reshaping import (
+from toolkit.layers.reshaping import Flatten, Permute, RepeatVector, Reshape
+from toolkit.layers.rnn import RNN, StackedRNNCells
+from toolkit.layers.scoring import AdditiveAttention, Attention
+from toolkit.layers.spatial import (
     Cropping1D,
     Cropping2D,
     Cropping3D,
-    Flatten,
-    Permute,
-    RepeatVector,
-    Reshape,
     UpSampling1D,
     UpSampling2D,
     UpSampling3D,
@@ -160,8 +159,6 @@ from toolkit.layers.reshaping import (
     ZeroPadding2D,
     ZeroPadding3D,
 )
-from toolkit.layers.rnn import RNN, StackedRNNCells
-from toolkit.layers.scoring import AdditiveAttention, Attention
 from toolkit.layers.spectral import SpectralNormalization
 from toolkit.layers.wrappers import Bidirectional, TimeDistributed, Wrapper
 

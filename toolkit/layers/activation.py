@@ -34,10 +34,15 @@ class Activation(Layer):
         return self.activation(inputs)
 
 
+_NEITHER = "None or a negative value"
+
+
 def _not_negative(layer: Layer, argument: str, value: Any) -> float:
     if value is None or not value >= 0:
+        what = "a negative value" if argument == "max_value" else _NEITHER
         raise ArgumentError(
-            f"{type(layer).__name__}: {argument} must be >= 0; received {value!r}"
+            f"{argument} of a {type(layer).__name__} layer cannot be {what}; "
+            f"received {value!r}"
         )
     return float(value)
 
@@ -161,6 +166,9 @@ class PReLU(Layer):
         }
         self.alpha = create_weight(self, "alpha", tuple(own.get(i, 1) for i in axes))
         self.input_spec = InputSpec(ndim=len(input_shape), axes=own)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
 
     def call(self, inputs: Any) -> Any:
         return ops.maximum(inputs, 0) + self.alpha * ops.minimum(inputs, 0)

@@ -247,7 +247,7 @@ def _weight_shape(layer: Any, shape: Any, name: str | None) -> tuple[int, ...]:
     if isinstance(shape, str):
         raise ArgumentError(
             f"{describe(layer)}: add_weight expected a shape first; received "
-            f"{shape!r}; pass the name as `name=`"
+            f"{shape!r}; pass the name as keyword argument, `name={shape!r}`"
         )
     if shape is None:
         return ()

@@ -191,7 +191,7 @@ def check_positional(layer: Any, args: Any) -> None:
     for x in tree.flatten(args):
         if x is not None and not is_tensor(x):
             raise ArgumentError(
-                f"{describe(layer)}: expected tensors or arrays as positional "
+                f"{describe(layer)}: Only input tensors may be passed as positional "
                 f"arguments; received {x!r} of type {type(x).__name__}; "
                 "pass other arguments by name"
             )
@@ -215,10 +215,12 @@ def match_shapes(
     for parameter in parameters:
         argument = parameter.name.removesuffix("_shape")
         if argument == parameter.name or argument not in arguments:
+            wrong = "does not end in `_shape`"
+            if argument != parameter.name:
+                wrong = f"is not for an argument of `call`: there is no `{argument}`"
             raise ArgumentError(
-                f"{function.__qualname__}: expected each of its parameters to be "
-                "named after an argument of `call` with `_shape` appended; "
-                f"received {parameter.name!r}"
+                f"{function.__qualname__}: the argument `{parameter.name}`, which "
+                f"{wrong}; each is named after one of `call`, `_shape` appended"
             )
     return {p.name: shapes[p.name] for p in parameters if p.name in shapes}
 

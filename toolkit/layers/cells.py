@@ -179,6 +179,9 @@ class SimpleRNNCell(Cell):
         h = self.activation(x + self.recur(h))
         return h, [h]
 
+    def call(self, sequence: Any, states: Any, training: bool = False) -> Any:
+        return super().call(sequence, states, training)
+
 
 class GRUCell(Cell):
     """One step of a gated recurrent unit.

@@ -80,17 +80,18 @@ class Configurable(Recorded):
 
 def _resolved(argument: str, recorded: Any, attribute: Any) -> Any:
     """A recorded argument as Keras writes it: what its name or number stands for."""
-    if "activation" in argument and callable(attribute) and recorded is not None:
+    if "activation" in argument and callable(attribute):
         return activations.serialize(attribute)
     if isinstance(recorded, str) and hasattr(attribute, "get_config"):
         return serialize_keras_object(attribute)
     if isinstance(recorded, int) and isinstance(attribute, tuple):
         # In Keras the size of UpSampling1D stays a number.
-        flat = all(isinstance(n, int) for n in attribute)
         is_size = argument == "size" and len(attribute) == 1
-        return attribute if flat and not is_size else recorded
-    if recorded is None and attribute in ("channels_first", "channels_last"):
+        return recorded if is_size else attribute
+    if argument in ("padding", "cropping") and isinstance(attribute, tuple):
         return attribute
+    if recorded is None and isinstance(attribute, (int, str, tuple)):
+        return attribute  # what stands for the default
     return recorded
 
 

@@ -10,8 +10,10 @@ from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError
 from toolkit.layers.cells import LSTMCell
 from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.recurrent import OfCell
+from toolkit.layers.recurrent import OfCell, of_cell
 from toolkit.layers.weights import choice, create_weight, extents, known
+
+_WINDOWS = ("kernel_size", "strides", "padding", "data_format", "dilation_rate")
 
 
 class ConvLSTMCell(LSTMCell):
@@ -42,23 +44,21 @@ class ConvLSTMCell(LSTMCell):
         self.dilation_rate = extents(self, "dilation_rate", dilation_rate, rank)
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ArgumentError(
-                f"{type(self).__name__}: `strides > 1` not compatible with "
-                f"`dilation_rate > 1`; received {self.strides}, {self.dilation_rate}"
+                f"{type(self).__name__}: Specifying `strides > 1` is not compatible "
+                f"with `dilation_rate > 1`; received {self.strides} and "
+                f"{self.dilation_rate}"
             )
         self.gate_axis = -1 if self.data_format == "channels_last" else 1
 
     def build(self, input_shape: Any) -> None:
         channels = known(self, input_shape, self.gate_axis)
-        spatial = input_shape[1:-1] if self.gate_axis == -1 else input_shape[2:]
-        if None in spatial:
+        self.output_size = self.positions_of(input_shape[1:])
+        if None in self.output_size:
             raise ArgumentError(
                 f"{type(self).__name__} {self.name!r}: the spatial extents must be "
                 f"known; received shape {tuple(input_shape)}"
             )
         self._input_extents = tuple(input_shape[1:])
-        self.output_size = self._in_format(
-            map(self._positions, range(self.rank), spatial)
-        )
         width = self.gates * self.filters
         self.kernel = create_weight(
             self, "kernel", (*self.kernel_size, channels, width)
@@ -71,13 +71,20 @@ class ConvLSTMCell(LSTMCell):
         )
         self.bias = self._create_bias(width) if self.use_bias else None
 
-    def _positions(self, axis: int, extent: int) -> int:
+    def positions_of(self, image: Any) -> tuple[int | None, ...]:
+        """The shape of a state for inputs of this shape, both without the batch."""
+        spatial = image[:-1] if self.gate_axis == -1 else image[1:]
+        return self._in_format(map(self._positions, range(self.rank), spatial))
+
+    def _positions(self, axis: int, extent: int | None) -> int | None:
         """How many windows there are along a spatial axis."""
+        if extent is None:
+            return None
         if self.padding == "valid":
             extent -= (self.kernel_size[axis] - 1) * self.dilation_rate[axis]
         return math.ceil(extent / self.strides[axis])
 
-    def _in_format(self, positions: Any) -> tuple[int, ...]:
+    def _in_format(self, positions: Any) -> tuple[int | None, ...]:
         shape = tuple(positions)
         return (
             (*shape, self.filters) if self.gate_axis == -1 else (self.filters, *shape)
@@ -202,6 +209,19 @@ class _ConvLSTM(OfCell):
             **kwargs,
         )
         self.input_spec = InputSpec(ndim=self.rank + 3)
+
+    def compute_output_shape(
+        self, sequences_shape: Any, initial_state_shape: Any = None
+    ) -> Any:
+        """The shape of the output, and those of the states if they are returned."""
+        batch, steps, *image = sequences_shape
+        state = (batch, *self.cell.positions_of(image))
+        shape = (batch, steps, *state[1:]) if self.return_sequences else state
+        return (shape, state, state) if self.return_state else shape
+
+
+for _name in ("recurrent_activation", "unit_forget_bias", "filters", *_WINDOWS):
+    setattr(_ConvLSTM, _name, of_cell(_name))
 
 
 class ConvLSTM1D(_ConvLSTM):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
-from toolkit.symbolic import KerasTensor, is_symbolic, record, standardize_shape
+from toolkit.symbolic import KerasTensor, record, standardize_shape
 
 
 class InputLayer(Layer):
@@ -39,27 +40,30 @@ class InputLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name)
-        if sparse or ragged:
-            raise ArgumentError("Input: sparse and ragged tensors do not exist")
         if "input_shape" in kwargs and shape is None:
+            warnings.warn(
+                "Argument `input_shape` is deprecated. Use `shape` instead.",
+                stacklevel=2,
+            )
             shape = kwargs.pop("input_shape")
         if "batch_input_shape" in kwargs and batch_shape is None:
             batch_shape = kwargs.pop("batch_input_shape")
         if kwargs:
             raise ArgumentError(f"Input: unknown arguments {', '.join(kwargs)}")
+        shape = (shape,) if isinstance(shape, int) else shape
+        given = {"shape": shape, "batch_shape": batch_shape, "batch_size": batch_size}
         if input_tensor is not None:
-            if not is_symbolic(input_tensor):
-                raise ArgumentError(
-                    f"Input: tensor must be a KerasTensor; received {input_tensor!r}"
-                )
-            batch_shape, dtype = input_tensor.shape, dtype or input_tensor.dtype
-        elif (shape is None) == (batch_shape is None):
+            _check_fits(input_tensor, **given, dtype=dtype, sparse=sparse)
+            batch_shape, dtype = input_tensor.shape, input_tensor.dtype
+        else:
+            _check_one_shape(**given)
+            if batch_shape is None:
+                batch_shape = (batch_size, *shape)
+        if sparse or ragged:
+            what = "sparse" if sparse else "ragged"
             raise ArgumentError(
-                "Input: pass one of shape and batch_shape; "
-                f"received shape={shape!r}, batch_shape={batch_shape!r}"
+                f"Input: `{what}=True` is not supported: all tensors are dense"
             )
-        elif batch_shape is None:
-            batch_shape = (batch_size, *((shape,) if isinstance(shape, int) else shape))
         self.batch_shape = standardize_shape(batch_shape)
         self.sparse = self.ragged = False
         self.optional = optional
@@ -89,6 +93,41 @@ class InputLayer(Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> InputLayer:
         return cls(**config)
+
+
+def _check_fits(tensor: Any, **given: Any) -> None:
+    """Raise if an argument says something else than the tensor to start from."""
+    if not isinstance(tensor, KerasTensor):
+        raise ArgumentError(
+            f"Input: Argument `input_tensor` must be a KerasTensor; received {tensor!r}"
+        )
+    own = {
+        "shape": tensor.shape[1:],
+        "batch_shape": tensor.shape,
+        "batch_size": (*tensor.shape, None)[0],
+        "dtype": tensor.dtype,
+        "sparse": False,
+    }
+    for name, value in given.items():
+        value = tuple(value) if isinstance(value, list) else value
+        if value is not None and value != own[name]:
+            raise ArgumentError(
+                "Input: with an input tensor you cannot provide an incompatible "
+                f"`{name}`: expected {own[name]!r}; received {value!r}"
+            )
+
+
+def _check_one_shape(shape: Any, batch_shape: Any, batch_size: Any) -> None:
+    if batch_shape is None:
+        if shape is None:
+            raise ArgumentError("Input: pass a `shape` argument, or a `batch_shape`")
+        return
+    for name, value in (("shape", shape), ("batch_size", batch_size)):
+        if value is not None:
+            raise ArgumentError(
+                f"Input: you cannot pass both `{name}` and `batch_shape`; "
+                f"received {value!r} and {batch_shape!r}"
+            )
 
 
 def Input(

@@ -104,7 +104,7 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
             )
         if not isinstance(trainable, bool):
             raise ArgumentError(
-                f"{type(self).__name__}: trainable must be a bool; "
+                f"{type(self).__name__}: trainable is expected to be a boolean; "
                 f"received {trainable!r}"
             )
         self.activity_regularizer = regularizers.get(activity_regularizer)
@@ -170,7 +170,9 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; every layer defines it."""
-        raise NotImplementedError(f"{type(self).__name__} does not define `call`")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not have a `call` method implemented."
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -212,7 +212,8 @@ class Dot(Merge):
             raise ArgumentError(f"Dot: expected 2 tensors; received {len(tensors)}")
         axes = [a % x.ndim for a, x in zip(self._pair, tensors, strict=True)]
         x, y = tensors
-        if 0 in axes or x.shape[axes[0]] != y.shape[axes[1]]:
+        extents = {x.shape[axes[0]], y.shape[axes[1]]}
+        if 0 in axes or (len(extents) > 1 and None not in extents):
             raise ShapeError(
                 f"Dot: expected equal extents along the axes {tuple(axes)}, none of "
                 f"them the batch; received shapes {x.shape} and {y.shape}"

@@ -43,6 +43,9 @@ class Affine(Layer):
         self.beta: Any = None
         self.supports_masking = True
 
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
     def _create_affine(self, shape: tuple[int, ...]) -> None:
         """The weights gamma and beta; statistics need their whole precision."""
         if self.scale:
@@ -140,7 +143,13 @@ class LayerNormalization(Affine):
 
 def _axes(axis: Any) -> Any:
     """An axis, or a list of them, as Keras keeps it."""
-    return list(axis) if isinstance(axis, (list, tuple)) else int(axis)
+    axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
+    if not all(hasattr(a, "__index__") for a in axes):
+        raise ArgumentError(
+            "Expected an int or a list/tuple of ints for the argument 'axis'; "
+            f"received {axis!r}"
+        )
+    return axes if isinstance(axis, (list, tuple)) else int(axis)
 
 
 def _normalized_shape(layer: Any, input_shape: Any) -> tuple[int, ...]:
@@ -199,6 +208,7 @@ class GroupNormalization(Affine):
             gamma_constraint=gamma_constraint,
             **kwargs,
         )
+        self._input_dtype = None  # what does not fit into float16 must not get there
         self.groups = groups if groups == -1 else positive(self, "groups", groups)
         self.axis = axis
 
@@ -207,7 +217,8 @@ class GroupNormalization(Affine):
         self.groups = channels if self.groups == -1 else self.groups
         if channels % self.groups:
             raise ArgumentError(
-                f"GroupNormalization {self.name!r}: the channels must be a multiple of "
+                f"GroupNormalization {self.name!r}: groups cannot be more "
+                "than the number of channels, and the channels must be a multiple of "
                 f"groups={self.groups}; received shape {tuple(input_shape)}"
             )
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
@@ -258,8 +269,11 @@ class RMSNormalization(Layer):
         shape = _normalized_shape(self, input_shape)
         self.scale = self.add_weight(shape, "ones", autocast=False, name="scale")
 
-    def call(self, inputs: Any) -> Any:
-        x = ops.rms_normalization(inputs, self.scale, self.axis, self.epsilon)
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def call(self, x: Any) -> Any:
+        x = ops.rms_normalization(x, self.scale, self.axis, self.epsilon)
         return ops.cast(x, self.compute_dtype)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.config import standardize_data_format
+from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
+from toolkit.symbolic import infer
 
 
 class _Pooling(Layer):
@@ -33,6 +35,20 @@ class _Pooling(Layer):
         self.padding = choice(self, "padding", str(padding).lower(), ("same", "valid"))
         self.data_format = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        first = 2 if self.data_format == "channels_first" else 1
+        shape = list(input_shape)
+        for axis, n in enumerate(shape[first : first + self.rank]):
+            lost = self.pool_size[axis] - 1 if self.padding == "valid" else 0
+            if n is not None:
+                shape[first + axis] = -((lost - n) // self.strides[axis])
+        return tuple(shape)
+
+    def compute_output_spec(self, inputs: Any) -> Any:  # type: ignore[override]
+        if None in inputs.shape[1:] or context.layer is not self:
+            return super().compute_output_spec(inputs)
+        return infer(self.call, (inputs,), {})  # which checks whether windows fit
 
     def call(self, inputs: Any) -> Any:
         return self.pool(

@@ -45,12 +45,13 @@ class OfCell(RNN):
         self.input_spec = InputSpec(ndim=3)
 
 
-def _of_cell(name: str) -> property:
+def of_cell(name: str) -> property:
+    """The property of a layer that is its cell's `name`."""
     return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
 
 
 for _name in _OF_CELL:
-    setattr(OfCell, _name, _of_cell(_name))
+    setattr(OfCell, _name, of_cell(_name))
 
 
 class SimpleRNN(OfCell):

@@ -45,7 +45,7 @@ class Dropout(Layer):
         super().__init__(**kwargs)
         self.rate = fraction(self, "rate", rate)
         self.seed = seed
-        self.noise_shape = None if noise_shape is None else tuple(noise_shape)
+        self.noise_shape = _checked_noise_shape(noise_shape)
         if rate > 0:
             self.seed_generator = random.SeedGenerator(seed)
         self.supports_masking = True
@@ -67,6 +67,21 @@ class Dropout(Layer):
             )
         pairs = zip(self.noise_shape, inputs.shape, strict=True)
         return tuple(n if own is None else own for own, n in pairs)
+
+
+def _checked_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
+    if noise_shape is None:
+        return None
+    is_sequence = isinstance(noise_shape, (list, tuple))
+    if not is_sequence or not all(
+        n is None or (isinstance(n, int) and n > 0) for n in noise_shape
+    ):
+        expected = "positive integers or None" if is_sequence else "a tuple of integers"
+        raise ArgumentError(
+            "Dropout: Invalid value received for argument `noise_shape`. Expected all "
+            f"dimensions to be {expected}; received {noise_shape!r}"
+        )
+    return tuple(noise_shape)
 
 
 class AlphaDropout(Dropout):

@@ -166,8 +166,7 @@ class RNN(Layer):
         self, xs: Any, step: Any, states: list[Any], mask: Any
     ) -> tuple[Any, Any, Any]:
         """The last output, all outputs (None if not wanted), and the last states."""
-        size = getattr(self.cell, "output_size", None) or self.state_size[0]
-        size = tuple(size) if isinstance(size, (list, tuple)) else (size,)
+        size = _extents(getattr(self.cell, "output_size", None) or self.state_size[0])
         zeros = ops.zeros((xs.shape[1], *size), dtype=self.cell.compute_dtype)
 
         def body(carry: Any, items: Any) -> Any:
@@ -196,9 +195,31 @@ class RNN(Layer):
             outputs = _time_first(outputs)
         return last, outputs, states
 
+    def compute_output_shape(
+        self, sequences_shape: Any, initial_state_shape: Any = None
+    ) -> Any:
+        """The shape of the output, and those of the states if they are returned."""
+        batch, steps = sequences_shape[:2]
+        size = _extents(_output_size(self.cell))
+        shape = (batch, steps, *size) if self.return_sequences else (batch, *size)
+        if not self.return_state:
+            return shape
+        return (shape, *(_state_shapes(batch, n) for n in self.state_size))
+
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         mask = tree.flatten(previous_mask)[0] if self.return_sequences else None
         return [mask, *(None for _ in self.state_size)] if self.return_state else mask
+
+
+def _extents(size: Any) -> tuple[int, ...]:
+    return tuple(size) if isinstance(size, (list, tuple)) else (size,)
+
+
+def _state_shapes(batch: int | None, size: Any) -> Any:
+    """The shape of one state, or of the states of each stacked cell."""
+    if isinstance(size, (list, tuple)):
+        return [_state_shapes(batch, n) for n in size]
+    return (batch, size)
 
 
 def _time_first(x: Any) -> Any:

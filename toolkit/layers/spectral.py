@@ -55,7 +55,7 @@ class SpectralNormalization(Wrapper):
         self.vector_u = self.add_weight(
             (1, self.kernel.shape[-1]),
             initializers.TruncatedNormal(stddev=0.02),
-            dtype=self.kernel.dtype,
+            dtype=self.variable_dtype,
             trainable=False,
             name="vector_u",
         )

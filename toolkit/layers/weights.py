@@ -38,8 +38,8 @@ def positive(layer: Any, argument: str, value: Any) -> int:
     is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_integer or value <= 0:
         raise ArgumentError(
-            f"{type(layer).__name__}: {argument} must be an integer > 0; "
-            f"received {value!r}"
+            f"{type(layer).__name__}: the argument `{argument}` must be a positive "
+            f"integer; received {value!r}"
         )
     return int(value)
 
@@ -55,7 +55,8 @@ def fraction(layer: Any, argument: str, value: Any) -> float:
     """`value`, checked to lie in [0, 1]."""
     if not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ArgumentError(
-            f"{type(layer).__name__}: {argument} must be in [0, 1]; received {value!r}"
+            f"{type(layer).__name__}: Invalid value received for argument "
+            f"`{argument}`. Expected a float value between 0 and 1; received {value!r}"
         )
     return value
 
@@ -81,7 +82,8 @@ def known(layer: Any, shape: Any, axis: int = -1) -> int:
     """The extent of `shape` along `axis`, which a weight depends on."""
     if not -len(shape) <= axis < len(shape) or shape[axis] is None:
         raise ArgumentError(
-            f"{type(layer).__name__} {layer.name!r}: the extent of the inputs along "
-            f"axis {axis} must be known; received shape {tuple(shape)}"
+            f"{type(layer).__name__} {layer.name!r}: axis {axis} of the input tensor "
+            "should have a defined dimension but the layer received an input with "
+            f"shape {tuple(shape)}"
         )
     return int(shape[axis])

@@ -203,6 +203,26 @@ class Bidirectional(Layer):
             return output
         return (*output, *ends) if self.merge_mode is None else (output, *ends)
 
+    def compute_output_shape(
+        self, sequences_shape: Any, initial_state_shape: Any = None
+    ) -> Any:
+        """The shape of the joined outputs, and those of the states if returned."""
+        found = self.forward_layer.compute_output_shape(sequences_shape)
+        shape, states = found, ()
+        if self.return_state:
+            shape, *states = found
+        if self.merge_mode == "concat":
+            shape = (*shape[:-1], 2 * shape[-1])
+        outputs = (shape, shape) if self.merge_mode is None else (shape,)
+        outputs = (*outputs, *states, *states)
+        return outputs if len(outputs) > 1 else shape
+
+    @property
+    def states(self) -> Any:
+        """The states of stateful layers, forward then backward; None before."""
+        parts = self.forward_layer.states, self.backward_layer.states
+        return tuple(x for part in parts for x in part) if all(parts) else None
+
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         mask = previous_mask[0] if isinstance(previous_mask, list) else previous_mask
         mask = mask if self.return_sequences else None

@@ -1,0 +1,289 @@
+"""Layers that pad, crop and enlarge images, sequences and volumes."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+from toolkit import ops
+from toolkit.config import standardize_data_format
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.input_spec import InputSpec
+from toolkit.layers.layer import Layer
+from toolkit.layers.weights import choice, extents
+
+
+class _Spatial(Layer):
+    """Base of layers that work along the axes between batch and channels."""
+
+    rank: int
+
+    def __init__(self, data_format: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data_format = standardize_data_format(data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    @property
+    def _first(self) -> int:
+        """The first spatial axis."""
+        return 2 if self.data_format == "channels_first" else 1
+
+    def _margins(self, argument: str, value: Any) -> tuple[tuple[int, int], ...]:
+        """(before, after) for each spatial axis, from all spellings of Keras."""
+        if hasattr(value, "__index__"):
+            value = (value,) * self.rank
+        elif self.rank == 1:
+            value = (value,)
+        pairs = _pairs(value)
+        if len(pairs) != self.rank or min(map(min, pairs)) < 0:
+            raise ArgumentError(
+                f"{type(self).__name__}: {argument} must be an integer >= 0, or one or "
+                f"two for each of {self.rank} axes; received {value!r}"
+            )
+        return pairs
+
+
+def _pairs(value: Any) -> tuple[tuple[int, int], ...]:
+    """Numbers and pairs of numbers as pairs; () if there is anything else."""
+    try:
+        pairs = [(n, n) if hasattr(n, "__index__") else tuple(n) for n in value]
+        return tuple((index(low), index(high)) for low, high in pairs)
+    except (TypeError, ValueError):
+        return ()
+
+
+class _ZeroPadding(_Spatial):
+    def __init__(self, padding: Any, data_format: Any = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        self._pairs = self._margins("padding", padding)
+        self.padding = self._pairs if self.rank > 1 else self._pairs[0]
+
+    def call(self, inputs: Any) -> Any:
+        widths = [(0, 0)] * inputs.ndim
+        widths[self._first : self._first + self.rank] = self._pairs
+        return ops.pad(inputs, widths)
+
+
+class ZeroPadding1D(_ZeroPadding):
+    """Zeros before and after the steps of a sequence.
+
+    Args:
+        padding: how many on both sides, or (before, after).
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, before + steps + after, channels).
+    """
+
+    rank = 1
+
+    def __init__(
+        self, padding: Any = 1, data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(padding, data_format, **kwargs)
+
+
+class ZeroPadding2D(_ZeroPadding):
+    """Zeros around images.
+
+    Args:
+        padding: an integer, (rows, columns), or ((top, bottom), (left, right)).
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: the same with larger height and width.
+    """
+
+    rank = 2
+
+    def __init__(
+        self, padding: Any = (1, 1), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(padding, data_format, **kwargs)
+
+
+class ZeroPadding3D(_ZeroPadding):
+    """Zeros around volumes.
+
+    Args:
+        padding: an integer, one for each axis, or (before, after) for each.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: the same with larger spatial extents.
+    """
+
+    rank = 3
+
+    def __init__(
+        self,
+        padding: Any = ((1, 1), (1, 1), (1, 1)),
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(padding, data_format, **kwargs)
+
+
+class _Cropping(_Spatial):
+    def __init__(self, cropping: Any, data_format: Any = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        self._pairs = self._margins("cropping", cropping)
+        self.cropping = self._pairs if self.rank > 1 else self._pairs[0]
+
+    def call(self, inputs: Any) -> Any:
+        region = [slice(None)] * inputs.ndim
+        for axis, (low, high) in enumerate(self._pairs, self._first):
+            n = inputs.shape[axis]
+            if low + high >= n:
+                raise ShapeError(
+                    f"Values in `cropping` argument should be smaller than the extent "
+                    f"of axis {axis}: the `cropping` parameter of "
+                    f"`{type(self).__name__}` layer must be smaller than {n} in sum; "
+                    f"received {(low, high)} and inputs of shape {inputs.shape}"
+                )
+            region[axis] = slice(low, n - high)
+        return inputs[tuple(region)]
+
+
+class Cropping1D(_Cropping):
+    """A sequence without its first and last steps.
+
+    Args:
+        cropping: how many on both sides, or (before, after).
+
+    Input shape: (batch, steps, channels).
+    Output shape: (batch, steps - before - after, channels).
+    """
+
+    rank = 1
+
+    def __init__(self, cropping: Any = (1, 1), **kwargs: Any) -> None:
+        super().__init__(cropping, "channels_last", **kwargs)
+
+
+class Cropping2D(_Cropping):
+    """Images without their borders.
+
+    Args:
+        cropping: an integer, (rows, columns), or ((top, bottom), (left, right)).
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: the same with smaller height and width.
+    """
+
+    rank = 2
+
+    def __init__(
+        self,
+        cropping: Any = ((0, 0), (0, 0)),
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(cropping, data_format, **kwargs)
+
+
+class Cropping3D(_Cropping):
+    """Volumes without their borders.
+
+    Args:
+        cropping: an integer, one for each axis, or (before, after) for each.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: the same with smaller spatial extents.
+    """
+
+    rank = 3
+
+    def __init__(
+        self,
+        cropping: Any = ((1, 1), (1, 1), (1, 1)),
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(cropping, data_format, **kwargs)
+
+
+class _UpSampling(_Spatial):
+    def __init__(self, size: Any, data_format: Any = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        self.size = extents(self, "size", size, self.rank)
+
+    def call(self, inputs: Any) -> Any:
+        for axis, n in enumerate(self.size, self._first):
+            inputs = ops.repeat(inputs, n, axis=axis)
+        return inputs
+
+
+class UpSampling1D(_UpSampling):
+    """Each step of a sequence repeated.
+
+    Args:
+        size: how often.
+
+    Input shape: (batch, steps, channels).
+    Output shape: (batch, size * steps, channels).
+    """
+
+    rank = 1
+
+    def __init__(self, size: Any = 2, **kwargs: Any) -> None:
+        super().__init__(size, "channels_last", **kwargs)
+
+
+class UpSampling2D(_UpSampling):
+    """Images made larger: each pixel repeated, or values between them interpolated.
+
+    Args:
+        size: how many times larger, or (rows, columns).
+        data_format: "channels_last" or "channels_first"; the global one if None.
+        interpolation: "nearest" repeats pixels; "bilinear", "bicubic", "lanczos3" and
+            "lanczos5" as in `ops.image.resize`.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, rows * height, columns * width, channels).
+    """
+
+    rank = 2
+
+    def __init__(
+        self,
+        size: Any = (2, 2),
+        data_format: str | None = None,
+        interpolation: str = "nearest",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(size, data_format, **kwargs)
+        methods = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
+        self.interpolation = choice(self, "interpolation", interpolation, methods)
+
+    def call(self, inputs: Any) -> Any:
+        if self.interpolation == "nearest":
+            return super().call(inputs)
+        rows, columns = inputs.shape[self._first : self._first + 2]
+        return ops.image.resize(
+            inputs,
+            (rows * self.size[0], columns * self.size[1]),
+            interpolation=self.interpolation,
+            data_format=self.data_format,
+        )
+
+
+class UpSampling3D(_UpSampling):
+    """Each voxel repeated.
+
+    Args:
+        size: how often, or one for each axis.
+        data_format: "channels_last" or "channels_first"; the global one if None.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: the same with larger spatial extents.
+    """
+
+    rank = 3
+
+    def __init__(
+        self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(size, data_format, **kwargs)
