@@ -42,6 +42,7 @@ LEVELS = (
         "losses",
         "metrics",
         "dtype_policies",
+        "quantizers",
     ),
     ("layers", "optimizers"),
     ("models",),

@@ -18,7 +18,7 @@ from toolkit.registration import (
 _CLASSES = (
     *("layers", "models", "losses", "metrics", "optimizers", "optimizers.schedules"),
     *("initializers", "regularizers", "constraints", "dtype_policies", "random"),
-    *("distillation", "utils"),
+    *("distillation", "quantizers", "utils"),
 )
 _FUNCTIONS = (
     *("activations", "losses", "metrics", "initializers", "regularizers"),

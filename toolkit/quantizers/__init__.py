@@ -1,0 +1,88 @@
+"""Numbers of few bits in place of floating ones, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import serialization
+from toolkit.naming import to_snake_case
+from toolkit.quantizers.configs import (
+    AWQConfig,
+    Float8QuantizationConfig,
+    GPTQConfig,
+    Int4QuantizationConfig,
+    Int8QuantizationConfig,
+    QuantizationConfig,
+)
+from toolkit.quantizers.fake import fake_quant_with_min_max_vars
+from toolkit.quantizers.float8 import (
+    compute_float8_amax_history,
+    compute_float8_scale,
+    quantize_and_dequantize,
+)
+from toolkit.quantizers.grouped import (
+    abs_max_quantize_grouped_with_zero_point,
+    pack_int4,
+    unpack_int4,
+)
+from toolkit.quantizers.quantizer import AbsMaxQuantizer, Quantizer, abs_max_quantize
+
+__all__ = [
+    "AWQConfig",
+    "AbsMaxQuantizer",
+    "Float8QuantizationConfig",
+    "GPTQConfig",
+    "Int4QuantizationConfig",
+    "Int8QuantizationConfig",
+    "QuantizationConfig",
+    "Quantizer",
+    "abs_max_quantize",
+    "abs_max_quantize_grouped_with_zero_point",
+    "compute_float8_amax_history",
+    "compute_float8_scale",
+    "deserialize",
+    "fake_quant_with_min_max_vars",
+    "get",
+    "pack_int4",
+    "quantize_and_dequantize",
+    "serialize",
+    "unpack_int4",
+]
+
+_CLASSES = (
+    *(AbsMaxQuantizer, Quantizer, AWQConfig, Float8QuantizationConfig, GPTQConfig),
+    *(Int4QuantizationConfig, Int8QuantizationConfig, QuantizationConfig),
+)
+_OBJECTS = {
+    name: cls
+    for cls in _CLASSES
+    for name in (cls.__name__, to_snake_case(cls.__name__))
+}
+
+
+def serialize(initializer: Any) -> Any:
+    """The quantizer, or config of quantization, as a dict of plain values."""
+    return serialization.serialize_keras_object(initializer)
+
+
+def deserialize(config: Any, custom_objects: Any = None) -> Any:
+    """The quantizer that `serialize` described."""
+    return serialization.get(config, _OBJECTS, "quantizer", custom_objects)
+
+
+def get(identifier: Any, **kwargs: Any) -> Any:
+    """The quantizer meant by a name, config, class or object; None stays None.
+
+    Args:
+        identifier: what means it.
+        **kwargs: arguments of its constructor, with a name or class.
+
+    Example:
+        >>> from toolkit import quantizers
+        >>> quantizers.get("abs_max_quantizer", axis=0).axis
+        (0,)
+    """
+    if kwargs:
+        cls = _OBJECTS.get(identifier, identifier)
+        return cls(**kwargs)
+    return serialization.get(identifier, _OBJECTS, "quantizer")

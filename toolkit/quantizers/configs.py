@@ -1,0 +1,298 @@
+"""How a model is to be quantized, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.quantizers.quantizer import AbsMaxQuantizer
+from toolkit.recording import Recorded
+
+MODES = ("int8", "float8", "int4", "gptq", "awq")
+
+
+class QuantizationConfig(Recorded):
+    """Base of configs of quantization.
+
+    Args:
+        weight_quantizer: for weights; the mode's own if None.
+        activation_quantizer: for inputs; None leaves them as they are.
+    """
+
+    def __init__(
+        self, weight_quantizer: Any = None, activation_quantizer: Any = None
+    ) -> None:
+        self.weight_quantizer = weight_quantizer
+        self.activation_quantizer = activation_quantizer
+
+    @property
+    def mode(self) -> str:
+        """The way of quantization, such as "int8"."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define `mode`; a subclass must"
+        )
+
+    @staticmethod
+    def weight_quantizer_or_default(config: Any, default: Any) -> Any:
+        """The quantizer of weights that a config names, or `default`."""
+        found = None if config is None else config.weight_quantizer
+        return default if found is None else found
+
+    @staticmethod
+    def activation_quantizer_or_default(config: Any, default: Any) -> Any:
+        """The quantizer of inputs of a config, which may be None, or `default`."""
+        return default if config is None else config.activation_quantizer
+
+    def _need_int8(self) -> None:
+        quantizer = self.weight_quantizer
+        if quantizer is not None and quantizer.output_dtype != "int8":
+            raise ArgumentError(
+                f"{type(self).__name__}: the weight_quantizer must have "
+                f"output_dtype='int8'; received {quantizer.output_dtype!r}"
+            )
+
+
+class Int8QuantizationConfig(QuantizationConfig):
+    """Whole numbers of 8 bits.
+
+    Args:
+        weight_quantizer: for weights; an `AbsMaxQuantizer` over each output if None.
+        activation_quantizer: for inputs; "default" is `AbsMaxQuantizer()`, None leaves
+            them as they are.
+
+    Example:
+        >>> from toolkit import quantizers
+        >>> quantizers.Int8QuantizationConfig(activation_quantizer=None).mode
+        'int8'
+    """
+
+    mode = "int8"  # type: ignore[assignment]
+
+    def __init__(
+        self, weight_quantizer: Any = None, activation_quantizer: Any = "default"
+    ) -> None:
+        if isinstance(activation_quantizer, str) and activation_quantizer == "default":
+            activation_quantizer = AbsMaxQuantizer()
+        super().__init__(weight_quantizer, activation_quantizer)
+        self._need_int8()
+
+
+class Int4QuantizationConfig(QuantizationConfig):
+    """Whole numbers of 4 bits.
+
+    Args:
+        weight_quantizer: for weights, if there are no blocks.
+        activation_quantizer: for inputs, likewise.
+        block_size: how many inputs share a scale; None or -1 for all.
+    """
+
+    mode = "int4"  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        weight_quantizer: Any = None,
+        activation_quantizer: Any = "default",
+        block_size: int | None = 128,
+    ) -> None:
+        if isinstance(activation_quantizer, str) and activation_quantizer == "default":
+            activation_quantizer = None
+        super().__init__(weight_quantizer, activation_quantizer)
+        if block_size is not None and block_size != -1 and block_size < 1:
+            raise ArgumentError(
+                "Int4QuantizationConfig: block_size must be None, -1, or a positive "
+                f"integer; received {block_size!r}"
+            )
+        self.block_size = block_size
+        given = (weight_quantizer, activation_quantizer) != (None, None)
+        if block_size not in (None, -1) and given:
+            raise ArgumentError(
+                "Int4QuantizationConfig: sub-channel quantization, with a block_size, "
+                f"does not support quantizers; received block_size={block_size}"
+            )
+        if weight_quantizer is not None and weight_quantizer.value_range != (-8, 7):
+            raise ArgumentError(
+                "Int4QuantizationConfig: the weight_quantizer must have value_range="
+                f"(-8, 7); received {weight_quantizer.value_range}"
+            )
+        self._need_int8()
+
+
+class Float8QuantizationConfig(QuantizationConfig):
+    """Training with inputs, weights and gradients rounded to floats of 8 bits."""
+
+    mode = "float8"  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class _Calibrated(QuantizationConfig):
+    """A way that looks at what weights are multiplied with, in a data set."""
+
+    weight_bits: int
+    group_size: int
+
+    def _need_positive(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 1:
+                raise ArgumentError(
+                    f"{type(self).__name__}: {name} must be a positive integer; "
+                    f"received {getattr(self, name)!r}"
+                )
+
+    def _need_group(self) -> None:
+        if self.group_size < -1 or self.group_size == 0:
+            raise ArgumentError(
+                f"{type(self).__name__}: Invalid group_size: expected -1 or a positive "
+                f"integer; received {self.group_size!r}"
+            )
+
+    def dtype_policy_string(self) -> str:
+        """The name of the policy: mode/bits/group."""
+        return f"{self.mode}/{self.weight_bits}/{self.group_size}"
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments but for the data, which only calibration needs."""
+        return {**super().get_config(), "dataset": None, "tokenizer": None}
+
+
+class GPTQConfig(_Calibrated):
+    """GPTQ, as Keras describes it; `quantize` does not offer this way.
+
+    Args:
+        dataset: texts or tokens to calibrate with.
+        tokenizer: makes tokens of texts.
+        weight_bits: 2, 3, 4 or 8.
+        num_samples: how many samples are used.
+        per_channel: whether each output has its scale.
+        sequence_length: of a sample, in tokens.
+        hessian_damping: from 0 to 1.
+        group_size: how many weights share a scale; -1 for all.
+        symmetric: whether 0 is in the middle of the range.
+        activation_order: whether the largest inputs come first.
+        quantization_layer_structure: which layers are quantized in which order.
+
+    Reference:
+        E. Frantar et al., GPTQ, https://arxiv.org/abs/2210.17323
+    """
+
+    mode = "gptq"  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        dataset: Any,
+        tokenizer: Any,
+        *,
+        weight_bits: int = 4,
+        num_samples: int = 128,
+        per_channel: bool = True,
+        sequence_length: int = 512,
+        hessian_damping: float = 0.01,
+        group_size: int = 128,
+        symmetric: bool = False,
+        activation_order: bool = False,
+        quantization_layer_structure: Any = None,
+    ) -> None:
+        super().__init__()
+        self.dataset, self.tokenizer = dataset, tokenizer
+        self.weight_bits, self.num_samples = weight_bits, num_samples
+        self.per_channel, self.sequence_length = per_channel, sequence_length
+        self.hessian_damping, self.group_size = hessian_damping, group_size
+        self.symmetric, self.activation_order = symmetric, activation_order
+        self.quantization_layer_structure = quantization_layer_structure
+        if weight_bits not in (2, 3, 4, 8):
+            raise unknown_choice(
+                "GPTQConfig: Unsupported weight_bits", weight_bits, (2, 3, 4, 8)
+            )
+        if not 0 <= hessian_damping <= 1:
+            raise ArgumentError(
+                "GPTQConfig: hessian_damping must be between 0 and 1; received "
+                f"{hessian_damping!r}"
+            )
+        self._need_positive("num_samples", "sequence_length")
+        self._need_group()
+
+
+class AWQConfig(_Calibrated):
+    """AWQ, as Keras describes it; `quantize` does not offer this way.
+
+    Args:
+        dataset: texts or tokens to calibrate with.
+        tokenizer: makes tokens of texts.
+        weight_bits: 4.
+        num_samples: how many samples are used.
+        sequence_length: of a sample, in tokens.
+        group_size: how many weights share a scale; -1 for all.
+        num_grid_points: how many scales are tried.
+        quantization_layer_structure: which layers are quantized in which order.
+
+    Reference:
+        J. Lin et al., AWQ, https://arxiv.org/abs/2306.00978
+    """
+
+    mode = "awq"  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        dataset: Any,
+        tokenizer: Any,
+        *,
+        weight_bits: int = 4,
+        num_samples: int = 128,
+        sequence_length: int = 512,
+        group_size: int = 128,
+        num_grid_points: int = 20,
+        quantization_layer_structure: Any = None,
+    ) -> None:
+        super().__init__()
+        self.dataset, self.tokenizer = dataset, tokenizer
+        self.weight_bits, self.num_samples = weight_bits, num_samples
+        self.sequence_length, self.group_size = sequence_length, group_size
+        self.num_grid_points = num_grid_points
+        self.quantization_layer_structure = quantization_layer_structure
+        if weight_bits != 4:
+            raise ArgumentError(
+                "AWQConfig only supports 4-bit quantization; received "
+                f"weight_bits={weight_bits!r}"
+            )
+        self._need_positive("num_samples", "sequence_length", "num_grid_points")
+        self._need_group()
+
+
+def resolve(mode: Any, config: Any) -> Any:
+    """The config that `quantize(mode, config)` means.
+
+    Raises:
+        ArgumentError: if they contradict each other, or one is missing or unknown.
+    """
+    if isinstance(config, str):
+        mode, config = config, None
+    if config is not None and not isinstance(config, QuantizationConfig):
+        raise ArgumentError(
+            "quantize: `config` must be an instance of `QuantizationConfig`; received "
+            f"{config!r}"
+        )
+    if mode is None and config is None:
+        raise ArgumentError("quantize: you must provide either `mode` or `config`")
+    if mode is not None and mode not in MODES:
+        raise unknown_choice("quantize: Invalid quantization mode", mode, MODES)
+    if config is None:
+        if mode in ("gptq", "awq"):
+            raise ArgumentError(
+                f"quantize: for mode {mode!r} you must pass a `{mode.upper()}Config` "
+                "object as `config`"
+            )
+        return _DEFAULTS[mode]()
+    if mode is not None and config.mode != mode:
+        raise ArgumentError(
+            f"quantize: Contradictory arguments: mode={mode!r} but config.mode="
+            f"{config.mode!r}"
+        )
+    return config
+
+
+_DEFAULTS = {
+    "int8": Int8QuantizationConfig,
+    "int4": Int4QuantizationConfig,
+    "float8": Float8QuantizationConfig,
+}

@@ -1,0 +1,91 @@
+"""Values rounded as if they had few bits, for training that foresees quantization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.convert import convert
+from toolkit.dtypes import result_type
+from toolkit.symbolic import operation
+
+
+@operation
+def fake_quant_with_min_max_vars(
+    inputs: Any,
+    min_vals: Any,
+    max_vals: Any,
+    num_bits: int = 8,
+    narrow_range: bool = False,
+    axis: int | None = None,
+) -> Any:
+    """The nearest of 2**num_bits evenly spaced values from `min_vals` to `max_vals`.
+
+    The range is moved a little so that 0 is one of them. Gradients pass where values
+    lie within the range; those outside pass theirs to the end that they were put on.
+
+    Args:
+        inputs: (...), floating.
+        min_vals: the low end; for each channel, (channels,), with an `axis`.
+        max_vals: the high end, likewise.
+        num_bits: how many bits the values would have.
+        narrow_range: whether the lowest of them is left out.
+        axis: that of channels.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> x = ops.array([-9.0, 0.3, 0.6, 9.0])
+        >>> y = quantizers.fake_quant_with_min_max_vars(x, 0.0, 1.5, num_bits=2)
+        >>> y.tolist()
+        [0.0, 0.5, 0.5, 1.5]
+    """
+    x = convert(inputs)
+    ends = tuple(convert(end) for end in (min_vals, max_vals))
+    shape: tuple[int, ...] = ()
+    if axis is not None:
+        channels = range(x.ndim)[axis]
+        shape = tuple(x.shape[i] if i == channels else 1 for i in range(x.ndim))
+    wide = [result_type(end.dtype, "float32") for end in ends]
+    low, high = (
+        ops.reshape(ops.cast(end, name), shape)
+        for end, name in zip(ends, wide, strict=True)
+    )
+    steps = int(num_bits), bool(narrow_range)
+    return ops.cast(_quantized(ops.cast(x, low.dtype), low, high, *steps), x.dtype)
+
+
+def _quantized(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> Any:
+    """`fake_quant_with_min_max_vars` for ends that broadcast with x."""
+    first, last = int(narrow_range), 2**num_bits - 1
+    size = ops.divide(ops.subtract(high, low), last - first)
+    count = ops.divide(last - first, ops.subtract(high, low))  # of steps to 1
+    zero = ops.round(ops.clip(first - ops.divide(low, size), first, last))
+    bottom = ops.multiply(ops.subtract(first, zero), size)
+    top = ops.multiply(ops.subtract(last, zero), size)
+
+    @ops.custom_gradient
+    def rounded(x: Any, low: Any, high: Any) -> Any:
+        place = ops.multiply(ops.subtract(ops.clip(x, bottom, top), bottom), count)
+        origin = ops.floor(ops.add(ops.multiply(-bottom, count), 0.5))
+        y = ops.multiply(ops.floor(ops.add(ops.subtract(place, origin), 0.5)), size)
+        within = ops.logical_and(ops.greater_equal(x, bottom), ops.less_equal(x, top))
+
+        def grad(g: Any) -> tuple[Any, Any, Any]:
+            to_ends = (
+                _summed(ops.where(mask, g, 0.0), end)
+                for mask, end in (
+                    (ops.less_equal(x, bottom), low),
+                    (ops.greater_equal(x, top), high),
+                )
+            )
+            return ops.where(within, g, 0.0), *to_ends  # type: ignore[return-value]
+
+        return y, grad
+
+    return rounded(x, low, high)
+
+
+def _summed(g: Any, end: Any) -> Any:
+    """The gradient of an end, from that of values broadcast with it."""
+    axes = tuple(i for i in range(g.ndim) if i >= end.ndim or end.shape[i] == 1)
+    return ops.reshape(ops.sum(g, axis=axes), end.shape)

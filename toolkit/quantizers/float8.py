@@ -1,0 +1,111 @@
+"""Floating numbers of 8 bits, as values of larger dtypes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from toolkit import ops
+from toolkit.convert import convert
+from toolkit.errors import unknown_choice
+from toolkit.symbolic import operation
+
+
+class Format(NamedTuple):
+    """A floating format: bits behind the point, least exponent, largest value."""
+
+    bits: int
+    exponent: int
+    largest: float
+
+
+FORMATS = {
+    "float8_e4m3fn": Format(3, -6, 448.0),
+    "float8_e5m2": Format(2, -14, 57344.0),
+}
+
+
+@operation
+def compute_float8_scale(
+    amax: Any, scale: Any, dtype_max: float, margin: int = 0
+) -> Any:
+    """amax * 2**margin / dtype_max, the scale that uses the whole range of a format.
+
+    Where `amax` is 0 or not finite the scale stays as it is.
+
+    Args:
+        amax: the largest absolute value seen.
+        scale: what values were divided by so far.
+        dtype_max: the largest number of the format.
+        margin: powers of 2 that are left free.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> float(quantizers.compute_float8_scale(ops.array(896.0), 1.0, 448.0))
+        2.0
+
+    Reference:
+        P. Micikevicius et al., FP8 Formats for Deep Learning,
+        https://arxiv.org/abs/2209.05433
+    """
+    amax, scale = convert(amax, "float32"), convert(scale, "float32")
+    usable = ops.logical_and(ops.greater(amax, 0.0), ops.isfinite(amax))
+    safe = ops.where(usable, amax, 1.0)
+    return ops.where(usable, ops.multiply(safe, 2.0**margin / dtype_max), scale)
+
+
+@operation
+def compute_float8_amax_history(x: Any, amax_history: Any) -> Any:
+    """The largest values seen (n,), moved on by one, with that of x in the first place.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> history = ops.array([1.0, 2.0, 3.0])
+        >>> quantizers.compute_float8_amax_history([-5.0, 4.0], history).tolist()
+        [5.0, 3.0, 1.0]
+    """
+    amax_history = convert(amax_history)
+    newest = ops.cast(ops.max(ops.abs(convert(x))), amax_history.dtype)
+    rest = ops.roll(amax_history, shift=-1)[1:]
+    return ops.concatenate([ops.reshape(newest, (1,)), rest])
+
+
+@operation
+def quantize_and_dequantize(
+    inputs: Any, scale: Any, quantized_dtype: str, compute_dtype: str
+) -> Any:
+    """inputs / scale, rounded to numbers of 8 bits, * scale.
+
+    Gradients pass as if nothing was rounded, but not where values were clipped.
+
+    Args:
+        inputs: (...), floating.
+        scale: what they are divided by.
+        quantized_dtype: "float8_e4m3fn" or "float8_e5m2".
+        compute_dtype: of the result.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> x = ops.array([0.3, 17.0, 1000.0])
+        >>> y = quantizers.quantize_and_dequantize(x, 1.0, "float8_e4m3fn", "float32")
+        >>> y.tolist()
+        [0.3125, 16.0, 448.0]
+    """
+    if quantized_dtype not in FORMATS:
+        raise unknown_choice(
+            "quantize_and_dequantize: quantized_dtype", quantized_dtype, FORMATS
+        )
+    kind = FORMATS[quantized_dtype]
+    scale = ops.cast(scale, compute_dtype)
+    x = ops.divide(ops.cast(inputs, compute_dtype), scale)
+    x = ops.clip(x, -kind.largest, kind.largest)
+    rounded = ops.add(x, ops.stop_gradient(ops.subtract(_rounded(x, kind), x)))
+    return ops.multiply(rounded, scale)
+
+
+def _rounded(x: Any, kind: Format) -> Any:
+    """The nearest numbers of a format, in the dtype of x."""
+    wide = ops.cast(x, "float32")
+    tiny = 2.0**kind.exponent
+    exponent = ops.floor(ops.log2(ops.maximum(ops.abs(wide), tiny)))
+    step = ops.power(2.0, ops.subtract(exponent, kind.bits))
+    return ops.cast(ops.multiply(ops.round(ops.divide(wide, step)), step), x.dtype)

@@ -1,0 +1,157 @@
+"""Whole numbers of 4 bits: groups of rows with a scale each, two numbers in a byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.config import epsilon as default_epsilon
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
+from toolkit.symbolic import operation
+
+
+@operation
+def abs_max_quantize_grouped_with_zero_point(
+    inputs: Any,
+    block_size: int,
+    value_range: tuple[int, int] = (-8, 7),
+    dtype: str = "int8",
+    epsilon: float | None = None,
+    to_numpy: bool = False,
+) -> tuple[Any, Any, Any]:
+    """round(inputs / scale) + zero_point, both of each column of a group of rows.
+
+    Args:
+        inputs: (rows, columns), floating.
+        block_size: how many rows are a group; the last one may have fewer.
+        value_range: the least and the largest of the result.
+        dtype: of the result.
+        epsilon: added to the extent of the values; `config.epsilon()` if None.
+        to_numpy: whether to compute in the memory of the host.
+
+    Returns:
+        (quantized, scale, zero_point): (rows, columns), (groups, columns) in the dtype
+        of inputs, (groups, columns) int8. `(quantized - zero_point) * scale` is near
+        the inputs.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> x = ops.array([[0.0], [15.0], [28.0], [60.0]])
+        >>> y, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(x, 2)
+        >>> y.tolist(), zero.tolist()
+        ([[-8], [7], [-1], [7]], [[-8], [-8]])
+    """
+    x: Any = convert(inputs)
+    if x.ndim != 2:
+        raise ShapeError(
+            "abs_max_quantize_grouped_with_zero_point: inputs must be (rows, columns); "
+            f"received shape {tuple(x.shape)}"
+        )
+    if block_size < 1:
+        raise ArgumentError(
+            "abs_max_quantize_grouped_with_zero_point: block_size must be at least 1; "
+            f"received {block_size}"
+        )
+    xp: Any = np if to_numpy else ops
+    name = x.dtype
+    x = ops.convert_to_numpy(x).astype("float32") if to_numpy else x
+    rows, columns = x.shape
+    groups = -(-rows // block_size)
+    padded = xp.pad(x, ((0, groups * block_size - rows), (0, 0)))
+    grouped = xp.reshape(padded, (groups, block_size, columns))
+    low, high = value_range
+    margin = default_epsilon() if epsilon is None else epsilon
+    # With 0 in each range its zero point is one of the numbers.
+    least = xp.minimum(xp.min(grouped, axis=1, keepdims=True), 0)
+    most = xp.maximum(xp.max(grouped, axis=1, keepdims=True), 0)
+    flat = xp.equal(least, most)
+    least, most = xp.where(flat, least - 1, least), xp.where(flat, most + 1, most)
+    scale = xp.divide(xp.add(xp.subtract(most, least), margin), high - low)
+    zero = xp.clip(xp.add(xp.round(xp.divide(-least, scale)), low), low, high)
+    y = xp.clip(xp.add(xp.round(xp.divide(grouped, scale)), zero), low, high)
+    y = xp.reshape(y, (groups * block_size, columns))[:rows]
+    of_groups = (groups, columns)
+    return (
+        ops.cast(y, dtype),
+        ops.cast(xp.reshape(scale, of_groups), name),
+        ops.cast(xp.reshape(zero, of_groups), "int8"),
+    )
+
+
+_DTYPES = ("int8", "uint8")
+
+
+def pack_int4(arr: Any, axis: int = 0, dtype: str = "int8") -> tuple[Any, Any, int]:
+    """Two whole numbers of 4 bits in each byte, the first in the lower half.
+
+    Args:
+        arr: numbers from -8 to 7, or 0 to 15 for "uint8", in `dtype`.
+        axis: along which neighbours share a byte; an odd end is filled with 0.
+        dtype: "int8" or "uint8".
+
+    Returns:
+        (packed, its shape, the extent of `axis` before).
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit import quantizers
+        >>> packed, shape, extent = quantizers.pack_int4(np.array([1, -1, 2], "int8"))
+        >>> packed.tolist(), shape, extent
+        ([-15, 2], (2,), 3)
+    """
+    x = _checked("pack_int4", arr, dtype)
+    if x.dtype != dtype:
+        raise ArgumentTypeError(
+            f"pack_int4: Expected {dtype} tensor for packing; received {x.dtype}"
+        )
+    x = ops.moveaxis(x, axis, 0)
+    extent = int(x.shape[0])
+    x = ops.pad(x, ((0, extent % 2), *((0, 0) for _ in x.shape[1:])))
+    low, high = (ops.bitwise_and(x[i::2], ops.cast(15, dtype)) for i in (0, 1))
+    packed = ops.bitwise_or(low, ops.left_shift(high, ops.cast(4, dtype)))
+    packed = ops.moveaxis(packed, 0, axis)
+    return packed, tuple(packed.shape), extent
+
+
+@operation
+def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") -> Any:
+    """The numbers that `pack_int4` packed.
+
+    Args:
+        packed: int8 or uint8.
+        orig_len: the extent of `axis` before.
+        axis: along which numbers share a byte.
+        dtype: "int8" for numbers from -8 to 7, "uint8" for those from 0 to 15.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit import quantizers
+        >>> quantizers.unpack_int4(np.array([-15, 2], "int8"), 3).tolist()
+        [1, -1, 2]
+    """
+    x = _checked("unpack_int4", packed, dtype)
+    if x.dtype not in _DTYPES:
+        raise ArgumentTypeError(
+            f"unpack_int4: Expected int8 or uint8 tensor; received {x.dtype}"
+        )
+    x = ops.moveaxis(x, axis, 0)
+    four, mask = (ops.cast(n, x.dtype) for n in (4, 15))
+    low = ops.bitwise_and(x, mask)
+    high = ops.bitwise_and(ops.right_shift(x, four), mask)
+    halves = ops.cast(ops.stack([low, high], axis=1), dtype)
+    if dtype == "int8":
+        eight = ops.cast(8, dtype)
+        halves = ops.subtract(ops.bitwise_xor(halves, eight), eight)
+    flat = ops.reshape(halves, (2 * x.shape[0], *x.shape[1:]))
+    return ops.moveaxis(flat[:orig_len], 0, axis)
+
+
+def _checked(function: str, x: Any, dtype: str) -> Any:
+    if dtype not in _DTYPES:
+        raise unknown_choice(
+            f"{function}: Expected dtype to be 'int8' or 'uint8'", dtype, _DTYPES
+        )
+    return convert(x)

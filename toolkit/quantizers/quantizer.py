@@ -1,0 +1,122 @@
+"""Whole numbers from floating ones, scaled by the largest of each slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.config import epsilon as default_epsilon
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.recording import Recorded
+from toolkit.symbolic import operation
+
+
+@operation
+def abs_max_quantize(
+    inputs: Any,
+    axis: Any,
+    value_range: tuple[int, int] = (-127, 127),
+    dtype: str = "int8",
+    epsilon: float | None = None,
+    to_numpy: bool = False,
+) -> tuple[Any, Any]:
+    """round(inputs * scale) with scale = value_range[1] / (max(abs(inputs)) + epsilon).
+
+    Args:
+        inputs: (...), floating.
+        axis: the axes that share a scale.
+        value_range: what the result is clipped to.
+        dtype: of the result.
+        epsilon: keeps slices of zeros from dividing by 0; `config.epsilon()` if None.
+        to_numpy: whether to compute in the memory of the host.
+
+    Returns:
+        (quantized, scale): scale with extent 1 along `axis`, in the dtype of `inputs`.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> x = ops.array([[1.0, -2.0], [0.5, 0.2]])
+        >>> y, scale = quantizers.abs_max_quantize(x, axis=-1)
+        >>> y.tolist()
+        [[64, -127], [127, 51]]
+    """
+    x: Any = convert(inputs)
+    name = x.dtype
+    xp: Any = ops
+    if to_numpy:
+        x = ops.convert_to_numpy(x).astype(dtypes.result_type(name, "float32"))
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        xp = np
+    low, high = value_range
+    epsilon = default_epsilon() if epsilon is None else epsilon
+    largest = xp.max(xp.abs(x), axis=axis, keepdims=True)
+    scale = ops.cast(xp.divide(high, xp.add(largest, epsilon)), name)
+    if to_numpy:
+        scaled = x * ops.convert_to_numpy(scale).astype(x.dtype)
+    else:
+        scaled = ops.multiply(x, scale)
+    return ops.cast(xp.clip(xp.round(scaled), low, high), dtype), scale
+
+
+class Quantizer(Recorded):
+    """Base of quantizers: called with a tensor, they return it in fewer bits.
+
+    Args:
+        output_dtype: of the result.
+    """
+
+    def __init__(self, output_dtype: str = "int8") -> None:
+        self.output_dtype = output_dtype
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+class AbsMaxQuantizer(Quantizer):
+    """Quantizes by the largest absolute value of each slice: see `abs_max_quantize`.
+
+    Args:
+        axis: the axes that share a scale, where a call names none; -1 if None.
+        value_range: what results are clipped to.
+        epsilon: keeps slices of zeros from dividing by 0; `config.epsilon()` if None.
+        output_dtype: of the result.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> y, scale = quantizers.AbsMaxQuantizer()(ops.array([1.0, -2.0]))
+        >>> y.tolist()
+        [64, -127]
+    """
+
+    def __init__(
+        self,
+        axis: Any = None,
+        value_range: tuple[int, int] = (-127, 127),
+        epsilon: float | None = None,
+        output_dtype: str = "int8",
+    ) -> None:
+        super().__init__(output_dtype)
+        low, high = value_range
+        if output_dtype == "int8" and (low < -128 or high > 127):
+            raise ArgumentError(
+                "AbsMaxQuantizer: output_dtype='int8' needs a value_range within "
+                f"[-128, 127]; received value_range={value_range}"
+            )
+        self.axis = (axis,) if isinstance(axis, int) else axis and tuple(axis)
+        self.value_range = low, high
+        self.epsilon = default_epsilon() if epsilon is None else epsilon
+
+    def __call__(self, x: Any, axis: Any = None, to_numpy: bool = False) -> Any:
+        """(quantized, scale) of x, whose `axis` shares a scale."""
+        axis = next((a for a in (axis, self.axis) if a is not None), -1)
+        options = self.value_range, self.output_dtype, self.epsilon
+        return abs_max_quantize(x, axis, *options, to_numpy)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal quantizer."""
+        names = "value_range", "epsilon", "output_dtype", "axis"
+        config = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in config.items() if value is not None}
