@@ -151,6 +151,14 @@ def test_what_a_box_tells(tmp_path):
     assert found[: len(first)] == first and found[-1] == "Trainable"
 
 
+def test_many_inputs_make_no_huge_box(tmp_path):
+    inputs = [toolkit.Input((3,)) for _ in range(30)]
+    model = toolkit.Model(inputs, layers.Concatenate(name="all")(inputs))
+    plot_model(model, tmp_path / "many.svg", show_shapes=True)
+    longest = max(texts(tmp_path / "many.svg"), key=len)
+    assert len(longest) == 101 and longest.endswith("\N{HORIZONTAL ELLIPSIS}")
+
+
 def test_models_inside(tmp_path):
     model = siamese()
     plot_model(model, tmp_path / "closed.svg", show_layer_names=True)

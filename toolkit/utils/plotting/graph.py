@@ -13,6 +13,9 @@ from toolkit.models.summary import class_name
 from toolkit.symbolic import any_symbolic, is_symbolic
 
 
+_LONG = 100  # characters of a cell
+
+
 class Show(NamedTuple):
     """What is told of a layer."""
 
@@ -159,10 +162,10 @@ def _cells(layer: Any, members: Any, show: Show) -> Any:
     inputs, outputs = _symbols(layer, members)
     if show.shapes:
         if not isinstance(layer, InputLayer):
-            yield Cell("Input shape", _text(inputs, "shape"))
-        yield Cell("Output shape", _text(outputs, "shape"))
+            yield Cell("Input shape", _short(_text(inputs, "shape")))
+        yield Cell("Output shape", _short(_text(outputs, "shape")))
     if show.dtype:
-        yield Cell("Output dtype", _text(outputs, "dtype"))
+        yield Cell("Output dtype", _short(_text(outputs, "dtype")))
     if show.trainable and isinstance(layer, Layer) and layer.weights:
         mood = "good" if layer.trainable else "bad"
         yield Cell("", "Trainable" if layer.trainable else "Non-trainable", mood)
@@ -182,6 +185,11 @@ def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
     args, kwargs = own[0].attrs["arguments"]
     given = [x for x in (*args, *kwargs.values()) if any_symbolic(x)]
     return given[0] if len(given) == 1 else given, own[0].attrs["outputs"]
+
+
+def _short(text: str) -> str:
+    """The text, cut where a layer has so many inputs that its box would be huge."""
+    return text if len(text) <= _LONG else f"{text[:_LONG]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _text(symbols: Any, what: str) -> str:
