@@ -12,7 +12,6 @@ from toolkit.models import Functional, Model, Sequential
 from toolkit.models.summary import class_name
 from toolkit.symbolic import any_symbolic, is_symbolic
 
-
 _LONG = 100  # characters of a cell
 
 
