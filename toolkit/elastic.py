@@ -39,11 +39,34 @@ def elastic_transform(
     Reference: Simard et al. 2003, doi:10.1109/ICDAR.2003.1227801
     """
     check_mode("elastic_transform", interpolation, fill_mode)
+    size = int(6 * sigma) | 1
+    outside = fill_mode, fill_value
+    return stretched(
+        images, alpha, sigma, size, interpolation, outside, seed, data_format
+    )
+
+
+def stretched(
+    images: Any,
+    alpha: Any,
+    sigma: Any,
+    size: int,
+    interpolation: str,
+    outside: tuple[str, float],
+    seed: Any,
+    data_format: str | None,
+) -> Tensor:
+    """`elastic_transform` where alpha and sigma may be tensors.
+
+    Args:
+        size: of the bell, in pixels.
+        outside: fill_mode and fill_value.
+    """
     x, restore = batched("elastic_transform", images, data_format)
-    batch, height, width, _ = x.shape
     dtype = widened(x).dtype
     # One channel for each direction.
-    noise = random.normal((batch, height, width, 2), 0.0, sigma, dtype, seed)
-    weights = bell(int(6 * sigma) | 1, sigma, dtype)
-    down, right = ops.unstack(blurred(noise, weights, weights) * alpha, axis=-1)  # type: ignore[operator]
-    return restore(displaced(x, down, right, interpolation, fill_mode, fill_value))
+    noise = random.normal((*x.shape[:3], 2), dtype=dtype, seed=seed)
+    weights = bell(size, sigma, dtype)
+    fields = blurred(noise, weights, weights) * ops.cast(alpha * sigma, dtype)  # type: ignore[operator]
+    down, right = ops.unstack(fields, axis=-1)
+    return restore(displaced(x, down, right, interpolation, *outside))

@@ -147,10 +147,13 @@ def draw_seed(seed: Any) -> Tensor:
     """The key for one draw: uint32 of shape (2,).
 
     Args:
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        seed: an integer, a SeedGenerator, None for the global generator, or a key that
+            was drawn before, to draw the same again.
     """
     if seed is None:
         return global_seed_generator().next(ordered=False)
+    if isinstance(seed, Tensor) and seed.dtype == "uint32" and seed.shape == (2,):
+        return seed
     if isinstance(seed, SeedGenerator):
         return seed.next()
     if isinstance(seed, (int, np.integer)):

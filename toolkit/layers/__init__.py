@@ -104,6 +104,12 @@ from toolkit.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
+from toolkit.layers.preprocessing.affine import (
+    RandomRotation,
+    RandomShear,
+    RandomTranslation,
+    RandomZoom,
+)
 from toolkit.layers.preprocessing.colors import (
     RandomBrightness,
     RandomColorDegeneration,
@@ -113,8 +119,10 @@ from toolkit.layers.preprocessing.colors import (
     RandomInvert,
     RandomSaturation,
 )
+from toolkit.layers.preprocessing.cropping import CenterCrop, RandomCrop
 from toolkit.layers.preprocessing.discretization import Discretization
 from toolkit.layers.preprocessing.encoding import CategoryEncoding
+from toolkit.layers.preprocessing.erasing import MaxNumBoundingBoxes, RandomErasing
 from toolkit.layers.preprocessing.hashing import HashedCrossing, Hashing
 from toolkit.layers.preprocessing.histograms import (
     AutoContrast,
@@ -126,7 +134,7 @@ from toolkit.layers.preprocessing.mixing import CutMix, MixUp
 from toolkit.layers.preprocessing.normalization import Normalization
 from toolkit.layers.preprocessing.pipeline import Pipeline
 from toolkit.layers.preprocessing.recipes import RandomColorJitter
-from toolkit.layers.preprocessing.resizing import CenterCrop, Resizing
+from toolkit.layers.preprocessing.resizing import Resizing
 from toolkit.layers.preprocessing.spectrograms import MelSpectrogram, STFTSpectrogram
 from toolkit.layers.preprocessing.text import TextVectorization
 from toolkit.layers.preprocessing.tones import (
@@ -134,6 +142,11 @@ from toolkit.layers.preprocessing.tones import (
     RandomPosterization,
     RandomSharpness,
     Solarization,
+)
+from toolkit.layers.preprocessing.warps import (
+    RandomElasticTransform,
+    RandomFlip,
+    RandomPerspective,
 )
 from toolkit.layers.recurrent import GRU, LSTM, SimpleRNN
 from toolkit.layers.regularization import (

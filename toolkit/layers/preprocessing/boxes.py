@@ -198,6 +198,11 @@ def shifted(boxes: Any, top: Any, left: Any) -> Any:
     )
 
 
+def scaled(boxes: Any, height: float, width: float) -> Any:
+    """Boxes "xyxy", with their rows and columns multiplied."""
+    return boxes * ops.convert_to_tensor([width, height] * 2, dtype=boxes.dtype)
+
+
 def checked_boxes(bounding_boxes: Any) -> dict[str, Any]:
     """The boxes of images as tensors.
 

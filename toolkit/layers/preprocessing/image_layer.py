@@ -79,8 +79,12 @@ class ImageLayer(Layer):
 
     def image_size(self, images: Any) -> Size:
         """(height, width) of images."""
+        return self.size_in(images.shape)
+
+    def size_in(self, shape: Any) -> Size:
+        """(height, width) in the shape of images."""
         start = -2 if self.data_format == "channels_first" else -3
-        return images.shape[start], images.shape[start + 1]
+        return shape[start], shape[start + 1]
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None

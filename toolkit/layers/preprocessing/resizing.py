@@ -1,17 +1,12 @@
-"""Layers that bring images to one size."""
+"""The layer that brings images to one size, by interpolation."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from toolkit import ops
-from toolkit.layers.preprocessing.boxes import cut
-from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
-
-
-def _scaled(boxes: Any, height: float, width: float) -> Any:
-    """Boxes "xyxy", with their rows and columns multiplied."""
-    return boxes * ops.convert_to_tensor([width, height] * 2, dtype=boxes.dtype)
+from toolkit.layers.preprocessing.boxes import scaled
+from toolkit.layers.preprocessing.image_layer import ImageLayer
 
 
 class Resizing(ImageLayer):
@@ -103,7 +98,7 @@ class Resizing(ImageLayer):
             padding = ops.all(boxes == 0, axis=-1, keepdims=True)
             none = ops.all(boxes == -1, axis=-1, keepdims=True)
             offset = ops.convert_to_tensor([left, top] * 2, dtype=boxes.dtype)
-            moved = _scaled(boxes, *scales) + offset
+            moved = scaled(boxes, *scales) + offset
             return ops.where(ops.logical_or(padding, none), 0.0, moved)
 
         new_size = self.height, self.width
@@ -113,78 +108,3 @@ class Resizing(ImageLayer):
 def _margin(size: int, filled: float) -> float:
     """Pixels before the image where `filled` of `size` are its; < 0: so many cut."""
     return (size - filled) // 2 if filled <= size else -((filled - size) // 2)
-
-
-class CenterCrop(ImageLayer):
-    """The middle of images; where they are too small, the largest part, enlarged.
-
-    Args:
-        height: of the outputs, in pixels.
-        width: of the outputs, in pixels.
-        data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
-
-    Call arguments:
-        data: images (batch, height, width, channels) or one of them; or a dict of
-            "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
-
-    Output shape: (batch, height, width, channels).
-
-    Example:
-        >>> import toolkit
-        >>> x = toolkit.ops.reshape(toolkit.ops.arange(16), (4, 4, 1))
-        >>> toolkit.layers.CenterCrop(2, 2)(x)[..., 0].tolist()
-        [[5.0, 6.0], [9.0, 10.0]]
-    """
-
-    def __init__(
-        self, height: int, width: int, data_format: Any = None, **kwargs: Any
-    ) -> None:
-        super().__init__(data_format=data_format, **kwargs)
-        self.height, self.width = height, width
-
-    def _window(self, size: Size) -> tuple[int, int, int, int]:
-        """(top, left, height, width) of the part of the images that is kept."""
-        height, width = size
-        if height >= self.height and width >= self.width:
-            kept = self.height, self.width
-        else:  # the largest of the right aspect ratio
-            kept = (
-                max(min(height, width * self.height // self.width), 1),
-                max(min(width, height * self.width // self.height), 1),
-            )
-        return ((height - kept[0]) // 2, (width - kept[1]) // 2, *kept)
-
-    def _cropped(self, images: Any, interpolation: str) -> Any:
-        top, left, height, width = self._window(self.image_size(images))
-        rows, columns = slice(top, top + height), slice(left, left + width)
-        if self.data_format == "channels_first":
-            part = images[..., rows, columns]
-        else:
-            part = images[..., rows, columns, :]
-        size = self.height, self.width
-        if size == (height, width):
-            return part
-        return ops.image.resize(part, size, interpolation, data_format=self.data_format)
-
-    def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
-        return self._cropped(ops.cast(images, self.compute_dtype), "bilinear")
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
-        return self._cropped(segmentation_masks, "nearest")
-
-    def transform_bounding_boxes(
-        self, bounding_boxes: Any, transformation: Any, training: bool = True
-    ) -> Any:
-        top, left, height, width = self._window(transformation)
-        scales = self.height / height, self.width / width
-
-        def move(boxes: Any) -> Any:
-            return _scaled(cut(boxes, top, left, height, width), *scales)
-
-        new_size = self.height, self.width
-        return self._move_boxes(bounding_boxes, transformation, new_size, move)

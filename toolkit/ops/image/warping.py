@@ -249,11 +249,11 @@ def perspective_transform(
             "perspective_transform: start_points and end_points must have the same "
             f"shape. Received {start.shape} and {end.shape}"
         )
-    transforms = _homographies(*(reshape(p, (-1, 4, 2)) for p in (start, end)))
+    transforms = homographies(*(reshape(p, (-1, 4, 2)) for p in (start, end)))
     return restore(_projected(x, transforms, interpolation, "constant", fill_value))
 
 
-def _homographies(start: Tensor, end: Tensor) -> Tensor:
+def homographies(start: Tensor, end: Tensor) -> Tensor:
     """(batch, 8): the transforms that take each of 4 points from `end` to `start`."""
     (to_x, to_y), (x, y) = unstack(start, axis=-1), unstack(end, axis=-1)
     one, zero = ones_like(x), zeros_like(x)

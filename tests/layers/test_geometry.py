@@ -1,0 +1,241 @@
+"""Layers that move the pixels of images, and boxes and masks with them."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close
+from toolkit import layers
+from toolkit.errors import ArgumentError, UnsupportedError
+
+COUNT = np.arange(20.0, dtype="float32").reshape(1, 4, 5, 1)
+# The layer, and arguments that leave nothing to chance.
+ALWAYS = {
+    "RandomRotation": {"factor": (0.5, 0.5)},
+    "RandomTranslation": {"height_factor": (0.25, 0.25), "width_factor": (-0.2, -0.2)},
+    "RandomZoom": {"height_factor": (1.0, 1.0), "fill_mode": "constant"},
+}
+RANDOM = {
+    **ALWAYS,
+    "RandomFlip": {},
+    "RandomCrop": {"height": 3, "width": 2},
+    "RandomShear": {"x_factor": 0.5, "y_factor": (0.1, 0.2)},
+    "RandomPerspective": {"scale": 0.5},
+    "RandomElasticTransform": {"scale": (0.8, 0.9), "value_range": (0, 40)},
+    "RandomErasing": {"scale": (0.1, 0.5)},
+}
+
+
+def first(x):
+    return np.moveaxis(x, -1, -3)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("RandomRotation", COUNT[:, ::-1, ::-1]),
+        ("RandomTranslation", COUNT[:, [0, 0, 1, 2]][:, :, [1, 2, 3, 4, 4]]),
+        ("RandomZoom", None),
+    ],
+)
+def test_values(name, expected):
+    layer = getattr(layers, name)(**ALWAYS[name])
+    if name == "RandomZoom":  # read at half places along the height
+        rows = COUNT[0, :, :, 0]
+        middle = [rows[[0, 1]].mean(0), rows[[2, 3]].mean(0)]
+        expected = np.zeros_like(COUNT)
+        expected[0, 1:3, 1:4, 0] = np.stack(middle)[:, [0, 2, 4]]
+    assert_close(layer(COUNT), expected, factor=50)
+    layer = getattr(layers, name)(**ALWAYS[name], data_format="channels_first")
+    assert_close(layer(first(COUNT)[0]), first(expected)[0], factor=50)
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+@pytest.mark.parametrize("name", RANDOM)
+def test_masks_go_with_images(name, data_format):
+    """A mask that equals its image still does, after the nearest pixels were taken."""
+    arguments = {**RANDOM[name], "seed": 3, "data_format": data_format}
+    if name not in ("RandomFlip", "RandomCrop", "RandomErasing"):
+        arguments["interpolation"] = "nearest"
+    layer = getattr(layers, name)(**arguments)
+    images = np.random.default_rng(0).random((6, 8, 9, 2)).astype("float32")
+    images = first(images) if data_format == "channels_first" else images
+    data = {"images": images, "segmentation_masks": images, "labels": np.arange(6)}
+    output = layer(data)
+    if name != "RandomErasing":
+        assert_close(output["images"], output["segmentation_masks"])
+    assert output["labels"].tolist() == list(range(6))
+    assert data["images"] is images
+    again = getattr(layers, name).from_config(layer.get_config())
+    assert_close(again(data)["images"], output["images"])
+    single = layer(images[0])
+    assert single.shape == tuple(output["images"].shape[1:])
+    changed = (
+        np.abs(output["images"].numpy() - images).max() if name != "RandomCrop" else 1
+    )
+    assert changed > 0
+    if name != "RandomCrop":
+        assert_close(layer(images, training=False), images)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_in_models_and_functions(name):
+    inputs = toolkit.Input((8, 9, 2))
+    arguments = {**RANDOM[name], "seed": 5}
+    model = toolkit.Model(inputs, getattr(layers, name)(**arguments)(inputs))
+    images = np.random.default_rng(0).random((2, 8, 9, 2)).astype("float32")
+    eager = getattr(layers, name)(**arguments)(images)
+    compiled = toolkit.function(lambda x: model(x, training=True))(images)
+    assert model.output_shape == (None, *eager.shape[1:])
+    assert_close(compiled, eager, factor=50)
+    assert model.predict(images, verbose=0).shape == tuple(eager.shape)
+
+
+def spot(box, shape=(40, 40)):
+    """An image (1, height, width, 1) that is 1 inside of a box."""
+    left, top, right, bottom = box
+    image = np.zeros((1, *shape, 1), "float32")
+    image[0, top:bottom, left:right] = 1
+    return image
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("RandomFlip", {"mode": "horizontal"}),
+        ("RandomFlip", {"mode": "vertical"}),
+        ("RandomFlip", {}),
+        ("RandomCrop", {"height": 35, "width": 37}),
+        ("RandomCrop", {"height": 60, "width": 50}),
+        ("RandomRotation", {"factor": 0.05}),
+        ("RandomTranslation", {"height_factor": 0.2, "width_factor": 0.2}),
+        ("RandomZoom", {"height_factor": 0.3, "width_factor": 0.3}),
+        ("RandomShear", {"x_factor": 0.3}),
+        ("RandomPerspective", {"scale": 0.3}),
+    ],
+)
+@pytest.mark.parametrize("box_format", ["xyxy", "rel_xyxy", "center_xywh"])
+def test_boxes_go_with_images(name, arguments, box_format):
+    """The box around what was inside of the box, to a pixel or two."""
+    from toolkit.utils.bounding_boxes import convert_format
+
+    layer = getattr(layers, name)(**arguments, bounding_box_format=box_format, seed=11)
+    if hasattr(layer, "fill_mode"):
+        layer.fill_mode = "constant"
+    box = (15, 18, 24, 26)
+    boxes = convert_format(np.array([[box]], float), "xyxy", box_format, 40, 40)
+    data = {
+        "images": spot(box),
+        "bounding_boxes": {"boxes": boxes, "labels": np.array([[2]])},
+    }
+    for _ in range(4):
+        output = layer(data)
+        image = output["images"].numpy()[0, :, :, 0]
+        rows, columns = np.nonzero(image > 0.3)
+        expected = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+        moved = output["bounding_boxes"]["boxes"]
+        moved = convert_format(moved, box_format, "xyxy", *image.shape)
+        np.testing.assert_allclose(
+            moved[0, 0].numpy(), np.array(expected, "float32"), atol=2.5, rtol=0
+        )
+        assert output["bounding_boxes"]["labels"].tolist() == [[2]]
+
+
+def test_boxes_that_leave_the_image_get_no_label():
+    layer = layers.RandomTranslation((0.5, 0.5), 0, bounding_box_format="xyxy")
+    boxes = {
+        "boxes": np.array([[0.0, 0, 4, 4], [5, 6, 8, 8]]),
+        "labels": np.array([1, 2]),
+    }
+    output = layer({"images": np.ones((8, 8, 1)), "bounding_boxes": boxes})
+    output = output["bounding_boxes"]
+    assert_close(output["boxes"], [[0.0, 4, 4, 8], [5, 8, 8, 8]])
+    assert output["labels"].tolist() == [1, -1]
+
+
+def test_crop_is_a_window_anywhere():
+    layer = layers.RandomCrop(2, 3, seed=0)
+    seen = set()
+    for _ in range(60):
+        part = layer(COUNT)[0, :, :, 0].numpy()
+        assert_close(part - part[0, 0], [[0.0, 1, 2], [5, 6, 7]])
+        seen.add(float(part[0, 0]))
+    assert len(seen) == 9
+    middle = layer(COUNT, training=False)
+    assert_close(middle, layers.CenterCrop(2, 3)(COUNT))
+
+
+@pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
+@pytest.mark.parametrize("fill_value", [7, (1.0, 2.0, 3.0), None])
+def test_erasing_fills_a_rectangle(fill_value, data_format):
+    layer = layers.RandomErasing(
+        factor=(1.0, 1.0),
+        scale=(0.25, 0.25),
+        fill_value=fill_value,
+        data_format=data_format,
+    )
+    images = np.full((5, 8, 8, 3), -1.0, "float32")
+    given = first(images) if data_format == "channels_first" else images
+    output = layer(given).numpy()
+    output = np.moveaxis(output, 1, -1) if data_format == "channels_first" else output
+    for image in output:
+        rows, columns = np.nonzero(image[:, :, 0] != -1)
+        assert len(rows) == 16 and np.ptp(rows) == np.ptp(columns) == 3
+        if fill_value is not None:
+            color = np.broadcast_to(fill_value, (3,))
+            assert_close(image[rows[0], columns[0]], color.astype("float32"))
+
+
+def test_only_a_part_of_the_images_changes():
+    images = np.random.default_rng(0).random((200, 4, 4, 1)).astype("float32")
+    for name in ("RandomErasing", "RandomPerspective", "RandomElasticTransform"):
+        layer = getattr(layers, name)(factor=(0.3, 0.3), seed=1)
+        changed = np.any(layer(images).numpy() != images, axis=(1, 2, 3))
+        assert 0.2 < changed.mean() < 0.4
+        assert_close(getattr(layers, name)(factor=0)(images), images)
+
+
+def test_number_of_boxes():
+    layer = layers.MaxNumBoundingBoxes(3, fill_value=-2, bounding_box_format="xyxy")
+    for n in (2, 5):
+        boxes = np.random.default_rng(0).random((2, n, 4)).astype("float32")
+        labels = np.arange(2 * n).reshape(2, n)
+        given = {"boxes": boxes, "labels": labels}
+        output = layer({"images": np.ones((2, 4, 4, 1)), "bounding_boxes": given})
+        output = output["bounding_boxes"]
+        assert output["boxes"].shape == (2, 3, 4)
+        kept = min(n, 3)
+        assert_close(output["boxes"][:, :kept], boxes[:, :kept])
+        assert output["labels"][:, :kept].tolist() == labels[:, :kept].tolist()
+        assert np.all(output["labels"][:, kept:].numpy() == -2)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "match"),
+    [
+        ("RandomFlip", {"mode": "diagonal"}, "mode"),
+        ("RandomTranslation", {"height_factor": -1.1, "width_factor": 0}, "height_fac"),
+        (
+            "RandomTranslation",
+            {"height_factor": 0, "width_factor": [1]},
+            "width_factor",
+        ),
+        ("RandomZoom", {"height_factor": (-1.0, 0.0)}, "range"),
+        ("RandomZoom", {"height_factor": 0.1, "fill_mode": "black"}, "fill_mode"),
+        ("RandomShear", {"x_factor": -0.1}, "x_factor"),
+        ("RandomRotation", {"factor": 0.1, "interpolation": "cubic"}, "interpolation"),
+        ("RandomPerspective", {"scale": 2.0}, "scale"),
+        ("RandomErasing", {"fill_value": [1, 2]}, "fill_value"),
+        ("RandomElasticTransform", {"factor": "all"}, "factor"),
+    ],
+)
+def test_mistakes_are_told(name, arguments, match):
+    with pytest.raises(ArgumentError, match=match):
+        getattr(layers, name)(**arguments)
+
+
+def test_elastic_transform_refuses_boxes():
+    layer = layers.RandomElasticTransform(bounding_box_format="xyxy")
+    boxes = {"boxes": np.zeros((1, 4)), "labels": np.zeros(1)}
+    with pytest.raises(UnsupportedError, match="masks"):
+        layer({"images": COUNT[0], "bounding_boxes": boxes})

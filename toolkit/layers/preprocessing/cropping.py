@@ -1,0 +1,170 @@
+"""Layers that cut a window out of images, and the boxes and masks with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, random
+from toolkit.layers.preprocessing.boxes import cut, scaled
+from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
+
+Window = tuple[Any, Any, int, int]  # top, left, height, width
+
+
+class CroppingLayer(ImageLayer):
+    """Base of layers that cut a window out of images: by default in the middle.
+
+    The transformation is a dict of "window" and "input_size".
+
+    Args:
+        height: of the outputs, in pixels.
+        width: of the outputs, in pixels.
+        data_format: "channels_last", "channels_first", or None for the global default.
+    """
+
+    def __init__(
+        self, height: int, width: int, data_format: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        self.height, self.width = height, width
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        """The window that is cut out.
+
+        Args:
+            data: images, or a dict of "images" and more.
+            training: whether to behave as in training.
+            seed: where random numbers come from; the layer's own if None.
+        """
+        size = self.image_size(data["images"] if isinstance(data, dict) else data)
+        return {"window": self._window(size, training, seed), "input_size": size}
+
+    def _window(self, size: Size, training: bool, seed: Any) -> Window:
+        """The part of the images that is kept."""
+        height, width = self._kept(size)
+        return (size[0] - height) // 2, (size[1] - width) // 2, height, width
+
+    def _kept(self, size: Size) -> Size:
+        """The size of the window; of small images the largest of its aspect ratio."""
+        height, width = size
+        if height >= self.height and width >= self.width:
+            return self.height, self.width
+        return (
+            max(min(height, width * self.height // self.width), 1),
+            max(min(width, height * self.width // self.height), 1),
+        )
+
+    def _cropped(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        if transformation is None:
+            transformation = self.get_random_transformation(images)
+        top, left, *kept = transformation["window"]
+        images = ops.convert_to_tensor(images)
+        start = images.ndim - (2 if self.data_format == "channels_first" else 3)
+        starts, sizes = [0] * images.ndim, list(images.shape)
+        starts[start : start + 2], sizes[start : start + 2] = (top, left), kept
+        part = ops.slice(images, starts, sizes)
+        size = self.height, self.width
+        if size == tuple(kept):
+            return part
+        return ops.image.resize(part, size, interpolation, data_format=self.data_format)
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        images = ops.cast(images, self.compute_dtype)
+        return self._cropped(images, transformation, "bilinear")
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        return self._cropped(segmentation_masks, transformation, "nearest")
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        top, left, height, width = transformation["window"]
+        scales = self.height / height, self.width / width
+
+        def move(boxes: Any) -> Any:
+            return scaled(cut(boxes, top, left, height, width), *scales)
+
+        new_size = self.height, self.width
+        return self._move_boxes(
+            bounding_boxes, transformation["input_size"], new_size, move
+        )
+
+
+class CenterCrop(CroppingLayer):
+    """The middle of images; where they are too small, the largest part, enlarged.
+
+    Args:
+        height: of the outputs, in pixels.
+        width: of the outputs, in pixels.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        bounding_box_format: the format of "bounding_boxes", if there are any.
+
+    Call arguments:
+        data: images (batch, height, width, channels) or one of them; or a dict of
+            "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
+
+    Output shape: (batch, height, width, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(16), (4, 4, 1))
+        >>> toolkit.layers.CenterCrop(2, 2)(x)[..., 0].tolist()
+        [[5.0, 6.0], [9.0, 10.0]]
+    """
+
+
+class RandomCrop(CroppingLayer):
+    """In training, a window of the images at a random place, the same in a whole batch.
+
+    Outside of training it is the middle. Where images are too small, it is the largest
+    part of the window's aspect ratio, enlarged.
+
+    Args:
+        height: of the outputs, in pixels.
+        width: of the outputs, in pixels.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        bounding_box_format: the format of "bounding_boxes", if there are any.
+
+    Call arguments:
+        data: images (batch, height, width, channels) or one of them; or a dict of
+            "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
+        training: whether the place is random; by default it is.
+
+    Output shape: (batch, height, width, channels).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomCrop(2, 2, seed=1)
+        >>> layer(toolkit.ops.ones((5, 4, 6, 3))).shape
+        (5, 2, 2, 3)
+    """
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(height, width, data_format, **kwargs)
+        self.seed = seed
+        self.generator = random.SeedGenerator(seed)
+
+    def _window(self, size: Size, training: bool, seed: Any) -> Window:
+        kept = self._kept(size)
+        if not training or kept != (self.height, self.width):
+            return super()._window(size, training, seed)
+        seed = self.generator if seed is None else seed
+        top, left = (
+            random.randint((), 0, extent - n + 1, seed=seed)
+            for extent, n in zip(size, kept, strict=True)
+        )
+        return top, left, *kept

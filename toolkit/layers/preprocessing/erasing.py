@@ -1,0 +1,171 @@
+"""Layers that erase a part of images, and that bring boxes to one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, random
+from toolkit.errors import ArgumentError
+from toolkit.layers.preprocessing.color_layer import (
+    RandomColorLayer,
+    batch_size,
+    factor_range,
+)
+from toolkit.layers.preprocessing.image_layer import ImageLayer
+
+
+class RandomErasing(RandomColorLayer):
+    """In training, fills a random rectangle of images with a value, or with noise.
+
+    Args:
+        factor: range (lower, upper) inside [0, 1] of the probability that an image
+            changes, drawn for each; a number f: (0, f).
+        scale: range (lower, upper) inside [0, 1]; height and width of the rectangle
+            are, of the image's, the roots of two numbers that are drawn from it.
+        fill_value: a number, or one for each of 3 channels; None: normal noise, as
+            wide as the highest value.
+        value_range: (lowest, highest) value of the images; fillings are clipped.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which stays as it is.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomErasing(scale=(0.25, 0.25), fill_value=9)
+        >>> layer(toolkit.ops.ones((4, 4, 1))).shape
+        (4, 4, 1)
+
+    Reference: Zhong et al. 2017, https://arxiv.org/abs/1708.04896
+    """
+
+    bounds = (0.0, 1.0)
+
+    def __init__(
+        self,
+        factor: Any = 1.0,
+        scale: Any = (0.02, 0.33),
+        fill_value: Any = None,
+        value_range: Any = (0, 255),
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(factor, value_range, data_format, seed, **kwargs)
+        self.scale = factor_range(self, scale, self.bounds, "scale")
+        numbers = fill_value if isinstance(fill_value, (tuple, list)) else [0.0] * 3
+        if len(numbers) != 3 or (
+            numbers is not fill_value
+            and not isinstance(fill_value, (int, float, type(None)))
+        ):
+            raise ArgumentError(
+                "RandomErasing: The `fill_value` argument should be a number (or a "
+                f"list of three numbers). Received: fill_value={fill_value!r}"
+            )
+        self.fill_value = fill_value
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        if not training:
+            return None
+        images = data["images"] if isinstance(data, dict) else data
+        n, seed = batch_size(images), self.generator if seed is None else seed
+        height, width = self.image_size(images)
+        low, high = map(float, self.scale)
+        shares = ops.sqrt(random.uniform((2, n), low, high, seed=seed))
+        first = 2 if self.data_format == "channels_first" else 1
+        inside = [
+            _interval(extent, shares[i], first + axis, seed)
+            for i, axis, extent in ((0, 1, width), (1, 0, height))
+        ]
+        return {
+            "apply_erasing": ops.reshape(self._chosen(n, seed), (n,)),
+            "batch_masks": ops.logical_and(*inside),
+            "fill_value": self._filling(tuple(images.shape), seed),
+        }
+
+    def _filling(self, shape: tuple[int, ...], seed: Any) -> Any:
+        """What erased pixels get, to go with images of that shape."""
+        if self.fill_value is None:
+            noise = random.normal(shape, dtype=self.compute_dtype, seed=seed)
+            value = noise * self.value_range[1]
+        else:
+            value = ops.convert_to_tensor(self.fill_value, dtype=self.compute_dtype)
+            if value.ndim and self.data_format == "channels_first":
+                value = ops.reshape(value, (3, 1, 1))
+        return self._clipped(value)
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        images = ops.cast(images, self.compute_dtype)
+        if not training or transformation is None:
+            return images
+        apply = ops.reshape(transformation["apply_erasing"], (-1, 1, 1, 1))
+        erased = ops.logical_and(apply, transformation["batch_masks"])
+        filling = ops.cast(transformation["fill_value"], images.dtype)
+        return ops.where(erased, filling, images)
+
+
+def _interval(extent: int, share: Any, axis: int, seed: Any) -> Any:
+    """(n, ...) of 4 axes: which places along one lie in a part of the extent."""
+    n = share.shape[0]
+    length = share * extent
+    start = random.uniform((n,), dtype=share.dtype, seed=seed) * (extent - length)
+    start, stop = (ops.reshape(x, (-1, 1, 1, 1)) for x in (start, start + length))
+    shape = [1] * 4
+    shape[axis] = extent
+    places = ops.reshape(ops.arange(extent, dtype=share.dtype), shape)
+    return ops.logical_and(places >= start, places < stop)
+
+
+class MaxNumBoundingBoxes(ImageLayer):
+    """As many boxes for each image: the first ones, and padding where there are less.
+
+    Args:
+        max_number: how many.
+        fill_value: what padding is made of.
+        bounding_box_format: the format of "bounding_boxes"; they stay in it.
+
+    Call arguments:
+        data: a dict of "images", "bounding_boxes" and more, which stays as it is.
+
+    Output shape: that of the inputs, with "boxes" (batch, max_number, 4) and "labels"
+    (batch, max_number) or (batch, max_number, classes).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.MaxNumBoundingBoxes(2, bounding_box_format="xyxy")
+        >>> ops = toolkit.ops
+        >>> boxes = {"boxes": ops.ones((1, 4)), "labels": ops.array([7])}
+        >>> data = {"images": ops.ones((4, 4, 1)), "bounding_boxes": boxes}
+        >>> layer(data)["bounding_boxes"]["labels"].tolist()
+        [7, -1]
+    """
+
+    def __init__(self, max_number: int, fill_value: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.max_number, self.fill_value = int(max_number), int(fill_value)
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        return images
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        fitted = {key: self._fitted(bounding_boxes[key]) for key in ("boxes", "labels")}
+        return {**bounding_boxes, **fitted}
+
+    def _fitted(self, x: Any) -> Any:
+        """(batch, n, ...) with `max_number` entries along the second axis."""
+        x = ops.convert_to_tensor(x)[:, : self.max_number]
+        missing = self.max_number - x.shape[1]
+        widths = [(0, missing if axis == 1 else 0) for axis in range(x.ndim)]
+        return ops.pad(x, widths, constant_values=self.fill_value)

@@ -1,0 +1,194 @@
+"""What layers that move the pixels of images at random share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, random
+from toolkit.errors import ArgumentError
+from toolkit.layers.preprocessing.boxes import coordinates, joined
+from toolkit.layers.preprocessing.color_layer import batch_size
+from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
+from toolkit.ops.image.warping import check_mode
+
+Range = tuple[float, float]
+
+
+def symmetric_range(
+    layer: Any, name: str, factor: Any, bounds: Range, open_low: bool = False
+) -> Range:
+    """(lower, upper) from two numbers inside of bounds, or from f: (-|f|, |f|).
+
+    Args:
+        layer: whose argument it is.
+        name: of the argument.
+        factor: what was given.
+        bounds: (lowest, highest) of each number.
+        open_low: whether the lowest itself is excluded.
+    """
+    ends = factor if isinstance(factor, (tuple, list)) else (factor, factor)
+    low, high = bounds
+    if len(ends) != 2 or not all(
+        isinstance(x, (int, float)) and low <= x <= high and not (open_low and x == low)
+        for x in ends
+    ):
+        raise ArgumentError(
+            f"{type(layer).__name__}: The `{name}` argument should be a number (or a "
+            f"list of two numbers) in the range {'(' if open_low else '['}{low:.1f}, "
+            f"{high:.1f}]. Received: {name}={factor!r}"
+        )
+    if ends is factor:
+        return min(ends), max(ends)
+    return -abs(factor), abs(factor)
+
+
+def beside(x: Any, y: Any) -> Any:
+    """(n,) numbers, one for each image, with as many axes as y."""
+    return ops.reshape(x, (-1, *(1,) * (len(y.shape) - 1)))
+
+
+class GeometricLayer(ImageLayer):
+    """Base of layers that move pixels: masks and boxes go with the images.
+
+    A subclass defines `_drawn`, `_moved` and `_moved_boxes`.
+
+    Args:
+        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
+        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
+            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
+            continues at the other side.
+        fill_value: what is outside in mode "constant".
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+    """
+
+    def __init__(
+        self,
+        interpolation: str = "bilinear",
+        fill_mode: str = "constant",
+        fill_value: float = 0.0,
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(data_format=data_format, **kwargs)
+        check_mode(type(self).__name__, interpolation, fill_mode)
+        self.interpolation, self.fill_mode = interpolation, fill_mode
+        self.fill_value, self.seed = fill_value, seed
+        self.generator = random.SeedGenerator(seed)
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        """What is drawn for each image, by name; None outside of training.
+
+        Args:
+            data: images, or a dict of "images" and more.
+            training: whether to behave as in training.
+            seed: where random numbers come from; the layer's own if None.
+        """
+        if not training:
+            return None
+        images = data["images"] if isinstance(data, dict) else data
+        seed = self.generator if seed is None else seed
+        drawn = self._drawn(batch_size(images), self.image_size(images), seed)
+        return {**drawn, "input_shape": tuple(images.shape)}
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        images = ops.cast(images, self.compute_dtype)
+        if not training or transformation is None:
+            return images
+        return self._moved(images, transformation, self.interpolation)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        if not training or transformation is None:
+            return segmentation_masks
+        masks = ops.convert_to_tensor(segmentation_masks)
+        return self._moved(masks, transformation, "nearest")
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        if not training or transformation is None:
+            return bounding_boxes
+        size = self.size_in(transformation["input_shape"])
+
+        def move(boxes: Any) -> Any:
+            return self._moved_boxes(boxes, transformation, size)
+
+        return self._move_boxes(bounding_boxes, size, size, move)
+
+    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+        """The transformation of n images."""
+        raise NotImplementedError(f"{type(self).__name__} needs _drawn")
+
+    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+        """Images or masks after the change, of the same dtype."""
+        raise NotImplementedError(f"{type(self).__name__} needs _moved")
+
+    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+        """Boxes (batch, n, 4), "xyxy" in pixels, after the change."""
+        raise NotImplementedError(f"{type(self).__name__} needs _moved_boxes")
+
+
+class AffineLayer(GeometricLayer):
+    """Base of layers that read each pixel at an affine function of its place.
+
+    A subclass defines `_drawn` and `_matrix`. The arguments are GeometricLayer's.
+    """
+
+    def _matrix(self, transformation: Any, size: Size) -> Any:
+        """Six of (n,): the numbers a0, a1, a2, b0, b1, b2 of `affine_transform`."""
+        raise NotImplementedError(f"{type(self).__name__} needs _matrix")
+
+    def _numbers(self, transformation: Any, size: Size) -> list[Any]:
+        """The same as float32, (n,) each."""
+        rows = self._matrix(transformation, size)
+        rows = [ops.reshape(ops.cast(x, "float32"), (-1,)) for x in rows]
+        n = max(row.shape[0] for row in rows)
+        return [ops.broadcast_to(row, (n,)) for row in rows]
+
+    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+        numbers = self._numbers(transformation, self.image_size(x))
+        zeros = ops.zeros_like(numbers[0])
+        transform = ops.stack([*numbers, zeros, zeros], axis=-1)
+        return ops.image.affine_transform(
+            x,
+            transform,
+            interpolation=interpolation,
+            fill_mode=self.fill_mode,
+            fill_value=self.fill_value,
+            data_format=self.data_format,
+        )
+
+    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+        a0, a1, a2, b0, b1, b2 = (
+            ops.reshape(x, (-1, 1, 1)) for x in self._numbers(transformation, size)
+        )
+        determinant = a0 * b1 - a1 * b0
+
+        def place(x: Any, y: Any) -> tuple[Any, Any]:
+            x, y = x - a2, y - b2
+            return (
+                (b1 * x - a1 * y) / determinant,
+                (a0 * y - b0 * x) / determinant,
+            )
+
+        return upright(boxes, place)
+
+
+def upright(boxes: Any, place: Any) -> Any:
+    """The smallest upright boxes around where `place` takes the corners of boxes."""
+    left, top, right, bottom = coordinates(boxes)
+    corners = [(left, top), (right, top), (left, bottom), (right, bottom)]
+    columns, rows = zip(*(place(x, y) for x, y in corners), strict=True)
+    ends = []
+    for bound in (ops.min, ops.max):
+        for numbers in (columns, rows):
+            wide = ops.concatenate(numbers, axis=-1)
+            ends.append(bound(wide, axis=-1, keepdims=True))
+    return joined(tuple(ends))  # type: ignore[arg-type]

@@ -1,0 +1,282 @@
+"""Layers that flip and distort images at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, random
+from toolkit.elastic import stretched
+from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
+from toolkit.layers.preprocessing.boxes import coordinates, joined
+from toolkit.layers.preprocessing.color_layer import factor_range, sorted_range
+from toolkit.layers.preprocessing.geometric_layer import (
+    GeometricLayer,
+    beside,
+    upright,
+)
+from toolkit.layers.preprocessing.image_layer import Size
+from toolkit.ops.image.warping import homographies
+
+_MODES = ("horizontal", "vertical", "horizontal_and_vertical")
+
+
+def _chosen(factor: Any, n: int, seed: Any) -> Any:
+    """(n,): whether to change an image; the probability is drawn from `factor`."""
+    low, high = map(float, factor)
+    probability = random.uniform((n,), low, high, seed=seed)
+    return random.uniform((n,), seed=seed) < probability
+
+
+class RandomFlip(GeometricLayer):
+    """In training, flips a random half of the images.
+
+    Args:
+        mode: "horizontal" swaps left and right, "vertical" top and bottom,
+            "horizontal_and_vertical" both at once.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        bounding_box_format: the format of "bounding_boxes", if there are any.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which goes with them.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomFlip("horizontal", seed=1)
+        >>> layer(toolkit.ops.ones((2, 4, 4, 3))).shape
+        (2, 4, 4, 3)
+    """
+
+    def __init__(
+        self,
+        mode: str = "horizontal_and_vertical",
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        if mode not in _MODES:
+            raise unknown_choice("RandomFlip: mode", mode, _MODES)
+        self.mode = mode
+
+    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+        return {"flips": random.uniform((n, 1, 1, 1), seed=seed) <= 0.5}
+
+    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+        width = -1 if self.data_format == "channels_first" else -2
+        axes = [
+            axis
+            for name, axis in (("horizontal", width), ("vertical", width - 1))
+            if name in self.mode
+        ]
+        flips = beside(transformation["flips"], x)
+        return ops.where(flips, ops.flip(x, axis=axes), x)
+
+    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+        height, width = size
+        left, top, right, bottom = coordinates(boxes)
+        if "horizontal" in self.mode:
+            left, right = width - right, width - left
+        if "vertical" in self.mode:
+            top, bottom = height - bottom, height - top
+        flips = beside(transformation["flips"], boxes)
+        return ops.where(flips, joined((left, top, right, bottom)), boxes)
+
+
+class RandomPerspective(GeometricLayer):
+    """In training, shows images as if seen from the side: their corners move.
+
+    Args:
+        factor: range (lower, upper) inside [0, 1] of the probability that an image
+            changes, drawn for each; a number f: (0, f).
+        scale: how far corners move at most, in [0, 1]; 1 means half of the size.
+        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
+        fill_value: what is outside of an image.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+        bounding_box_format: the format of "bounding_boxes", if there are any.
+
+    Call arguments:
+        data: images, or a dict of "images" and more, which goes with them.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomPerspective(0.5, scale=0.2)
+        >>> layer(toolkit.ops.ones((2, 4, 4, 3))).shape
+        (2, 4, 4, 3)
+    """
+
+    def __init__(
+        self,
+        factor: Any = 1.0,
+        scale: float = 1.0,
+        interpolation: str = "bilinear",
+        fill_value: float = 0.0,
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            interpolation, "constant", fill_value, seed, data_format, **kwargs
+        )
+        self.factor = factor_range(self, factor, (0.0, 1.0))
+        if not 0 <= scale <= 1:
+            raise ArgumentError(
+                "RandomPerspective: The `scale` argument should be a number in the "
+                f"range [0,1]. Received: scale={scale}"
+            )
+        self.scale = scale
+
+    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+        height, width = size
+        chosen = _chosen(self.factor, n, seed)
+        bound = 0.5 * self.scale
+        moves = random.uniform((n, 4, 2), -bound, bound, seed=seed)
+        right, bottom = width - 1, height - 1
+        corners = [[0, 0], [right, 0], [0, bottom], [right, bottom]]
+        start = ops.convert_to_tensor([corners], dtype=moves.dtype)
+        start = ops.broadcast_to(start, (n, 4, 2))
+        return {
+            "apply_perspective": chosen,
+            "start_points": start,
+            "end_points": start * (1 + moves),
+        }
+
+    def _points(self, transformation: Any) -> list[Any]:
+        names = "start_points", "end_points"
+        return [ops.cast(transformation[name], "float32") for name in names]
+
+    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+        start, end = self._points(transformation)
+        y = ops.image.perspective_transform(
+            x,
+            start,
+            end,
+            interpolation=interpolation,
+            fill_value=self.fill_value,
+            data_format=self.data_format,
+        )
+        return ops.where(beside(transformation["apply_perspective"], x), y, x)
+
+    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+        start, end = self._points(transformation)
+        a0, a1, a2, b0, b1, b2, c0, c1 = (
+            ops.reshape(x, (-1, 1, 1))
+            for x in ops.unstack(homographies(end, start), axis=1)
+        )
+
+        def place(x: Any, y: Any) -> tuple[Any, Any]:
+            depth = c0 * x + c1 * y + 1
+            return (a0 * x + a1 * y + a2) / depth, (b0 * x + b1 * y + b2) / depth
+
+        chosen = beside(transformation["apply_perspective"], boxes)
+        return ops.where(chosen, upright(boxes, place), boxes)
+
+
+class RandomElasticTransform(GeometricLayer):
+    """In training, distorts images as if drawn on rubber; masks go with them.
+
+    Args:
+        factor: range (lower, upper) inside [0, 1] of the probability that an image
+            changes, drawn for each; a number f: (0, f).
+        scale: how strongly, in [0, 1]; or a range that it is drawn from, for a whole
+            batch; a number s: (0, s). See `ops.image.elastic_transform`: alpha is
+            `0.1 * s * max(height, width)`, sigma `0.05 * s * min(height, width)`.
+        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
+        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
+            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
+            continues at the other side.
+        fill_value: what is outside in mode "constant".
+        value_range: (lowest, highest) value of the images; others are clipped.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images, or a dict of "images" and any of "labels" and
+            "segmentation_masks"; what it does to boxes is not defined.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandomElasticTransform(scale=0.5)
+        >>> layer(toolkit.ops.ones((2, 8, 8, 3))).shape
+        (2, 8, 8, 3)
+
+    Reference: Simard et al. 2003, doi:10.1109/ICDAR.2003.1227801
+    """
+
+    def __init__(
+        self,
+        factor: Any = 1.0,
+        scale: Any = 1.0,
+        interpolation: str = "bilinear",
+        fill_mode: str = "reflect",
+        fill_value: float = 0.0,
+        value_range: Any = (0, 255),
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            interpolation, fill_mode, fill_value, seed, data_format, **kwargs
+        )
+        self.factor = factor_range(self, factor, (0.0, 1.0))
+        self.scale = factor_range(self, scale, (0.0, 1.0), "scale")
+        self.value_range = sorted_range(self, value_range)
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        if self.factor[1] == 0 or self.scale[1] == 0:
+            return None
+        return super().get_random_transformation(data, training, seed)
+
+    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+        low, high = map(float, self.scale)
+        return {
+            "apply_transform": _chosen(self.factor, n, seed),
+            "distortion_factor": random.uniform((), low, high, seed=seed),
+            # Images and masks draw the same fields.
+            "seed": random.draw_seed(seed),
+        }
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        y = super().transform_images(images, transformation, training)
+        if not training or transformation is None:
+            return y
+        return ops.clip(y, *self.value_range)
+
+    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+        size = self.image_size(x)
+        scale = ops.cast(transformation["distortion_factor"], "float32")
+        # The bell reaches as far as the widest needs; of width 0 it is no bell.
+        sigma = ops.maximum(0.05 * min(size) * scale, 1e-6)
+        reach = int(6 * 0.05 * min(size) * self.scale[1]) | 1
+        y = stretched(
+            x,
+            0.1 * max(size) * scale,
+            sigma,
+            reach,
+            interpolation,
+            (self.fill_mode, self.fill_value),
+            transformation["seed"],
+            self.data_format,
+        )
+        return ops.where(beside(transformation["apply_transform"], x), y, x)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        raise UnsupportedError(
+            "RandomElasticTransform: boxes have no upright box after it; use masks"
+        )
