@@ -48,7 +48,7 @@ LEVELS = (
     ("models",),
     ("mixed_precision", "saving"),
     ("backend", "callbacks", "datasets", "utils", "compat", "bench", "cli"),
-    ("wrappers", "visualization", "distillation", "export", "legacy", "version"),
+    ("wrappers", "visualization", "distillation", "distribution", "export"),
     ("legacy", "preprocessing"),
     ("__init__", "__main__"),
 )

@@ -1,0 +1,25 @@
+"""Which device holds what: meshes, layouts, and distributions over one process."""
+
+from toolkit.distribution.devices import get_device_count, initialize, list_devices
+from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
+from toolkit.distribution.strategies import (
+    DataParallel,
+    ModelParallel,
+    distribute_tensor,
+    distribution,
+    set_distribution,
+)
+
+__all__ = [
+    "DataParallel",
+    "DeviceMesh",
+    "LayoutMap",
+    "ModelParallel",
+    "TensorLayout",
+    "distribute_tensor",
+    "distribution",
+    "get_device_count",
+    "initialize",
+    "list_devices",
+    "set_distribution",
+]

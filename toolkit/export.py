@@ -1,0 +1,26 @@
+"""Models for other programs, under the names of `keras.export`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.errors import UnsupportedError
+
+
+class ExportArchive:
+    """Not available: its SavedModels hold graphs of TensorFlow.
+
+    Raises:
+        UnsupportedError: always.
+
+    Example:
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
+        >>> model.save("model.keras")  # doctest: +SKIP
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise UnsupportedError(
+            "ExportArchive: SavedModels hold graphs of TensorFlow, which is not used "
+            "here; `Model.save` writes a file that Keras reads and exports"
+        )
