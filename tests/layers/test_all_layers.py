@@ -183,7 +183,7 @@ ELSEWHERE = {
     *("Bidirectional", "TimeDistributed"),
     *("CategoryEncoding", "Discretization", "HashedCrossing", "Hashing", "Pipeline"),
     *("IntegerLookup", "StringLookup", "TextVectorization"),
-    *("CutMix", "MixUp"),
+    *("AugMix", "CutMix", "MixUp", "RandAugment"),
     *("ReversibleEmbedding", "SpectralNormalization"),
 }
 

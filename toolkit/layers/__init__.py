@@ -133,7 +133,7 @@ from toolkit.layers.preprocessing.lookup import IntegerLookup, StringLookup
 from toolkit.layers.preprocessing.mixing import CutMix, MixUp
 from toolkit.layers.preprocessing.normalization import Normalization
 from toolkit.layers.preprocessing.pipeline import Pipeline
-from toolkit.layers.preprocessing.recipes import RandomColorJitter
+from toolkit.layers.preprocessing.recipes import AugMix, RandAugment, RandomColorJitter
 from toolkit.layers.preprocessing.resizing import Resizing
 from toolkit.layers.preprocessing.spectrograms import MelSpectrogram, STFTSpectrogram
 from toolkit.layers.preprocessing.text import TextVectorization

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit import control, ops, random, tree
+from toolkit.errors import ArgumentError
+from toolkit.layers.preprocessing.affine import (
+    RandomRotation,
+    RandomShear,
+    RandomTranslation,
+)
 from toolkit.layers.preprocessing.color_layer import RandomColorLayer
 from toolkit.layers.preprocessing.colors import (
     RandomBrightness,
+    RandomColorDegeneration,
     RandomContrast,
     RandomHue,
     RandomSaturation,
+)
+from toolkit.layers.preprocessing.histograms import AutoContrast, Equalization
+from toolkit.layers.preprocessing.tones import (
+    RandomPosterization,
+    RandomSharpness,
+    Solarization,
 )
 
 
@@ -75,3 +89,260 @@ class RandomColorJitter(RandomColorLayer):
         for name, step in self._steps.items():
             x = step.transform_images(x, drawn[name])
         return x
+
+
+class _Recipe(RandomColorLayer):
+    """Base of layers that apply others, of one strength, in an order that is drawn."""
+
+    bounds = (0.0, 1.0)
+
+    def __init__(
+        self,
+        value_range: Any,
+        factor: Any,
+        interpolation: str,
+        seed: Any,
+        data_format: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(factor, value_range, data_format, seed, **kwargs)
+        self.interpolation = interpolation
+        self._steps = self._made()
+
+    def _made(self) -> dict[str, Any]:
+        """The layers that may be applied, by name."""
+        shared = {
+            "data_format": self.data_format,
+            "bounding_box_format": self.bounding_box_format,
+            "dtype": self.dtype_policy,
+        }
+        moving = {"interpolation": self.interpolation, **shared}
+        coloring = {"value_range": self.value_range, **shared}
+        f, bits = self.factor, max(1, int(8 * self.factor[1]))
+        return {
+            "random_shear": RandomShear(f, f, **moving),
+            "random_translation": RandomTranslation(f, f, **moving),
+            "random_rotation": RandomRotation(f, **moving),
+            "random_brightness": RandomBrightness(f, **coloring),
+            "random_color_degeneration": RandomColorDegeneration(f, **coloring),
+            "random_contrast": RandomContrast(f, **coloring),
+            "random_sharpness": RandomSharpness(f, **coloring),
+            "random_posterization": RandomPosterization(bits, **coloring),
+            "solarization": Solarization(f, f, **coloring),
+            "auto_contrast": AutoContrast(**coloring),
+            "equalization": Equalization(**coloring),
+        }
+
+    def get_random_transformation(
+        self, data: Any, training: bool = True, seed: Any = None
+    ) -> Any:
+        if not training:
+            return None
+        return self._drawn_for(data, self.generator if seed is None else seed)
+
+    def _drawn_for(self, data: Any, seed: Any) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__} needs _drawn_for")
+
+    def _draws(self, data: Any, seed: Any) -> dict[str, Any]:
+        """What each layer would draw."""
+        return {
+            name: step.get_random_transformation(data, seed=seed)
+            for name, step in self._steps.items()
+        }
+
+    def _step(self, part: str, x: Any, index: Any, draws: dict[str, Any]) -> Any:
+        """A part of the data through the layer of this index; after the last: as is."""
+
+        def through(name: str) -> Any:
+            change = getattr(self._steps[name], f"transform_{part}")
+            y = change(x, draws[name])
+            return tree.map_structure(lambda a, b: ops.cast(a, b.dtype), y, x)
+
+        branches = [lambda name=name: through(name) for name in self._steps]
+        return control.switch(index, [*branches, lambda: x])
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        images = ops.cast(images, self.compute_dtype)
+        if not training:
+            return images
+        if transformation is None:
+            transformation = self.get_random_transformation(images)
+        return self._combined("images", images, transformation)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        if not training:
+            return segmentation_masks
+        masks = ops.convert_to_tensor(segmentation_masks)
+        return self._combined("segmentation_masks", masks, transformation)
+
+    def _combined(self, part: str, x: Any, transformation: dict[str, Any]) -> Any:
+        """A part of the data after the change."""
+        raise NotImplementedError(f"{type(self).__name__} needs _combined")
+
+
+class RandAugment(_Recipe):
+    """In training, applies some layers, drawn at random, to the images of a batch.
+
+    They are of RandomShear, RandomTranslation, RandomRotation, RandomBrightness,
+    RandomColorDegeneration, RandomContrast, RandomSharpness, RandomPosterization,
+    Solarization, AutoContrast and Equalization.
+
+    Args:
+        value_range: (lowest, highest) value of the images.
+        num_ops: how many are applied.
+        factor: how strongly: their factors, a range (lower, upper) inside [0, 1]; a
+            number f: (0, f).
+        interpolation: "nearest" or "bilinear", of those that move pixels.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images of 3 channels, or a dict of "images" and any of "labels",
+            "bounding_boxes" and "segmentation_masks".
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.RandAugment(value_range=(0, 1), seed=1)
+        >>> layer(toolkit.random.uniform((2, 8, 8, 3))).shape
+        (2, 8, 8, 3)
+
+    Reference: https://arxiv.org/abs/1909.13719
+    """
+
+    def __init__(
+        self,
+        value_range: Any = (0, 255),
+        num_ops: int = 2,
+        factor: Any = 0.5,
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            value_range, factor, interpolation, seed, data_format, **kwargs
+        )
+        self.num_ops = num_ops
+
+    def _drawn_for(self, data: Any, seed: Any) -> dict[str, Any]:
+        chosen = random.randint((self.num_ops,), 0, len(self._steps), seed=seed)
+        return {"layer_idxes": chosen, "transforms": self._draws(data, seed)}
+
+    def _combined(self, part: str, x: Any, transformation: dict[str, Any]) -> Any:
+        for i in range(self.num_ops):
+            index = transformation["layer_idxes"][i]
+            x = self._step(part, x, index, transformation["transforms"])
+        return x
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        if not training:
+            return bounding_boxes
+        boxes = ops.cast(bounding_boxes["boxes"], self.compute_dtype)
+        labels = ops.convert_to_tensor(bounding_boxes["labels"])
+        return self._combined(
+            "bounding_boxes", {"boxes": boxes, "labels": labels}, transformation
+        )
+
+
+# What AugMix applies only with `all_ops`.
+_FOR_ALL_OPS = {
+    *("random_brightness", "random_color_degeneration"),
+    *("random_contrast", "random_sharpness"),
+}
+
+
+class AugMix(_Recipe):
+    """In training, mixes images with averages of some chains of changes of them.
+
+    `w * x + (1 - w) * sum(w_i * chain_i(x))`, where each chain applies layers that are
+    drawn at random, or nothing. Masks are mixed in the same way.
+
+    Args:
+        value_range: (lowest, highest) value of the images.
+        num_chains: how many chains there are.
+        chain_depth: how many layers, or none, are drawn for each.
+        factor: how strongly: their factors, a range (lower, upper) inside [0, 1]; a
+            number f: (0, f).
+        alpha: w has the distribution Beta(alpha, alpha), and the w_i have
+            Dirichlet(alpha, ..., alpha).
+        all_ops: whether RandomBrightness, RandomColorDegeneration, RandomContrast and
+            RandomSharpness may be drawn, too, not only RandomShear, RandomTranslation,
+            RandomRotation, RandomPosterization, Solarization, AutoContrast and
+            Equalization.
+        interpolation: "nearest" or "bilinear", of those that move pixels.
+        seed: an integer, for the same draws every time; or a SeedGenerator.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Call arguments:
+        data: images of 3 channels, or a dict of "images" and any of "labels",
+            "bounding_boxes" and "segmentation_masks"; labels and boxes stay.
+        training: whether to change the images; by default they are.
+
+    Output shape: that of the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.AugMix(value_range=(0, 1), seed=1)
+        >>> layer(toolkit.random.uniform((2, 8, 8, 3))).shape
+        (2, 8, 8, 3)
+
+    Reference: https://arxiv.org/abs/1912.02781
+    """
+
+    def __init__(
+        self,
+        value_range: Any = (0, 255),
+        num_chains: int = 3,
+        chain_depth: int = 3,
+        factor: Any = 0.3,
+        alpha: float = 1.0,
+        all_ops: bool = True,
+        interpolation: str = "bilinear",
+        seed: Any = None,
+        data_format: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            value_range, factor, interpolation, seed, data_format, **kwargs
+        )
+        if not alpha > 0:
+            raise ArgumentError(f"AugMix: expected alpha > 0; received {alpha!r}")
+        self.num_chains, self.chain_depth, self.alpha = num_chains, chain_depth, alpha
+        self.all_ops = all_ops
+        for name in () if all_ops else _FOR_ALL_OPS:
+            del self._steps[name]
+
+    def _drawn_for(self, data: Any, seed: Any) -> dict[str, Any]:
+        shares = random.gamma((self.num_chains,), self.alpha, seed=seed)
+        size = self.num_chains, self.chain_depth
+        return {
+            "chain_mixing_weights": shares / ops.sum(shares),
+            "weight_sample": random.beta((), self.alpha, self.alpha, seed=seed),
+            "layer_idxes": random.randint(size, 0, len(self._steps) + 1, seed=seed),
+            "chain_transforms": [
+                [self._draws(data, seed) for _ in range(self.chain_depth)]
+                for _ in range(self.num_chains)
+            ],
+        }
+
+    def _combined(self, part: str, x: Any, transformation: dict[str, Any]) -> Any:
+        total = 0
+        for i, draws in enumerate(transformation["chain_transforms"]):
+            y = x
+            for j in range(self.chain_depth):
+                y = self._step(part, y, transformation["layer_idxes"][i, j], draws[j])
+            total = total + transformation["chain_mixing_weights"][i] * y
+        weight = transformation["weight_sample"]
+        mixed = weight * x + (1 - weight) * total
+        if part == "images":
+            mixed = self._clipped(mixed)
+        return ops.cast(mixed, self.compute_dtype)
