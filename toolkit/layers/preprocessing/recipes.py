@@ -111,13 +111,13 @@ class _Recipe(RandomColorLayer):
 
     def _made(self) -> dict[str, Any]:
         """The layers that may be applied, by name."""
-        shared = {
+        shared: dict[str, Any] = {
             "data_format": self.data_format,
             "bounding_box_format": self.bounding_box_format,
             "dtype": self.dtype_policy,
         }
-        moving = {"interpolation": self.interpolation, **shared}
-        coloring = {"value_range": self.value_range, **shared}
+        moving: dict[str, Any] = {"interpolation": self.interpolation, **shared}
+        coloring: dict[str, Any] = {"value_range": self.value_range, **shared}
         f, bits = self.factor, max(1, int(8 * self.factor[1]))
         return {
             "random_shear": RandomShear(f, f, **moving),
