@@ -8,18 +8,24 @@ import sys
 from toolkit import config
 
 
-def print_message(text: str, line_break: bool = True) -> None:
+def print_message(text: str, line_break: bool = True, errors: bool = False) -> None:
     """Print, or log where interactive logging is disabled.
+
+    Args:
+        text: the message.
+        line_break: whether a line ends after it.
+        errors: whether it goes to standard error, apart from what a script prints.
 
     Characters that standard output cannot encode become "?".
     """
     if not config.is_interactive_logging_enabled():
         logging.getLogger("toolkit").info(text.strip("\r\n\b"))
         return
+    output = sys.stderr if errors else sys.stdout
     text = f"{text}\n" if line_break else text
     try:
-        sys.stdout.write(text)
+        output.write(text)
     except UnicodeEncodeError:
-        encoding = sys.stdout.encoding
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()
+        encoding = output.encoding or "ascii"
+        output.write(text.encode(encoding, "replace").decode(encoding))
+    output.flush()

@@ -79,3 +79,14 @@ def test_what_cannot_be_encoded_is_replaced(monkeypatch):
     print_message("1/2 ━")
     output.seek(0)
     assert output.read().rstrip() == "1/2 ?"
+
+
+def test_summaries_and_downloads_go_to_the_log(silent, capsys, caplog, tmp_path):
+    (tmp_path / "data.txt").write_text("data")
+    model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
+    with caplog.at_level(logging.INFO, "toolkit"):
+        model.summary()
+        origin = (tmp_path / "data.txt").as_uri()
+        toolkit.utils.get_file("data.txt", origin, cache_dir=tmp_path / "cache")
+    assert capsys.readouterr() == ("", "")
+    assert "Total params: 3" in caplog.text and f"Downloading {origin}" in caplog.text

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from toolkit import dtypes, tree
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
+from toolkit.messages import print_message
 from toolkit.symbolic import FunctionOperation, is_symbolic
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
@@ -38,7 +39,7 @@ def print_summary(
     text = summary_text(
         model, line_length, positions, expand_nested, show_trainable, layer_range
     )
-    (print_fn or print)(text)
+    (print_fn or print_message)(text)
 
 
 def summary_text(

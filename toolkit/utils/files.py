@@ -18,6 +18,7 @@ from urllib.request import urlopen
 
 from toolkit import config
 from toolkit.errors import ArgumentError, DamagedFileError, DatasetError, unknown_choice
+from toolkit.messages import print_message
 from toolkit.utils.archives import FORMATS, extract_archive
 
 _CHUNK = 1 << 18  # bytes
@@ -204,7 +205,7 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
 
 def _download(origin: str, target: Path, check: tuple[str, str] | None) -> None:
     """Fetch `origin` into a file beside `target`, check it, then move it there."""
-    print(f"Downloading {origin}", file=sys.stderr)
+    print_message(f"Downloading {origin}", errors=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
     try:
@@ -232,11 +233,12 @@ def _copy_from_url(
     from tqdm import tqdm
 
     received = 0
+    hide = None if config.is_interactive_logging_enabled() else True
     try:
         with urlopen(origin, timeout=_TIMEOUT) as response:
             length = response.headers.get("Content-Length")
             total = int(length) if length else None
-            with tqdm(total=total, unit="B", unit_scale=True, disable=None) as bar:
+            with tqdm(total=total, unit="B", unit_scale=True, disable=hide) as bar:
                 while chunk := response.read(_CHUNK):
                     file.write(chunk)
                     received += len(chunk)
