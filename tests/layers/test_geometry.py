@@ -1,9 +1,12 @@
 """Layers that move the pixels of images, and boxes and masks with them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import toolkit
+from tests.fixtures import geometry_cases
 from tests.helpers import assert_close
 from toolkit import layers
 from toolkit.errors import ArgumentError, UnsupportedError
@@ -239,3 +242,20 @@ def test_elastic_transform_refuses_boxes():
     boxes = {"boxes": np.zeros((1, 4)), "labels": np.zeros(1)}
     with pytest.raises(UnsupportedError, match="masks"):
         layer({"images": COUNT[0], "bounding_boxes": boxes})
+
+
+def test_values_equal_those_of_keras():
+    with np.load(Path(geometry_cases.__file__).with_name("geometry.npz")) as file:
+        expected = dict(file)
+    found = geometry_cases.results(toolkit)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-4, err_msg=name)
+
+
+def test_subclasses_written_for_keras_find_functions():
+    class Upside(layers.RandomFlip):
+        def transform_images(self, images, transformation, training=True):
+            return self.backend.numpy.flip(self.backend.cast(images, "float32"), 1)
+
+    assert_close(Upside()(COUNT), COUNT[:, ::-1])

@@ -92,10 +92,9 @@ class RandomErasing(RandomColorLayer):
     def _filling(self, shape: tuple[int, ...], seed: Any) -> Any:
         """What erased pixels get, to go with images of that shape."""
         if self.fill_value is None:
-            noise = random.normal(shape, dtype=self.compute_dtype, seed=seed)
-            value = noise * self.value_range[1]
+            value = random.normal(shape, seed=seed) * self.value_range[1]
         else:
-            value = ops.convert_to_tensor(self.fill_value, dtype=self.compute_dtype)
+            value = ops.convert_to_tensor(self.fill_value, dtype="float32")
             if value.ndim and self.data_format == "channels_first":
                 value = ops.reshape(value, (3, 1, 1))
         return self._clipped(value)

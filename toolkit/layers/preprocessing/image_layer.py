@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
-from toolkit import ops, tree
+from toolkit import ops, random, tree
 from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.layer import Layer
@@ -16,6 +16,15 @@ from toolkit.layers.preprocessing.boxes import (
 )
 
 Size = tuple[int, int]
+
+
+class _Functions:
+    """Where subclasses written for Keras look: `self.backend.numpy.flip`, and so on."""
+
+    random = random
+
+    def __getattr__(self, name: str) -> Any:
+        return ops if name in ("core", "math", "numpy") else getattr(ops, name)
 
 
 class ImageLayer(Layer):
@@ -34,6 +43,8 @@ class ImageLayer(Layer):
             "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
         training: whether to behave as in training.
     """
+
+    backend: ClassVar[Any] = _Functions()
 
     def __init__(
         self,
