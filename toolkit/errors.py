@@ -11,6 +11,8 @@
     ├── NotBuiltError (ValueError, AttributeError)  what is made later, asked for now
     ├── NotCompiledError (ValueError)   `fit` and friends before `compile`
     ├── ModelFileError (ValueError)     a file that is damaged or does not fit
+    │   ├── MissingFileError (FileNotFoundError)  a file that is not there
+    │   └── UnwritableFileError (OSError)  a file that cannot be written
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
         └── DamagedFileError (ValueError)  a file that is not what it should be
 
@@ -74,6 +76,14 @@ class NotCompiledError(ToolkitError, ValueError):
 
 class ModelFileError(ToolkitError, ValueError):
     """A file is damaged, foreign or does not fit the model."""
+
+
+class MissingFileError(ModelFileError, FileNotFoundError):
+    """There is no such file."""
+
+
+class UnwritableFileError(ModelFileError, OSError):
+    """A file that cannot be written."""
 
 
 class DatasetError(ToolkitError, RuntimeError):

@@ -308,7 +308,11 @@ def test_wrong_arguments(arguments, message):
     "arguments, y, message",
     [
         ({"loss": {"a": "mse"}}, LISTS, r"\['a', 'b'\]"),
-        ({"loss": "mse", "loss_weights": [1, 2, 3]}, LISTS, "a loss for '2'"),
+        (
+            {"loss": "mse", "loss_weights": [1, 2, 3]},
+            LISTS,
+            "match the number of losses",
+        ),
         (
             {"loss": "mse", "metrics": {"c": ["mae"]}},
             LISTS,
@@ -324,3 +328,10 @@ def test_what_does_not_fit_the_outputs(arguments, y, message):
     model.compile("sgd", **arguments)
     with pytest.raises(ArgumentError, match=message):
         model.fit(X, y, verbose=0)
+
+
+def test_weights_of_one_loss_of_one_output():
+    model = single()
+    model.compile("sgd", "mse", loss_weights=[1.0, 2.0])
+    with pytest.raises(ArgumentError, match="match the number of losses, 1"):
+        model.fit(X, Y2, verbose=0)

@@ -303,6 +303,15 @@ def test_constraints_hold_after_each_step():
     assert_close(v, [0, 1])
 
 
+def test_arguments_by_place():
+    assert optimizers.Adam(0.1, 0.9, 0.999, 1e-7, False, 0.25).weight_decay == 0.25
+    optimizer = optimizers.SGD(0.1, 0.9, True, 0.5, 2.0)
+    assert (optimizer.weight_decay, optimizer.clipnorm) == (0.5, 2.0)
+    optimizer = optimizers.AdamW(0.1, 0.5, 0.9, 0.999, 1e-7, False, 2.0)
+    assert (optimizer.weight_decay, optimizer.clipnorm) == (0.5, 2.0)
+    assert "args" not in optimizer.get_config()
+
+
 def test_a_decay_is_ignored():
     with pytest.warns(UserWarning, match="no longer supported"):
         assert optimizers.SGD(decay=1e-6).weight_decay is None

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from toolkit.errors import ModelFileError
+from toolkit.errors import MissingFileError, ModelFileError, UnwritableFileError
 from toolkit.layers.building import limited_weights
 from toolkit.models.h5_files import (
     Dataset,
@@ -73,7 +73,7 @@ def save_folder(model: Any, path: Path) -> None:
                 path.rename(Path(folder, "older"))
             made.rename(path)
     except OSError as error:
-        raise ModelFileError(f"cannot write {str(path)!r}: {error}") from error
+        raise UnwritableFileError(f"cannot write {str(path)!r}: {error}") from error
 
 
 def _write_members(model: Any, folder: Path) -> None:
@@ -141,7 +141,7 @@ def weights_in_archive(path: Path) -> Iterator[dict[str, Dataset]]:
 @contextmanager
 def _open(path: Path) -> Iterator[Members]:
     if not path.is_file():
-        raise FileNotFoundError(f"File not found: there is no file {str(path)!r}")
+        raise MissingFileError(f"File not found: there is no file {str(path)!r}")
     try:
         with zipfile.ZipFile(path) as archive:
             yield Members(archive)

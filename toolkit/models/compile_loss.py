@@ -70,6 +70,7 @@ class CompileLoss:
     def build(self, y_true: Any, y_pred: Any) -> None:
         """Match losses and outputs, by example tensors or symbols of both."""
         y_true = self._align(y_true, y_pred)
+        self._check_weights(len(tree.flatten(y_pred)))
         nest = _with_weights(self._loss, self._loss_weights)
         nest = self._follow_outputs(nest, y_pred)
         names = self._names(y_pred)
@@ -77,6 +78,16 @@ class CompileLoss:
         if len(self._terms) > 1:
             self.metrics = [metrics.Mean(name=f"{t.name}_loss") for t in self._terms]
         self.built = True
+
+    def _check_weights(self, outputs: int) -> None:
+        """One loss for all outputs has one weight, or one for each output."""
+        given = len(tree.flatten(self._loss_weights))
+        several = not tree.is_nested(self._loss) and tree.is_nested(self._loss_weights)
+        if several and given not in (1, outputs):
+            raise ArgumentError(
+                f"compile: `loss_weights` must match the number of losses, {outputs}; "
+                f"received {given} weights"
+            )
 
     def _follow_outputs(self, nest: Any, y_pred: Any) -> Any:
         """The nest of losses in the containers of the outputs."""

@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.errors import ModelFileError, ToolkitError
+from toolkit.errors import (
+    MissingFileError,
+    ModelFileError,
+    ToolkitError,
+    UnwritableFileError,
+)
 
 # Data that unpacks to more than this many times its size in the file is refused.
 _MAX_RATIO = 1000
@@ -35,7 +40,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         if os.name == "posix":
             _flush(target.parent)
     except OSError as error:
-        raise ModelFileError(f"cannot write {str(path)!r}: {error}") from error
+        raise UnwritableFileError(f"cannot write {str(path)!r}: {error}") from error
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -74,7 +79,7 @@ def open_datasets(
         label: what messages call the file; its path by default.
 
     Raises:
-        FileNotFoundError: if there is no such file.
+        MissingFileError: if there is no such file.
         ModelFileError: if it is not HDF5, is damaged, or points out of itself.
     """
     with open_file(source, label) as (_, datasets):
@@ -90,7 +95,7 @@ def open_file(
 
     label = label or str(source)
     if isinstance(source, Path) and not source.is_file():
-        raise FileNotFoundError(f"there is no file {label!r}")
+        raise MissingFileError(f"there is no file {label!r}")
     try:
         with h5py.File(source, "r") as file:
             yield file, dict(_walk(file, h5py))

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
 from toolkit.models.h5_files import Dataset, open_datasets, replace_file, write_groups
 from toolkit.models.state import Groups, load_state
 
@@ -86,7 +86,7 @@ def load_shards(model: Any, path: Path, skip_mismatch: bool, skip: Any) -> None:
 def _names(path: Path) -> list[str]:
     """The files that are listed, which must lie beside the list."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r}")
+        raise MissingFileError(f"there is no file {str(path)!r}")
     if path.stat().st_size > _MAX_LIST:
         raise ModelFileError(f"{str(path)!r}: too long for a list of files")
     try:

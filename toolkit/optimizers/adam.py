@@ -24,7 +24,7 @@ class Adam(Optimizer):
         beta_2: the decay of v, in [0, 1).
         epsilon: keeps the quotient finite.
         amsgrad: whether the largest v so far is used.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), amsgrad:
@@ -44,6 +44,7 @@ class Adam(Optimizer):
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.beta_1 = beta_1
@@ -51,7 +52,7 @@ class Adam(Optimizer):
         self.epsilon = epsilon
         self.amsgrad = amsgrad
         self.slots = ("momentum", "velocity", *(["velocity_hat"] if amsgrad else []))
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
@@ -96,7 +97,7 @@ class AdamW(Adam):
         beta_2: the decay of v, in [0, 1).
         epsilon: keeps the quotient finite.
         amsgrad: whether the largest v so far is used.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Loshchilov & Hutter, 2017](https://arxiv.org/abs/1711.05101)
@@ -110,6 +111,7 @@ class AdamW(Adam):
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -118,7 +120,8 @@ class AdamW(Adam):
             beta_2,
             epsilon,
             amsgrad,
-            weight_decay=weight_decay,
+            weight_decay,
+            *args,
             **kwargs,
         )
 
@@ -134,7 +137,7 @@ class Adamax(Optimizer):
         beta_1: the decay of m.
         beta_2: the decay of u.
         epsilon: keeps the quotient finite.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), section 7.1
@@ -148,12 +151,13 @@ class Adamax(Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
@@ -176,7 +180,7 @@ class Nadam(Optimizer):
         beta_1: the decay of m.
         beta_2: the decay of v.
         epsilon: keeps the quotient finite.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Dozat, 2015](http://cs229.stanford.edu/proj2015/054_report.pdf)
@@ -190,12 +194,13 @@ class Nadam(Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def build(self, variables: Any) -> None:
         if self.built:
@@ -236,7 +241,7 @@ class Lamb(Optimizer):
         beta_1: the decay of m.
         beta_2: the decay of v.
         epsilon: keeps the quotient finite.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [You et al., 2019](https://arxiv.org/abs/1904.00962)
@@ -250,12 +255,13 @@ class Lamb(Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor

@@ -30,7 +30,7 @@ class Adafactor(Optimizer):
         epsilon_2: the least size of a parameter that steps are relative to.
         clip_threshold: the largest root mean square of a step.
         relative_step: whether the learning rate is at most 1 / sqrt(t).
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Shazeer & Stern, 2018](https://arxiv.org/abs/1804.04235)
@@ -44,6 +44,7 @@ class Adafactor(Optimizer):
         epsilon_2: float = 1e-3,
         clip_threshold: float = 1.0,
         relative_step: bool = True,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.beta_2_decay = beta_2_decay
@@ -51,7 +52,7 @@ class Adafactor(Optimizer):
         self.epsilon_2 = epsilon_2
         self.clip_threshold = clip_threshold
         self.relative_step = relative_step
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def init_slots(self, p: Any) -> dict[str, Any]:
         rows = p.shape[:-1] if p.ndim > 1 else ()

@@ -23,7 +23,7 @@ class RMSprop(Optimizer):
         momentum: of the steps.
         epsilon: keeps the quotient finite.
         centered: whether v becomes the variance: v - (running mean of g) ** 2.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Hinton, 2012](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf)
@@ -42,6 +42,7 @@ class RMSprop(Optimizer):
         momentum: float = 0.0,
         epsilon: float = 1e-7,
         centered: bool = False,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.rho = rho
@@ -53,7 +54,7 @@ class RMSprop(Optimizer):
             *(["momentum"] if momentum > 0 else []),
             *(["average_gradient"] if centered else []),
         )
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
@@ -82,7 +83,7 @@ class Adagrad(Optimizer):
         learning_rate: the step size.
         initial_accumulator_value: what `a` starts from.
         epsilon: keeps the quotient finite.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf)
@@ -93,11 +94,12 @@ class Adagrad(Optimizer):
         learning_rate: Any = 0.001,
         initial_accumulator_value: float = 0.1,
         epsilon: float = 1e-7,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.initial_accumulator_value = initial_accumulator_value
         self.epsilon = epsilon
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def init_slots(self, p: Any) -> dict[str, Any]:
         start = ops.full(p.shape, self.initial_accumulator_value, p.dtype)
@@ -121,7 +123,7 @@ class Adadelta(Optimizer):
         learning_rate: the step size; the paper has 1.
         rho: the decay of the running means.
         epsilon: keeps the quotient finite.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Zeiler, 2012](https://arxiv.org/abs/1212.5701)
@@ -134,11 +136,12 @@ class Adadelta(Optimizer):
         learning_rate: Any = 0.001,
         rho: float = 0.95,
         epsilon: float = 1e-7,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.rho = rho
         self.epsilon = epsilon
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
@@ -166,7 +169,7 @@ class Ftrl(Optimizer):
         l2_regularization_strength: >= 0.
         l2_shrinkage_regularization_strength: >= 0; added to the gradient as 2 * s * p.
         beta: the paper's beta.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [McMahan et al., 2013](https://research.google.com/pubs/archive/41159.pdf)
@@ -181,6 +184,7 @@ class Ftrl(Optimizer):
         l2_regularization_strength: float = 0.0,
         l2_shrinkage_regularization_strength: float = 0.0,
         beta: float = 0.0,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         if learning_rate_power > 0:
@@ -207,7 +211,7 @@ class Ftrl(Optimizer):
         self.l2_regularization_strength = l2_regularization_strength
         self.l2_shrinkage_regularization_strength = l2_shrinkage_regularization_strength
         self.beta = beta
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def init_slots(self, p: Any) -> dict[str, Any]:
         start = ops.full(p.shape, self.initial_accumulator_value, p.dtype)

@@ -25,7 +25,7 @@ class ScheduleFreeAdamW(Optimizer):
         beta_2: the decay of v, in [0, 1).
         epsilon: keeps the quotient finite.
         warmup_steps: the number of steps in which the rate grows from 0.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Defazio et al., 2024](https://arxiv.org/abs/2405.15682)
@@ -44,13 +44,14 @@ class ScheduleFreeAdamW(Optimizer):
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
         warmup_steps: int = 0,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.warmup_steps = warmup_steps
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def init_slots(self, p: Any) -> dict[str, Any]:
         return {"momentum": p.value, "velocity": ops.zeros(p.shape, p.dtype)}

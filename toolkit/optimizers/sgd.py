@@ -20,7 +20,7 @@ class SGD(Optimizer):
         learning_rate: the step size.
         momentum: in [0, 1].
         nesterov: whether to look ahead.
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Example:
         >>> import toolkit
@@ -32,6 +32,7 @@ class SGD(Optimizer):
         learning_rate: Any = 0.01,
         momentum: float = 0.0,
         nesterov: bool = False,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         if not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
@@ -42,7 +43,7 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.nesterov = nesterov
         self.slots = ("momentum",) if momentum else ()
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
@@ -65,7 +66,7 @@ class Lion(Optimizer):
         learning_rate: the step size; a third to a tenth of Adam's.
         beta_1: how much of the average the direction keeps, in (0, 1].
         beta_2: the decay of the average, in (0, 1).
-        **kwargs: those of `Optimizer`.
+        *args, **kwargs: those of `Optimizer`.
 
     Reference:
         [Chen et al., 2023](https://arxiv.org/abs/2302.06675)
@@ -78,6 +79,7 @@ class Lion(Optimizer):
         learning_rate: Any = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.99,
+        *args: Any,
         **kwargs: Any,
     ) -> None:
         if not 0 < beta_1 <= 1:
@@ -86,7 +88,7 @@ class Lion(Optimizer):
             )
         self.beta_1 = beta_1
         self.beta_2 = beta_2
-        super().__init__(learning_rate, **kwargs)
+        super().__init__(learning_rate, *args, **kwargs)
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
