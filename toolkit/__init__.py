@@ -60,6 +60,7 @@ _NAMES = {
     "Optimizer": "toolkit.optimizers",
     "Quantizer": "toolkit.quantizers",
     "Regularizer": "toolkit.regularizers",
+    "RematScope": "toolkit.layers.remat_scope",
     "Sequential": "toolkit.models",
     "StatelessScope": "toolkit.trace",
     "Tensor": "toolkit.tensor",
@@ -67,6 +68,7 @@ _NAMES = {
     "device": "toolkit.tensor",
     "name_scope": "toolkit.naming",
     "register_backend": "toolkit.backends.base",
+    "remat": "toolkit.remat",
 }
 
 __all__ = ["__version__", "version", *_MODULES, *_NAMES]

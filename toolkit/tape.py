@@ -343,14 +343,15 @@ def filled(gs: Any, outputs: Any) -> tuple[Any, ...]:
 def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
     """Differentiate the body of a composite that has no rule of its own."""
     with GradientTape(watch_accessed_variables=False) as tape:
-        inputs = [_alias(x) for x in node.inputs]
+        inputs = [alias(x) for x in node.inputs]
         tape.watch([x for x, want in zip(inputs, wanted, strict=True) if want])
         outputs = node.op.body(*inputs, **node.attrs)
     floats = [(y, d) for y, d in zip(_as_tuple(outputs), _as_tuple(g), strict=True)]
     return tape.gradient([y for y, _ in floats], inputs, [d for _, d in floats])  # type: ignore[no-any-return]
 
 
-def _alias(x: Tensor) -> Tensor:
+def alias(x: Tensor) -> Tensor:
+    """The same value with an identity of its own."""
     return ops.reshape(x, x.shape)
 
 
@@ -394,7 +395,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
         leaves = tree.flatten(outputs)
         # A fresh identity, so that an output that is an input is told apart from it.
         with no_tapes():
-            leaves = [_alias(convert(leaf)) for leaf in leaves]
+            leaves = [alias(convert(leaf)) for leaf in leaves]
         tensors = [x for x in inputs if isinstance(x, Tensor)]
 
         def vjp(g: Any, y: Any, *xs: Tensor) -> Any:

@@ -722,6 +722,45 @@ def test_merging_layers_want_lists_of_one_batch_size():
         layers.Add()([ones(2, 3), ones(4, 3)])
 
 
+class Shifted(layers.Layer):
+    """Adds 1 if some call around it, or its own, says so."""
+
+    def __init__(self):
+        super().__init__()
+        self._register_call_context_args("shift")
+
+    def call(self, x, shift=None):
+        return x + (1.0 if shift else 0.0)
+
+
+class Around(layers.Layer):
+    def __init__(self, inner, **given):
+        super().__init__()
+        self.inner, self.given = inner, given
+
+    def call(self, x):
+        return self.inner(x, **self.given)
+
+
+def test_arguments_that_are_passed_on():
+    inner = Shifted()
+    x = toolkit.Input((1,))
+    models = [
+        Around(Around(inner)),
+        toolkit.Sequential([layers.Identity(), Around(inner)]),
+        toolkit.Model(x, Around(inner)(x)),
+    ]
+    for model in models:
+        model._register_call_context_args("shift")
+        assert model(ones(2, 1), shift=True).tolist() == [[2.0], [2.0]]
+        assert model(ones(2, 1)).tolist() == [[1.0], [1.0]]
+    outer = Around(Around(inner, shift=False))
+    outer._register_call_context_args("shift")
+    assert outer(ones(2), shift=True).tolist() == [1.0, 1.0]
+    assert inner(ones(2), shift=True).tolist() == [2.0, 2.0]
+    assert inner(ones(2)).tolist() == [1.0, 1.0]
+
+
 UNKNOWN = (None, None, None, 4)
 
 

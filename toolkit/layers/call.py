@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ class _Context(threading.local):
     layer: Any = None  # the innermost layer that is being called or built
     training: bool | None = None
     symbolic = False  # whether only shapes are wanted: losses are dropped
+    arguments: dict[str, Any] | None = None  # given to calls around, for those inside
     weightless = False  # whether new weights may be zeros, because only shapes count
 
 
@@ -59,6 +62,28 @@ def call_info(function: Any) -> CallInfo:
         defaults.get("training"),
         function.__module__.startswith("toolkit.layers."),
     )
+
+
+@contextmanager
+def passed_on(
+    names: tuple[str, ...], info: CallInfo, kwargs: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Let calls inside see the arguments of these names; the arguments of this call.
+
+    Args:
+        names: those that a layer has registered.
+        info: what the signature of its `call` says.
+        kwargs: what it was given; the names that `call` does not take are taken out.
+    """
+    outer = context.arguments
+    given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
+    context.arguments = {**(outer or {}), **given}
+    own = {name: context.arguments[name] for name in names if name in context.arguments}
+    rest = {name: value for name, value in kwargs.items() if name not in names}
+    try:
+        yield rest | {name: x for name, x in own.items() if name in info.names}
+    finally:
+        context.arguments = outer
 
 
 def mask_of(x: Any) -> Any:

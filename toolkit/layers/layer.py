@@ -17,22 +17,22 @@ from toolkit.layers.call import (
     context,
     explain,
     is_tensor,
-    map_shapes,
     mask_of,
     masks_of,
-    match_shapes,
+    passed_on,
     standardize_arguments,
 )
 from toolkit.layers.configuring import Configurable
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.losses import LossOwner, with_losses
 from toolkit.layers.quantizing import Quantizable
+from toolkit.layers.remat_scope import current_scope
+from toolkit.layers.shapes import Inferring
 from toolkit.layers.tracking import no_tracking
-from toolkit.naming import keep_counts, scopes
+from toolkit.naming import scopes
 from toolkit.symbolic import (
     KerasTensor,
     Operation,
-    infer,
     is_symbolic,
     record,
 )
@@ -43,7 +43,7 @@ from toolkit.tracebacks import shorten
 _TRAINING = {"training"}
 
 
-class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
+class Layer(Inferring, Configurable, Buildable, LossOwner, Quantizable, Operation):
     """Base of all layers.
 
     A subclass stores its configuration in `__init__`, creates weights in
@@ -79,6 +79,8 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
 
     _info: CallInfo
     _input_dtype: str | None = None
+    _remat_scope: Any = None
+    _context_names: tuple[str, ...] = ()  # arguments for layers inside, as training
     _allow_non_tensor_positional_args = False
     supports_jit = True  # whether a compiled function can hold its computation
 
@@ -112,6 +114,7 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
         self.autocast = autocast
         self.dtype_policy = dtype_policies.get(dtype)
         self.__dict__["_losses"] = []
+        self.__dict__["_remat_scope"] = current_scope()
         self.__dict__["_info"] = call_info(type(self).call)
         self._computes_mask = type(self).compute_mask is not Layer.compute_mask
         self.supports_masking = self._computes_mask
@@ -182,6 +185,7 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
                 and (not kwargs or kwargs.keys() == _TRAINING)
                 and self.built
                 and not self._computes_mask
+                and not self._context_names
             ):
                 (x,) = args
                 if type(x) is Tensor and mask_of(x) is None:
@@ -190,10 +194,25 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
                         if self._input_spec is not None:
                             self._check_input(x)
                         return self._run(self.call, args, {}, kwargs.get("training"))
-            return self._general_call(args, kwargs)
+            if not self._context_names:
+                return self._general_call(args, kwargs)
+            with passed_on(self._context_names, self._info, kwargs) as kwargs:
+                return self._general_call(args, kwargs)
         except Exception as error:
             shorten(error)
             raise
+
+    def _register_call_context_args(self, *names: str) -> None:
+        """Pass arguments of this name, as `training`, on to the layers inside.
+
+        Each layer that registers a name gets the value of the innermost call around it
+        that was given one, unless it is given one itself.
+        """
+        self._context_names = (*self._context_names, *names)
+
+    @property
+    def _call_context_args(self) -> set[str]:
+        return {"training", *self._context_names}
 
     def _check_input(self, x: Tensor) -> None:
         """Raise unless `x` fits the input_spec; the last that did is not checked."""
@@ -268,6 +287,8 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
         try:
             if not self.built:
                 self._build_for(arguments)
+            if self._remat_scope is not None and state.tapes:
+                function = self.rematerialized_call(function, *args, **kwargs)
             outputs = function(*args, **kwargs)
             if not self.built:
                 self._finish_build()
@@ -307,6 +328,19 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
         for tensor, its_mask in zip(tensors, tree.flatten(masks), strict=False):
             if its_mask is not None and mask_of(tensor) is None:
                 tensor._keras_mask = its_mask
+
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        """`layer_call`, computed again for gradients if the RematScope wants that.
+
+        Args:
+            layer_call: the method `call`.
+            *args, **kwargs: what it will be given.
+        """
+        if self._remat_scope is None:
+            return layer_call
+        from toolkit.remat import rematerialized
+
+        return rematerialized(self, layer_call, args, kwargs)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """The mask of the outputs; by default that of the inputs."""
@@ -350,47 +384,6 @@ class Layer(Configurable, Buildable, LossOwner, Quantizable, Operation):
             losses = self.losses if return_losses else []
         updated = [scope.get_current_value(v) for v in self.non_trainable_variables]
         return (outputs, updated, losses) if return_losses else (outputs, updated)
-
-    # --- shapes -----------------------------------------------------------------------
-
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """The symbols that a call with these symbols would return."""
-        if context.layer is not self:
-            if self.built:
-                return self._general_call(args, kwargs, recorded=False)
-            return self._infer_unbuilt(args, kwargs)
-        if type(self).compute_output_shape is Layer.compute_output_shape:
-            return infer(self.call, args, kwargs)
-        arguments = Arguments(self, self._info, args, kwargs)
-        shapes = arguments.shapes()
-        shapes = match_shapes(self.compute_output_shape, shapes, arguments.by_name)
-        output_shape = self.compute_output_shape(**shapes)
-        return map_shapes(lambda s: KerasTensor(s, self.compute_dtype), output_shape)
-
-    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The shape of the outputs for inputs of these shapes (None: unknown).
-
-        Args:
-            *args, **kwargs: shapes, or structures of them, for the arguments of `call`;
-                those passed by name end in `_shape`.
-        """
-
-        def symbols(shapes: Any) -> Any:
-            return map_shapes(lambda s: KerasTensor(s, self.compute_dtype), shapes)
-
-        named = {k.removesuffix("_shape"): symbols(v) for k, v in kwargs.items()}
-        outputs = self.compute_output_spec(*map(symbols, args), **named)
-        return tree.map_structure(lambda x: x.shape, outputs)
-
-    def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
-        """The output symbols by way of a twin, whose weights cost nothing."""
-        outer, context.weightless = context.weightless, True
-        try:
-            with keep_counts():
-                twin = type(self).from_config(self.get_config())
-                return twin._general_call(args, kwargs, recorded=False)
-        finally:
-            context.weightless = outer
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"

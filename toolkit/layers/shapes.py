@@ -1,0 +1,68 @@
+"""The shapes and dtypes that a layer's outputs will have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import tree
+from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
+from toolkit.naming import keep_counts
+from toolkit.symbolic import KerasTensor, infer
+
+
+class Inferring:
+    """Base of layers: output shapes are inferred by running `call` with symbols."""
+
+    _info: Any
+    _general_call: Any
+    built: bool
+    call: Any
+    get_config: Any
+    _dtype_policy: Any
+    from_config: Any
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbols that a call with these symbols would return."""
+        if context.layer is not self:
+            if self.built:
+                return self._general_call(args, kwargs, recorded=False)
+            return self._infer_unbuilt(args, kwargs)
+        if type(self).compute_output_shape is _inferred_shape:
+            return infer(self.call, args, kwargs)
+        arguments = Arguments(self, self._info, args, kwargs)
+        shapes = arguments.shapes()
+        shapes = match_shapes(self.compute_output_shape, shapes, arguments.by_name)
+        output_shape = self.compute_output_shape(**shapes)
+        return map_shapes(
+            lambda s: KerasTensor(s, self._dtype_policy.compute_dtype), output_shape
+        )
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shape of the outputs for inputs of these shapes (None: unknown).
+
+        Args:
+            *args, **kwargs: shapes, or structures of them, for the arguments of `call`;
+                those passed by name end in `_shape`.
+        """
+
+        def symbols(shapes: Any) -> Any:
+            return map_shapes(
+                lambda s: KerasTensor(s, self._dtype_policy.compute_dtype), shapes
+            )
+
+        named = {k.removesuffix("_shape"): symbols(v) for k, v in kwargs.items()}
+        outputs = self.compute_output_spec(*map(symbols, args), **named)
+        return tree.map_structure(lambda x: x.shape, outputs)
+
+    def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
+        """The output symbols by way of a twin, whose weights cost nothing."""
+        outer, context.weightless = context.weightless, True
+        try:
+            with keep_counts():
+                twin = type(self).from_config(self.get_config())
+                return twin._general_call(args, kwargs, recorded=False)
+        finally:
+            context.weightless = outer
+
+
+_inferred_shape = Inferring.compute_output_shape

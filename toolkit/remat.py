@@ -1,0 +1,233 @@
+"""Rematerialization: values computed again for the gradient instead of being kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from toolkit import dtypes, ops, tree
+from toolkit.ir import Kind, Primitive
+from toolkit.layers.call import context
+from toolkit.layers.losses import with_losses
+from toolkit.ops.box import dynamic_slice_p
+from toolkit.symbolic import KerasTensor, any_symbolic
+from toolkit.tape import GradientTape, alias
+from toolkit.tensor import Tensor, bind, no_tapes, state
+from toolkit.trace import StatelessScope
+from toolkit.variable import Variable
+
+
+def rematerialized(layer: Any, call: Any, args: Any, kwargs: Any) -> Any:
+    """The `call` of a layer, with as much rematerialization as its scope wants."""
+    scope = layer._remat_scope
+    if scope is None or scope.mode is None:
+        return call
+    if scope.mode == "activations":
+        return _with_activation_again(layer, call)
+    if scope.mode == "list_of_layers" and layer.name not in scope.layer_names:
+        return call
+    if scope.mode == "larger_than":
+        if _output_size(layer, args, kwargs) <= scope.output_size_threshold:
+            return call
+    return remat(call)
+
+
+def _with_activation_again(layer: Any, call: Any) -> Any:
+    activation = getattr(layer, "activation", None)
+    if activation is None:
+        return call
+
+    @wraps(call)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        layer.__dict__["activation"] = remat(activation)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            layer.__dict__["activation"] = activation
+
+    return wrapper
+
+
+def _output_size(layer: Any, args: Any, kwargs: Any) -> int:
+    """The number of elements of what a call with these tensors returns."""
+    args, kwargs = tree.map_structure(
+        lambda x: KerasTensor(x.shape, x.dtype) if isinstance(x, Tensor) else x,
+        (args, kwargs),
+    )
+    outer, context.symbolic = context.symbolic, True
+    try:
+        outputs = layer.compute_output_spec(*args, **kwargs)
+    finally:
+        context.symbolic = outer
+    shapes = [x.shape for x in tree.flatten(outputs) if isinstance(x, KerasTensor)]
+    return sum(math.prod(n or 1 for n in shape) for shape in shapes)
+
+
+def remat(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function or layer be computed again when its gradient is taken.
+
+    What it computes between inputs and outputs is not kept until then. The second time
+    it sees the same state of Variables, seeds included, and leaves none behind.
+
+    Args:
+        f: takes tensors, or nests of them, and returns some.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.Variable(2.0)
+        >>> with toolkit.GradientTape() as tape:
+        ...     y = toolkit.remat(lambda x: toolkit.ops.exp(x) ** 2)(x.value)
+        >>> round(float(tape.gradient(y, x)), 3)
+        109.196
+
+    Reference: https://arxiv.org/abs/1604.06174
+    """
+
+    @wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        tapes = state.tapes
+        computed_again_anyway = any(isinstance(tape, _Reads) for tape in tapes)
+        if not tapes or computed_again_anyway or any_symbolic(args, kwargs):
+            return f(*args, **kwargs)
+        return _Application(f, args, kwargs).record(tapes)
+
+    return wrapper
+
+
+class _Reads:
+    """Takes the place of tapes: keeps nothing but what Variables were read as first."""
+
+    def __init__(self) -> None:
+        self.first: dict[Variable, Tensor] = {}
+
+    def watch_variable(self, variable: Variable, tensor: Tensor) -> None:
+        self.first.setdefault(variable, tensor)
+
+    def watches(self, inputs: Any) -> bool:
+        return False
+
+    def record(self, *application: Any) -> None:
+        """Nothing: this is what will be computed again."""
+
+
+class _Application:
+    """One call of a function that is to be computed again for the gradient."""
+
+    def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
+        self.function = function
+        self.leaves = [_read(x) for x in tree.flatten((args, kwargs))]
+        self.structure = args, kwargs
+        self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor)]
+        # What a call inside of layers depends on besides.
+        self.surroundings = context.layer, context.training, state.autocast
+
+    def record(self, tapes: Any) -> Any:
+        """The outputs, as results of one operation on the tapes."""
+        reads = _Reads()
+        kept = _all_losses()
+        state.tapes = (reads,)
+        try:
+            outputs = self._compute(self.leaves)
+        finally:
+            state.tapes = tapes
+        self.variables = list(reads.first)
+        self.values = list(reads.first.values())
+        for variable in self.variables:
+            variable.read()  # so that the tapes watch it
+        losses = _added_losses(kept)
+        with no_tapes():
+            results = [alias(x) for x in _tensors(outputs)]
+            results += [alias(layer._losses[i][1]) for layer, i in losses]
+        for (layer, i), loss in zip(losses[::-1], results[::-1], strict=False):
+            layer._losses[i] = (layer._losses[i][0], loss)
+        inputs = (*(self.leaves[i] for i in self.places), *self.values)
+        op = Primitive("remat", Kind.COMPOSITE, _no_spec, vjp=self._vjp)
+        for tape in tapes:
+            tape.record(op, inputs, {}, tuple(results))
+        found = iter(results)
+        return tree.map_structure(
+            lambda x: next(found) if isinstance(x, Tensor) else x, outputs
+        )
+
+    def _compute(self, leaves: list[Any]) -> Any:
+        args, kwargs = tree.pack_sequence_as(self.structure, leaves)
+        return self.function(*args, **kwargs)
+
+    def _vjp(self, g: Any, y: Any, *xs: Tensor) -> Any:
+        gs = g if isinstance(g, tuple) else (g,)
+        xs = _after(gs, xs)
+        leaves = list(self.leaves)
+        count = len(self.places)
+        for i, x in zip(self.places, xs[:count], strict=True):
+            leaves[i] = x
+        pairs = zip(self.variables, xs[count:], strict=True)
+        sources = [x for x in xs if dtypes.is_float(x.dtype)]
+        with (
+            self._as_then(),
+            GradientTape(watch_accessed_variables=False) as tape,
+            StatelessScope(pairs),
+        ):
+            tape.watch(sources)
+            kept = _all_losses()
+            outputs = _tensors(self._compute(leaves))
+            outputs += [layer._losses[i][1] for layer, i in _added_losses(kept)]
+            for layer in list(with_losses):
+                layer._losses[:] = kept.get(layer, [])
+        found = iter(tape.gradient(outputs, sources, list(gs)))
+        return tuple(next(found) if dtypes.is_float(x.dtype) else None for x in xs)
+
+    @contextmanager
+    def _as_then(self) -> Iterator[None]:
+        outer = context.layer, context.training, state.autocast
+        context.layer, context.training, state.autocast = self.surroundings
+        try:
+            yield
+        finally:
+            context.layer, context.training, state.autocast = outer
+
+
+def _read(x: Any) -> Any:
+    return x.value if isinstance(x, Variable) else x
+
+
+def _tensors(outputs: Any) -> list[Tensor]:
+    return [x for x in tree.flatten(outputs) if isinstance(x, Tensor)]
+
+
+def _all_losses() -> dict[Any, list[Any]]:
+    return {layer: list(layer._losses) for layer in with_losses}
+
+
+def _added_losses(kept: dict[Any, list[Any]]) -> list[tuple[Any, int]]:
+    """The layers and places of the losses that were added since."""
+    layers = sorted(with_losses, key=id)
+    return [
+        (layer, i)
+        for layer in layers
+        for i, entry in enumerate(layer._losses)
+        if not any(entry is old for old in kept.get(layer, ()))
+    ]
+
+
+def _after(gs: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """`xs`, in a graph as values that exist only once a gradient does.
+
+    Else what is computed from them would be shared with what was computed before.
+    """
+    known = next((g for g in gs if g.size), None)
+    if state.trace is None or known is None:
+        return xs
+    start = ops.cast(ops.reshape(known, (-1,))[0], "int32")  # clamped: always 0
+    return tuple(
+        bind(dynamic_slice_p, x, *[start] * x.ndim, sizes=x.shape)
+        if x.ndim and x.size and dtypes.is_float(x.dtype)
+        else x
+        for x in xs
+    )
+
+
+def _no_spec(*specs: Any, **attrs: Any) -> Any:
+    raise AssertionError("what is computed again is never traced as one operation")
