@@ -68,7 +68,7 @@ _NAMES = {
     "device": "toolkit.tensor",
     "name_scope": "toolkit.naming",
     "register_backend": "toolkit.backends.base",
-    "remat": "toolkit.remat",
+    "remat": "toolkit.layers.remat",
 }
 
 __all__ = ["__version__", "version", *_MODULES, *_NAMES]

@@ -338,7 +338,7 @@ class Layer(Inferring, Configurable, Buildable, LossOwner, Quantizable, Operatio
         """
         if self._remat_scope is None:
             return layer_call
-        from toolkit.remat import rematerialized
+        from toolkit.layers.remat import rematerialized
 
         return rematerialized(self, layer_call, args, kwargs)
 

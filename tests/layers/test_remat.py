@@ -5,7 +5,7 @@ import pytest
 
 import toolkit
 from toolkit import layers, ops
-from toolkit.remat import remat
+from toolkit.layers.remat import remat
 
 
 def gradients(make, compiled, x, scope="full", **options):
