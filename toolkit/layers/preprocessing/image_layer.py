@@ -21,10 +21,11 @@ Size = tuple[int, int]
 class _Functions:
     """Where subclasses written for Keras look: `self.backend.numpy.flip`, and so on."""
 
+    core = math = numpy = ops
     random = random
 
     def __getattr__(self, name: str) -> Any:
-        return ops if name in ("core", "math", "numpy") else getattr(ops, name)
+        return getattr(ops, name)
 
 
 class ImageLayer(Layer):
