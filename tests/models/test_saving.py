@@ -362,3 +362,20 @@ def test_arguments_of_save_weights(saved):
 
 def test_only_numpy_is_needed_until_a_file_is_touched():
     assert "h5py" not in vars(toolkit.models.saving)
+
+
+def test_many_nested_models_are_all_saved(tmp_path):
+    """The list of a model's layers is made anew each time: its id may come again."""
+
+    def build():
+        x = inputs = toolkit.Input((3,))
+        for _ in range(20):
+            nested = [toolkit.layers.Dense(3), toolkit.layers.Dense(3)]
+            x = toolkit.Sequential(nested)(x)
+        return toolkit.Model(inputs, x)
+
+    model, other = build(), build()
+    model.save_weights(tmp_path / "nested.weights.h5")
+    other.load_weights(tmp_path / "nested.weights.h5")
+    for a, b in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -26,12 +26,13 @@ _OF_MODELS = {
 def parts_of(model: Any, skip: Any = ()) -> dict[str, Any]:
     """Path -> layer or optimizer, for all with state; each once, where first met."""
     found: dict[str, Any] = {}
-    seen = {id(part) for part in skip}
+    # The values keep lists alive that properties make: a freed one's id comes again.
+    seen: dict[int, Any] = {id(part): part for part in skip}
 
     def visit(part: Any, path: str) -> None:
         if id(part) in seen:
             return
-        seen.add(id(part))
+        seen[id(part)] = part
         found[path] = part
         for name, child in _children(part):
             descend(child, f"{path}/{name}" if path else name)
@@ -40,7 +41,7 @@ def parts_of(model: Any, skip: Any = ()) -> dict[str, Any]:
         if isinstance(child, (StateOwner, Optimizer)):
             visit(child, path)
         elif isinstance(child, (list, tuple, dict)) and id(child) not in seen:
-            seen.add(id(child))
+            seen[id(child)] = child
             values = child.values() if isinstance(child, dict) else child
             for name, value in _named(values):
                 descend(value, f"{path}/{name}")
