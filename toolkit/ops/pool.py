@@ -7,7 +7,7 @@ each other to any order.
 
 from __future__ import annotations
 
-import math
+import operator
 from functools import reduce
 from typing import Any
 
@@ -177,15 +177,16 @@ def _counts(
 ) -> Tensor:
     """How many elements each window sees that are not padding."""
     per_axis = []
-    for n, k, stride, (low, high) in zip(
-        spatial, window, strides, padding, strict=True
+    for axis, (n, k, stride, (low, high)) in enumerate(
+        zip(spatial, window, strides, padding, strict=True)
     ):
         first = np.arange(-low, n + high - k + 1, stride)
-        per_axis.append(np.minimum(first + k, n) - np.maximum(first, 0))
-    counts = reduce(np.multiply.outer, per_axis)[..., None]
-    if np.all(counts == math.prod(window)):
-        return convert(math.prod(window), dtype)
-    return convert(counts, dtype)
+        seen = np.minimum(first + k, n) - np.maximum(first, 0)
+        full = np.all(seen == k)
+        seen = seen.reshape([-1 if i == axis else 1 for i in range(len(spatial) + 1)])
+        per_axis.append(convert(k if full else seen, dtype))
+    # A product of tensors: where only shapes are wanted, nothing large is made.
+    return reduce(operator.mul, per_axis)
 
 
 @operation
