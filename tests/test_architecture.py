@@ -49,7 +49,7 @@ LEVELS = (
     ("mixed_precision", "saving"),
     ("backend", "callbacks", "datasets", "utils", "compat", "bench", "cli"),
     ("wrappers", "visualization", "distillation", "distribution", "export"),
-    ("legacy", "preprocessing"),
+    ("legacy", "preprocessing", "applications"),
     ("__init__", "__main__"),
 )
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}

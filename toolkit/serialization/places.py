@@ -14,27 +14,34 @@ from toolkit.registration import (
     get_registered_object,
 )
 
+# Of these namespaces only one class is part of configs.
+_ONLY = {
+    "utils": "FeatureSpace",
+    "applications.convnext": "LayerScale",
+    "applications.inception_resnet_v2": "CustomScaleLayer",
+    "applications.nasnet": "ParityPadding",
+}
 # Where a config's class may live, and where its function may.
 _CLASSES = (
     *("layers", "models", "losses", "metrics", "optimizers", "optimizers.schedules"),
     *("initializers", "regularizers", "constraints", "dtype_policies", "random"),
-    *("distillation", "quantizers", "utils"),
+    *("distillation", "quantizers", *_ONLY),
 )
 _FUNCTIONS = (
     *("activations", "losses", "metrics", "initializers", "regularizers"),
     *("constraints", "ops"),
 )
 
-# Of helpers only this one is part of configs.
-_HELPERS = ("FeatureSpace",)
 # These read configs or files themselves: no config may name them.
 _READERS = ("deserialize", "get", "load_model", "save_model", "model_from_json")
 
 # Where Keras has these classes, if not in the namespace of the same name.
 _KERAS_MODULES = {
+    "CustomScaleLayer": "keras.src.applications.inception_resnet_v2",
     "DTypePolicy": "keras",
     "FloatDTypePolicy": "keras",
     "Functional": "keras.src.models.functional",
+    "LayerScale": "keras.src.applications.convnext",
     "Model": "keras",
     "Sequential": "keras",
 }
@@ -44,7 +51,7 @@ def _exported(namespace: str, name: str) -> Any:
     """The public class or function `name` of a namespace, or None."""
     if not name.isidentifier() or name.startswith("_") or name in _READERS:
         return None
-    if namespace == "utils" and name not in _HELPERS:
+    if _ONLY.get(namespace, name) != name:
         return None
     try:
         module = import_module(f"toolkit.{namespace}")

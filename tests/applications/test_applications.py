@@ -1,0 +1,162 @@
+"""The architectures: Keras's parameters, names and shapes, and their arguments."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.applications.expected import EXPECTED
+from toolkit import applications, layers
+from toolkit.errors import ArgumentError, DatasetError
+
+QUICK = {
+    *("MobileNet", "MobileNetV2", "MobileNetV3Small", "MobileNetV3Large", "ResNet50"),
+    *("ResNet50V2", "VGG16", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0"),
+    *("Xception", "InceptionV3", "InceptionResNetV2", "NASNetMobile", "ConvNeXtTiny"),
+}
+LARGER = {"InceptionResNetV2": 96, "InceptionV3": 96, "Xception": 96}
+VARIABLE = ["MobileNetV2", "ResNet50V2", "Xception", "EfficientNetB0", "NASNetMobile"]
+
+
+def marked(names):
+    return [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+def build(name, **kwargs):
+    toolkit.backend.clear_session()
+    size = LARGER.get(name, 64)
+    kwargs = {"weights": None, "input_shape": (size, size, 3), "classes": 10, **kwargs}
+    return getattr(applications, name)(**kwargs)
+
+
+def randomize(model, seed=0):
+    """Other weights than new ones, so that a wrong order would show."""
+    rng = np.random.default_rng(seed)
+    model.set_weights([rng.uniform(0.01, 0.1, w.shape) for w in model.weights])
+
+
+def test_every_architecture_is_expected():
+    assert {n for n in dir(applications) if n in applications._MODULE_OF} == set(
+        EXPECTED
+    )
+
+
+@pytest.mark.parametrize("name", marked(EXPECTED))
+def test_as_in_keras(name):
+    parameters, without_top, features, digest = EXPECTED[name]
+    model = build(name)
+    assert model.count_params() == parameters
+    assert model.output_shape == (None, 10)
+    parts = [[x.name for x in model.layers], [list(w.shape) for w in model.weights]]
+    assert hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12] == digest
+    bare = build(name, include_top=False, pooling="avg")
+    assert bare.count_params() == without_top
+    assert bare.output_shape == (None, features)
+
+
+@pytest.mark.parametrize("name", VARIABLE)
+def test_images_of_any_size(name):
+    model = build(name, include_top=False, input_shape=(None, None, 3))
+    features = EXPECTED[name][2]
+    assert model.output_shape == (None, None, None, features)
+    fixed = build(name, include_top=False, input_shape=(96, 96, 3))
+    fixed.set_weights(model.get_weights())
+    x = np.random.default_rng(0).uniform(-1, 1, (1, 96, 96, 3)).astype("float32")
+    np.testing.assert_allclose(
+        model(x).numpy(), fixed(x).numpy(), rtol=1e-4, atol=1e-5, strict=True
+    )
+
+
+def test_nasnet_takes_odd_extents():
+    model = build("NASNetMobile", include_top=False, input_shape=(None, None, 3))
+    assert model(np.zeros((1, 75, 101, 3), "float32")).shape == (1, 3, 4, 1056)
+
+
+@pytest.mark.parametrize("name", ["MobileNetV2", "EfficientNetB0", "InceptionV3"])
+def test_channels_first(name):
+    size = LARGER.get(name, 64)
+    last = build(name, include_top=False)
+    randomize(last)
+    toolkit.config.set_image_data_format("channels_first")
+    try:
+        first = build(name, include_top=False, input_shape=(3, size, size))
+    finally:
+        toolkit.config.set_image_data_format("channels_last")
+    first.set_weights(last.get_weights())
+    x = np.random.default_rng(0).uniform(-1, 1, (1, size, size, 3)).astype("float32")
+    found = first(x.transpose(0, 3, 1, 2)).numpy().transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(found, last(x).numpy(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["MobileNetV3Small", "ConvNeXtTiny"])
+def test_weights_of_a_file(tmp_path, name):
+    model = build(name)
+    randomize(model)
+    path = tmp_path / "own.weights.h5"
+    model.save_weights(path)
+    again = build(name, weights=path)
+    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ConvNeXtTiny", pytest.param("InceptionResNetV2", marks=pytest.mark.slow)],
+)
+def test_whole_models_with_layers_of_their_own(tmp_path, name):
+    model = build(name, include_top=False, pooling="max")
+    model.save(tmp_path / "model.keras")
+    again = toolkit.models.load_model(tmp_path / "model.keras")
+    assert again.count_params() == model.count_params()
+
+
+def test_begins_with_a_tensor():
+    start = layers.Input((128, 128, 4))
+    x = layers.Conv2D(3, 2, strides=2)(start)
+    for name in ("MobileNetV2", "EfficientNetV2B0"):
+        model = build(name, include_top=False, input_tensor=x, input_shape=None)
+        assert model.input_shape in ((None, 128, 128, 4), [(None, 128, 128, 4)])
+        assert isinstance(model.layers[1], layers.Conv2D)
+
+
+@pytest.mark.parametrize(
+    "name, kwargs",
+    [
+        ("ResNet50", {"weights": "nowhere.h5"}),
+        ("ResNet50", {"weights": "imagenet", "include_top": True}),
+        ("VGG16", {"input_shape": (16, 16, 3), "include_top": False}),
+        ("VGG16", {"input_shape": (None, None, 3)}),
+        ("Xception", {"input_shape": (64, 64, 3)}),
+        ("DenseNet121", {"pooling": "mean"}),
+        ("DenseNet121", {"input_tensor": np.zeros((1, 64, 64, 3))}),
+        ("MobileNetV3Small", {"input_shape": (16, 16, 3)}),
+        (
+            "MobileNet",
+            {"weights": "imagenet", "include_top": False, "alpha": 0.3},
+        ),
+    ],
+)
+def test_refuses(name, kwargs):
+    with pytest.raises(ArgumentError):
+        build(name, **kwargs)
+
+
+def test_channels_first_is_refused_where_it_cannot_be():
+    toolkit.config.set_image_data_format("channels_first")
+    try:
+        for name in ("ConvNeXtTiny", "DenseNet121", "NASNetMobile"):
+            with pytest.raises(ArgumentError, match="channels_first"):
+                build(name, input_shape=(3, 64, 64))
+    finally:
+        toolkit.config.set_image_data_format("channels_last")
+
+
+def test_download_says_what_to_do_without_a_network(monkeypatch, tmp_path):
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        "toolkit.utils.files.urlopen", lambda *_, **__: (_ for _ in ()).throw(OSError())
+    )
+    with pytest.raises(DatasetError, match=r"resnet50_weights.*_notop\.h5"):
+        build("ResNet50", weights="imagenet", include_top=False)

@@ -1,0 +1,59 @@
+"""Architectures for images, as in keras.applications; loaded on first use.
+
+Example:
+    >>> import toolkit
+    >>> model = toolkit.applications.MobileNetV2(
+    ...     (32, 32, 3), alpha=0.35, include_top=False, weights=None, pooling="avg"
+    ... )
+    >>> model.output_shape
+    (None, 1280)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_MODULES = {
+    "convnext": (
+        "ConvNeXtBase",
+        "ConvNeXtLarge",
+        "ConvNeXtSmall",
+        "ConvNeXtTiny",
+        "ConvNeXtXLarge",
+    ),
+    "densenet": ("DenseNet121", "DenseNet169", "DenseNet201"),
+    "efficientnet": tuple(f"EfficientNetB{i}" for i in range(8)),
+    "efficientnet_v2": (
+        *(f"EfficientNetV2B{i}" for i in range(4)),
+        *("EfficientNetV2L", "EfficientNetV2M", "EfficientNetV2S"),
+    ),
+    "imagenet_utils": (),
+    "inception_resnet_v2": ("InceptionResNetV2",),
+    "inception_v3": ("InceptionV3",),
+    "mobilenet": ("MobileNet",),
+    "mobilenet_v2": ("MobileNetV2",),
+    "mobilenet_v3": ("MobileNetV3Large", "MobileNetV3Small"),
+    "nasnet": ("NASNetLarge", "NASNetMobile"),
+    "resnet": ("ResNet50", "ResNet101", "ResNet152"),
+    "resnet50": (),
+    "resnet_v2": ("ResNet50V2", "ResNet101V2", "ResNet152V2"),
+    "vgg16": ("VGG16",),
+    "vgg19": ("VGG19",),
+    "xception": ("Xception",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [*_MODULES, *_MODULE_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"toolkit.applications.{name}")
+    if name in _MODULE_OF:
+        return getattr(__getattr__(_MODULE_OF[name]), name)
+    raise AttributeError(f"module 'toolkit.applications' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

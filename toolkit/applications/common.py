@@ -1,0 +1,282 @@
+"""What the architectures share: arguments, input, classifier, weights and blocks."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from toolkit import config, layers
+from toolkit.applications import imagenet_utils
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.models.functional import Functional
+from toolkit.models.topology import get_source_inputs
+from toolkit.symbolic import KerasTensor
+from toolkit.utils.files import get_file
+
+URL = "https://storage.googleapis.com/tensorflow/keras-applications/"
+Hashes = tuple[str, str] | None
+# The arguments of most constructors, in their order; `name` is that of the row.
+STANDARD: dict[str, Any] = {
+    "include_top": True,
+    "weights": "imagenet",
+    "input_tensor": None,
+    "input_shape": None,
+    "pooling": None,
+    "classes": 1000,
+    "classifier_activation": "softmax",
+}
+relu6 = partial(layers.ReLU, 6.0)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The arguments of a constructor, and the parts that they decide."""
+
+    include_top: bool
+    weights: Any
+    input_tensor: Any
+    input_shape: Any
+    pooling: str | None
+    classes: int
+    classifier_activation: Any
+    name: str | None
+
+    def __post_init__(self) -> None:
+        known = self.weights is None or self.weights == "imagenet"
+        if not known and not os.path.exists(self.weights):
+            raise ArgumentError(
+                "the `weights` argument should be either None (random "
+                "initialization), 'imagenet' (pre-training on ImageNet), or the path "
+                f"to the weights file to be loaded; received weights={self.weights!r}"
+            )
+        if self.pretrained and self.include_top and self.classes != 1000:
+            raise ArgumentError(
+                "with weights='imagenet' and include_top=True, `classes` should be "
+                f"1000; received classes={self.classes}"
+            )
+        if self.pooling not in (None, "avg", "max"):
+            raise unknown_choice("pooling", self.pooling, (None, "avg", "max"))
+        if self.include_top:
+            imagenet_utils.validate_activation(self.classifier_activation, self.weights)
+        given = self.input_tensor
+        if given is not None and not isinstance(given, KerasTensor):
+            raise ArgumentError(
+                "input_tensor must be a Keras tensor, as layers.Input() returns; "
+                f"received {given!r} of {type(given)}"
+            )
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the weights of ImageNet are wanted."""
+        return isinstance(self.weights, str) and self.weights == "imagenet"
+
+    def shape(self, size: int, minimum: int = 32) -> imagenet_utils.Shape:
+        """The shape of one image, checked."""
+        return imagenet_utils.obtain_input_shape(
+            self.input_shape,
+            default_size=size,
+            min_size=minimum,
+            data_format=config.image_data_format(),
+            require_flatten=self.include_top,
+            weights=self.weights if self.pretrained else None,
+        )
+
+    def input(self, shape: imagenet_utils.Shape) -> KerasTensor:
+        """The tensor that the network begins with."""
+        return layers.Input(shape) if self.input_tensor is None else self.input_tensor
+
+    def pool(self, x: Any, average: Any = "avg_pool", largest: Any = "max_pool") -> Any:
+        """`pooling`, in layers of these names."""
+        if self.pooling == "avg":
+            return layers.GlobalAveragePooling2D(name=average)(x)
+        if self.pooling == "max":
+            return layers.GlobalMaxPooling2D(name=largest)(x)
+        return x
+
+    def classify(self, x: Any, name: str = "predictions", **options: Any) -> Any:
+        """The last layer: a score for each class."""
+        activation = self.classifier_activation
+        return layers.Dense(self.classes, activation=activation, name=name, **options)(
+            x
+        )
+
+    def top(self, x: Any, average: Any = "avg_pool", pools: Any = (None, None)) -> Any:
+        """The mean over the image and the classifier; or `pooling` alone."""
+        if not self.include_top:
+            return self.pool(x, *pools)
+        return self.classify(layers.GlobalAveragePooling2D(name=average)(x))
+
+    def model(
+        self,
+        start: KerasTensor,
+        outputs: Any,
+        file: str,
+        hashes: Hashes = None,
+        no_top: str = "_notop",
+        url: str = URL,
+        name: str | None = None,
+    ) -> Functional:
+        """The model, with its weights.
+
+        `file` is the path of the ImageNet weights below `url`; in it stands {} for
+        `no_top`, if the classifier is left out. `hashes`: with and without it. `name`
+        is taken if the user gave none.
+        """
+        own = self.input_tensor is None
+        inputs = start if own else get_source_inputs(self.input_tensor)
+        model = Functional(inputs, outputs, name=self.name or name)
+        if self.pretrained:
+            origin = url + file.format("" if self.include_top else no_top)
+            expected = hashes[0 if self.include_top else 1] if hashes else None
+            model.load_weights(
+                get_file(origin=origin, cache_subdir="models", file_hash=expected)
+            )
+        elif self.weights is not None:
+            model.load_weights(self.weights)
+        return model
+
+
+_DOCUMENTATION = """{title}, a network for the classes of images. {reference}
+
+Args:
+    include_top: whether the classifier is part of it.
+    weights: None for new weights, "imagenet" for those trained on ImageNet, which are
+        downloaded once and checked, or the path of a weights file.
+    input_tensor: a Keras tensor to begin with, in place of a new input.
+    input_shape: of one image; {size} x {size} x 3 if not given, and of unknown height
+        and width without the classifier. No smaller than {minimum} x {minimum}.
+    pooling: without the classifier: "avg" or "max" over the image, or None.
+    classes: how many classes the classifier tells apart.
+    classifier_activation: of the last layer; None returns the logits.
+    name: of the model.{more}
+
+Returns:
+    A Model: (batch, height, width, channels) to (batch, classes).
+
+Raises:
+    ArgumentError: arguments that do not go together.
+    DatasetError: the ImageNet weights cannot be fetched.
+"""
+
+
+def describe(
+    title: str, reference: str, more: str = "", size: int = 224, minimum: int = 32
+) -> str:
+    """The documentation of a constructor."""
+    return _DOCUMENTATION.format(
+        title=title, reference=reference, more=more, size=size, minimum=minimum
+    )
+
+
+def with_signature(
+    build: Callable[..., Functional], title: str, defaults: dict[str, Any], doc: str
+) -> Callable[..., Functional]:
+    """`build`, which takes keywords, as a public function with these parameters."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [inspect.Parameter(key, kind, default=value) for key, value in defaults.items()]
+    )
+
+    def construct(*args: Any, **kwargs: Any) -> Functional:
+        return build(**{**defaults, **signature.bind(*args, **kwargs).arguments})
+
+    construct.__name__ = construct.__qualname__ = title
+    construct.__module__ = build.__module__
+    construct.__signature__ = signature  # type: ignore[attr-defined]
+    construct.__doc__ = doc
+    return construct
+
+
+def constructor(
+    title: str,
+    body: Callable[..., Any],
+    reference: str,
+    *,
+    file: str,
+    name: str,
+    hashes: Hashes = None,
+    size: int = 224,
+    minimum: int = 32,
+    parameters: dict[str, Any] = STANDARD,
+    more: str = "",
+    url: str = URL,
+    no_top: str = "_notop",
+    **row: Any,
+) -> Callable[..., Functional]:
+    """The public function of one row in a family's table.
+
+    `body(net, x, **row)` turns the input x into the output; what `parameters` has
+    beyond STANDARD goes to it as well, and the documentation has `more` on it.
+    """
+
+    def build(**given: Any) -> Functional:
+        net = Network(**{key: given.pop(key) for key in (*STANDARD, "name")})
+        start = net.input(net.shape(size, minimum))
+        outputs = body(net, start, **row, **given)
+        return net.model(start, outputs, file, hashes, no_top, url)
+
+    build.__module__ = body.__module__
+    doc = describe(title, reference, more, size, minimum)
+    return with_signature(build, title, {**parameters, "name": name}, doc)
+
+
+def preprocessor(mode: str | None, module: str) -> Callable[..., Any]:
+    """A module's `preprocess_input`; with None, the model takes 0..255 itself."""
+
+    def preprocess_input(x: Any, data_format: str | None = None) -> Any:
+        if mode is None:
+            return x
+        return imagenet_utils.preprocess_input(x, data_format=data_format, mode=mode)
+
+    preprocess_input.__doc__ = (
+        "Return pixels of 0..255 as they are: scaling is part of the model."
+        if mode is None
+        else "Bring pixels of 0..255 to the range of this model.\n\n"
+        f'As `imagenet_utils.preprocess_input` in mode "{mode}".'
+    )
+    preprocess_input.__module__ = module
+    return preprocess_input
+
+
+def channels_last_only(family: str) -> None:
+    """Refuse the setting that the family cannot take."""
+    if config.image_data_format() == "channels_first":
+        raise ArgumentError(
+            f"{family} does not support the channels_first image data format; "
+            'toolkit.config.set_image_data_format("channels_last") changes it'
+        )
+
+
+def channel_axis() -> int:
+    """The axis of the channels in a batch of images."""
+    return 1 if config.image_data_format() == "channels_first" else 3
+
+
+def normed(
+    x: Any,
+    name: str | None = None,
+    activation: Any = None,
+    activation_name: str | None = None,
+    **options: Any,
+) -> Any:
+    """Batch normalization, and the activation: its name, or what makes its layer."""
+    x = layers.BatchNormalization(axis=channel_axis(), name=name, **options)(x)
+    if activation is None:
+        return x
+    make = activation if callable(activation) else activation_layer(activation)
+    return make(name=activation_name)(x)
+
+
+def activation_layer(activation: str) -> Callable[..., Any]:
+    """What makes a layer of an activation."""
+    return partial(layers.Activation, activation)
+
+
+def make_divisible(value: float, divisor: int = 8) -> int:
+    """`value` rounded to a multiple of `divisor`, and no more than 10% below it."""
+    rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
+    return rounded + divisor if rounded < 0.9 * value else rounded

@@ -1,0 +1,166 @@
+"""ConvNeXt: residual blocks of wide depthwise convolutions and two dense layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import layers
+from toolkit.applications.common import (
+    STANDARD,
+    Network,
+    channels_last_only,
+    constructor,
+    preprocessor,
+)
+from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.initializers import Constant
+from toolkit.models.sequential import Sequential
+
+__all__ = [
+    "ConvNeXtBase",
+    "ConvNeXtLarge",
+    "ConvNeXtSmall",
+    "ConvNeXtTiny",
+    "ConvNeXtXLarge",
+    "decode_predictions",
+    "preprocess_input",
+]
+
+_EPSILON = 1e-6
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_PARAMETERS = {"include_top": True, "include_preprocessing": True, **STANDARD}
+_MORE = """
+    include_preprocessing: whether pixels of 0..255 are normalized inside."""
+preprocess_input = preprocessor(None, __name__)
+
+
+class LayerScale(layers.Layer):
+    """Multiplies each channel by a weight.
+
+    Args:
+        init_values: what the weights begin with.
+        projection_dim: how many channels there are.
+
+    Output shape: that of the inputs, (..., projection_dim).
+    """
+
+    def __init__(self, init_values: float, projection_dim: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.init_values = init_values
+        self.projection_dim = projection_dim
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights."""
+        initializer = Constant(self.init_values)
+        self.gamma = self.add_weight((self.projection_dim,), initializer, name="gamma")
+
+    def call(self, x: Any) -> Any:
+        """x, weighted."""
+        return x * self.gamma
+
+
+def _norm(name: str | None = None) -> Any:
+    return layers.LayerNormalization(epsilon=_EPSILON, name=name)
+
+
+def _block(x: Any, width: int, name: str) -> Any:
+    """A convolution over 7 x 7, and two dense layers, the first four times as wide."""
+    start = x
+    x = layers.Conv2D(
+        width, 7, padding="same", groups=width, name=f"{name}_depthwise_conv"
+    )(x)
+    x = _norm(f"{name}_layernorm")(x)
+    x = layers.Dense(4 * width, name=f"{name}_pointwise_conv_1")(x)
+    x = layers.Activation("gelu", name=f"{name}_gelu")(x)
+    x = layers.Dense(width, name=f"{name}_pointwise_conv_2")(x)
+    x = LayerScale(1e-6, width, name=f"{name}_layer_scale")(x)
+    return start + layers.Activation("linear", name=f"{name}_identity")(x)
+
+
+def _shrinking(widths: tuple[int, ...], name: str) -> list[Any]:
+    """What comes before each stage: fewer pixels, more channels."""
+    stem = [
+        layers.Conv2D(widths[0], 4, strides=4, name=f"{name}_stem_conv"),
+        _norm(f"{name}_stem_layernorm"),
+    ]
+    models = [Sequential(stem, name=f"{name}_stem")]
+    for i, width in enumerate(widths[1:]):
+        part = f"{name}_downsampling"
+        conv = layers.Conv2D(width, 2, strides=2, name=f"{part}_conv_{i}")
+        steps = [_norm(f"{part}_layernorm_{i}"), conv]
+        models.append(Sequential(steps, name=f"{part}_block_{i}"))
+    return models
+
+
+def _body(
+    net: Network, x: Any, include_preprocessing: bool, depth: int, width: int
+) -> Any:
+    channels_last_only("ConvNeXt")
+    name, widths = str(net.name), tuple(width << i for i in range(4))
+    if include_preprocessing and x.shape[-1] == 3:
+        x = layers.Normalization(
+            mean=[255 * value for value in _MEAN],
+            variance=[(255 * value) ** 2 for value in _DEVIATION],
+            name=f"{name}_prestem_normalization",
+        )(x)
+    for i, shrink in enumerate(_shrinking(widths, name)):
+        x = shrink(x)
+        for j in range((3, 3, depth, 3)[i]):
+            x = _block(x, widths[i], f"{name}_stage_{i}_block_{j}")
+    if not net.include_top:
+        return _norm()(net.pool(x, None, None))
+    x = layers.GlobalAveragePooling2D(name=f"{name}_head_gap")(x)
+    return net.classify(_norm(f"{name}_head_layernorm")(x), f"{name}_head_dense")
+
+
+def _variant(size: str, depth: int, width: int, hashes: tuple[str, str]) -> Any:
+    name = f"convnext_{size.lower()}"
+    return constructor(
+        f"ConvNeXt{size}",
+        _body,
+        "Liu et al., 2022, arXiv:2201.03545.",
+        file=f"convnext/{name}{{}}.h5",
+        name=name,
+        hashes=hashes,
+        parameters=_PARAMETERS,
+        more=_MORE,
+        depth=depth,
+        width=width,
+    )
+
+
+ConvNeXtTiny = _variant(
+    *("Tiny", 9, 96),
+    (
+        "8ae6e78ce2933352b1ef4008e6dd2f17bc40771563877d156bc6426c7cf503ff",
+        "d547c096cabd03329d7be5562c5e14798aa39ed24b474157cef5e85ab9e49ef1",
+    ),
+)
+ConvNeXtSmall = _variant(
+    *("Small", 27, 96),
+    (
+        "ce1277d8f1ee5a0ef0e171469089c18f5233860ceaf9b168049cb9263fd7483c",
+        "6fc8009faa2f00c1c1dfce59feea9b0745eb260a7dd11bee65c8e20843da6eab",
+    ),
+)
+ConvNeXtBase = _variant(
+    *("Base", 27, 128),
+    (
+        "52cbb006d3dadd03f6e095a8ca1aca47aecdd75acb4bc74bce1f5c695d0086e6",
+        "40a20c5548a5e9202f69735ecc06c990e6b7c9d2de39f0361e27baeb24cb7c45",
+    ),
+)
+ConvNeXtLarge = _variant(
+    *("Large", 27, 192),
+    (
+        "070c5ed9ed289581e477741d3b34beffa920db8cf590899d6d2c67fba2a198a6",
+        "96f02b6f0753d4f543261bc9d09bed650f24dd6bc02ddde3066135b63d23a1cd",
+    ),
+)
+ConvNeXtXLarge = _variant(
+    *("XLarge", 27, 256),
+    (
+        "c1f5ccab661354fc3a79a10fa99af82f0fbf10ec65cb894a3ae0815f17a889ee",
+        "de3f8a54174130e0cecdc71583354753d557fcf1f4487331558e2a16ba0cfe05",
+    ),
+)

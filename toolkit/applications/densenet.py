@@ -1,0 +1,91 @@
+"""DenseNet: every layer of a block sees the outputs of all before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import layers
+from toolkit.applications.common import (
+    Network,
+    channel_axis,
+    channels_last_only,
+    constructor,
+    preprocessor,
+)
+from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.applications.resnet import relu_normed
+
+__all__ = [
+    "DenseNet121",
+    "DenseNet169",
+    "DenseNet201",
+    "decode_predictions",
+    "preprocess_input",
+]
+
+_GROWTH = 32  # channels that each layer adds
+preprocess_input = preprocessor("torch", __name__)
+
+
+def _layer(x: Any, name: str) -> Any:
+    """x and what two convolutions find in it."""
+    y = relu_normed(x, f"{name}_0")
+    y = layers.Conv2D(4 * _GROWTH, 1, use_bias=False, name=f"{name}_1_conv")(y)
+    y = layers.Conv2D(
+        _GROWTH, 3, padding="same", use_bias=False, name=f"{name}_2_conv"
+    )(relu_normed(y, f"{name}_1"))
+    return layers.Concatenate(axis=channel_axis(), name=f"{name}_concat")([x, y])
+
+
+def _transition(x: Any, name: str) -> Any:
+    """Half the channels, half the height and width."""
+    filters = x.shape[channel_axis()] // 2
+    x = relu_normed(x, name)
+    x = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_conv")(x)
+    return layers.AveragePooling2D(2, strides=2, name=f"{name}_pool")(x)
+
+
+def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
+    channels_last_only("DenseNet")
+    x = layers.ZeroPadding2D(3)(x)
+    x = layers.Conv2D(64, 7, strides=2, use_bias=False, name="conv1_conv")(x)
+    x = layers.ZeroPadding2D(1)(relu_normed(x, "conv1"))
+    x = layers.MaxPooling2D(3, strides=2, name="pool1")(x)
+    for stage, count in enumerate(repeats, 2):
+        for i in range(1, count + 1):
+            x = _layer(x, f"conv{stage}_block{i}")
+        if stage < 5:
+            x = _transition(x, f"pool{stage}")
+    x = layers.BatchNormalization(axis=channel_axis(), epsilon=1.001e-5, name="bn")(x)
+    x = layers.Activation("relu", name="relu")(x)
+    return net.top(x, pools=("avg_pool", "max_pool"))
+
+
+def _variant(depth: int, repeats: tuple[int, ...], hashes: tuple[str, str]) -> Any:
+    name = f"densenet{depth}"
+    return constructor(
+        f"DenseNet{depth}",
+        _body,
+        "Huang et al., 2017, arXiv:1608.06993.",
+        file=f"densenet/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5",
+        hashes=hashes,
+        name=name,
+        repeats=repeats,
+    )
+
+
+DenseNet121 = _variant(
+    121,
+    (6, 12, 24, 16),
+    ("9d60b8095a5708f2dcce2bca79d332c7", "30ee3e1110167f948a6b9946edeeb738"),
+)
+DenseNet169 = _variant(
+    169,
+    (6, 12, 32, 32),
+    ("d699b8f76981ab1b30698df4c175e90b", "b8c4d4c20dd625c148057b9ff1c1176b"),
+)
+DenseNet201 = _variant(
+    201,
+    (6, 12, 48, 32),
+    ("1ceb130c1ea1b78c3bf6114dbdfd8807", "c13680b51ded0fb44dff2d8f86ac8bb1"),
+)

@@ -1,0 +1,217 @@
+"""EfficientNet: MobileNetV3's blocks; depth, width and image size in proportion."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from toolkit import layers
+from toolkit.applications.common import (
+    Network,
+    channel_axis,
+    constructor,
+    make_divisible,
+    normed,
+    preprocessor,
+)
+from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
+
+__all__ = [
+    "EfficientNetB0",
+    "EfficientNetB1",
+    "EfficientNetB2",
+    "EfficientNetB3",
+    "EfficientNetB4",
+    "EfficientNetB5",
+    "EfficientNetB6",
+    "EfficientNetB7",
+    "decode_predictions",
+    "preprocess_input",
+]
+
+# Kernel, repeats, filters, expansion and strides of each stage.
+_STAGES = (
+    *((3, 1, 16, 1, 1), (3, 2, 24, 6, 2), (5, 2, 40, 6, 2), (3, 3, 80, 6, 2)),
+    *((5, 3, 112, 6, 1), (5, 4, 192, 6, 2), (3, 1, 320, 6, 1)),
+)
+_DROP_RATE = 0.2  # of the last block's branch; less before it
+_DEVIATION = (0.229, 0.224, 0.225)
+_KERNEL = {
+    "class_name": "VarianceScaling",
+    "config": {"scale": 2.0, "mode": "fan_out", "distribution": "truncated_normal"},
+}
+_DENSE_KERNEL = {
+    "class_name": "VarianceScaling",
+    "config": {"scale": 1.0 / 3.0, "mode": "fan_out", "distribution": "uniform"},
+}
+preprocess_input = preprocessor(None, __name__)
+convolution = partial(layers.Conv2D, kernel_initializer=_KERNEL, padding="same")
+depthwise = partial(
+    layers.DepthwiseConv2D, depthwise_initializer=_KERNEL, use_bias=False
+)
+
+
+def convolve(
+    x: Any,
+    filters: int,
+    size: int,
+    name: str,
+    strides: int = 1,
+    activation: str | None = "swish",
+    padding: str = "same",
+    **norm: Any,
+) -> Any:
+    """A convolution, its normalization and swish."""
+    x = convolution(
+        filters,
+        size,
+        strides=strides,
+        padding=padding,
+        use_bias=False,
+        name=f"{name}conv",
+    )(x)
+    return normed(x, f"{name}bn", activation, f"{name}activation", **norm)
+
+
+def gate(x: Any, squeezed: int, name: str) -> Any:
+    """Multiply each channel by what the means of all of them say."""
+    filters = x.shape[channel_axis()]
+    shape = (filters, 1, 1) if channel_axis() == 1 else (1, 1, filters)
+    y = layers.GlobalAveragePooling2D(name=f"{name}se_squeeze")(x)
+    y = layers.Reshape(shape, name=f"{name}se_reshape")(y)
+    y = convolution(squeezed, 1, activation="swish", name=f"{name}se_reduce")(y)
+    y = convolution(filters, 1, activation="sigmoid", name=f"{name}se_expand")(y)
+    return layers.Multiply(name=f"{name}se_excite")([x, y])
+
+
+def shortcut(x: Any, start: Any, rate: float, name: str) -> Any:
+    """The sum with the block's input, without the branch for some samples."""
+    if rate > 0:
+        x = layers.Dropout(rate, noise_shape=(None, 1, 1, 1), name=f"{name}drop")(x)
+    return layers.Add(name=f"{name}add")([x, start])
+
+
+def classifier(net: Network, x: Any, dropout_rate: float) -> Any:
+    """The head of the family."""
+    if not net.include_top:
+        return net.pool(x)
+    x = layers.GlobalAveragePooling2D(name="avg_pool")(x)
+    x = layers.Dropout(dropout_rate, name="top_dropout")(x)
+    return net.classify(x, kernel_initializer=_DENSE_KERNEL)
+
+
+def _block(
+    x: Any, size: int, filters: int, expand: int, strides: int, rate: float, name: str
+) -> Any:
+    """Widen, filter each channel, weigh the channels, narrow."""
+    start, width = x, x.shape[channel_axis()]
+    if expand != 1:
+        x = convolve(x, expand * width, 1, f"{name}expand_")
+    if strides == 2:
+        x = layers.ZeroPadding2D(correct_pad(x, size), name=f"{name}dwconv_pad")(x)
+    padding = "valid" if strides == 2 else "same"
+    x = depthwise(size, strides=strides, padding=padding, name=f"{name}dwconv")(x)
+    x = normed(x, f"{name}bn", "swish", f"{name}activation")
+    x = gate(x, max(1, width // 4), name)
+    x = convolve(x, filters, 1, f"{name}project_", activation=None)
+    if strides == 1 and width == filters:
+        return shortcut(x, start, rate, name)
+    return x
+
+
+def _body(net: Network, x: Any, width: float, depth: float, dropout_rate: float) -> Any:
+    x = layers.Normalization(axis=channel_axis())(layers.Rescaling(1.0 / 255.0)(x))
+    if net.pretrained:
+        # The normalization of those weights divides by the variance.
+        x = layers.Rescaling([1.0 / math.sqrt(value) for value in _DEVIATION])(x)
+    x = layers.ZeroPadding2D(correct_pad(x, 3), name="stem_conv_pad")(x)
+    x = convolve(x, make_divisible(32 * width), 3, "stem_", 2, padding="valid")
+    counts = [math.ceil(depth * repeats) for _, repeats, *_ in _STAGES]
+    done = 0
+    for stage, (size, _, filters, expand, strides) in enumerate(_STAGES):
+        filters = make_divisible(filters * width)
+        for j in range(counts[stage]):
+            name = f"block{stage + 1}{chr(ord('a') + j)}_"
+            rate = _DROP_RATE * done / sum(counts)
+            x = _block(x, size, filters, expand, 1 if j else strides, rate, name)
+            done += 1
+    x = convolve(x, make_divisible(1280 * width), 1, "top_")
+    return classifier(net, x, dropout_rate)
+
+
+def _variant(
+    number: int, width: float, depth: float, size: int, rate: float, hashes: Any
+) -> Any:
+    name = f"efficientnetb{number}"
+    return constructor(
+        f"EfficientNetB{number}",
+        _body,
+        "Tan and Le, 2019, arXiv:1905.11946.",
+        file=f"{name}{{}}.h5",
+        url="https://storage.googleapis.com/keras-applications/",
+        name=name,
+        hashes=hashes,
+        size=size,
+        width=width,
+        depth=depth,
+        dropout_rate=rate,
+    )
+
+
+(
+    EfficientNetB0,
+    EfficientNetB1,
+    EfficientNetB2,
+    EfficientNetB3,
+    EfficientNetB4,
+    EfficientNetB5,
+    EfficientNetB6,
+    EfficientNetB7,
+) = (
+    _variant(number, width, depth, size, rate, (top, no_top))
+    for number, (width, depth, size, rate, top, no_top) in enumerate(
+        (
+            (
+                *(1.0, 1.0, 224, 0.2),
+                "902e53a9f72be733fc0bcb005b3ebbac",
+                "50bc09e76180e00e4465e1a485ddc09d",
+            ),
+            (
+                *(1.0, 1.1, 240, 0.2),
+                "1d254153d4ab51201f1646940f018540",
+                "74c4e6b3e1f6a1eea24c589628592432",
+            ),
+            (
+                *(1.1, 1.2, 260, 0.3),
+                "b15cce36ff4dcbd00b6dd88e7857a6ad",
+                "111f8e2ac8aa800a7a99e3239f7bfb39",
+            ),
+            (
+                *(1.2, 1.4, 300, 0.3),
+                "ffd1fdc53d0ce67064dc6a9c7960ede0",
+                "af6d107764bb5b1abb91932881670226",
+            ),
+            (
+                *(1.4, 1.8, 380, 0.4),
+                "18c95ad55216b8f92d7e70b3a046e2fc",
+                "ebc24e6d6c33eaebbd558eafbeedf1ba",
+            ),
+            (
+                *(1.6, 2.2, 456, 0.4),
+                "ace28f2a6363774853a83a0b21b9421a",
+                "38879255a25d3c92d5e44e04ae6cec6f",
+            ),
+            (
+                *(1.8, 2.6, 528, 0.5),
+                "165f6e37dce68623721b423839de8be5",
+                "9ecce42647a20130c1f39a5d4cb75743",
+            ),
+            (
+                *(2.0, 3.1, 600, 0.5),
+                "8c03f828fec3ef71311cd463b6759d99",
+                "cbcfe4450ddf6f3ad90b1b398090fe4a",
+            ),
+        )
+    )
+)

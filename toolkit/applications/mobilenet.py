@@ -1,0 +1,147 @@
+"""MobileNet: depthwise convolutions, each followed by one over 1 x 1."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from toolkit import config, layers
+from toolkit.applications.common import Network, normed, preprocessor, relu6
+from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.errors import ArgumentError
+from toolkit.models.functional import Functional
+
+__all__ = ["MobileNet", "decode_predictions", "preprocess_input"]
+
+# Filters and strides of each block.
+_BLOCKS = (
+    *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
+    *[(512, 1)] * 5,
+    *((1024, 2), (1024, 1)),
+)
+_SIZES = (128, 160, 192, 224)
+_NAMES_OF_ALPHA = {0.25: "2_5", 0.5: "5_0", 0.75: "7_5", 1.0: "1_0"}
+preprocess_input = preprocessor("tf", __name__)
+
+
+def extents(shape: Any) -> tuple[Any, Any]:
+    """Height and width of one image."""
+    first = config.image_data_format() == "channels_first"
+    return tuple(shape[1:3] if first else shape[:2])  # type: ignore[return-value]
+
+
+def default_size(shape: Any, sizes: tuple[int, ...]) -> int:
+    """The height for which there are weights, or 224."""
+    rows, columns = extents(shape) if shape else (None, None)
+    return rows if rows == columns and rows in sizes else 224
+
+
+def rows_of_weights(
+    net: Network, shape: Any, sizes: tuple[int, ...], alpha: float, alphas: Any
+) -> Any:
+    """The height of the images, or with ImageNet weights the one that they are for."""
+    rows, columns = extents(shape)
+    if not net.pretrained:
+        return rows
+    if alpha not in alphas:
+        raise ArgumentError(
+            "with the imagenet weights, alpha can be one of "
+            f"{', '.join(map(str, alphas))} only; received alpha={alpha}"
+        )
+    if rows == columns and rows in sizes:
+        return rows
+    warnings.warn(
+        f"input_shape is undefined or not square, or its height is not in {sizes}: "
+        "the weights for an input shape of (224, 224) are loaded",
+        stacklevel=3,
+    )
+    return 224
+
+
+def _block(x: Any, filters: int, strides: int, multiplier: int, i: int) -> Any:
+    """A depthwise convolution over 3 x 3, and one over 1 x 1."""
+    if strides > 1:
+        x = layers.ZeroPadding2D(((0, 1), (0, 1)), name=f"conv_pad_{i}")(x)
+    x = layers.DepthwiseConv2D(
+        3,
+        strides=strides,
+        padding="same" if strides == 1 else "valid",
+        depth_multiplier=multiplier,
+        use_bias=False,
+        name=f"conv_dw_{i}",
+    )(x)
+    x = normed(x, f"conv_dw_{i}_bn", relu6, f"conv_dw_{i}_relu")
+    x = layers.Conv2D(filters, 1, padding="same", use_bias=False, name=f"conv_pw_{i}")(
+        x
+    )
+    return normed(x, f"conv_pw_{i}_bn", relu6, f"conv_pw_{i}_relu")
+
+
+def MobileNet(
+    input_shape: Any = None,
+    alpha: float = 1.0,
+    depth_multiplier: int = 1,
+    dropout: float = 1e-3,
+    include_top: bool = True,
+    weights: Any = "imagenet",
+    input_tensor: Any = None,
+    pooling: str | None = None,
+    classes: int = 1000,
+    classifier_activation: Any = "softmax",
+    name: str | None = None,
+) -> Functional:
+    """MobileNet, a small network for the classes of images. arXiv:1704.04861.
+
+    Args:
+        input_shape: of one image; 224 x 224 x 3 if not given, and of unknown height and
+            width without the classifier. No smaller than 32 x 32.
+        alpha: multiplies the filters of every layer.
+        depth_multiplier: output channels per channel of the depthwise convolutions.
+        dropout: rate before the classifier.
+        include_top: whether the classifier is part of it.
+        weights: None for new weights, "imagenet" for a download of those trained on
+            ImageNet, or the path of a weights file.
+        input_tensor: a Keras tensor to begin with, in place of a new input.
+        pooling: without the classifier: "avg" or "max" over the image, or None.
+        classes: how many classes the classifier tells apart.
+        classifier_activation: of the last layer; None returns the logits.
+        name: of the model; made of alpha and the height if not given.
+
+    Returns:
+        A Model: (batch, height, width, channels) to (batch, classes).
+
+    Raises:
+        ArgumentError: arguments that do not go together.
+        DatasetError: the ImageNet weights cannot be fetched.
+    """
+    net = Network(
+        *(include_top, weights, input_tensor, input_shape, pooling, classes),
+        *(classifier_activation, name),
+    )
+    shape = net.shape(default_size(input_shape, _SIZES))
+    rows = rows_of_weights(net, shape, _SIZES, alpha, tuple(_NAMES_OF_ALPHA))
+    if net.pretrained and depth_multiplier != 1:
+        raise ArgumentError(
+            "with the imagenet weights, depth_multiplier must be 1; received "
+            f"{depth_multiplier}"
+        )
+    start = x = net.input(shape)
+    x = layers.Conv2D(
+        int(32 * alpha), 3, strides=2, padding="same", use_bias=False, name="conv1"
+    )(x)
+    x = normed(x, "conv1_bn", relu6, "conv1_relu")
+    for i, (filters, strides) in enumerate(_BLOCKS, 1):
+        x = _block(x, int(filters * alpha), strides, depth_multiplier, i)
+    x = _top(net, x, dropout) if include_top else net.pool(x, None, None)
+    file = f"mobilenet/mobilenet_{_NAMES_OF_ALPHA.get(alpha)}_{rows}_tf{{}}.h5"
+    name = f"mobilenet_{alpha:0.2f}_{rows}" if name is None else name
+    return net.model(start, x, file, no_top="_no_top", name=name)
+
+
+def _top(net: Network, x: Any, dropout: float) -> Any:
+    """The classifier, a convolution over 1 x 1."""
+    x = layers.GlobalAveragePooling2D(keepdims=True)(x)
+    x = layers.Dropout(dropout, name="dropout")(x)
+    x = layers.Conv2D(net.classes, 1, padding="same", name="conv_preds")(x)
+    x = layers.Reshape((net.classes,), name="reshape_2")(x)
+    return layers.Activation(net.classifier_activation, name="predictions")(x)

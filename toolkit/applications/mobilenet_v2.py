@@ -1,0 +1,145 @@
+"""MobileNetV2: shortcuts between the narrow ends of blocks that widen in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import config, layers
+from toolkit.applications.common import (
+    Network,
+    channel_axis,
+    make_divisible,
+    normed,
+    preprocessor,
+    relu6,
+)
+from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
+from toolkit.applications.mobilenet import default_size, rows_of_weights
+from toolkit.errors import ArgumentError
+from toolkit.models.functional import Functional
+
+__all__ = ["MobileNetV2", "decode_predictions", "preprocess_input"]
+
+# Filters, strides of the first block, and blocks of each stage.
+_STAGES = (
+    *((16, 1, 1), (24, 2, 2), (32, 2, 3), (64, 2, 4), (96, 1, 3), (160, 2, 3)),
+    (320, 1, 1),
+)
+_SIZES = (96, 128, 160, 192, 224)
+_ALPHAS = (0.35, 0.50, 0.75, 1.0, 1.3, 1.4)
+NORM: dict[str, Any] = {"epsilon": 1e-3, "momentum": 0.999}
+preprocess_input = preprocessor("tf", __name__)
+
+
+def check_tensor(net: Network) -> None:
+    """Refuse an input shape that the input tensor does not have."""
+    tensor, shape = net.input_tensor, net.input_shape
+    axis = 1 if config.image_data_format() == "channels_first" else 2
+    if tensor is not None and shape is not None and tensor.shape[axis] != shape[1]:
+        raise ArgumentError(
+            f"input_shape[1] must equal input_tensor.shape[{axis}]; received "
+            f"input_shape={shape} and input_tensor.shape={tensor.shape}"
+        )
+
+
+def _block(x: Any, filters: int, strides: int, i: int) -> Any:
+    """Widen six times, filter each channel, narrow."""
+    start, width = x, x.shape[channel_axis()]
+    name = f"block_{i}_" if i else "expanded_conv_"
+    if i:
+        x = layers.Conv2D(
+            6 * width, 1, padding="same", use_bias=False, name=f"{name}expand"
+        )(x)
+        x = normed(x, f"{name}expand_BN", relu6, f"{name}expand_relu", **NORM)
+    if strides == 2:
+        x = layers.ZeroPadding2D(correct_pad(x, 3), name=f"{name}pad")(x)
+    x = layers.DepthwiseConv2D(
+        3,
+        strides=strides,
+        use_bias=False,
+        padding="same" if strides == 1 else "valid",
+        name=f"{name}depthwise",
+    )(x)
+    x = normed(x, f"{name}depthwise_BN", relu6, f"{name}depthwise_relu", **NORM)
+    x = layers.Conv2D(
+        filters, 1, padding="same", use_bias=False, name=f"{name}project"
+    )(x)
+    x = normed(x, f"{name}project_BN", **NORM)
+    if width == filters and strides == 1:
+        return layers.Add(name=f"{name}add")([start, x])
+    return x
+
+
+def MobileNetV2(
+    input_shape: Any = None,
+    alpha: float = 1.0,
+    include_top: bool = True,
+    weights: Any = "imagenet",
+    input_tensor: Any = None,
+    pooling: str | None = None,
+    classes: int = 1000,
+    classifier_activation: Any = "softmax",
+    name: str | None = None,
+) -> Functional:
+    """MobileNetV2, a small network for the classes of images. arXiv:1801.04381.
+
+    Args:
+        input_shape: of one image; 224 x 224 x 3 if not given, and of unknown height and
+            width without the classifier. No smaller than 32 x 32.
+        alpha: multiplies the filters of every layer.
+        include_top: whether the classifier is part of it.
+        weights: None for new weights, "imagenet" for a download of those trained on
+            ImageNet, or the path of a weights file.
+        input_tensor: a Keras tensor to begin with, in place of a new input.
+        pooling: without the classifier: "avg" or "max" over the image, or None.
+        classes: how many classes the classifier tells apart.
+        classifier_activation: of the last layer; None returns the logits.
+        name: of the model; made of alpha and the height if not given.
+
+    Returns:
+        A Model: (batch, height, width, channels) to (batch, classes).
+
+    Raises:
+        ArgumentError: arguments that do not go together.
+        DatasetError: the ImageNet weights cannot be fetched.
+
+    Example:
+        >>> import toolkit
+        >>> model = toolkit.applications.MobileNetV2(
+        ...     (32, 32, 3), alpha=0.35, weights=None, classes=10
+        ... )
+        >>> model.count_params()
+        423018
+    """
+    net = Network(
+        *(include_top, weights, input_tensor, input_shape, pooling, classes),
+        *(classifier_activation, name),
+    )
+    check_tensor(net)
+    known = input_shape or (input_tensor is not None and input_tensor.shape[1:])
+    shape = net.shape(default_size(known, _SIZES))
+    rows = rows_of_weights(net, shape, _SIZES, alpha, _ALPHAS)
+    start = x = net.input(shape)
+    x = layers.Conv2D(
+        make_divisible(32 * alpha),
+        3,
+        strides=2,
+        padding="same",
+        use_bias=False,
+        name="Conv1",
+    )(x)
+    x = normed(x, "bn_Conv1", relu6, "Conv1_relu", **NORM)
+    i = 0
+    for filters, strides, count in _STAGES:
+        filters = make_divisible(int(filters * alpha))
+        for j in range(count):
+            x = _block(x, filters, 1 if j else strides, i)
+            i += 1
+    last = make_divisible(1280 * alpha) if alpha > 1 else 1280
+    x = layers.Conv2D(last, 1, use_bias=False, name="Conv_1")(x)
+    x = net.top(normed(x, "Conv_1_bn", relu6, "out_relu", **NORM), average=None)
+    file = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{float(alpha)}_{rows}"
+    name = f"mobilenetv2_{alpha:0.2f}_{rows}" if name is None else name
+    return net.model(
+        start, x, f"mobilenet_v2/{file}{{}}.h5", no_top="_no_top", name=name
+    )

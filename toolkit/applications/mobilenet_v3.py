@@ -1,0 +1,233 @@
+"""MobileNetV3: MobileNetV2's blocks with gates on the channels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from toolkit import config, layers
+from toolkit.applications.common import (
+    Network,
+    activation_layer,
+    channel_axis,
+    describe,
+    make_divisible,
+    normed,
+    preprocessor,
+    with_signature,
+)
+from toolkit.applications.imagenet_utils import (
+    check_size,
+    correct_pad,
+    decode_predictions,
+)
+from toolkit.applications.mobilenet import extents
+from toolkit.applications.mobilenet_v2 import NORM, check_tensor
+from toolkit.errors import ArgumentError
+from toolkit.models.functional import Functional
+
+__all__ = [
+    "MobileNetV3Large",
+    "MobileNetV3Small",
+    "decode_predictions",
+    "preprocess_input",
+]
+
+# Expansion, filters, kernel (0: 5, or 3 if minimalistic), strides, gate, hard swish.
+_SMALL = (
+    *((1, 16, 3, 2, 1, 0), (72 / 16, 24, 3, 2, 0, 0), (88 / 24, 24, 3, 1, 0, 0)),
+    *((4, 40, 0, 2, 1, 1), (6, 40, 0, 1, 1, 1), (6, 40, 0, 1, 1, 1)),
+    *((3, 48, 0, 1, 1, 1), (3, 48, 0, 1, 1, 1)),
+    *((6, 96, 0, 2, 1, 1), (6, 96, 0, 1, 1, 1), (6, 96, 0, 1, 1, 1)),
+)
+_LARGE = (
+    *((1, 16, 3, 1, 0, 0), (4, 24, 3, 2, 0, 0), (3, 24, 3, 1, 0, 0)),
+    *((3, 40, 0, 2, 1, 0), (3, 40, 0, 1, 1, 0), (3, 40, 0, 1, 1, 0)),
+    *((6, 80, 3, 2, 0, 1), (2.5, 80, 3, 1, 0, 1), (2.3, 80, 3, 1, 0, 1)),
+    *((2.3, 80, 3, 1, 0, 1), (6, 112, 3, 1, 1, 1), (6, 112, 3, 1, 1, 1)),
+    *((6, 160, 0, 2, 1, 1), (6, 160, 0, 1, 1, 1), (6, 160, 0, 1, 1, 1)),
+)
+_HASHES = {
+    "large_224_0.75_float": (
+        "765b44a33ad4005b3ac83185abf1d0eb",
+        "40af19a13ebea4e2ee0c676887f69a2e",
+    ),
+    "large_224_1.0_float": (
+        "59e551e166be033d707958cf9e29a6a7",
+        "07fb09a5933dd0c8eaafa16978110389",
+    ),
+    "large_minimalistic_224_1.0_float": (
+        "675e7b876c45c57e9e63e6d90a36599c",
+        "ec5221f64a2f6d1ef965a614bdae7973",
+    ),
+    "small_224_0.75_float": (
+        "cb65d4e5be93758266aa0a7f2c6708b7",
+        "ebdb5cc8e0b497cd13a7c275d475c819",
+    ),
+    "small_224_1.0_float": (
+        "8768d4c2e7dee89b9d02b2d03d65d862",
+        "d3e8ec802a04aa4fc771ee12a9a9b836",
+    ),
+    "small_minimalistic_224_1.0_float": (
+        "99cd97fb2fcdad2bf028eb838de69e37",
+        "cde8136e733e811080d9fcd8a252f7e4",
+    ),
+}
+_PARAMETERS = {
+    "input_shape": None,
+    "alpha": 1.0,
+    "minimalistic": False,
+    "include_top": True,
+    "weights": "imagenet",
+    "input_tensor": None,
+    "classes": 1000,
+    "pooling": None,
+    "dropout_rate": 0.2,
+    "classifier_activation": "softmax",
+    "include_preprocessing": True,
+}
+_MORE = """
+    alpha: multiplies the filters of every layer.
+    minimalistic: without gates, hard swish and windows of 5 x 5.
+    dropout_rate: before the classifier.
+    include_preprocessing: whether pixels of 0..255 are scaled to -1..1 inside."""
+_relu = partial(layers.ReLU)
+preprocess_input = preprocessor(None, __name__)
+_conv = partial(layers.Conv2D, kernel_size=1, padding="same")
+
+
+def _gate(x: Any, filters: int, name: str) -> Any:
+    """Multiply each channel by what the means of all of them say."""
+    name += "squeeze_excite_"
+    y = layers.GlobalAveragePooling2D(keepdims=True, name=f"{name}avg_pool")(x)
+    y = _conv(make_divisible(filters * 0.25), name=f"{name}conv")(y)
+    y = layers.ReLU(name=f"{name}relu")(y)
+    y = _conv(filters, name=f"{name}conv_1")(y)
+    y = layers.ReLU(6.0)(y + 3.0) * (1.0 / 6.0)
+    return layers.Multiply(name=f"{name}mul")([x, y])
+
+
+def _block(
+    x: Any,
+    i: int,
+    wide: int,
+    filters: int,
+    size: int,
+    strides: int,
+    gate: bool,
+    act: Any,
+) -> Any:
+    """Widen, filter each channel, weigh the channels, narrow."""
+    start, width = x, x.shape[channel_axis()]
+    name = f"expanded_conv_{i}_" if i else "expanded_conv_"
+    if i:
+        x = _conv(wide, use_bias=False, name=f"{name}expand")(x)
+        x = normed(x, f"{name}expand_bn", act, **NORM)
+    if strides == 2:
+        x = layers.ZeroPadding2D(correct_pad(x, size), name=f"{name}depthwise_pad")(x)
+    x = layers.DepthwiseConv2D(
+        size,
+        strides=strides,
+        padding="same" if strides == 1 else "valid",
+        use_bias=False,
+        name=f"{name}depthwise",
+    )(x)
+    x = normed(x, f"{name}depthwise_bn", act, **NORM)
+    if gate:
+        x = _gate(x, wide, name)
+    x = _conv(filters, use_bias=False, name=f"{name}project")(x)
+    x = normed(x, f"{name}project_bn", **NORM)
+    if strides == 1 and width == filters:
+        return layers.Add(name=f"{name}add")([start, x])
+    return x
+
+
+def _shape(net: Network) -> Any:
+    """The shape of one image, checked."""
+    check_tensor(net)
+    first = config.image_data_format() == "channels_first"
+    shape = net.input_shape
+    if net.input_tensor is not None:
+        shape = net.input_tensor.shape[1:]
+    elif shape is None:
+        shape = (3, None, None) if first else (None, None, 3)
+    check_size(shape, 32, first)
+    return shape
+
+
+def _check_weights(shape: Any, alpha: float, minimalistic: bool) -> None:
+    """Refuse widths that have no ImageNet weights."""
+    allowed = (1.0,) if minimalistic else (0.75, 1.0)
+    if alpha not in allowed:
+        raise ArgumentError(
+            f"with the imagenet weights and minimalistic={minimalistic}, alpha can be "
+            f"one of {allowed}; received alpha={alpha}"
+        )
+    if extents(shape) != (224, 224):
+        warnings.warn(
+            "input_shape is undefined or not 224 x 224: the weights for an input shape "
+            "of (224, 224) are loaded",
+            stacklevel=4,
+        )
+
+
+def _variant(title: str, blocks: Any, last: int) -> Callable[..., Functional]:
+    """The constructor of one size."""
+
+    def build(
+        alpha: float,
+        minimalistic: bool,
+        dropout_rate: float,
+        include_preprocessing: bool,
+        **standard: Any,
+    ) -> Functional:
+        net = Network(**standard)
+        shape = _shape(net)
+        if net.pretrained:
+            _check_weights(shape, alpha, minimalistic)
+        act = _relu if minimalistic else activation_layer("hard_swish")
+        start = x = net.input(shape)
+        if include_preprocessing:
+            x = layers.Rescaling(scale=1.0 / 127.5, offset=-1.0)(x)
+        x = layers.Conv2D(
+            16, 3, strides=2, padding="same", use_bias=False, name="conv"
+        )(x)
+        x = normed(x, "conv_bn", act, **NORM)
+        for i, (expand, filters, size, strides, gate, hard) in enumerate(blocks):
+            wide = make_divisible(x.shape[channel_axis()] * expand)
+            filters = make_divisible(filters * alpha)
+            size = size or (3 if minimalistic else 5)
+            gate = bool(gate) and not minimalistic
+            x = _block(x, i, wide, filters, size, strides, gate, act if hard else _relu)
+        wide = make_divisible(x.shape[channel_axis()] * 6)
+        x = normed(
+            _conv(wide, use_bias=False, name="conv_1")(x), "conv_1_bn", act, **NORM
+        )
+        width = make_divisible(last * alpha) if alpha > 1 else last
+        x = _top(net, x, width, act, dropout_rate) if net.include_top else net.pool(x)
+        kind = title.removeprefix("MobileNetV3").lower()
+        kind += "_minimalistic" if minimalistic else ""
+        key = f"{kind}_224_{float(alpha)}_float"
+        file = f"mobilenet_v3/weights_mobilenet_v3_{key}{{}}.h5"
+        return net.model(start, x, file, _HASHES.get(key), "_no_top_v2")
+
+    reference = "Howard et al., 2019, arXiv:1905.02244."
+    return with_signature(
+        build, title, {**_PARAMETERS, "name": title}, describe(title, reference, _MORE)
+    )
+
+
+def _top(net: Network, x: Any, width: int, act: Any, dropout_rate: float) -> Any:
+    """The classifier, in convolutions over 1 x 1."""
+    x = layers.GlobalAveragePooling2D(keepdims=True)(x)
+    x = act()(_conv(width, name="conv_2")(x))
+    if dropout_rate > 0:
+        x = layers.Dropout(dropout_rate)(x)
+    x = layers.Flatten()(_conv(net.classes, name="logits")(x))
+    return layers.Activation(net.classifier_activation, name="predictions")(x)
+
+
+MobileNetV3Small = _variant("MobileNetV3Small", _SMALL, 1024)
+MobileNetV3Large = _variant("MobileNetV3Large", _LARGE, 1280)

@@ -1,0 +1,96 @@
+"""ResNet: blocks of three convolutions beside a shortcut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import layers
+from toolkit.applications.common import Network, constructor, normed, preprocessor
+from toolkit.applications.imagenet_utils import decode_predictions
+
+__all__ = [
+    "ResNet50",
+    "ResNet101",
+    "ResNet152",
+    "decode_predictions",
+    "preprocess_input",
+]
+
+_EPSILON = 1.001e-5
+preprocess_input = preprocessor("caffe", __name__)
+
+
+def relu_normed(x: Any, name: str) -> Any:
+    """Batch normalization and relu, named as ResNet and DenseNet do."""
+    return normed(x, f"{name}_bn", "relu", f"{name}_relu", epsilon=_EPSILON)
+
+
+def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
+    """Convolutions 1, 3 and 1 wide; relu after the sum."""
+    shortcut = x
+    if project:
+        x0 = layers.Conv2D(4 * filters, 1, strides=strides, name=f"{name}_0_conv")(x)
+        shortcut = normed(x0, f"{name}_0_bn", epsilon=_EPSILON)
+    x = layers.Conv2D(filters, 1, strides=strides, name=f"{name}_1_conv")(x)
+    x = relu_normed(x, f"{name}_1")
+    x = layers.Conv2D(filters, 3, padding="same", name=f"{name}_2_conv")(x)
+    x = relu_normed(x, f"{name}_2")
+    x = layers.Conv2D(4 * filters, 1, name=f"{name}_3_conv")(x)
+    x = normed(x, f"{name}_3_bn", epsilon=_EPSILON)
+    x = layers.Add(name=f"{name}_add")([shortcut, x])
+    return layers.Activation("relu", name=f"{name}_out")(x)
+
+
+def stem(x: Any) -> Any:
+    """The convolution over 7 x 7 pixels, before any normalization."""
+    x = layers.ZeroPadding2D(3, name="conv1_pad")(x)
+    return layers.Conv2D(64, 7, strides=2, name="conv1_conv")(x)
+
+
+def stem_pool(x: Any) -> Any:
+    """The pooling before the first block."""
+    x = layers.ZeroPadding2D(1, name="pool1_pad")(x)
+    return layers.MaxPooling2D(3, strides=2, name="pool1_pool")(x)
+
+
+def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
+    x = stem_pool(relu_normed(stem(x), "conv1"))
+    for stage, count in enumerate(repeats):
+        for i in range(count):
+            strides = 2 if stage and not i else 1
+            name = f"conv{stage + 2}_block{i + 1}"
+            x = _block(x, 64 << stage, strides, i == 0, name)
+    return net.top(x, pools=("avg_pool", "max_pool"))
+
+
+def variant(
+    depth: int, repeats: tuple[int, ...], hashes: Any, body: Any = _body, v: str = ""
+) -> Any:
+    """ResNet of so many layers."""
+    name = f"resnet{depth}{v.lower()}"
+    return constructor(
+        f"ResNet{depth}{v}",
+        body,
+        "He et al., 2016, arXiv:" + ("1603.05027." if v else "1512.03385."),
+        file=f"resnet/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5",
+        hashes=hashes,
+        name=name,
+        repeats=repeats,
+    )
+
+
+ResNet50 = variant(
+    50,
+    (3, 4, 6, 3),
+    ("2cb95161c43110f7111970584f804107", "4d473c1dd8becc155b73f8504c6f6626"),
+)
+ResNet101 = variant(
+    101,
+    (3, 4, 23, 3),
+    ("f1aeb4b969a6efcfb50fad2f0c20cfc5", "88cf7a10940856eca736dc7b7e228a21"),
+)
+ResNet152 = variant(
+    152,
+    (3, 8, 36, 3),
+    ("100835be76be38e30d865e96f2aaae62", "ee4c566cf9a93f14d82f913c2dc6dd0c"),
+)

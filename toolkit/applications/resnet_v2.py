@@ -1,0 +1,70 @@
+"""ResNet V2: as ResNet, with normalization and relu before each convolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import layers
+from toolkit.applications.common import Network, preprocessor
+from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.applications.resnet import relu_normed, stem, stem_pool, variant
+
+__all__ = [
+    "ResNet50V2",
+    "ResNet101V2",
+    "ResNet152V2",
+    "decode_predictions",
+    "preprocess_input",
+]
+
+preprocess_input = preprocessor("tf", __name__)
+
+
+def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
+    """Convolutions 1, 3 and 1 wide, the second with the strides."""
+    before = relu_normed(x, f"{name}_preact")
+    if project:
+        shortcut = layers.Conv2D(4 * filters, 1, name=f"{name}_0_conv")(before)
+    else:
+        shortcut = layers.MaxPooling2D(1, strides=strides)(x) if strides > 1 else x
+    x = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_1_conv")(before)
+    x = layers.ZeroPadding2D(1, name=f"{name}_2_pad")(relu_normed(x, f"{name}_1"))
+    x = layers.Conv2D(
+        filters, 3, strides=strides, use_bias=False, name=f"{name}_2_conv"
+    )(x)
+    x = relu_normed(x, f"{name}_2")
+    x = layers.Conv2D(4 * filters, 1, name=f"{name}_3_conv")(x)
+    return layers.Add(name=f"{name}_out")([shortcut, x])
+
+
+def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
+    x = stem_pool(stem(x))
+    for stage, count in enumerate(repeats):
+        for i in range(count):
+            strides = 2 if stage < 3 and i == count - 1 else 1
+            name = f"conv{stage + 2}_block{i + 1}"
+            x = _block(x, 64 << stage, strides, i == 0, name)
+    return net.top(relu_normed(x, "post"), pools=("avg_pool", "max_pool"))
+
+
+ResNet50V2 = variant(
+    50,
+    (3, 4, 6, 3),
+    ("3ef43a0b657b3be2300d5770ece849e0", "fac2f116257151a9d068a22e544a4917"),
+    _body,
+    "V2",
+)
+ResNet101V2 = variant(
+    101,
+    (3, 4, 23, 3),
+    ("6343647c601c52e1368623803854d971", "c0ed64b8031c3730f411d2eb4eea35b5"),
+    _body,
+    "V2",
+)
+ResNet152V2 = variant(
+    152,
+    (3, 8, 36, 3),
+    ("a49b44d1979771252814e80f8ec446f9", "ed17cf2e0169df9d443503ef94b23b33"),
+    _body,
+    "V2",
+)
