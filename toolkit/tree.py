@@ -46,11 +46,11 @@ def is_nested(structure: Any) -> bool:
 
 def _children(structure: Any) -> Iterable[Any]:
     if isinstance(structure, dict):
-        return [structure[key] for key in _keys(structure)]
+        return [structure[key] for key in keys_of(structure)]
     return structure  # type: ignore[no-any-return]
 
 
-def _keys(mapping: dict[Any, Any]) -> list[Any]:
+def keys_of(mapping: dict[Any, Any]) -> list[Any]:
     """The keys in the order in which they are walked."""
     if isinstance(mapping, OrderedDict):
         return list(mapping)
@@ -63,7 +63,7 @@ def _keys(mapping: dict[Any, Any]) -> list[Any]:
 def _rebuild(structure: Any, children: list[Any]) -> Any:
     """A container like `structure` with other children."""
     if isinstance(structure, dict):
-        by_key = dict(zip(_keys(structure), children, strict=True))
+        by_key = dict(zip(keys_of(structure), children, strict=True))
         ordered = {key: by_key[key] for key in structure}
         if isinstance(structure, defaultdict):
             return type(structure)(structure.default_factory, ordered)
@@ -101,7 +101,7 @@ def signature(structure: Any) -> Any:
         return LEAF
     children = tuple(signature(child) for child in _children(structure))
     if isinstance(structure, dict):
-        return type(structure), tuple(_keys(structure)), children
+        return type(structure), tuple(keys_of(structure)), children
     return type(structure), children
 
 
@@ -122,7 +122,7 @@ def packer(structure: Any) -> Callable[[list[Any]], Any]:
     if not is_nested(structure):
         return itemgetter(0)
     if type(structure) is dict and not any(map(is_nested, structure.values())):
-        number = {key: i for i, key in enumerate(_keys(structure))}
+        number = {key: i for i, key in enumerate(keys_of(structure))}
         numbers = [(key, number[key]) for key in structure]
         return lambda leaves: {key: leaves[i] for key, i in numbers}
     return partial(pack_sequence_as, structure)
@@ -190,7 +190,7 @@ def _map_up_to(shallow: Any, func: Callable[..., Any], structures: Any) -> Any:
         return func(*structures)
     for structure in structures:
         _check_container(shallow, structure)
-    keys = _keys(shallow) if isinstance(shallow, dict) else range(len(shallow))
+    keys = keys_of(shallow) if isinstance(shallow, dict) else range(len(shallow))
     parts = [(shallow[key], [s[key] for s in structures]) for key in keys]
     return _rebuild(shallow, [_map_up_to(low, func, high) for low, high in parts])
 
@@ -215,7 +215,7 @@ def _described(structure: Any) -> str:
     if not is_nested(structure):
         return f"a leaf ({name})"
     if isinstance(structure, dict):
-        return f"{name} with the keys {_keys(structure)}"
+        return f"{name} with the keys {keys_of(structure)}"
     name = f"namedtuple {name}" if hasattr(structure, "_fields") else name
     return f"{name} with {len(structure)} as its number of entries"
 
@@ -229,7 +229,16 @@ def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
             f"flatten_up_to: expected a structure like {shallow!r}; "
             f"received {structure!r}"
         )
-    pairs = zip(_children(shallow), _children(structure), strict=True)
+    if isinstance(shallow, dict) and isinstance(structure, dict):
+        if set(shallow) != set(structure):
+            raise ArgumentError(
+                f"flatten_up_to: expected the keys {keys_of(shallow)}; received "
+                f"{keys_of(structure)}"
+            )
+        structure = {key: structure[key] for key in keys_of(shallow)}
+        pairs = zip(_children(shallow), structure.values(), strict=True)
+    else:
+        pairs = zip(_children(shallow), _children(structure), strict=True)
     return [part for low, high in pairs for part in flatten_up_to(low, high)]
 
 
@@ -290,7 +299,7 @@ def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """
     if not is_nested(structure):
         return [((), structure)]
-    keys = _keys(structure) if isinstance(structure, dict) else count()
+    keys = keys_of(structure) if isinstance(structure, dict) else count()
     return [
         ((key, *path), leaf)
         for key, child in zip(keys, _children(structure), strict=False)

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -442,3 +443,22 @@ def test_lists_that_grow_after_a_call():
         found.append(layers.Add()(found))
     model = Model(x, found[-1])
     assert [len(layer.input) for layer in model.layers[2:]] == [2, 3, 4]
+
+
+def test_an_ordered_dict_of_inputs_and_outputs():
+    x = OrderedDict(b=Input((2,), name="b"), a=Input((3,), name="a"))
+    dense = {"b": layers.Dense(2), "a": layers.Dense(3)}
+    model = Model(x, OrderedDict((key, dense[key](x[key])) for key in x))
+    shapes = {"a": (4, 3), "b": (4, 2)}
+    assert dict(model.compute_output_shape(shapes)) == shapes
+    data = {key: np.ones(shape, "float32") for key, shape in shapes.items()}
+    targets = {key: np.zeros_like(value) for key, value in data.items()}
+    model.compile("sgd", "mse", metrics={"a": ["mae"], "b": ["mse"]})
+    logs = model.evaluate(data, targets, verbose=0, return_dict=True)
+    found = model.predict(data, verbose=0)
+    assert {key: value.shape for key, value in found.items()} == shapes
+    for key, name in (("a", "mae"), ("b", "mse")):
+        names = [log for log in logs if log.startswith(key) and log.endswith(name)]
+        power = 1 if name == "mae" else 2
+        wanted = np.mean(np.abs(found[key]) ** power)
+        np.testing.assert_allclose(logs[names[0]], wanted, rtol=1e-5)

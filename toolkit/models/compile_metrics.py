@@ -87,7 +87,7 @@ class CompileMetrics:
         if is_flat(y_pred) and isinstance(y_pred, dict):
             if self.output_names and set(y_pred) == set(self.output_names):
                 return self.output_names
-            return sorted(y_pred)
+            return tree.keys_of(y_pred)
         if self.output_names and len(self.output_names) == count:
             return self.output_names
         return [None] * count

@@ -94,6 +94,8 @@ def pack_like(structure: Any, value: Any, names: list[str] | None) -> Any:
     elif isinstance(value, dict) and isinstance(structure, dict):
         if set(value) != set(structure):
             return None
+        # In the order of the outputs, which an OrderedDict decides.
+        value = [value[key] for key in tree.keys_of(structure)]
     leaves = tree.flatten(value)
     if len(leaves) != len(tree.flatten(structure)):
         return None

@@ -183,9 +183,13 @@ class Functional(FunctionalInputs, Model):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """The shape(s) of the output(s) for inputs of this shape, or these shapes."""
-        shapes = [input_shape] if len(self._inputs) == 1 else _shapes_of(input_shape)
+        shapes = (
+            [input_shape]
+            if len(self._inputs) == 1
+            else _shapes_of(input_shape, self._inputs_struct)
+        )
         if len(self._inputs) == 1 and not _is_shape(input_shape):
-            shapes = _shapes_of(input_shape)
+            shapes = _shapes_of(input_shape, self._inputs_struct)
         symbols = [
             KerasTensor(shape, own.dtype)
             for shape, own in zip(shapes, self._inputs, strict=True)
@@ -289,8 +293,9 @@ def _is_shape(value: Any) -> bool:
     return all(n is None or isinstance(n, int) for n in value)
 
 
-def _shapes_of(shapes: Any) -> list[Any]:
-    """The shapes in a list, tuple or dict of them, in order."""
+def _shapes_of(shapes: Any, inputs: Any) -> list[Any]:
+    """The shapes in a list, tuple or dict of them, in the order of the inputs."""
     if isinstance(shapes, dict):
-        shapes = [shapes[key] for key in sorted(shapes)]
+        keys = tree.keys_of(inputs if isinstance(inputs, dict) else shapes)
+        shapes = [shapes[key] for key in keys]
     return list(shapes)

@@ -33,7 +33,7 @@ class FunctionalInputs:
         if isinstance(inputs, dict):
             if not all(map(is_symbolic, inputs.values())):
                 return None
-            return [_spec_of(inputs[key], key) for key in sorted(inputs)]
+            return [_spec_of(inputs[key], key) for key in tree.keys_of(inputs)]
         return [_spec_of(x, x.name) for x in self._inputs]
 
     @input_spec.setter
@@ -62,7 +62,7 @@ class FunctionalInputs:
                 flat = tree.flatten([inputs[x.name] for x in self._inputs])
             else:
                 flat = None
-        elif isinstance(struct, dict) and list(struct) != sorted(struct):
+        elif isinstance(struct, dict) and list(struct) != tree.keys_of(struct):
             flat = None  # a list cannot tell which of the inputs comes first
         else:
             flat = tree.flatten(inputs)
