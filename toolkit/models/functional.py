@@ -183,12 +183,8 @@ class Functional(FunctionalInputs, Model):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """The shape(s) of the output(s) for inputs of this shape, or these shapes."""
-        shapes = (
-            [input_shape]
-            if len(self._inputs) == 1
-            else _shapes_of(input_shape, self._inputs_struct)
-        )
-        if len(self._inputs) == 1 and not _is_shape(input_shape):
+        shapes = [input_shape]
+        if len(self._inputs) > 1 or not _is_shape(input_shape):
             shapes = _shapes_of(input_shape, self._inputs_struct)
         symbols = [
             KerasTensor(shape, own.dtype)
