@@ -683,7 +683,7 @@ def test_a_layer_without_call():
             lambda: layers.Conv2D(4, 3, padding="nope"),
             "'same', 'valid'; received 'nope'",
         ),
-        (lambda: layers.Conv2D(4, (3, 3, 3)), "kernel_size must be"),
+        (lambda: layers.Conv2D(4, (3, 3, 3)), "kernel_size should be"),
         (lambda: layers.Conv2D(5, 3, groups=2), "multiple of groups"),
         (lambda: layers.Dropout(1.5), "between 0 and 1; received 1.5"),
         (lambda: layers.LSTM(4, use_cudnn=True), "use_cudnn"),
@@ -819,3 +819,27 @@ def test_configs_have_defaults_filled_in():
         (3, 3),
     )
     assert layers.Cropping1D(1).get_config()["cropping"] == (1, 1)
+
+
+def test_a_policy_of_one_path_in_a_map():
+    layer = layers.Dense(2, dtype=toolkit.dtype_policies.DTypePolicyMap())
+    layer.build((None, 1))
+    for policy in ("mixed_bfloat16", "float16"):
+        layer.dtype_policy = policy
+        assert layer.compute_dtype == policy.removeprefix("mixed_")
+        assert layer.dtype_policy[layer.path].name == policy
+
+
+def test_heads_of_a_subclass_that_knows_no_causal_mask():
+    class Plain(layers.MultiHeadAttention):
+        def _compute_attention(self, query, key, value, attention_mask=None, *rest):
+            assert attention_mask is not None
+            return super()._compute_attention(query, key, value, attention_mask, *rest)
+
+    x = ops.cast(np.random.default_rng(0).normal(size=(2, 5, 8)), "float32")
+    layer, plain = layers.MultiHeadAttention(2, 4), Plain(2, 4)
+    expected = layer(x, x, use_causal_mask=True)
+    plain.build(x.shape, x.shape)
+    plain.set_weights(layer.get_weights())
+    y = plain(x, x, use_causal_mask=True)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)

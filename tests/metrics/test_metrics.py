@@ -775,3 +775,16 @@ def test_sparse_crossentropy_leaves_out_a_class():
     predictions = np.full((3, 2), 0.5)
     again.update_state([0, -1, 1], predictions, sample_weight=[1.0, 5.0, 3.0])
     np.testing.assert_allclose(float(again.result()), np.log(2), rtol=1e-6)
+
+
+def test_metrics_inside_of_metrics():
+    outer = metrics.Mean()
+    outer.parts = [metrics.Mean(), {"deep": metrics.Mean()}]
+    outer.parts_by_name = {"one": metrics.Mean()}
+    assert len(outer.variables) == 8
+
+
+def test_float_weights_of_a_metric_that_counts():
+    metric = metrics.MeanIoU(num_classes=3)
+    with pytest.warns(UserWarning, match=r"weight.*float.*int.*casting"):
+        metric.update_state([0, 1], [0, 1], sample_weight=[1.5, 0.2])

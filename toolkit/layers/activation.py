@@ -143,6 +143,8 @@ class PReLU(Layer):
     Reference: https://arxiv.org/abs/1502.01852
     """
 
+    _traces_call = True
+
     def __init__(
         self,
         alpha_initializer: Any = "zeros",

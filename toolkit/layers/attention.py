@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from inspect import signature
+from operator import index
 from string import ascii_lowercase
 from typing import Any
 
@@ -129,8 +131,7 @@ class MultiHeadAttention(Layer):
         self.dropout = fraction(self, "dropout", dropout)
         self.use_bias = use_bias
         self.use_gate = use_gate
-        single = isinstance(output_shape, int)
-        self._output_shape = (output_shape,) if single else tuple(output_shape or ())
+        self._output_shape = _as_extents(output_shape)
         single = isinstance(attention_axes, int)
         self.attention_axes = (attention_axes,) if single else attention_axes
         if sliding_window is not None:
@@ -163,8 +164,8 @@ class MultiHeadAttention(Layer):
         key_shape = value_shape if key_shape is None else key_shape
         if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
             raise ShapeError(
-                "MultiHeadAttention: expected key and value that differ in the last "
-                f"axis only; received shapes {tuple(key_shape)}, {tuple(value_shape)}"
+                "MultiHeadAttention: all but the last extents of key and value must be "
+                f"equal; received shapes {tuple(key_shape)}, {tuple(value_shape)}"
             )
         heads, sources = self.num_heads, self._source_heads
         values = (heads, self.value_dim)
@@ -232,6 +233,11 @@ class MultiHeadAttention(Layer):
             query, value, query_mask, value_mask, key_mask, attention_mask
         )
         gate = self.gate_dense(query) if self.use_gate else None
+        options = {}
+        if use_causal_mask and self._knows_causal:
+            options["use_causal_mask"] = True
+        elif use_causal_mask:
+            mask = _with_causal(mask, query, value)
         x, scores = self._compute_attention(
             self.query_dense(query),
             self._for_each_head(self.key_dense(key)),
@@ -239,10 +245,15 @@ class MultiHeadAttention(Layer):
             mask,
             training,
             return_attention_scores,
-            use_causal_mask=use_causal_mask,
+            **options,
         )
         x = self.output_dense(x if gate is None else x * gate)
         return (x, scores) if return_attention_scores else x
+
+    @property
+    def _knows_causal(self) -> bool:
+        """Whether `_compute_attention`, maybe a subclass's, makes causal masks."""
+        return "use_causal_mask" in signature(self._compute_attention).parameters
 
     def _for_each_head(self, x: Any) -> Any:
         """Projected keys or values, repeated where heads of the query share them."""
@@ -307,9 +318,7 @@ class MultiHeadAttention(Layer):
                 "MultiHeadAttention: flash_attention cannot return attention scores"
             )
         if use_causal_mask:
-            causal = ops.greater_equal(_distances(query, value), 0)
-            masks = [causal] if attention_mask is None else [attention_mask, causal]
-            attention_mask = _all_of(masks)
+            attention_mask = _with_causal(attention_mask, query, value)
         scores = ops.einsum(self._equations[0], key, query * scale)
         mask = self._with_head_axes(attention_mask, scores.ndim)
         scores = self._softmax(scores, mask=mask)
@@ -328,6 +337,24 @@ def _clone(initializer: Any) -> Any:
     if not hasattr(initializer, "get_config"):
         return initializer
     return type(initializer).from_config(initializer.get_config())
+
+
+def _as_extents(output_shape: Any) -> tuple[int, ...]:
+    """The extents of the last axes; () for those of the query."""
+    shape = (output_shape,) if hasattr(output_shape, "__index__") else output_shape
+    try:
+        return tuple(map(index, shape or ()))
+    except TypeError:
+        raise ArgumentError(
+            "MultiHeadAttention: Invalid `output_shape`: expected an integer or some; "
+            f"received {output_shape!r}"
+        ) from None
+
+
+def _with_causal(mask: Any, query: Any, value: Any) -> Any:
+    """`mask`, and no target sees later sources."""
+    causal = ops.greater_equal(_distances(query, value), 0)
+    return _all_of([causal] if mask is None else [mask, causal])
 
 
 def _distances(query: Any, value: Any) -> Any:

@@ -11,6 +11,7 @@ from toolkit.layers.building import Buildable
 from toolkit.layers.call import (
     Arguments,
     CallInfo,
+    PassingOn,
     any_mask,
     call_info,
     check_positional,
@@ -43,7 +44,9 @@ from toolkit.tracebacks import shorten
 _TRAINING = {"training"}
 
 
-class Layer(Inferring, Configurable, Buildable, LossOwner, Quantizable, Operation):
+class Layer(
+    Inferring, Configurable, Buildable, LossOwner, Quantizable, PassingOn, Operation
+):
     """Base of all layers.
 
     A subclass stores its configuration in `__init__`, creates weights in
@@ -80,7 +83,6 @@ class Layer(Inferring, Configurable, Buildable, LossOwner, Quantizable, Operatio
     _info: CallInfo
     _input_dtype: str | None = None
     _remat_scope: Any = None
-    _context_names: tuple[str, ...] = ()  # arguments for layers inside, as training
     _allow_non_tensor_positional_args = False
     supports_jit = True  # whether a compiled function can hold its computation
 
@@ -139,6 +141,11 @@ class Layer(Inferring, Configurable, Buildable, LossOwner, Quantizable, Operatio
                 f"received the policy {policy!r}"
             )
         is_map = isinstance(policy, dtype_policies.DTypePolicyMap)
+        if not is_map and self._policy_map is not None and self._path is not None:
+            if self._path in list(self._policy_map):  # it may not be replaced
+                del self._policy_map[self._path]
+            self._policy_map[self._path] = policy
+            policy, is_map = self._policy_map, True
         self._policy_map = policy if is_map else None
         self._use_policy(policy)
 
@@ -201,18 +208,6 @@ class Layer(Inferring, Configurable, Buildable, LossOwner, Quantizable, Operatio
         except Exception as error:
             shorten(error)
             raise
-
-    def _register_call_context_args(self, *names: str) -> None:
-        """Pass arguments of this name, as `training`, on to the layers inside.
-
-        Each layer that registers a name gets the value of the innermost call around it
-        that was given one, unless it is given one itself.
-        """
-        self._context_names = (*self._context_names, *names)
-
-    @property
-    def _call_context_args(self) -> set[str]:
-        return {"training", *self._context_names}
 
     def _check_input(self, x: Tensor) -> None:
         """Raise unless `x` fits the input_spec; the last that did is not checked."""

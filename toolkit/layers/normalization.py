@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from toolkit import dtypes, ops
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, declare_weight, known, positive
@@ -14,6 +14,8 @@ from toolkit.layers.weights import create_weight, declare_weight, known, positiv
 
 class Affine(Layer):
     """Base of normalizations followed by `gamma * x + beta`."""
+
+    _traces_call = True
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ def _axes(axis: Any) -> Any:
     """An axis, or a list of them, as Keras keeps it."""
     axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
     if not all(hasattr(a, "__index__") for a in axes):
-        raise ArgumentError(
+        raise ArgumentTypeError(
             "Expected an int or a list/tuple of ints for the argument 'axis'; "
             f"received {axis!r}"
         )
@@ -258,6 +260,8 @@ class RMSNormalization(Layer):
 
     Reference: https://arxiv.org/abs/1910.07467
     """
+
+    _traces_call = True
 
     def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)

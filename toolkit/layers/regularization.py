@@ -76,10 +76,14 @@ def _checked_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
     if not is_sequence or not all(
         n is None or (isinstance(n, int) and n > 0) for n in noise_shape
     ):
-        expected = "positive integers or None" if is_sequence else "a tuple of integers"
+        expected = "a tuple or list of integers"
+        if is_sequence:
+            numbers = all(n is None or isinstance(n, int) for n in noise_shape)
+            what = "dimensions to be positive" if numbers else "elements to be"
+            expected = f"all {what} integers or None"
         raise ArgumentError(
-            "Dropout: Invalid value received for argument `noise_shape`. Expected all "
-            f"dimensions to be {expected}; received {noise_shape!r}"
+            "Dropout: Invalid value received for argument `noise_shape`. Expected "
+            f"{expected}; received {noise_shape!r}"
         )
     return tuple(noise_shape)
 

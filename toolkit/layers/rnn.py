@@ -48,6 +48,8 @@ class RNN(Layer):
         (2, 5, 4)
     """
 
+    _traces_call = True
+
     def __init__(
         self,
         cell: Any,

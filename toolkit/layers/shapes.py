@@ -13,6 +13,8 @@ from toolkit.symbolic import KerasTensor, infer
 class Inferring:
     """Base of layers: output shapes are inferred by running `call` with symbols."""
 
+    # Whether `call` with symbols tells more than `compute_output_shape`, as dtypes.
+    _traces_call = False
     _info: Any
     _general_call: Any
     built: bool
@@ -27,7 +29,7 @@ class Inferring:
             if self.built:
                 return self._general_call(args, kwargs, recorded=False)
             return self._infer_unbuilt(args, kwargs)
-        if type(self).compute_output_shape is _inferred_shape:
+        if self._traces_call or type(self).compute_output_shape is _inferred_shape:
             return infer(self.call, args, kwargs)
         arguments = Arguments(self, self._info, args, kwargs)
         shapes = arguments.shapes()
@@ -51,6 +53,9 @@ class Inferring:
             )
 
         named = {k.removesuffix("_shape"): symbols(v) for k, v in kwargs.items()}
+        if not args and "input" in named and "input" not in self._info.names:
+            args = (kwargs["input_shape"],)
+            del named["input"]
         outputs = self.compute_output_spec(*map(symbols, args), **named)
         return tree.map_structure(lambda x: x.shape, outputs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import constraints, initializers, regularizers
-from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
 from toolkit.variable import Variable
 
 
@@ -37,7 +37,8 @@ def positive(layer: Any, argument: str, value: Any) -> int:
     """`value`, checked to be an integer > 0."""
     is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_integer or value <= 0:
-        raise ArgumentError(
+        kind = ArgumentError if is_integer else ArgumentTypeError
+        raise kind(
             f"{type(layer).__name__}: the argument `{argument}` must be a positive "
             f"integer; received {value!r}"
         )
@@ -61,6 +62,9 @@ def fraction(layer: Any, argument: str, value: Any) -> float:
     return value
 
 
+_KINDS = ("a non-negative", "a positive")
+
+
 def extents(
     layer: Any, argument: str, value: Any, rank: int, minimum: int = 1
 ) -> tuple[int, ...]:
@@ -72,8 +76,8 @@ def extents(
         values = ()
     if len(values) != rank or min(values) < minimum:
         raise ArgumentError(
-            f"{type(layer).__name__}: {argument} must be an integer >= {minimum} or "
-            f"{rank} of them; received {value!r}"
+            f"{type(layer).__name__}: {argument} should be {_KINDS[minimum]} integer "
+            f"or {rank} of them; received {value!r}"
         )
     return values
 

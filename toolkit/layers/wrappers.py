@@ -121,6 +121,8 @@ class Bidirectional(Layer):
         (2, 8)
     """
 
+    _traces_call = True
+
     def __init__(
         self,
         layer: Any,

@@ -134,7 +134,9 @@ def to_tensors(structure: Any, dtype: str) -> Any:
 def standardize_reduction(reduction: Any) -> Any:
     """`reduction`, checked."""
     if reduction is not None and reduction not in REDUCTIONS:
-        raise unknown_choice("reduction", reduction, (*REDUCTIONS, None))
+        raise unknown_choice(
+            "Invalid value for argument reduction", reduction, (*REDUCTIONS, None)
+        )
     return reduction
 
 

@@ -17,6 +17,20 @@ _COUNTS = (
 )
 
 
+def _check(metric: str, **given: Any) -> None:
+    """Raise unless an argument is a float in its range."""
+    ((name, value),) = given.items()
+    fits = {"beta": "be > 0", "threshold": "verify 0 < threshold <= 1"}[name]
+    if not isinstance(value, float):
+        fits = "be a Python float"
+    elif value > 0 and (name == "beta" or value <= 1):
+        return
+    raise ArgumentError(
+        f"{metric}: Invalid `{name}` argument value. It should {fits}. "
+        f"Received: {name}={value!r} of type '{type(value)}'"
+    )
+
+
 class FBetaScore(Metric):
     """(1 + beta ** 2) * precision * recall / (beta ** 2 * precision + recall).
 
@@ -57,14 +71,9 @@ class FBetaScore(Metric):
         what = type(self).__name__
         if average not in _AVERAGES:
             raise unknown_choice(f"{what}: average", average, _AVERAGES)
-        if not isinstance(beta, float) or beta <= 0:
-            raise ArgumentError(f"{what}: beta must be a float > 0; received {beta!r}")
-        if threshold is not None and not (
-            isinstance(threshold, float) and 0 < threshold <= 1
-        ):
-            raise ArgumentError(
-                f"{what}: threshold must be a float in (0, 1]; received {threshold!r}"
-            )
+        _check(what, beta=beta)
+        if threshold is not None:
+            _check(what, threshold=threshold)
         self.average = average
         self.beta = beta
         self.threshold = threshold

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import config, dtypes, ops
 from toolkit.errors import ArgumentError
 from toolkit.metrics.metric import Metric
 from toolkit.tensor import Tensor
@@ -73,7 +74,14 @@ class IoU(Metric):
             valid = valid & ops.not_equal(true, self.ignore_class)
         weight = ops.cast(valid, self.dtype)
         if sample_weight is not None:
-            given = ops.convert_to_tensor(sample_weight, self.dtype)
+            given = ops.convert_to_tensor(sample_weight)
+            if dtypes.is_float(given.dtype) and not dtypes.is_float(self.dtype):
+                warnings.warn(
+                    f"{type(self).__name__}: the sample weight is float, the metric "
+                    f"counts in int: casting {given.dtype} to {self.dtype}",
+                    stacklevel=2,
+                )
+            given = ops.cast(given, self.dtype)
             given = ops.reshape(given, (-1,)) if given.ndim > 1 else given
             weight = weight * given
         cell = ops.where(valid, true * n + pred, 0)

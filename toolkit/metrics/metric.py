@@ -56,11 +56,18 @@ class Metric(Recorded):
         self._dtype = dtype_policies.get(dtype or config.floatx()).compute_dtype
 
     def __setattr__(self, name: str, value: Any) -> None:
+        self._track(value)
+        super().__setattr__(name, value)
+
+    def _track(self, value: Any) -> None:
+        """Own the variables and metrics in an attribute's value."""
         if isinstance(value, Variable):
             _append(self._variables, value)
+        elif isinstance(value, (list, tuple, dict)):
+            for part in value.values() if isinstance(value, dict) else value:
+                self._track(part)
         elif isinstance(value, Metric):
             _append(self._metrics, value)
-        super().__setattr__(name, value)
 
     @property
     def dtype(self) -> str:
@@ -97,7 +104,7 @@ class Metric(Recorded):
             )
         with name_scope(self.name.replace("/", ">")):
             variable = Variable(
-                initializers.get(initializer or "zeros"),
+                initializers.get("zeros" if initializer is None else initializer),
                 shape=tuple(shape),
                 dtype=dtype or config.floatx(),
                 trainable=False,
