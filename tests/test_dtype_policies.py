@@ -83,7 +83,7 @@ def test_quantized_policies_are_data_that_layers_refuse(name):
     assert dtype_policies.deserialize(config) == policy and policy.name == name
     assert policy != DTypePolicy("float32")
     with pytest.raises(ArgumentError, match="quantized"):
-        layers.Dense(1, dtype=policy)
+        layers.Conv1D(1, 1, dtype=policy)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, dtypes, ops
-from toolkit.layers.einsum_shapes import analyse_einsum
+from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.lora import LowRank
+from toolkit.layers.int8 import Int8Weight
 from toolkit.layers.weights import create_weight, declare_weight, known, positive
 
 
-class Dense(LowRank):
+class Dense(Int8Weight):
     """A fully connected layer: `activation(inputs @ kernel + bias)`.
 
     Args:
@@ -81,16 +81,19 @@ class Dense(LowRank):
         self.input_spec = InputSpec(min_ndim=2, axes={-1: features})
         self._adapt_if_asked()
 
-    kernel = property(LowRank._adapted_value, doc="(features, units).")
+    kernel = property(Int8Weight._adapted_value, doc="(features, units).")
+
+    def _shared_axes(self) -> tuple[int, ...]:
+        return (0,)
 
     def call(self, inputs: Any) -> Any:
-        x = ops.matmul(inputs, self.kernel)
+        x = ops.matmul(self._rounded(inputs), self.kernel)
         if self.bias is not None:
             x = x + self.bias
         return self.activation(x)
 
 
-class EinsumDense(LowRank):
+class EinsumDense(Int8Weight):
     """A dense layer along any axes: `activation(einsum(inputs, kernel) + bias)`.
 
     Args:
@@ -149,6 +152,7 @@ class EinsumDense(LowRank):
         )
 
     def build(self, input_shape: Any) -> None:
+        self._letters = expanded_equation(self.equation, len(input_shape))
         kernel_shape, bias_shape = analyse_einsum(
             self.equation, self.bias_axes, input_shape, self.partial_output_shape
         )
@@ -158,16 +162,44 @@ class EinsumDense(LowRank):
             self.bias = create_weight(self, "bias", bias_shape)
         self._adapt_if_asked()
 
-    kernel = property(LowRank._adapted_value, doc="As the second operand says.")
+    kernel = property(Int8Weight._adapted_value, doc="As the second operand says.")
+
+    def _shared_axes(self) -> tuple[int, ...]:
+        _, kernel, outputs = self._letters
+        return tuple(i for i, letter in enumerate(kernel) if letter not in outputs)
+
+    def _input_axes(self) -> tuple[int, ...]:
+        inputs, kernel, outputs = self._letters
+        summed = set(inputs) & set(kernel) - set(outputs)
+        return tuple(i for i, letter in enumerate(inputs) if letter in summed)
+
+    def _stored_scale(self, scale: Any) -> Any:
+        """As the outputs: their axes that the kernel has, and 1 for the others."""
+        _, kernel, outputs = self._letters
+        order = [kernel.index(letter) for letter in outputs if letter in kernel]
+        shape = [scale.shape[kernel.index(x)] if x in kernel else 1 for x in outputs]
+        return ops.reshape(ops.transpose(scale, self._behind(order)), shape)
+
+    def _scale_of_weight(self, scale: Any) -> Any:
+        _, kernel, outputs = self._letters
+        order = [kernel.index(letter) for letter in outputs if letter in kernel]
+        order = self._behind(order)
+        shape = self._kept_shape(self._kernel.shape)
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return ops.transpose(ops.reshape(scale, [shape[i] for i in order]), back)
+
+    def _behind(self, order: list[int]) -> list[int]:
+        """An order of the kernel's axes that ends with those that share a scale."""
+        return [*order, *self._shared_axes()]
 
     def call(self, inputs: Any) -> Any:
-        x = ops.einsum(self.equation, inputs, self.kernel)
+        x = ops.einsum(self.equation, self._rounded(inputs), self.kernel)
         if self.bias is not None:
             x = x + self.bias
         return self.activation(x)
 
 
-class Embedding(LowRank):
+class Embedding(Int8Weight):
     """A table of vectors: `embeddings[inputs]`.
 
     Args:
@@ -231,12 +263,18 @@ class Embedding(LowRank):
         self._create_adapted((self.input_dim, self.output_dim))
         self._adapt_if_asked()
 
-    embeddings = property(LowRank._adapted_value, doc="(input_dim, output_dim).")
+    def _shared_axes(self) -> tuple[int, ...]:
+        return (1,)
+
+    embeddings = property(Int8Weight._adapted_value, doc="(input_dim, output_dim).")
 
     def call(self, inputs: Any) -> Any:
         if inputs.dtype not in ("int32", "int64"):
             inputs = ops.cast(inputs, "int32")
         x = ops.take(self._embeddings, inputs, axis=0)
+        if self._is_quantized:
+            scale = ops.take(self.embeddings_scale, inputs, axis=0)
+            x = ops.divide(x, ops.expand_dims(scale, -1))
         if self.lora_enabled:
             a, b = self._lora_pair()
             scale = self.lora_alpha / self.lora_rank

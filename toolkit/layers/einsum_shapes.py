@@ -18,9 +18,7 @@ def analyse_einsum(
         input_shape: with the batch.
         output_shape: without the batch; None where it is known from the inputs.
     """
-    inputs, kernel, outputs = split_equation(equation)
-    covered = len(input_shape) - len(inputs.replace("...", ""))
-    inputs, outputs = (_expand(side, covered) for side in (inputs, outputs))
+    inputs, kernel, outputs = expanded_equation(equation, len(input_shape))
     if len(inputs) != len(input_shape):
         raise ShapeError(
             f"EinsumDense: {equation!r} expects inputs with {len(inputs)} axes; "
@@ -60,6 +58,13 @@ def split_equation(equation: str) -> tuple[str, str, str]:
             f"'...c,cd->...d'; received {equation!r}"
         )
     return parts[0], parts[1], outputs
+
+
+def expanded_equation(equation: str, ndim: int) -> tuple[str, str, str]:
+    """The three parts, with digits for the axes of inputs that an ellipsis covers."""
+    inputs, kernel, outputs = split_equation(equation)
+    covered = ndim - len(inputs.replace("...", ""))
+    return _expand(inputs, covered), kernel, _expand(outputs, covered)
 
 
 def _expand(side: str, covered: int) -> str:

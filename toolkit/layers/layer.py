@@ -135,11 +135,6 @@ class Layer(
     @dtype_policy.setter
     def dtype_policy(self, value: Any) -> None:
         policy = dtype_policies.get(value)
-        if policy.quantization_mode is not None:
-            raise ArgumentError(
-                f"{type(self).__name__}: layers do not compute with quantized weights; "
-                f"received the policy {policy!r}"
-            )
         is_map = isinstance(policy, dtype_policies.DTypePolicyMap)
         if not is_map and self._policy_map is not None and self._path is not None:
             if self._path in list(self._policy_map):  # it may not be replaced
@@ -153,6 +148,8 @@ class Layer(
         """Compute in the dtypes of `policy`; a map is asked for this layer's path."""
         if self._policy_map is not None and self._path is not None:
             policy = self._policy_map[self._path]
+        if policy.quantization_mode is not None:
+            self._accept_quantized(policy)
         self._dtype_policy = policy
         casts = self.autocast and dtypes.is_float(policy.compute_dtype)
         self._input_dtype = policy.compute_dtype if casts else None

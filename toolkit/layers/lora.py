@@ -41,8 +41,12 @@ class LowRank(Layer):
 
     def _adapted_value(self) -> Any:
         """The weight, with its adaptation if there is one."""
-        weight = getattr(self, f"_{self._adapted}")
+        weight = self._main_weight()
         return weight + self._low_rank_update() if self.lora_enabled else weight
+
+    def _main_weight(self) -> Any:
+        """The weight without adaptation."""
+        return getattr(self, f"_{self._adapted}")
 
     def _low_rank_update(self) -> Any:
         a, b = self._lora_pair()
@@ -112,19 +116,22 @@ class LowRank(Layer):
         """As for any layer; the adaptation is added to the weight it adapts."""
         if not self.lora_enabled:
             return super().save_own_variables(store)
-        pair, weight = self._lora_pair(), getattr(self, f"_{self._adapted}")
-        kept = [v for v in self._own_variables() if all(v is not x for x in pair)]
-        for i, variable in enumerate(kept):
+        weight = getattr(self, f"_{self._adapted}")
+        for i, variable in enumerate(self._kept_variables()):
             whole = weight + self._low_rank_update() if variable is weight else variable
             store[str(i)] = whole
         return None
+
+    def _kept_variables(self) -> list[Any]:
+        """What files hold: all but the adaptation."""
+        pair = self._lora_pair()
+        return [v for v in self._own_variables() if all(v is not x for x in pair)]
 
     def load_own_variables(self, store: Any) -> None:
         """As for any layer; the adaptation starts anew at zero."""
         if not self.lora_enabled:
             return super().load_own_variables(store)
-        pair = self._lora_pair()
-        kept = [v for v in self._own_variables() if all(v is not x for x in pair)]
+        kept = self._kept_variables()
         if len(store.keys()) != len(kept):
             raise ArgumentError(
                 f"{self.name}.load_own_variables: expected {len(kept)} variables; "
@@ -132,6 +139,6 @@ class LowRank(Layer):
             )
         for i, variable in enumerate(kept):
             variable.assign(store[str(i)])
-        for factor in pair:
+        for factor in self._lora_pair():
             factor.assign(ops.zeros(factor.shape, dtype=factor.dtype))
         return None

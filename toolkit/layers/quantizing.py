@@ -1,10 +1,10 @@
-"""What Keras's layers offer to quantize them, which ours refuse."""
+"""What Keras's layers offer to quantize them, which most of ours refuse."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from toolkit.errors import UnsupportedError, unknown_choice
+from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
 
 _MODES = ("awq", "float8", "gptq", "int4", "int8")
 
@@ -13,25 +13,39 @@ class Quantizable:
     """Base of layers: they are not quantized, and say so."""
 
     name: str
+    _dtype_policy: Any
 
     @property
-    def quantization_mode(self) -> None:
-        """None: weights are floating."""
-        return None
+    def quantization_mode(self) -> str | None:
+        """How weights are quantized; None if they are floating."""
+        return self._dtype_policy.quantization_mode  # type: ignore[no-any-return]
+
+    def _accept_quantized(self, policy: Any) -> None:
+        """Refuse a policy of quantization."""
+        raise ArgumentError(
+            f"{type(self).__name__}: the layer does not compute with weights that are "
+            f"quantized so; received the policy {policy!r}"
+        )
 
     def quantize(
         self, mode: Any = None, type_check: bool = True, config: Any = None
     ) -> NoReturn:
-        """Refuse: there is no quantized arithmetic.
+        """Refuse: only Dense, EinsumDense and Embedding are quantized.
 
         Raises:
             UnsupportedError: always, but ArgumentError for a mode that Keras has not.
         """
-        if mode is not None and mode not in _MODES:
+        if config is None and mode is not None and mode not in _MODES:
             raise unknown_choice("quantize: Invalid quantization mode", mode, _MODES)
         raise UnsupportedError(
             f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
             "supported; use a dtype policy such as 'mixed_bfloat16' for smaller values"
+        )
+
+    def _refuse_mode(self, mode: str) -> NoReturn:
+        raise UnsupportedError(
+            f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
+            "supported; the mode 'int8' is"
         )
 
     quantized_build = quantized_call = quantize

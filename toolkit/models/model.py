@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.layer import Layer
+from toolkit.models.quantizing import QuantizableModel
 from toolkit.models.saving import load_weights, save_weights
 from toolkit.models.state_tree import assign_state_tree, state_tree
 from toolkit.models.summary import print_summary
@@ -30,7 +31,7 @@ def is_functional_call(args: Any, kwargs: Any) -> bool:
     )
 
 
-class Model(Trainer, Layer):
+class Model(QuantizableModel, Trainer, Layer):
     """Layers grouped into an object with `fit`, `evaluate` and `predict`.
 
     Made in one of three ways: `Model(inputs, outputs)` from symbols, as a subclass

@@ -1,0 +1,282 @@
+"""Layers whose main weight is kept in whole numbers of 8 bits."""
+
+import json
+
+import numpy as np
+import pytest
+
+from toolkit import (
+    DTypePolicy,
+    GradientTape,
+    Input,
+    Model,
+    Sequential,
+    Variable,
+    dtype_policies,
+    layers,
+    ops,
+    saving,
+)
+from toolkit.quantizers import AbsMaxQuantizer, Int8QuantizationConfig
+
+RNG = np.random.default_rng(0)
+CASES = {
+    "dense": (lambda **o: layers.Dense(16, **o), (3, 8), (16,)),
+    "rows": (lambda **o: layers.Dense(5, use_bias=False, **o), (2, 3, 8), (5,)),
+    "einsum": (
+        lambda **o: layers.EinsumDense("abc,cd->abd", (None, 6), bias_axes="d", **o),
+        (2, 3, 5),
+        (1, 1, 6),
+    ),
+    "heads": (
+        lambda **o: layers.EinsumDense("ab,bcd->adc", (6, 7), **o),
+        (2, 5),
+        (1, 6, 7),
+    ),
+    "joined": (
+        lambda **o: layers.EinsumDense("abcd,cde->abe", (None, 8), **o),
+        (2, 3, 4, 5),
+        (1, 1, 8),
+    ),
+    "groups": (
+        lambda **o: layers.EinsumDense("abc,acd->abd", (3, 6), **o),
+        (2, 3, 4),
+        (2, 1, 6),
+    ),
+    "ellipsis": (
+        lambda **o: layers.EinsumDense("...x,xy->...y", (None, 9), **o),
+        (2, 3, 5),
+        (1, 1, 9),
+    ),
+    "embedding": (lambda **o: layers.Embedding(12, 7, **o), (2, 3), (12,)),
+}
+
+
+def inputs_of(name, shape):
+    if name == "embedding":
+        return RNG.integers(0, 12, shape)
+    return RNG.normal(size=shape).astype("float32")
+
+
+def parts(layer):
+    name = layer._adapted
+    return getattr(layer, f"_{name}"), getattr(layer, f"{name}_scale")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_stay_near(name):
+    make, shape, scale_shape = CASES[name]
+    layer, x = make(), inputs_of(name, shape)
+    before = np.asarray(layer(x))
+    trainable = len(layer.trainable_variables)
+    layer.quantize("int8")
+    weight, scale = parts(layer)
+    assert (weight.dtype, scale.dtype, scale.shape) == ("int8", "float32", scale_shape)
+    assert abs(weight.numpy().astype(int)).max() == 127
+    assert len(layer.trainable_variables) == trainable - 1
+    after = np.asarray(layer(x))
+    assert np.abs(after - before).max() < 0.02 * np.abs(before).max()
+    assert layer.quantization_mode == "int8"
+    assert layer.dtype_policy.name == "int8_from_float32"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_made_quantized(name):
+    make, shape, _ = CASES[name]
+    first, x = make(), inputs_of(name, shape)
+    first(x)
+    first.quantize("int8")
+    second = type(first).from_config(json.loads(json.dumps(first.get_config())))
+    second.build(shape)
+    assert [v.shape for v in second.variables] == [v.shape for v in first.variables]
+    second.set_weights(first.get_weights())
+    np.testing.assert_array_equal(second(x), first(x))
+    third = make(dtype="int8_from_mixed_bfloat16")
+    assert third(x).dtype == "bfloat16" and parts(third)[0].dtype == "int8"
+
+
+def test_products_are_those_of_whole_numbers():
+    layer, x = layers.Dense(4), RNG.normal(size=(3, 8)).astype("float32")
+    layer(x)
+    layer.quantize("int8")
+    kernel, scale = (part.numpy() for part in parts(layer))
+    whole, x_scale = AbsMaxQuantizer()(x)
+    product = np.asarray(whole).astype(int) @ kernel.astype(int)
+    expected = product / np.asarray(x_scale) / scale + layer.bias.numpy()
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_pass_to_inputs():
+    layer, x = layers.Dense(4), Variable(RNG.normal(size=(3, 8)))
+    layer(x)
+    layer.quantize("int8")
+    with GradientTape() as tape:
+        y = layer(x)
+    g = tape.gradient(y, x)
+    expected = np.ones((3, 4)) @ np.asarray(layer.kernel).T
+    np.testing.assert_allclose(g, expected, rtol=1e-5)
+
+
+def test_quantizers_can_be_chosen():
+    quantizer = AbsMaxQuantizer(0, (-100, 100))
+    config = Int8QuantizationConfig(quantizer, None)
+    layer = layers.Dense(4)
+    layer.build((None, 8))
+    layer.quantize(config=config)
+    assert layer.inputs_quantizer is None
+    assert abs(layer._kernel.numpy().astype(int)).max() == 100
+    x = RNG.normal(size=(3, 8)).astype("float32")
+    expected = x @ np.asarray(layer.kernel) + layer.bias.numpy()
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-5)
+    wrong = layers.Dense(4)
+    wrong.build((None, 8))
+    with pytest.raises(ValueError, match="weight_quantizer must have a scale of shape"):
+        wrong.quantize("int8", config=Int8QuantizationConfig(AbsMaxQuantizer(1)))
+    assert wrong.quantization_mode is None and wrong._kernel.dtype == "float32"
+
+
+def test_policies():
+    layer = layers.Dense(2)
+    layer.build((None, 2))
+    layer.dtype_policy = "int8_from_float32"
+    assert len(layer.variables) == 3
+    with pytest.raises(ValueError, match="cannot be made floating again"):
+        layer.dtype_policy = DTypePolicy("float32")
+    with pytest.raises(ValueError, match="int4"):
+        layers.Dense(2, dtype="int4_from_float32")
+    int8 = dtype_policies.get("int8_from_float32")
+    policies = dtype_policies.DTypePolicyMap("float32", {"dense": int8})
+    mapped = layers.Dense(2, dtype=policies, name="dense")
+    mapped.build((None, 2))
+    assert mapped._kernel.dtype == "int8"
+
+
+class Own(layers.Dense):
+    """A subclass."""
+
+
+@pytest.mark.parametrize("mode", ["int4", "float8", "int8"])
+def test_refused(mode):
+    with pytest.raises(
+        ValueError, match="Cannot quantize a layer that isn't yet built."
+    ):
+        layers.Dense(2).quantize(mode)
+    for layer in (layers.Dense(2), layers.Dense(2, dtype="int8_from_float32")):
+        layer.build((None, 2))
+        if layer.quantization_mode is None:
+            layer.quantize("int8")
+        with pytest.raises(ValueError, match="is already quantized with dtype_policy="):
+            layer.quantize(mode)
+    own = Own(2)
+    own.build((None, 2))
+    with pytest.raises(NotImplementedError, match="subclass"):
+        own.quantize(mode)
+    if mode == "int8":
+        own.quantize(mode, type_check=False)
+    else:
+        with pytest.raises(NotImplementedError, match="'int8' is"):
+            own.quantize(mode, type_check=False)
+    with pytest.raises(ValueError, match="Invalid quantization mode"):
+        own.quantize("int7")
+    half = layers.Dense(2, dtype="float16")
+    half.build((None, 2))
+    with pytest.raises(ValueError, match="float16"):
+        half.quantize("int8")
+    assert half.dtype_policy.name == "float16"
+
+
+# --- models -------------------------------------------------------------------------
+
+X = RNG.normal(size=(16, 8)).astype("float32")
+
+
+def network(**options):
+    stack = [
+        layers.Dense(12, activation="relu", name="first", **options),
+        layers.Dense(3, name="last", **options),
+    ]
+    model = Sequential([Input((8,)), *stack])
+    model.compile("sgd", "mse")
+    return model
+
+
+def test_files(tmp_path):
+    model = network()
+    config = Int8QuantizationConfig(AbsMaxQuantizer(0, (-100, 100)), None)
+    before = model.predict(X, verbose=0)
+    model.quantize(config=config)
+    after = model.predict(X, verbose=0)
+    assert 0 < np.abs(after - before).max() < 0.1
+    model.save(tmp_path / "m.keras")
+    loaded = saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), after)
+    config = loaded.layers[0].quantization_config
+    assert config.weight_quantizer.value_range == (-100, 100)
+    assert config.activation_quantizer is None
+    model.save_weights(tmp_path / "m.weights.h5")
+    other = network()
+    other.quantize(config=config)
+    other.load_weights(tmp_path / "m.weights.h5")
+    np.testing.assert_array_equal(other.predict(X, verbose=0), after)
+
+
+def test_adapted_layers(tmp_path):
+    model = network()
+    model.quantize("int8")
+    for layer in model.layers:
+        layer.enable_lora(2)
+    first = [v.numpy() for v in model.non_trainable_variables]
+    model.fit(X, np.ones((16, 3)), epochs=2, verbose=0)
+    for v, value in zip(model.non_trainable_variables, first, strict=True):
+        np.testing.assert_array_equal(v.numpy(), value)
+    model.save(tmp_path / "m.keras")
+    loaded = saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_allclose(
+        loaded.predict(X, verbose=0), model.predict(X, verbose=0), atol=0.05
+    )
+
+
+def test_training_goes_on_with_what_floats():
+    model = network()
+    model.fit(X, np.ones((16, 3)), verbose=0)
+    model.quantize("int8", filters="first")
+    assert model.layers[0].quantization_mode == "int8"
+    assert model.layers[1].quantization_mode is None
+    kernel, bias = model.layers[0]._kernel.numpy(), model.layers[0].bias.numpy()
+    history = model.fit(X, np.ones((16, 3)), epochs=5, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    np.testing.assert_array_equal(model.layers[0]._kernel.numpy(), kernel)
+    assert (model.layers[0].bias.numpy() != bias).any()
+
+
+@pytest.mark.parametrize(
+    "filters, count",
+    [
+        (None, 2),
+        ("first", 1),
+        (["first", "la"], 2),
+        ("conv", 0),
+        (lambda layer: layer.name == "last", 1),
+    ],
+)
+def test_filters(filters, count):
+    model = network()
+    model.quantize("int8", filters=filters)
+    modes = [layer.quantization_mode for layer in model.layers]
+    assert modes.count("int8") == count
+
+
+def test_refused_models():
+    a = Input((4, 2))
+    model = Model(a, layers.Dense(2)(layers.Conv1D(3, 2)(a)))
+    with pytest.warns(UserWarning, match="Conv1D"):
+        model.quantize("int8")
+    with pytest.raises(NotImplementedError, match="no layer that can"):
+        Model(a, a * 2).quantize("int8")
+    with pytest.raises(NotImplementedError, match="'float8' is not supported"):
+        network().quantize("float8")
+    with pytest.raises(ValueError, match="`filters` argument"):
+        network().quantize("int8", filters=3)
+    with pytest.raises(ValueError, match="Unrecognized keyword"):
+        network().quantize("int8", bits=3)
+    assert ops.shape(model(np.ones((1, 4, 2)))) == (1, 3, 2)
