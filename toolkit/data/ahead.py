@@ -1,0 +1,341 @@
+"""Elements made before they are asked for, by threads, in the order of the source.
+
+Each thread takes the next element of the source, one at a time, and makes of it what
+the stage's function says, at the same time as the others. A thread is started for each
+call, since what is worth making ahead waits: for files, for the network, for sleep.
+"""
+
+from __future__ import annotations
+
+import threading
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from queue import SimpleQueue
+from time import perf_counter, perf_counter_ns
+from typing import Any
+
+from toolkit.data.dataset import (
+    AUTOTUNE,
+    Dataset,
+    transformation,
+)
+from toolkit.data.errors import note, place
+from toolkit.data.streams import SKIPPED, Pass, Stream
+from toolkit.data.structure import size_of
+from toolkit.data.tuning import Knob, Tuner
+from toolkit.errors import ArgumentError, UnsupportedError
+
+WORTH_A_THREAD = 200_000  # ns: cheaper elements are made when they are asked for
+SHARE_OF_SNAPSHOTS = 100  # at most one part in so many of the time is spent on them
+
+
+class Slot:
+    """An element in the making."""
+
+    __slots__ = ("error", "index", "origin", "ready", "value")
+
+    def __init__(self, index: int, origin: str | None) -> None:
+        self.index, self.origin = index, origin
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.ready = allocate_lock()
+        self.ready.acquire()
+
+
+END = None  # what follows the last slot
+
+
+class AheadStream(Stream):
+    """Elements that threads make ahead.
+
+    Its position is one of the source, some way back, and how many elements have been
+    given out since: those in the making are made again.
+
+    Args:
+        function: what is made of an element; None: nothing.
+        workers: how many threads there are.
+        capacity: how many elements may be in the making or wait; None: a few more than
+            there are threads.
+        ordered: whether elements are given out in the order of the source.
+        gate: what a thread must hold while it takes an element of the source.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        here: Pass,
+        parent: Stream,
+        function: Callable[[Any], Any] | None,
+        workers: Knob,
+        capacity: Knob | None = None,
+        ordered: bool = True,
+        gate: threading.Semaphore | None = None,
+    ) -> None:
+        super().__init__(dataset, here, parent)
+        self._function, self._ordered = function, ordered
+        self.stage.makes = function is not None
+        self._workers = workers
+        self._capacity = capacity
+        self._base: Any = None  # a position of the source
+        self._since = 0  # elements given out since then
+        self._given = 0  # elements given out in all
+        self._snapshots: deque[tuple[int, Any]] = deque()
+        self._is_inline = True
+        self._gate = gate
+        self._tuner = Tuner(self.stage, here.run.options, workers, capacity)
+
+    # The position
+
+    def state(self) -> Any:
+        if not self._ordered:
+            raise UnsupportedError(
+                f"get_state: the stage {self.dataset._name} gives out elements as they "
+                "become ready (deterministic=False): there is no position to go back to"
+            )
+        if self._is_inline and self._given:
+            return [self.parent.state(), 0, self._given]
+        base = self.parent.state() if self._base is None else self._base
+        return [base, self._since, self._given]
+
+    def restore(self, state: Any) -> None:
+        self._base, self._since, self._given = state
+        self.parent.restore(self._base)
+
+    def elements(self) -> Iterator[Any]:
+        if self._is_inline:
+            source = self._from_position()
+            if self._function is None:
+                for element, is_cheap in self._inline(source):
+                    if not is_cheap:
+                        self._start(source)
+                    yield element
+                if self._is_inline:
+                    return
+            else:
+                self._start(source)
+        yield from self._taken()
+
+    def begin(self) -> None:
+        """Start the threads now, not when the first element is asked for."""
+        self._start(self._from_position())
+
+    def _from_position(self) -> Iterator[Any]:
+        """The source's elements after those that were given out."""
+        if self._base is None:
+            self._base = self.parent.state()
+        return self.parent.skip(self._since) if self._since else iter(self.parent)
+
+    def _inline(self, source: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
+        """Elements while they are cheap, made here; and whether they still are."""
+        start = perf_counter_ns()
+        for element in source:
+            cheap = perf_counter_ns() - start < WORTH_A_THREAD
+            self._given += 1
+            if not cheap:
+                self._base, self._since = self.parent.state(), 0
+                self._is_inline = False
+            yield element, cheap
+            if not cheap:
+                return
+            start = perf_counter_ns()
+
+    # The threads
+
+    def _start(self, source: Iterator[Any]) -> None:
+        self._is_inline = False
+        self._source = source
+        self._pulling = allocate_lock()
+        self._pulled = self._given
+        self._is_over = self._is_closed = False
+        self._slots: SimpleQueue[Slot | None] = SimpleQueue()
+        self._room = threading.Semaphore(self._most())
+        self._allowed = self._most()
+        self._threads = 0
+        self._next_snapshot = perf_counter()
+        self.here.run.at_close(self._stop)
+        self._hire()
+
+    def _most(self) -> int:
+        """How many elements may be in the making or wait."""
+        workers = self._workers.value
+        return self._capacity.value if self._capacity else workers + workers // 2 + 1
+
+    def _hire(self) -> None:
+        """Start the threads that are missing."""
+        while self._threads < self._workers.value:
+            number = self._threads
+            self._threads += 1
+            name = f"data-{self.dataset._name}-{number}"
+            threading.Thread(
+                target=self._work, args=(number,), name=name, daemon=True
+            ).start()
+        self.stage.workers = self._workers.value
+
+    def _stop(self) -> None:
+        self._is_closed = True
+        self._slots.put(END)
+        for _ in range(self._threads):
+            self._room.release()
+
+    def _work(self, number: int) -> None:
+        while True:
+            self._room.acquire()
+            if self._is_closed:
+                return
+            if number >= self._workers.value:  # there are too many of us
+                self._threads -= 1
+                self._room.release()
+                return
+            slot = self._pull()
+            if slot is None:
+                self._room.release()  # so that the others see it, too
+                return
+            if slot.error is None and self._function is not None:
+                self._make(slot)
+            if self._ordered:
+                slot.ready.release()
+            else:
+                self._slots.put(slot)
+
+    def _pull(self) -> Slot | None:
+        """The next element of the source, to be made; None after the last."""
+        with self._pulling:
+            if self._is_over or self._is_closed:
+                return None
+            slot = Slot(self._pulled, None)
+            try:
+                with self._gate or nullcontext():
+                    slot.value = next(self._source)
+            except StopIteration:
+                self._is_over = True
+                self._slots.put(END)
+                return None
+            except BaseException as error:
+                slot.error = error
+                self._is_over = True
+            self._pulled += 1
+            if self._function is not None:
+                slot.origin = self.parent.origin()
+            self._note_position()
+            if self._ordered:
+                self._slots.put(slot)
+                if slot.error is not None:
+                    self._slots.put(END)
+            return slot
+
+    def _note_position(self) -> None:
+        """Write down where the source is, now and then, so that little is made again."""
+        now = perf_counter()
+        if now < self._next_snapshot or not self._ordered:
+            return
+        self._snapshots.append((self._pulled, self.parent.state()))
+        spent = perf_counter() - now
+        self._next_snapshot = now + max(0.05, spent * SHARE_OF_SNAPSHOTS)
+
+    def _make(self, slot: Slot) -> None:
+        start = perf_counter_ns()
+        try:
+            assert self._function is not None
+            slot.value = self._function(slot.value)
+        except BaseException as error:
+            slot.error = error
+        self.stage.record(start, perf_counter_ns())
+
+    # What is given out
+
+    def __iter__(self) -> Iterator[Any]:
+        # The threads measure what they make; who takes it is measured here.
+        return self.elements() if self._function else super().__iter__()
+
+    def _taken(self) -> Iterator[Any]:
+        while True:
+            slot = self._wait()
+            if slot is None:
+                return
+            if slot.error is not None:
+                self._stop()
+                where = place(self.dataset._name, slot.index, slot.origin)
+                note(slot.error, f"{where}, in {self.dataset._detail()}")
+                raise slot.error
+            self._given += 1
+            self._since += 1
+            while self._snapshots and self._snapshots[0][0] <= self._given:
+                pulled, self._base = self._snapshots.popleft()
+                self._since = self._given - pulled
+            if slot.value is not SKIPPED:
+                yield slot.value
+
+    def _wait(self) -> Slot | None:
+        """The next slot that is ready; None at the end."""
+        empty = self._slots.empty()
+        start = perf_counter_ns()
+        slot = self._slots.get()
+        while slot is END and not self._ordered and self._given < self._pulled:
+            slot = self._slots.get()  # the end came before those in the making
+            if slot is not END and self._given + 1 >= self._pulled:
+                self._slots.put(END)
+        if slot is END or self._is_closed:
+            self._slots.put(END)
+            return None
+        assert slot is not None
+        if self._ordered:
+            empty = empty or slot.ready.locked()
+            slot.ready.acquire()
+        waited = perf_counter_ns() - start
+        self.stage.waited += waited
+        self.stage.buffered = self._slots.qsize()
+        self._make_room(waited, empty, slot)
+        return slot
+
+    def _make_room(self, waited: int, was_empty: bool, slot: Slot) -> None:
+        self._room.release()
+        if self._tuner.is_due(waited, was_empty, self.stage.buffered == 0):
+            self._tuner.adjust(lambda: size_of(slot.value))
+            self._hire()
+            for _ in range(self._most() - self._allowed):
+                self._room.release()
+            self._allowed = max(self._allowed, self._most())
+
+
+@transformation("prefetch")
+class Prefetch(Dataset):
+    """The same elements, made while the ones before are used.
+
+    A thread makes them; elements that take less than 0.2 ms are made when they are
+    asked for, because handing them over would cost as much.
+
+    Args:
+        buffer_size: how many may wait; AUTOTUNE finds out how many are worth it.
+
+    Example:
+        >>> from toolkit.data import AUTOTUNE, Dataset
+        >>> [int(x) for x in Dataset.range(3).prefetch(AUTOTUNE)]
+        [0, 1, 2]
+    """
+
+    def __init__(self, dataset: Dataset, buffer_size: int | None = AUTOTUNE) -> None:
+        super().__init__(dataset)
+        if buffer_size is not None and buffer_size < AUTOTUNE:
+            raise ArgumentError(
+                "prefetch: expected buffer_size >= 0 or AUTOTUNE; received "
+                f"{buffer_size}"
+            )
+        self._size = AUTOTUNE if buffer_size is None else int(buffer_size)
+
+    def _worked_ahead(self) -> Dataset:
+        return self
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+    def _stream(self, here: Pass) -> Stream:
+        parent = here.open(self._parents[0])
+        if self._size == 0:
+            return parent
+        capacity = Knob(self._size) if self._size > 0 else Knob(2, 1, 512)
+        return AheadStream(self, here, parent, None, Knob(1), capacity)

@@ -1,0 +1,299 @@
+"""Stages of several data sets: side by side, one after the other, by turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.dataset import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Dataset,
+    source,
+    transformation,
+)
+from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
+from toolkit.data.rows import JoinedRows, Rows, ZippedRows
+from toolkit.data.streams import Pass, Stream
+from toolkit.data.structure import leaves, like
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+
+def check_datasets(stage: str, datasets: Sequence[Any]) -> None:
+    """Raise unless these are data sets, and some."""
+    wrong = [type(d).__name__ for d in datasets if not isinstance(d, Dataset)]
+    if wrong or not datasets:
+        raise ArgumentTypeError(
+            f"{stage}: expected data sets; received {wrong[0] if wrong else 'none'}"
+        )
+
+
+@source("zip")
+class Zip(Dataset):
+    """Elements of several data sets side by side, until one of them ends.
+
+    Args:
+        *args: data sets, for tuples of their elements; or one nest of tuples and dicts
+            of them, for elements nested alike.
+        datasets: that nest, by its name.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> pairs = Dataset.zip(Dataset.range(2), Dataset.range(5, 9))
+        >>> [(int(a), int(b)) for a, b in pairs]
+        [(0, 5), (1, 6)]
+    """
+
+    def __init__(self, *args: Any, datasets: Any = None) -> None:
+        if datasets is not None:
+            args = (*args, datasets)
+        self._nest = args[0] if len(args) == 1 else tuple(args)
+        if isinstance(self._nest, list):
+            self._nest = tuple(self._nest)
+        parts = leaves(self._nest)
+        check_datasets("zip", parts)
+        super().__init__(*parts)
+
+    def _pack(self, parts: Sequence[Any]) -> Any:
+        if type(self._nest) is tuple and len(self._nest) == len(parts):
+            return tuple(parts)
+        return _filled(self._nest, iter(parts))
+
+    def _cardinality(self) -> int:
+        counts = [parent._cardinality() for parent in self._parents]
+        finite = [count for count in counts if count != INFINITE_CARDINALITY]
+        if not finite:
+            return INFINITE_CARDINALITY
+        return UNKNOWN_CARDINALITY if min(finite) < 0 else min(finite)
+
+    def _rows(self, here: Pass) -> Rows | None:
+        several = [here.rows(parent) for parent in self._parents]
+        found = [rows for rows in several if rows is not None]
+        return ZippedRows(found, self._pack) if len(found) == len(several) else None
+
+    def _stream(self, here: Pass) -> Stream:
+        return _ZipStream(self, here, *map(here.open, self._parents))
+
+    def _spec(self) -> Any:
+        return self._pack([parent._spec() for parent in self._parents])
+
+
+def _filled(nest: Any, parts: Iterator[Any]) -> Any:
+    """A nest with its leaves replaced by parts, in turn."""
+    if isinstance(nest, tuple):
+        return like(nest, [_filled(item, parts) for item in nest])
+    if isinstance(nest, dict):
+        return {key: _filled(item, parts) for key, item in nest.items()}
+    return next(parts)
+
+
+class _ZipStream(Stream):
+    def elements(self) -> Iterator[Any]:
+        pack = self.dataset._pack
+        for parts in zip(*self.parents, strict=False):
+            yield pack(parts)
+
+
+@transformation("concatenate")
+class Concatenate(Dataset):
+    """The elements of this data set, then those of another.
+
+    Args:
+        other: whose elements follow.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(2))]
+        [0, 1, 0, 1]
+    """
+
+    def __init__(self, dataset: Dataset, other: Dataset) -> None:
+        check_datasets("concatenate", [other])
+        super().__init__(dataset, other)
+
+    def _cardinality(self) -> int:
+        counts = [parent._cardinality() for parent in self._parents]
+        if INFINITE_CARDINALITY in counts:
+            return INFINITE_CARDINALITY
+        return UNKNOWN_CARDINALITY if min(counts) < 0 else sum(counts)
+
+    def _rows(self, here: Pass) -> Rows | None:
+        several = [here.rows(parent) for parent in self._parents]
+        found = [rows for rows in several if rows is not None]
+        return JoinedRows(found) if len(found) == len(several) else None
+
+    def _stream(self, here: Pass) -> Stream:
+        return _ConcatenateStream(self, here, *map(here.open, self._parents))
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+
+class _ConcatenateStream(Stream):
+    fields = ("turn",)
+
+    turn = 0
+
+    def elements(self) -> Iterator[Any]:
+        while self.turn < len(self.parents):
+            yield from self.parents[self.turn]
+            self.turn += 1
+
+
+class _Chosen(Dataset):
+    """Base of stages that take the next element of one of several data sets."""
+
+    def __init__(self, datasets: Sequence[Dataset], *more: Dataset, stops: bool):
+        check_datasets(self._name, datasets)
+        super().__init__(*datasets, *more)
+        self._count, self._stops = len(datasets), stops
+
+    def _choices(self, here: Pass, position: int) -> Iterator[int]:
+        """Which data set is next, from a position on."""
+        raise NotImplementedError
+
+    def _stream(self, here: Pass) -> Stream:
+        return _ChosenStream(self, here, *map(here.open, self._parents))
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+
+class _ChosenStream(Stream):
+    fields = ("position", "ended")
+
+    def __init__(self, dataset: _Chosen, here: Pass, *parents: Stream) -> None:
+        super().__init__(dataset, here, *parents)
+        self._of = dataset
+        self.position = 0  # among the choices
+        self.ended: list[int] = []  # data sets that have no more elements
+
+    def elements(self) -> Iterator[Any]:
+        sources = [iter(parent) for parent in self.parents]
+        for choice in self._choices(sources):
+            self.position += 1
+            if choice in self.ended:
+                continue
+            element = next(sources[choice], self)
+            if element is not self:
+                yield element
+                continue
+            self.ended.append(choice)
+            if self._of._stops or len(self.ended) == self._of._count:
+                return
+
+    def _choices(self, sources: list[Iterator[Any]]) -> Iterator[int]:
+        of = self._of
+        if len(sources) > of._count:  # the last stream holds the choices
+            return map(self._checked, sources[-1])
+        return of._choices(self.here, self.position)
+
+    def _checked(self, choice: Any) -> int:
+        if not 0 <= choice < self._of._count:
+            raise ArgumentError(
+                f"choose_from_datasets: expected choices from 0 to "
+                f"{self._of._count - 1}; received {choice}"
+            )
+        return int(choice)
+
+
+@source("sample_from_datasets")
+class SampleFromDatasets(_Chosen):
+    """Each element from one of several data sets, drawn at random.
+
+    Args:
+        datasets: a list of data sets.
+        weights: how often each is drawn, relative to the others; None: all alike.
+        seed: what the draws depend on; None draws one.
+        stop_on_empty_dataset: whether to end when a data set does; otherwise the rest
+            of the others follows.
+        rerandomize_each_iteration: whether each pass has other draws.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> parts = [Dataset.range(3), Dataset.range(10, 13)]
+        >>> sorted(int(x) for x in Dataset.sample_from_datasets(parts, seed=1))
+        [0, 1, 2, 10, 11, 12]
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[Dataset],
+        weights: Any = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = True,
+    ) -> None:
+        super().__init__(datasets, stops=stop_on_empty_dataset)
+        weights = np.ones(len(datasets)) if weights is None else np.asarray(weights)
+        if weights.shape != (len(datasets),) or (weights < 0).any():
+            raise ArgumentError(
+                f"sample_from_datasets: expected {len(datasets)} weights >= 0; received"
+                f" {weights.tolist()}"
+            )
+        self._weights = weights / weights.sum()
+        self._seed = new_seed() if seed is None else int(seed)
+        self._is_new_each_time = rerandomize_each_iteration is not False
+
+    def _choices(self, here: Pass, position: int) -> Iterator[int]:
+        key = key_of(self._seed, here.epoch if self._is_new_each_time else (), 1)
+        ends = np.cumsum(self._weights)
+        ends[-1] = 1
+        chunk, inside = divmod(position, CHUNK)
+        while True:
+            drawn = generator(key, chunk).random(CHUNK)
+            yield from np.searchsorted(ends, drawn, "right")[inside:].tolist()
+            chunk, inside = chunk + 1, 0
+
+
+@source("choose_from_datasets")
+class ChooseFromDatasets(_Chosen):
+    """Each element from the data set that another one names.
+
+    Args:
+        datasets: a list of data sets.
+        choice_dataset: numbers of data sets in the list, as scalars.
+        stop_on_empty_dataset: whether to end when a chosen data set is at its end;
+            otherwise it is passed over.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> parts = [Dataset.range(3), Dataset.range(10, 13)]
+        >>> choices = Dataset.from_tensor_slices([1, 0, 1])
+        >>> [int(x) for x in Dataset.choose_from_datasets(parts, choices)]
+        [10, 0, 11]
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[Dataset],
+        choice_dataset: Dataset,
+        stop_on_empty_dataset: bool = True,
+    ) -> None:
+        check_datasets("choose_from_datasets", [choice_dataset])
+        super().__init__(datasets, choice_dataset, stops=stop_on_empty_dataset)
+
+
+def reduce(
+    dataset: Dataset, initial_state: Any, reduce_func: Callable[..., Any]
+) -> Any:
+    """The state after a function has been given each element.
+
+    Args:
+        initial_state: before the first element.
+        reduce_func: from (state, element) to the next state.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> int(Dataset.range(5).reduce(0, lambda total, x: total + x))
+        10
+    """
+    state = initial_state
+    for element in dataset:
+        state = reduce_func(state, element)
+    return state
+
+
+Dataset.reduce = reduce  # type: ignore[attr-defined]

@@ -1,0 +1,302 @@
+"""Dataset: elements that come one after the other, and what can be made of them.
+
+Each source and each transformation is a class of its own, in the file of its family; a
+decorator makes it a method of `Dataset`. A stage says how many elements it has, and how
+they are had: by their number (`_rows`), or one after the other (`_stream`).
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolkit.data.encoding import decode, encode
+from toolkit.data.options import Options
+from toolkit.data.rows import Rows
+from toolkit.data.stats import Stats
+from toolkit.data.streams import Pass, Run, Stream
+from toolkit.data.structure import TensorSpec, map_leaves, spec_of
+from toolkit.data.watching import Watch
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+AUTOTUNE = -1
+
+Stage = TypeVar("Stage", bound="type[Dataset]")
+
+
+class Dataset:
+    """Elements that come one after the other: the input pipeline of a model.
+
+    A data set begins at a source, such as `Dataset.from_tensor_slices`, and is changed
+    by transformations, such as `map`, `shuffle`, `batch` and `prefetch`; each returns a
+    new data set and changes nothing. An element is an array or a number, or a nest of
+    tuples and dicts of them. Nothing is read before elements are taken, by a loop or by
+    `fit`; each loop begins a new pass.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> dataset = Dataset.range(6).map(lambda x: x * x).batch(4)
+        >>> for batch in dataset:
+        ...     print(batch)
+        [0 1 4 9]
+        [16 25]
+    """
+
+    _name = "dataset"  # of the stage
+
+    def __init__(self, *parents: Dataset) -> None:
+        self._parents = parents
+        self._passes = 0
+        self._watch: Watch | None = None
+
+    if TYPE_CHECKING:  # the methods that `source` and `transformation` add
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    # What a stage defines
+
+    def _cardinality(self) -> int:
+        """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY."""
+        return UNKNOWN_CARDINALITY
+
+    def _rows(self, here: Pass) -> Rows | None:
+        """The elements by their number; None where they cannot be had so."""
+        return None
+
+    def _stream(self, here: Pass) -> Stream:
+        """The elements one after the other."""
+        raise NotImplementedError(f"{type(self).__name__} defines no elements")
+
+    def _spec(self) -> Any:
+        """The TensorSpecs of an element; here, those of the first one."""
+        with iter(self) as elements:
+            self._passes -= 1  # this look is no pass
+            for element in elements:
+                return spec_of(element)
+        raise ArgumentError(f"{self._name}: an empty data set has no element_spec")
+
+    def _detail(self) -> str:
+        """What the stage was given, in a few words."""
+        return ""
+
+    def _worked_ahead(self) -> Dataset:
+        """The data set, made ahead in the background where stages of it are parallel."""
+        stages = self._ancestors()
+        if any(getattr(stage, "_workers", None) for stage in stages):
+            return self.prefetch(AUTOTUNE)  # type: ignore[no-any-return]
+        return self
+
+    # What users call
+
+    @property
+    def element_spec(self) -> Any:
+        """The TensorSpecs of an element's values, nested as they are.
+
+        Where it is not known otherwise, the first element is made to see.
+        """
+        return self._spec()
+
+    def cardinality(self) -> int:
+        """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY."""
+        return self._cardinality()
+
+    def __len__(self) -> int:
+        count = self._cardinality()
+        if count >= 0:
+            return count
+        kind = "infinite" if count == INFINITE_CARDINALITY else "unknown"
+        raise TypeError(f"the length of this data set is {kind} ({self!r})")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> DatasetIterator:
+        epoch, self._passes = self._passes, self._passes + 1
+        return DatasetIterator(self, (epoch,))
+
+    def as_numpy_iterator(self) -> DatasetIterator:
+        """An iterator over the elements; their values are NumPy's in any case."""
+        return iter(self)
+
+    def options(self) -> Options:
+        """The options that hold for this data set, `with_options` and those before."""
+        merged = Options()
+        for parent in self._parents:
+            merged = merged.updated(parent.options())
+        return merged
+
+    def apply(self, function: Callable[[Dataset], Dataset]) -> Dataset:
+        """What a function makes of this data set.
+
+        Example:
+            >>> from toolkit.data import Dataset
+            >>> list(Dataset.range(3).apply(lambda d: d.concatenate(d.take(1))))
+            [np.int64(0), np.int64(1), np.int64(2), np.int64(0)]
+        """
+        result = function(self)
+        if not isinstance(result, Dataset):
+            raise ArgumentTypeError(
+                f"apply: expected a function that returns a Dataset; received {result}"
+            )
+        return result
+
+    def stats(self) -> Stats:
+        """Where the time of the last pass went: a table, and what to do about it."""
+        if self._watch is None:
+            raise ArgumentError("stats: no element of this data set has been taken yet")
+        return Stats(self._watch)
+
+    def timeline(self, path: str | Path) -> None:
+        """Write the last pass for ui.perfetto.dev: who worked when, in which thread."""
+        self.stats().timeline(path)
+
+    def plot(self) -> Any:
+        """A Gantt picture of the last pass; needs matplotlib."""
+        return self.stats().plot()
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>" + (
+            self.stats()._repr_html_() if self._watch else ""
+        )
+
+    def __repr__(self) -> str:
+        return f"<Dataset {' > '.join(self._chain())}>"
+
+    def _chain(self) -> list[str]:
+        """The names of the stages up to here, along the first parents."""
+        before = self._parents[0]._chain() if self._parents else []
+        return [*before, self._name]
+
+    def _ancestors(self) -> Iterator[Dataset]:
+        yield self
+        for parent in self._parents:
+            yield from parent._ancestors()
+
+
+def _method(stage: Stage) -> Callable[..., Dataset]:
+    """A function that makes a stage, with the stage's signature and docstring."""
+
+    def make(*args: Any, **arguments: Any) -> Dataset:
+        return stage(*args, **arguments)
+
+    make.__doc__ = stage.__doc__
+    make.__module__ = stage.__module__
+    make.__signature__ = inspect.signature(stage)  # type: ignore[attr-defined]
+    return make
+
+
+def transformation(name: str) -> Callable[[Stage], Stage]:
+    """Make a stage a method of Dataset; its first argument is the data set."""
+
+    def add(stage: Stage) -> Stage:
+        method = _method(stage)
+        method.__name__ = stage._name = name
+        method.__qualname__ = f"Dataset.{name}"
+        setattr(Dataset, name, method)
+        return stage
+
+    return add
+
+
+def source(name: str) -> Callable[[Stage], Stage]:
+    """Make a stage a static method of Dataset."""
+
+    def add(stage: Stage) -> Stage:
+        method = _method(stage)
+        method.__name__ = stage._name = name
+        method.__qualname__ = f"Dataset.{name}"
+        setattr(Dataset, name, staticmethod(method))
+        return stage
+
+    return add
+
+
+class DatasetIterator:
+    """One pass over a data set, whose position can be saved and restored.
+
+    Used in a `with` statement, or closed, it stops its threads at once; otherwise they
+    stop when it is dropped.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> dataset = Dataset.range(100).shuffle(100, seed=1).batch(10)
+        >>> iterator = iter(dataset)
+        >>> first = next(iterator)
+        >>> state = iterator.get_state()
+        >>> second = next(iterator)
+        >>> again = iter(dataset)
+        >>> again.set_state(state)
+        >>> bool((next(again) == second).all())
+        True
+    """
+
+    def __init__(self, dataset: Dataset, epoch: tuple[int, ...]) -> None:
+        self._dataset = dataset
+        self._epoch = epoch
+        self._run: Run | None = None
+        self._elements: Iterator[Any] = iter(())
+        self._open(None)
+
+    def _open(self, state: Any) -> None:
+        dataset = self._dataset
+        run = Run(Watch(), dataset.options())
+        stream = Pass(run, self._epoch).open(dataset._worked_ahead())
+        if state is not None:
+            stream.restore(state)
+        for stage in dataset._ancestors():
+            stage._watch = run.watch
+        self._run, self._stream = run, stream
+        self._close = weakref.finalize(self, run.close)
+        self._elements = run.watch.timed(iter(stream))
+
+    def __iter__(self) -> DatasetIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._elements)
+
+    def get_state(self) -> dict[str, Any]:
+        """The position: a dict that JSON can hold, for `set_state`."""
+        return {
+            "pipeline": repr(self._dataset),
+            "epoch": list(self._epoch),
+            "position": encode(self._stream.state()),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go to a position that `get_state` has returned, here or in another process.
+
+        Raises:
+            ArgumentError: it is the position in a data set of other stages.
+        """
+        if state.get("pipeline") != repr(self._dataset):
+            raise ArgumentError(
+                f"set_state: expected a position in {self._dataset!r}; received one in "
+                f"{state.get('pipeline')}"
+            )
+        self.close()
+        self._epoch = tuple(state["epoch"])
+        self._dataset._passes = self._epoch[0] + 1
+        self._open(decode(state["position"]))
+
+    def close(self) -> None:
+        """End the pass: stop its threads and processes, close its files."""
+        self._elements = iter(())
+        self._close()
+
+    def __enter__(self) -> DatasetIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:
+    """The element_spec of a data set with a change to each TensorSpec."""
+    return map_leaves(change, dataset._spec())

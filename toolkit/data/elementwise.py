@@ -1,0 +1,440 @@
+"""Stages that look at one element after the other: map, filter, scan and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.ahead import AheadStream
+from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
+from toolkit.data.errors import name_of, note, place, spread
+from toolkit.data.options import Options
+from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
+from toolkit.data.streams import SKIPPED, Pass, Stream
+from toolkit.data.structure import TensorSpec
+from toolkit.data.tuning import Knob
+from toolkit.errors import ArgumentError, unknown_choice
+
+
+@transformation("map")
+class Map(Dataset):
+    """Each element as a function makes it.
+
+    Args:
+        map_func: from an element to another; the parts of a tuple become arguments.
+        num_parallel_calls: how many elements are made at the same time, each by a
+            thread of its own; AUTOTUNE finds out how many are worth it. None: one
+            after the other, where they are needed.
+        deterministic: whether the elements keep their order; as the options say if
+            None.
+        workers: "thread", or "process" for functions that keep Python itself busy:
+            these run in processes of their own.
+
+    Raises:
+        Exception: what `map_func` raises, with a note of the stage and the element.
+
+    Example:
+        >>> from toolkit.data import AUTOTUNE, Dataset
+        >>> squares = Dataset.range(4).map(lambda x: x * x, num_parallel_calls=AUTOTUNE)
+        >>> [int(x) for x in squares]
+        [0, 1, 4, 9]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        workers: str = "thread",
+    ) -> None:
+        super().__init__(dataset)
+        check_workers("map", num_parallel_calls)
+        if workers not in ("thread", "process"):
+            raise unknown_choice("workers", workers, ("thread", "process"))
+        if workers == "process" and num_parallel_calls is None:
+            num_parallel_calls = AUTOTUNE
+        self._function = map_func
+        self._workers = num_parallel_calls
+        self._deterministic = deterministic
+        self._kind = workers
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _detail(self) -> str:
+        return name_of(self._function)
+
+    def over(self, dataset: Dataset) -> Map:
+        """The same stage after another data set."""
+        return Map(
+            dataset, self._function, self._workers, self._deterministic, self._kind
+        )
+
+    def is_ordered(self, options: Options) -> bool:
+        """Whether elements come in the order in which they are taken."""
+        given = self._deterministic
+        return options.is_ordered if given is None else given
+
+    def _rows(self, here: Pass) -> Rows | None:
+        if self._workers is not None:
+            return None
+        rows = here.rows(self._parents[0])
+        return rows and MappedRows(rows, spread(self._function), self._detail())
+
+    def _stream(self, here: Pass) -> Stream:
+        parent = here.open(self._parents[0])
+        if self._workers is None:
+            return _MapStream(self, here, parent)
+        ordered = self.is_ordered(here.run.options)
+        workers = Knob.of(self._workers, here.run.options.most_threads)
+        if self._kind == "process":
+            from toolkit.data.processes import ProcessStream
+
+            return ProcessStream(self, here, parent, self._function, workers)
+        function = _passing_over(spread(self._function), here, self)
+        return AheadStream(self, here, parent, function, workers, ordered=ordered)
+
+
+def check_workers(stage: str, workers: int | None) -> None:
+    """Raise unless this can be a number of parallel calls."""
+    if workers is not None and workers != AUTOTUNE and workers < 1:
+        raise ArgumentError(
+            f"{stage}: expected num_parallel_calls >= 1, AUTOTUNE or None; received "
+            f"{workers}"
+        )
+
+
+def _passing_over(
+    function: Callable[[Any], Any], here: Pass, dataset: Dataset
+) -> Callable[[Any], Any]:
+    """The function, with SKIPPED for elements whose error is passed over."""
+    if here.on_error is None:
+        return function
+    on_error = here.on_error
+
+    def call(element: Any) -> Any:
+        try:
+            return function(element)
+        except Exception as error:
+            on_error(error, dataset._name)
+            return SKIPPED
+
+    return call
+
+
+class _MapStream(Stream):
+    fields = ("position",)
+
+    def __init__(self, dataset: Map, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._function = _passing_over(spread(dataset._function), here, dataset)
+        self.position = 0
+
+    def elements(self) -> Iterator[Any]:
+        return self._made(iter(self.parent))
+
+    def _made(self, elements: Iterator[Any]) -> Iterator[Any]:
+        function = self._function
+        for element in elements:
+            try:
+                made = function(element)
+            except Exception as error:
+                where = place("map", self.position, self.parent.origin())
+                note(error, f"{where}, in {self.dataset._detail()}")
+                raise
+            self.position += 1
+            if made is not SKIPPED:
+                yield made
+
+    def skip(self, count: int) -> Iterator[Any]:
+        if self.here.on_error is not None:
+            return super().skip(count)
+        self.position += count
+        return self.stage.timed(self._made(self.parent.skip(count)))
+
+
+class _Simple(Stream):
+    """A stream of what a function makes of all elements; it need not remember any."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        here: Pass,
+        parent: Stream,
+        make: Callable[[Iterator[Any]], Iterator[Any]],
+    ) -> None:
+        super().__init__(dataset, here, parent)
+        self._make = make
+
+    def elements(self) -> Iterator[Any]:
+        return self._make(iter(self.parent))
+
+
+@transformation("filter")
+class Filter(Dataset):
+    """The elements for which a function is true.
+
+    Args:
+        predicate: from an element to a boolean; parts of a tuple become arguments.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(6).filter(lambda x: x % 2 == 1)]
+        [1, 3, 5]
+    """
+
+    def __init__(self, dataset: Dataset, predicate: Callable[..., Any]) -> None:
+        super().__init__(dataset)
+        self._predicate = predicate
+
+    def _detail(self) -> str:
+        return name_of(self._predicate)
+
+    def _stream(self, here: Pass) -> Stream:
+        chosen = partial(filter, spread(self._predicate))
+        return _Simple(self, here, here.open(self._parents[0]), chosen)
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+
+@transformation("enumerate")
+class Enumerate(Dataset):
+    """Each element with its number: (number, element).
+
+    Args:
+        start: the number of the first.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [(int(i), int(x)) for i, x in Dataset.range(7, 9).enumerate(start=1)]
+        [(1, 7), (2, 8)]
+    """
+
+    def __init__(self, dataset: Dataset, start: int = 0) -> None:
+        super().__init__(dataset)
+        self._start = start
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _rows(self, here: Pass) -> Rows | None:
+        rows = here.rows(self._parents[0])
+        if rows is None:
+            return None
+        numbers = RangeRows(range(self._start, self._start + len(rows)))
+        return ZippedRows([numbers, rows], tuple)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _EnumerateStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        return TensorSpec((), "int64"), self._parents[0]._spec()
+
+
+class _EnumerateStream(Stream):
+    fields = ("number",)
+
+    def __init__(self, dataset: Enumerate, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self.number = dataset._start
+
+    def elements(self) -> Iterator[Any]:
+        for element in self.parent:
+            number = np.int64(self.number)
+            self.number += 1
+            yield number, element
+
+
+@transformation("take_while")
+class TakeWhile(Dataset):
+    """The elements before the first for which a function is false.
+
+    Args:
+        predicate: from an element to a boolean; parts of a tuple become arguments.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(9).take_while(lambda x: x < 3)]
+        [0, 1, 2]
+    """
+
+    def __init__(self, dataset: Dataset, predicate: Callable[..., Any]) -> None:
+        super().__init__(dataset)
+        self._predicate = predicate
+
+    def _stream(self, here: Pass) -> Stream:
+        return _TakeWhileStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+
+class _TakeWhileStream(Stream):
+    fields = ("is_over",)
+
+    def __init__(self, dataset: TakeWhile, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._predicate = spread(dataset._predicate)
+        self.is_over = False
+
+    def elements(self) -> Iterator[Any]:
+        if self.is_over:
+            return
+        for element in self.parent:
+            if not self._predicate(element):
+                self.is_over = True
+                return
+            yield element
+
+
+@transformation("scan")
+class Scan(Dataset):
+    """Elements that a function makes with a state, which it hands on.
+
+    Args:
+        initial_state: the state before the first element; a nest of arrays.
+        scan_func: from (state, element) to (new state, element to give out).
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> sums = Dataset.range(1, 5).scan(0, lambda total, x: (total + x, total + x))
+        >>> [int(x) for x in sums]
+        [1, 3, 6, 10]
+    """
+
+    def __init__(
+        self, dataset: Dataset, initial_state: Any, scan_func: Callable[..., Any]
+    ) -> None:
+        super().__init__(dataset)
+        self._initial, self._function = initial_state, scan_func
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _stream(self, here: Pass) -> Stream:
+        return _ScanStream(self, here, here.open(self._parents[0]))
+
+
+class _ScanStream(Stream):
+    fields = ("carried",)
+
+    def __init__(self, dataset: Scan, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._function = dataset._function
+        self.carried = dataset._initial
+
+    def elements(self) -> Iterator[Any]:
+        for element in self.parent:
+            self.carried, made = self._function(self.carried, element)
+            yield made
+
+
+@transformation("unique")
+class Unique(Dataset):
+    """Each value once, where it comes first; the values must be single ones.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.from_tensor_slices([3, 1, 3, 2, 1]).unique()]
+        [3, 1, 2]
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__(dataset)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _UniqueStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+
+class _UniqueStream(Stream):
+    fields = ("seen",)
+
+    def __init__(self, dataset: Unique, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self.seen: list[Any] = []
+
+    def elements(self) -> Iterator[Any]:
+        known = set(self.seen)
+        for element in self.parent:
+            value = element.item() if hasattr(element, "item") else element
+            if value not in known:
+                known.add(value)
+                self.seen.append(value)
+                yield element
+
+
+@transformation("ignore_errors")
+class IgnoreErrors(Dataset):
+    """The elements without those whose functions, in the stages before, raise.
+
+    Args:
+        log: called with a sentence for each error: `print`, `logging.warning`, a
+            list's `append`. Nothing is passed over silently: None warns.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> log = []
+        >>> shares = Dataset.range(-1, 2).map(lambda x: 6 // int(x))
+        >>> list(shares.ignore_errors(log=log.append)), len(log)
+        ([-6, 6], 1)
+    """
+
+    def __init__(
+        self, dataset: Dataset, log: Callable[[str], Any] | bool | None = None
+    ) -> None:
+        super().__init__(dataset)
+        self._log = log if callable(log) else _warn
+
+    def _stream(self, here: Pass) -> Stream:
+        parent = here._replace(on_error=self._note).open(self._parents[0])
+        return _Simple(self, here, parent, iter)
+
+    def _note(self, error: Exception, stage: str) -> None:
+        self._log(f"ignore_errors: stage {stage}: {type(error).__name__}: {error}")
+
+
+def _warn(sentence: str) -> None:
+    import warnings
+
+    warnings.warn(sentence, stacklevel=2)
+
+
+@transformation("with_options")
+class WithOptions(Dataset):
+    """The same elements, under other options.
+
+    Args:
+        options: those that are None stay as they are.
+
+    Example:
+        >>> from toolkit.data import Dataset, Options
+        >>> Dataset.range(3).with_options(Options(threads=4)).options().threads
+        4
+    """
+
+    def __init__(self, dataset: Dataset, options: Options) -> None:
+        super().__init__(dataset)
+        self._options = options
+
+    def options(self) -> Options:
+        return super().options().updated(self._options)
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _rows(self, here: Pass) -> Rows | None:
+        return here.rows(self._parents[0])
+
+    def _stream(self, here: Pass) -> Stream:
+        return _Simple(self, here, here.open(self._parents[0]), iter)
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()

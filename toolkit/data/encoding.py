@@ -1,0 +1,105 @@
+"""Positions of iterators as JSON: numbers and lists as they are, the rest marked."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.structure import numpy_dtype
+from toolkit.errors import ArgumentError
+
+PLAIN = (bool, int, float, str, type(None))
+
+# name -> (type, to what is encoded in its place, and back): `encodes` adds to it.
+KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
+
+
+def encodes(
+    name: str, kind: type, to: Callable[[Any], Any], back: Callable[[Any], Any]
+) -> None:
+    """Let positions hold objects of a type."""
+    KINDS[name] = kind, to, back
+
+
+def encode(value: Any, buffers: list[bytes] | None = None) -> Any:
+    """A nest of numbers, strings, arrays, tuples, lists and dicts, for JSON.
+
+    Args:
+        buffers: where to put the bytes of arrays; None: into the JSON, in base64.
+
+    Example:
+        >>> from toolkit.data.encoding import decode, encode
+        >>> decode(encode((1, b"two", {"three": 3.0})))
+        (1, b'two', {'three': 3.0})
+    """
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, list):
+        return [encode(item, buffers) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [encode(item, buffers) for item in value]}
+    if isinstance(value, dict):
+        pairs = [[encode(k), encode(item, buffers)] for k, item in value.items()]
+        return {"dict": pairs}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, np.generic):
+        return {"number": _name(value.dtype), "of": _encode_array(value, None)}
+    if isinstance(value, np.ndarray):
+        return {"array": _name(value.dtype), "of": _encode_array(value, buffers)}
+    for name, (kind, to, _) in KINDS.items():
+        if isinstance(value, kind):
+            return {"kind": name, "of": encode(to(value), buffers)}
+    raise ArgumentError(
+        f"data set: a {type(value).__name__} cannot be saved: {value!r:.60}"
+    )
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.str if dtype.kind in "USmM" else dtype.name
+
+
+def _encode_array(value: Any, buffers: list[bytes] | None) -> Any:
+    array = np.asarray(value)
+    if array.dtype == object:
+        return [list(array.shape), [encode(item) for item in array.ravel()]]
+    data = np.ascontiguousarray(array).tobytes()
+    if buffers is None:
+        return [list(array.shape), base64.b64encode(data).decode()]
+    buffers.append(data)
+    return [list(array.shape), len(buffers) - 1]
+
+
+def decode(value: Any, buffers: Sequence[memoryview] = ()) -> Any:
+    """What `encode` was given; a named tuple comes back as a tuple."""
+    if isinstance(value, list):
+        return [decode(item, buffers) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "tuple" in value:
+        return tuple(decode(item, buffers) for item in value["tuple"])
+    if "dict" in value:
+        return {decode(k): decode(item, buffers) for k, item in value["dict"]}
+    if "bytes" in value:
+        return base64.b64decode(value["bytes"])
+    if "number" in value:
+        return _decode_array(value["number"], value["of"], buffers)[()]
+    if "kind" in value:
+        _, _, back = KINDS[value["kind"]]
+        return back(decode(value["of"], buffers))
+    return _decode_array(value["array"], value["of"], buffers)
+
+
+def _decode_array(name: str, of: Any, buffers: Sequence[memoryview]) -> Any:
+    shape, data = of
+    if name == "object":
+        array = np.empty(shape, object)
+        array.ravel()[:] = [decode(item) for item in data]
+        return array
+    if isinstance(data, int):  # a view of a file
+        return np.frombuffer(buffers[data], numpy_dtype(name)).reshape(shape)
+    flat = np.frombuffer(base64.b64decode(data), numpy_dtype(name))
+    return flat.reshape(shape).copy()

@@ -1,0 +1,35 @@
+"""What an error is told on its way to the user: which stage, element and file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MARK = "data set: "
+
+
+def place(stage: str, index: int, origin: str | None) -> str:
+    """A stage and an element in words."""
+    return f"stage {stage}, element {index:,}" + (f", from {origin}" if origin else "")
+
+
+def note(error: BaseException, where: str) -> None:
+    """Note on an error where it happened; only the innermost place is noted."""
+    if not any(text.startswith(MARK) for text in getattr(error, "__notes__", ())):
+        error.add_note(MARK + where)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """A function's name, for messages."""
+    return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+def spread(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """A function of an element whose parts, if it is a tuple, become arguments."""
+
+    def call(element: Any) -> Any:
+        if isinstance(element, tuple):
+            return function(*element)
+        return function(element)
+
+    return call

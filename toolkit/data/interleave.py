@@ -1,0 +1,225 @@
+"""Stages that open a data set for each element: interleave and flat_map."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from toolkit.data.ahead import AheadStream
+from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
+from toolkit.data.elementwise import check_workers
+from toolkit.data.errors import name_of, note, place, spread
+from toolkit.data.streams import Pass, Stream
+from toolkit.data.tuning import Knob, WIDE
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+CYCLE = 16  # data sets that take turns; never the number of processors
+
+
+@transformation("interleave")
+class Interleave(Dataset):
+    """Elements of the data sets that a function makes of each element, by turns.
+
+    `cycle_length` data sets are open at a time; `block_length` elements of the first
+    are given out, then of the second, and so on; where one ends, the next is opened.
+
+    Args:
+        map_func: from an element, such as the name of a file, to a data set.
+        cycle_length: how many are open at a time; 16 by default.
+        block_length: how many elements of each are given out in turn.
+        num_parallel_calls: how many of them are read at the same time, ahead, by
+            threads; AUTOTUNE: all. None: one after the other, where they are needed.
+        deterministic: whether the turns are kept where one is not ready; as the options
+            say if None.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> rows = Dataset.range(2).interleave(lambda n: Dataset.range(10 * n, 10 * n + 3))
+        >>> [int(x) for x in rows]
+        [0, 10, 1, 11, 2, 12]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        map_func: Callable[..., Dataset],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> None:
+        super().__init__(dataset)
+        check_workers(self._name, num_parallel_calls)
+        cycle = CYCLE if cycle_length in (None, AUTOTUNE) else cycle_length
+        block = 1 if block_length is None else block_length
+        for name, value in (("cycle_length", cycle), ("block_length", block)):
+            if value < 1:
+                raise ArgumentError(
+                    f"{self._name}: expected {name} >= 1; received {value}"
+                )
+        self._function, self._cycle, self._block = map_func, int(cycle), int(block)
+        self._workers, self._deterministic = num_parallel_calls, deterministic
+
+    def _detail(self) -> str:
+        return name_of(self._function)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _InterleaveStream(self, here, here.open(self._parents[0]))
+
+
+@transformation("flat_map")
+class FlatMap(Interleave):
+    """The elements of the data sets that a function makes of each element.
+
+    Args:
+        map_func: from an element to a data set.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(4).flat_map(Dataset.range)]
+        [0, 0, 1, 0, 1, 2]
+    """
+
+    def __init__(self, dataset: Dataset, map_func: Callable[..., Dataset]) -> None:
+        super().__init__(dataset, map_func, cycle_length=1)
+
+
+class _Child:
+    """A data set in its turn.
+
+    Attributes:
+        number, element: of the source, of which it was made.
+        stream: its stream.
+        elements: its iterator.
+    """
+
+    def __init__(self, number: int, element: Any, stream: Stream) -> None:
+        self.number, self.element, self.stream = number, element, stream
+        self.elements = iter(stream)
+
+
+class _InterleaveStream(Stream):
+    """The children that are open, whose turn it is, and how much of the turn is over."""
+
+    def __init__(self, dataset: Interleave, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._of = dataset
+        self._function = spread(dataset._function)
+        self._children: deque[_Child] = deque()  # the first one has its turn
+        self._given = 0  # elements of the turn
+        self._opened = 0
+        self._is_over = False
+        options = here.run.options
+        self._ordered = (
+            options.is_ordered
+            if dataset._deterministic is None
+            else dataset._deterministic
+        )
+        wide = WIDE if dataset._workers == AUTOTUNE else dataset._workers
+        self._ahead = min(dataset._cycle, wide or 0, options.most_threads)
+        self._gate = threading.Semaphore(self._ahead)
+
+    def elements(self) -> Iterator[Any]:
+        source = iter(self.parent)
+        self._fill(source)
+        while self._children:
+            if self._ahead and not self._ordered:
+                self._find_ready()
+            child = self._children[0]
+            ended = True
+            for element in islice(child.elements, self._of._block - self._given):
+                self._given += 1
+                ended = False
+                if self._given == self._of._block:
+                    self._turn()
+                yield element
+            if ended:
+                self._children.popleft()
+                self._given = 0
+                self._fill(source)
+
+    def _turn(self) -> None:
+        self._children.rotate(-1)
+        self._given = 0
+
+    def _find_ready(self) -> None:
+        """Give the turn to a child that has an element, if any has."""
+        for _ in range(len(self._children)):
+            if self._given or self._children[0].stream.stage.buffered != 0:
+                return
+            self._children.rotate(-1)
+
+    def _fill(self, source: Iterator[Any]) -> None:
+        """Open data sets until enough of them are open."""
+        while len(self._children) < self._of._cycle and not self._is_over:
+            element = next(source, self)
+            if element is self:
+                self._is_over = True
+                return
+            number, self._opened = self._opened, self._opened + 1
+            stream = self._open(number, element)
+            if stream is not None:
+                self._children.append(_Child(number, element, stream))
+
+    def _open(self, number: int, element: Any, position: Any = None) -> Stream | None:
+        """The stream of an element's data set, from a position on."""
+        dataset = self._made(number, element)
+        if dataset is None:
+            return None
+        here = self.here.inside(number)._replace(within=self._of)
+        stream = here.open(dataset)
+        if self._ahead:
+            buffer = Knob(max(2, self._of._block))
+            ahead = AheadStream(
+                self._of, here, stream, None, Knob(1), buffer, gate=self._gate
+            )
+            stream = ahead
+        if position is not None:
+            stream.restore(position)
+        if self._ahead:
+            ahead.begin()
+        return stream
+
+    def _made(self, number: int, element: Any) -> Dataset | None:
+        """What the function makes of an element; None if its error is passed over."""
+        try:
+            dataset = self._function(element)
+        except Exception as error:
+            if self.here.on_error is None:
+                note(error, place(self._of._name, number, _in_words(element)))
+                raise
+            self.here.on_error(error, self._of._name)
+            return None
+        if not isinstance(dataset, Dataset):
+            raise ArgumentTypeError(
+                f"{self._of._name}: expected a function that returns a Dataset; "
+                f"{self._of._detail()} returned a {type(dataset).__name__}"
+            )
+        return dataset
+
+    def state(self) -> Any:
+        children = [[c.number, c.element, c.stream.state()] for c in self._children]
+        mine = [children, self._given, self._opened, self._is_over]
+        return [mine, [self.parent.state()]]
+
+    def restore(self, state: Any) -> None:
+        (children, self._given, self._opened, self._is_over), (before,) = state
+        self.parent.restore(before)
+        for number, element, position in children:
+            stream = self._open(number, element, position)
+            if stream is not None:
+                self._children.append(_Child(number, element, stream))
+
+    def origin(self) -> str | None:
+        if not self._children:
+            return None
+        child = self._children[0]
+        return child.stream.origin() or _in_words(child.element)
+
+
+def _in_words(element: Any) -> str | None:
+    """An element that is a name, such as a file's; None: it is none."""
+    return str(element) if isinstance(element, (str, bytes)) else None

@@ -1,0 +1,334 @@
+"""Stages that choose which elements come, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from toolkit.data.dataset import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Dataset,
+    transformation,
+)
+from toolkit.data.elementwise import Map
+from toolkit.data.randomness import Draws, Permutation, generator, key_of, new_seed
+from toolkit.data.rows import LAST, BufferedOrder, PickedRows, Rows, SomeRows
+from toolkit.data.streams import Pass, Stream
+from toolkit.errors import ArgumentError
+
+
+class _Alike(Dataset):
+    """Base of stages whose elements are of the same kind as those before."""
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+
+@transformation("shuffle")
+class Shuffle(_Alike):
+    """The elements in a random order.
+
+    A buffer is filled with the first elements; then a random one of the buffer goes
+    out and the next element takes its place. A buffer that holds all elements gives
+    each order the same chance. Where elements have numbers, as rows of arrays do, the
+    buffer holds numbers, and the elements are read in their new order.
+
+    Args:
+        buffer_size: the size of the buffer; None holds everything.
+        seed: what the order depends on, with the number of the pass; None draws one.
+        reshuffle_each_iteration: whether each pass has another order.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> sorted(int(x) for x in Dataset.range(5).shuffle(5, seed=3))
+        [0, 1, 2, 3, 4]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        buffer_size: int | None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = True,
+    ) -> None:
+        super().__init__(dataset)
+        if buffer_size is not None and buffer_size < 1:
+            raise ArgumentError(
+                f"shuffle: expected buffer_size >= 1; received {buffer_size}"
+            )
+        self._size = buffer_size
+        self._seed = new_seed() if seed is None else int(seed)
+        self._is_new_each_time = reshuffle_each_iteration is not False
+        self._before: Dataset | None = None
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _detail(self) -> str:
+        return "all" if self._size is None else f"{self._size:,}"
+
+    def key(self, here: Pass) -> Any:
+        """What the order of a pass depends on."""
+        return key_of(self._seed, here.epoch if self._is_new_each_time else ())
+
+    def _rows(self, here: Pass) -> Rows | None:
+        rows = here.rows(self._parents[0])
+        if rows is None:
+            return None
+        key, n = self.key(here), len(rows)
+        if self._size is None or self._size >= n:
+            return PickedRows(rows, n, Permutation(key, n).__getitem__)
+        return PickedRows(rows, n, BufferedOrder(key, n, self._size).__getitem__)
+
+    def _stream(self, here: Pass) -> Stream:
+        before = self._before_map(here)
+        if before is not None:
+            return here.open(before)
+        return _ShuffleStream(self, here, here.open(self._parents[0]))
+
+    def _before_map(self, here: Pass) -> Dataset | None:
+        """The same elements, shuffled before a parallel map: numbers, not elements."""
+        parallel = self._parents[0]
+        if not isinstance(parallel, Map) or not parallel.is_ordered(here.run.options):
+            return None
+        first = parallel._parents[0]
+        if not isinstance(first, Map) and here.rows(first) is None:
+            return None
+        if self._before is None:  # kept: its stages are known by what they are
+            again = self._is_new_each_time
+            self._before = parallel.over(Shuffle(first, self._size, self._seed, again))
+        return self._before
+
+
+class _ShuffleStream(Stream):
+    fields = ("position", "buffer", "is_full", "is_last")
+
+    def __init__(self, dataset: Shuffle, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._size, self._key = dataset._size, dataset.key(here)
+        self.position = 0
+        self.buffer: list[Any] = []
+        self.is_full = self.is_last = False
+        self.stage.capacity = self._size
+
+    def elements(self) -> Iterator[Any]:
+        buffer = self.buffer
+        if not self.is_last:
+            source = iter(self.parent)
+            if not self.is_full:
+                buffer.extend(islice(source, self._size))
+                self.is_full = True
+            yield from self._exchanged(source)
+            order = generator(self._key, LAST).permutation(len(buffer))
+            buffer[:] = [buffer[i] for i in reversed(order)]
+            self.is_last = True
+        while buffer:
+            yield buffer.pop()
+
+    def _exchanged(self, source: Iterator[Any]) -> Iterator[Any]:
+        """Elements of the buffer, for each of which the next one moves in."""
+        buffer = self.buffer
+        draws = Draws(self._key, max(1, len(buffer)))
+        for element in source:
+            slot = draws[self.position]
+            chosen, buffer[slot] = buffer[slot], element
+            self.position += 1
+            self.stage.buffered = len(buffer)
+            yield chosen
+
+
+@transformation("repeat")
+class Repeat(_Alike):
+    """The elements several times; what is shuffled before is shuffled anew each time.
+
+    Args:
+        count: how often; None or -1: without end.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(2).repeat(2)]
+        [0, 1, 0, 1]
+    """
+
+    def __init__(self, dataset: Dataset, count: int | None = None) -> None:
+        super().__init__(dataset)
+        if count is not None and count < -1:
+            raise ArgumentError(f"repeat: expected count >= -1; received {count}")
+        self._count = -1 if count is None else int(count)
+
+    def _detail(self) -> str:
+        return "without end" if self._count < 0 else str(self._count)
+
+    def _cardinality(self) -> int:
+        count = self._parents[0]._cardinality()
+        if count == 0 or self._count == 0:
+            return 0
+        if self._count < 0 or count == INFINITE_CARDINALITY:
+            return INFINITE_CARDINALITY
+        return count * self._count if count > 0 else UNKNOWN_CARDINALITY
+
+    def _stream(self, here: Pass) -> Stream:
+        return _RepeatStream(self, here)
+
+
+class _RepeatStream(Stream):
+    def __init__(self, dataset: Repeat, here: Pass) -> None:
+        self.repetition = 0
+        self._count = dataset._count
+        first = here.inside(0).open(dataset._parents[0])
+        super().__init__(dataset, here, first)
+        self._is_empty = True  # so far; without elements there would be no end
+
+    def elements(self) -> Iterator[Any]:
+        while self.repetition != self._count:
+            for element in self.parent:
+                self._is_empty = False
+                yield element
+            if self._is_empty:
+                return
+            self.repetition += 1
+            self._open()
+
+    def _open(self) -> None:
+        here = self.here.inside(self.repetition)
+        self.parents = (here.open(self.dataset._parents[0]),)
+
+    def state(self) -> Any:
+        return [self.repetition, self._is_empty, self.parent.state()]
+
+    def restore(self, state: Any) -> None:
+        self.repetition, self._is_empty, inner = state
+        self._open()
+        self.parent.restore(inner)
+
+
+class _Some(_Alike):
+    """Base of stages that leave a share of the elements which numbers say."""
+
+    def _kept(self, n: int) -> range:
+        """The numbers that stay, of n."""
+        raise NotImplementedError
+
+    def _cardinality(self) -> int:
+        count = self._parents[0]._cardinality()
+        return len(self._kept(count)) if count >= 0 else count
+
+    def _rows(self, here: Pass) -> Rows | None:
+        rows = here.rows(self._parents[0])
+        return rows and SomeRows(rows, self._kept(len(rows)))
+
+    def _stream(self, here: Pass) -> Stream:
+        return _SomeStream(self, here, here.open(self._parents[0]))
+
+
+class _SomeStream(Stream):
+    """The elements that are kept, where it is not known how many there are."""
+
+    fields = ("position",)
+
+    def __init__(self, dataset: _Some, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._kept = dataset._kept(1 << 62)
+        self.position = 0  # among all elements
+
+    def elements(self) -> Iterator[Any]:
+        kept = self._kept
+        if self.position >= kept.stop:
+            return
+        if self.position < kept.start:
+            self.position = kept.start
+            source = self.parent.skip(kept.start)
+        else:
+            source = iter(self.parent)
+        for element in source:
+            is_kept = (self.position - kept.start) % kept.step == 0
+            self.position += 1
+            if is_kept:
+                yield element
+            if self.position >= kept.stop:
+                return
+
+
+@transformation("take")
+class Take(_Some):
+    """The first elements.
+
+    Args:
+        count: how many; -1: all.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(9).take(2)]
+        [0, 1]
+    """
+
+    def __init__(self, dataset: Dataset, count: int) -> None:
+        super().__init__(dataset)
+        self._count = int(count)
+
+    def _detail(self) -> str:
+        return str(self._count)
+
+    def _kept(self, n: int) -> range:
+        return range(n if self._count < 0 else min(n, self._count))
+
+    def _cardinality(self) -> int:
+        if self._count >= 0 and self._parents[0]._cardinality() == INFINITE_CARDINALITY:
+            return self._count
+        return super()._cardinality()
+
+
+@transformation("skip")
+class Skip(_Some):
+    """The elements after the first ones.
+
+    Args:
+        count: how many to leave out; -1: all.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(4).skip(2)]
+        [2, 3]
+    """
+
+    def __init__(self, dataset: Dataset, count: int) -> None:
+        super().__init__(dataset)
+        self._count = int(count)
+
+    def _detail(self) -> str:
+        return str(self._count)
+
+    def _kept(self, n: int) -> range:
+        return range(n if self._count < 0 else min(n, self._count), n)
+
+
+@transformation("shard")
+class Shard(_Some):
+    """Every n-th element, for one of n workers.
+
+    Args:
+        num_shards: n.
+        index: which of them, from 0 on.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
+        [1, 4]
+    """
+
+    def __init__(self, dataset: Dataset, num_shards: int, index: int) -> None:
+        super().__init__(dataset)
+        if not 0 <= index < num_shards:
+            raise ArgumentError(
+                f"shard: expected 0 <= index < num_shards; received index={index}, "
+                f"num_shards={num_shards}"
+            )
+        self._shards, self._index = int(num_shards), int(index)
+
+    def _detail(self) -> str:
+        return f"{self._index} of {self._shards}"
+
+    def _kept(self, n: int) -> range:
+        return range(min(self._index, n), n, self._shards)

@@ -1,0 +1,114 @@
+"""Rows of different lengths as one value: padded, or ragged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.encoding import encodes
+from toolkit.data.structure import Array, object_array
+from toolkit.errors import ShapeError
+
+
+def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
+    """Values filled up to a shape and stacked.
+
+    Args:
+        shape: None or -1 for an extent: the longest of the values; None: for all.
+        fill: with what; None: 0, or the empty string.
+    """
+    arrays = [np.asarray(value) for value in values]
+    if isinstance(values[0], bytes):
+        arrays = [np.asarray(value, object) for value in values]
+    ranks = {array.ndim for array in arrays}
+    if len(ranks) != 1:
+        raise ShapeError(
+            f"padded_batch: expected values of one rank; received {sorted(ranks)}"
+        )
+    extents = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
+    longest = extents.max(axis=0) if extents.size else []
+    wanted = [None] * len(longest) if shape is None else list(shape)
+    target = [
+        int(most) if extent in (None, -1) else int(extent)
+        for extent, most in zip(wanted, longest, strict=True)
+    ]
+    if any(most > extent for most, extent in zip(longest, target, strict=True)):
+        raise ShapeError(
+            f"padded_batch: expected values of at most the shape {tuple(target)}; "
+            f"received one of {tuple(int(n) for n in longest)}"
+        )
+    dtype = np.result_type(*arrays)
+    if fill is None:
+        fill = "" if dtype.kind in "US" else (b"" if dtype == object else 0)
+    out = np.full((len(arrays), *target), fill, dtype)
+    for row, array in zip(out, arrays, strict=True):
+        row[tuple(map(slice, array.shape))] = array
+    return out
+
+
+class Ragged:
+    """Rows of different lengths: their values in one array, and where rows begin.
+
+    Args:
+        values: the values of all rows, one row after the other.
+        row_splits: where each row begins, and the last one ends: one more than rows.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit.data import Ragged
+        >>> rows = Ragged(np.array([1, 2, 3]), np.array([0, 1, 3]))
+        >>> rows.to_list(), rows.to_padded().tolist()
+        ([[1], [2, 3]], [[1, 0], [2, 3]])
+    """
+
+    def __init__(self, values: Array, row_splits: Array) -> None:
+        self.values, self.row_splits = values, row_splits
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    def __getitem__(self, row: int) -> Array:
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of a Ragged with {len(self)} rows")
+        row %= len(self)
+        return self.values[self.row_splits[row] : self.row_splits[row + 1]]
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[row] for row in range(len(self)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values and of where rows begin."""
+        return int(self.values.nbytes + self.row_splits.nbytes)
+
+    def to_list(self) -> list[Any]:
+        """The rows as lists."""
+        return [row.tolist() for row in self]
+
+    def to_padded(self, fill: Any = None) -> Array:
+        """The rows filled up to the longest."""
+        return pad(list(self), None, fill)
+
+    def __repr__(self) -> str:
+        return f"Ragged({self.to_list()})"
+
+
+def as_ragged(values: Sequence[Any]) -> Any:
+    """Values of different lengths as a Ragged; single numbers as an array."""
+    arrays = [np.asarray(value) for value in values]
+    if isinstance(values[0], (str, bytes)):
+        return object_array(values)
+    if arrays[0].ndim == 0:
+        return np.stack(arrays)
+    splits = np.cumsum([0, *map(len, arrays)])
+    return Ragged(np.concatenate(arrays), splits)
+
+
+encodes(
+    "ragged",
+    Ragged,
+    lambda ragged: (ragged.values, ragged.row_splits),
+    lambda parts: Ragged(*parts),
+)

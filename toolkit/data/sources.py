@@ -1,0 +1,332 @@
+"""Where elements come from: arrays, ranges, generators and objects with items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, source
+from toolkit.data.errors import note, place
+from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
+from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows
+from toolkit.data.streams import Pass, Stream
+from toolkit.data.structure import (
+    TensorSpec,
+    leaves,
+    map_leaves,
+    object_array,
+    spec_of,
+)
+from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
+
+
+def as_value(value: Any) -> Any:
+    """A value as an array; bytes keep their zeros."""
+    if isinstance(value, list) and value and isinstance(value[0], bytes):
+        return object_array(value)
+    return np.asarray(value)
+
+
+class _FromRows(Dataset):
+    """Base of sources whose elements have numbers."""
+
+    def _all(self) -> Rows:
+        raise NotImplementedError
+
+    def _cardinality(self) -> int:
+        return len(self._all())
+
+    def _rows(self, here: Pass) -> Rows:
+        return self._all()
+
+
+@source("from_tensor_slices")
+class FromTensorSlices(_FromRows):
+    """The rows of arrays: an element is a row of each; nothing is copied.
+
+    Args:
+        tensors: an array, or a nest of tuples and dicts of arrays with the same number
+            of rows; lists become arrays.
+
+    Raises:
+        ShapeError: the arrays have different numbers of rows, or none.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit.data import Dataset
+        >>> images, labels = np.zeros((3, 28, 28)), np.array([4, 1, 7])
+        >>> dataset = Dataset.from_tensor_slices((images, labels))
+        >>> [(x.shape, int(y)) for x, y in dataset]
+        [((28, 28), 4), ((28, 28), 1), ((28, 28), 7)]
+    """
+
+    def __init__(self, tensors: Any) -> None:
+        super().__init__()
+        self._arrays = map_leaves(as_value, tensors)
+        arrays = leaves(self._arrays)
+        if not arrays or any(array.ndim == 0 for array in arrays):
+            raise ShapeError(
+                "from_tensor_slices: expected arrays with rows; received "
+                f"{tensors!r:.60}"
+            )
+        lengths = {len(array) for array in arrays}
+        if len(lengths) != 1:
+            raise ShapeError(
+                "from_tensor_slices: expected arrays with the same number of rows; "
+                f"received {sorted(lengths)}"
+            )
+        self._length = lengths.pop()
+
+    def _all(self) -> Rows:
+        return ArrayRows(self._arrays, self._length)
+
+    def _spec(self) -> Any:
+        return map_leaves(lambda a: TensorSpec(a.shape[1:], a.dtype), self._arrays)
+
+
+@source("from_tensors")
+class FromTensors(_FromRows):
+    """One element: what is given.
+
+    Args:
+        tensors: an array, or a nest of tuples and dicts of arrays.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [x.tolist() for x in Dataset.from_tensors([1, 2, 3])]
+        [[1, 2, 3]]
+    """
+
+    def __init__(self, tensors: Any) -> None:
+        super().__init__()
+        self._element = map_leaves(as_value, tensors)
+
+    def _all(self) -> Rows:
+        return ItemRows([self._element])
+
+    def _spec(self) -> Any:
+        return spec_of(self._element)
+
+
+@source("range")
+class Range(_FromRows):
+    """The integers of a range, as Python's `range` gives them.
+
+    Args:
+        *args: stop; start and stop; or start, stop and step.
+        output_type: their dtype; int64 by default.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.range(2, 10, 3)]
+        [2, 5, 8]
+    """
+
+    def __init__(self, *args: int, output_type: Any = "int64") -> None:
+        super().__init__()
+        if not 1 <= len(args) <= 3:
+            raise ArgumentTypeError(
+                f"range: expected 1 to 3 integers; received {len(args)}"
+            )
+        self._numbers = range(*map(int, args))
+        self._dtype = TensorSpec((), output_type).dtype
+
+    def _all(self) -> Rows:
+        if self._dtype == np.int64:
+            return RangeRows(self._numbers)
+        return ArrayRows(np.asarray(self._numbers, self._dtype), len(self._numbers))
+
+    def _spec(self) -> Any:
+        return TensorSpec((), self._dtype)
+
+    def _detail(self) -> str:
+        return repr(self._numbers)[5:]
+
+
+@source("from_items")
+class FromItems(_FromRows):
+    """The items of any object with `__getitem__` and `__len__`.
+
+    Args:
+        items: a list, a memory-mapped array, a data set of torch or grain, ...
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> list(Dataset.from_items(["a", "b"]).shuffle(2, seed=1).repeat(1)) != []
+        True
+    """
+
+    def __init__(self, items: Any) -> None:
+        super().__init__()
+        for name in ("__getitem__", "__len__"):
+            if not hasattr(items, name):
+                raise ArgumentTypeError(
+                    f"from_items: expected an object with {name}; received "
+                    f"{type(items).__name__}"
+                )
+        self._items = items
+
+    def _all(self) -> Rows:
+        return ItemRows(self._items)
+
+
+@source("random")
+class Random(Dataset):
+    """Random integers of 64 bits, without end.
+
+    Args:
+        seed: where they come from; None draws one.
+        rerandomize_each_iteration: whether each pass has others.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> numbers = Dataset.random(seed=4).take(3)
+        >>> list(numbers) == list(numbers)
+        True
+    """
+
+    def __init__(
+        self, seed: int | None = None, rerandomize_each_iteration: bool = False
+    ) -> None:
+        super().__init__()
+        self._seed = new_seed() if seed is None else seed
+        self._is_new_each_time = rerandomize_each_iteration
+
+    def _cardinality(self) -> int:
+        return INFINITE_CARDINALITY
+
+    def _stream(self, here: Pass) -> Stream:
+        epoch = here.epoch if self._is_new_each_time else ()
+        return _RandomStream(self, here, key_of(self._seed, epoch))
+
+    def _spec(self) -> Any:
+        return TensorSpec((), "int64")
+
+
+class _RandomStream(Stream):
+    fields = ("position",)
+
+    def __init__(self, dataset: Dataset, here: Pass, key: Any) -> None:
+        super().__init__(dataset, here)
+        self._key = key
+        self.position = 0
+
+    def elements(self) -> Iterator[Any]:
+        while True:
+            chunk, inside = divmod(self.position, CHUNK)
+            drawn = generator(self._key, chunk).integers(0, 1 << 63, CHUNK)
+            for number in drawn[inside:]:
+                self.position += 1
+                yield number
+
+
+@source("from_generator")
+class FromGenerator(Dataset):
+    """What a generator yields; each pass calls it anew.
+
+    Args:
+        generator: a function that returns an iterable, called with `args`.
+        output_types: the dtypes of an element's values, nested as they are; older than
+            `output_signature`.
+        output_shapes: their shapes, None for what varies; all may vary by default.
+        args: arguments of `generator`, as NumPy arrays.
+        output_signature: the TensorSpecs of an element's values.
+
+    An element that does not fit these raises; without any of them, elements are taken
+    as they come. A position in it is restored by taking as many elements as were taken.
+
+    Example:
+        >>> from toolkit.data import Dataset, TensorSpec
+        >>> def count(stop):
+        ...     for i in range(stop):
+        ...         yield i, [1.0] * i
+        >>> signature = TensorSpec((), "int32"), TensorSpec((None,), "float32")
+        >>> dataset = Dataset.from_generator(count, args=(3,), output_signature=signature)
+        >>> [(int(i), x.tolist()) for i, x in dataset]
+        [(0, []), (1, [1.0]), (2, [1.0, 1.0])]
+    """
+
+    def __init__(
+        self,
+        generator: Callable[..., Iterable[Any]],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: tuple[Any, ...] | None = None,
+        output_signature: Any = None,
+    ) -> None:
+        super().__init__()
+        if not callable(generator):
+            raise ArgumentTypeError(
+                "from_generator: expected a function that returns an iterable, so that "
+                f"each pass can begin anew; received {type(generator).__name__}"
+            )
+        if output_signature is not None and output_types is not None:
+            raise ArgumentError(
+                "from_generator: output_signature and output_types exclude each other"
+            )
+        self._generator = generator
+        self._args = tuple(np.asarray(arg)[()] for arg in args or ())
+        self._signature = output_signature
+        if output_types is not None:
+            self._signature = _signature(output_types, output_shapes)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _GeneratorStream(self, here)
+
+    def _spec(self) -> Any:
+        return super()._spec() if self._signature is None else self._signature
+
+
+def _signature(types: Any, shapes: Any) -> Any:
+    """The TensorSpecs of types and shapes that are nested alike."""
+    if isinstance(types, (tuple, list)):
+        given = [None] * len(types) if shapes is None else shapes
+        return tuple(map(_signature, types, given))
+    if isinstance(types, dict):
+        return {k: _signature(types[k], shapes and shapes[k]) for k in types}
+    return TensorSpec(shapes, types)
+
+
+class _GeneratorStream(Stream):
+    fields = ("position",)
+
+    def __init__(self, dataset: FromGenerator, here: Pass) -> None:
+        super().__init__(dataset, here)
+        self._from = dataset
+        self.position = 0
+
+    def elements(self) -> Iterator[Any]:
+        made = iter(self._from._generator(*self._from._args))
+        for _ in range(self.position):
+            next(made, None)
+        signature = self._from._signature
+        try:
+            for element in made:
+                if signature is not None:
+                    element = fitted(element, signature)
+                self.position += 1
+                yield element
+        except Exception as error:
+            note(error, place("from_generator", self.position, None))
+            raise
+
+
+def fitted(element: Any, signature: Any) -> Any:
+    """An element as the arrays that a signature asks for."""
+    if isinstance(signature, TensorSpec):
+        return signature.convert(element, "from_generator")[()]
+    if isinstance(signature, dict):
+        if not isinstance(element, dict) or element.keys() != signature.keys():
+            raise _misfit(element, signature)
+        return {key: fitted(element[key], signature[key]) for key in signature}
+    if not isinstance(element, (tuple, list)) or len(element) != len(signature):
+        raise _misfit(element, signature)
+    return tuple(map(fitted, element, signature))
+
+
+def _misfit(element: Any, signature: Any) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"from_generator: expected elements like {signature}; received {element!r:.80}"
+    )

@@ -1,0 +1,201 @@
+"""What a pass was like: a table, a verdict, a timeline and a picture."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+from toolkit.data.watching import Event, Stage, Watch
+from toolkit.errors import UnsupportedError
+
+READY = 0.1  # of the time: whoever waits less for data is not slowed down by it
+COLUMNS = ("stage", "elements", "busy", "waited", "buffer", "workers")
+
+
+class Stats:
+    """Where the time of a pass went.
+
+    Attributes:
+        rows: for each stage a dict: `stage`, `detail`, `elements`, `busy` and `waited`
+            in seconds (for its own threads), `buffered` and `capacity` of its buffer,
+            `bytes` of an element, `workers`, and the `choices` of AUTOTUNE.
+        elapsed: seconds from the first element asked for to the last.
+        verdict: a sentence: which stage is the slowest, and what to do about it.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> dataset = Dataset.range(4).map(lambda x: x + 1).batch(2)
+        >>> _ = list(dataset)
+        >>> dataset.stats().rows[0]["stage"], dataset.stats().rows[0]["elements"]
+        ('range > map > batch', 2)
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._stages = watch.stages
+        self._end = watch.ended or perf_counter_ns()
+        self._began = watch.began
+        self.elapsed = (self._end - watch.began) * 1e-9
+        self.rows = [self._row(stage) for stage in watch.stages]
+        self.verdict = self._judge()
+
+    def _row(self, stage: Stage) -> dict[str, Any]:
+        return {
+            "stage": stage.name,
+            "detail": stage.detail,
+            "elements": stage.elements,
+            "busy": busy(stage),
+            "waited": stage.waited * 1e-9,
+            "buffered": stage.buffered,
+            "capacity": stage.capacity,
+            "bytes": stage.bytes,
+            "workers": stage.workers,
+            "choices": list(stage.choices),
+        }
+
+    # The verdict
+
+    def _judge(self) -> str:
+        last = self._stages[-1]
+        asked = last.waited * 1e-9 if last.workers else last.total
+        share = asked / max(self.elapsed, 1e-9)
+        if share < READY:
+            return (
+                f"Data is ready when it is asked for: waiting for it takes {share:.0%} "
+                "of the time."
+            )
+        slowest = max(
+            self._stages, key=lambda stage: busy(stage) / max(1, stage.workers)
+        )
+        return (
+            f"Waiting for data takes {share:.0%} of the time. The slowest stage is "
+            f"{slowest.name}{_in_brackets(slowest.detail)}: {_advice(slowest, last)}"
+        )
+
+    # What it looks like
+
+    def _cells(self) -> Iterator[tuple[str, ...]]:
+        for row in self.rows:
+            buffer = "" if row["buffered"] is None else str(row["buffered"])
+            if row["capacity"]:
+                buffer += f"/{row['capacity']}"
+            yield (
+                row["stage"] + _in_brackets(row["detail"]),
+                f"{row['elements']:,}",
+                _seconds(row["busy"]),
+                _seconds(row["waited"]) if row["waited"] else "",
+                buffer,
+                str(row["workers"] or ""),
+            )
+
+    def __str__(self) -> str:
+        table = [COLUMNS, *self._cells()]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in table
+        ]
+        choices = [f"AUTOTUNE, {s.name}: {c}" for s in self._stages for c in s.choices]
+        return "\n".join([*lines, *choices, self.verdict])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(_html_row("td", cells) for cells in self._cells())
+        head = _html_row("th", COLUMNS)
+        return f"<table>{head}{rows}</table><p>{html.escape(self.verdict)}</p>"
+
+    # The timeline
+
+    def _events(self) -> Iterator[tuple[str, Event]]:
+        for stage in self._stages:
+            for event in stage.events:
+                yield stage.name, event
+        for event in gaps(self._stages[-1]):
+            yield "consumer", event
+
+    def timeline(self, path: str | Path) -> None:
+        """Write the elements of each stage for ui.perfetto.dev or chrome://tracing."""
+        events = [
+            {
+                "name": name,
+                "ph": "X",
+                "ts": (event.start - self._began) / 1000,
+                "dur": (event.end - event.start) / 1000,
+                "pid": 1,
+                "tid": event.thread,
+            }
+            for name, event in self._events()
+        ]
+        Path(path).write_text(json.dumps({"traceEvents": events}), "utf-8")
+
+    def plot(self) -> Any:
+        """A Gantt picture of the stages over time; needs matplotlib."""
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise UnsupportedError(
+                "plot: expected matplotlib (pip install 'toolkit[plot]')"
+            ) from error
+        names = [stage.name for stage in self._stages] + ["consumer"]
+        figure, axes = pyplot.subplots(figsize=(10, 0.5 * len(names) + 1))
+        bars: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+        for name, event in self._events():
+            start = (event.start - self._began) * 1e-9
+            bars[name].append((start, (event.end - event.start) * 1e-9))
+        for i, name in enumerate(names):
+            axes.broken_barh(
+                bars[name], (i - 0.4, 0.8), edgecolor="white", linewidth=0.3
+            )
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds")
+        figure.tight_layout()
+        return figure
+
+
+def busy(stage: Stage) -> float:
+    """Seconds that a stage itself has worked, summed over its threads."""
+    if stage.workers:  # what is before it is measured by itself, in other threads
+        return stage.total if stage.makes else 0.0
+    return max(0.0, stage.total - sum(parent.total for parent in stage.parents))
+
+
+def gaps(stage: Stage) -> Iterator[Event]:
+    """The times between elements: when whoever takes them was at work."""
+    events = list(stage.events)
+    for before, after in zip(events, events[1:], strict=False):
+        yield Event(before.end, after.start, before.thread)
+
+
+def _advice(slowest: Stage, last: Stage) -> str:
+    if "map" in slowest.name and not slowest.workers:
+        return (
+            "run it in parallel, map(..., num_parallel_calls=AUTOTUNE), with "
+            'workers="process" if its function keeps Python busy.'
+        )
+    if slowest.workers and slowest.makes:
+        return "its threads are all busy; allow more, or make its function faster."
+    if not last.workers:
+        return "let it work ahead, .prefetch(AUTOTUNE), or read from several at once."
+    return "read from several at once, by interleave(..., num_parallel_calls=AUTOTUNE)."
+
+
+def _in_brackets(detail: str) -> str:
+    return f"({detail})" if detail else ""
+
+
+def _seconds(value: float) -> str:
+    if value >= 1:
+        return f"{value:.2f} s"
+    return f"{value * 1e3:.2f} ms"
+
+
+def _html_row(tag: str, cells: tuple[str, ...]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"

@@ -1,0 +1,130 @@
+"""Files of elements: written once, from first to last, and read in any order.
+
+A file is a line that says what it is, the elements, the place of each, and the place
+of these places. An element is a header in JSON and the bytes of its arrays, which are
+not copied when it is read; nothing in a file is run. It becomes visible when it is
+whole: it is written under another name, and then renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from toolkit.data.encoding import decode, encode
+from toolkit.data.rows import Rows
+from toolkit.errors import DatasetError
+
+FIRST_LINE = "toolkit elements 1\n"
+HEAD = struct.Struct("<III")  # bytes of the header, number of arrays, checksum
+TAIL = struct.Struct("<QQQ")  # where places begin, how many there are, the end's mark
+MARK = 0x454E44_454C454D
+
+
+class Writer:
+    """Writes elements to a file, which appears when `finish` is called.
+
+    Args:
+        path: of the file.
+        label: what the elements are, for whoever opens the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], label: str) -> None:
+        self._path = Path(path)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._other = self._path.with_name(f".{self._path.name}.{os.urandom(6).hex()}")
+        self._file: BinaryIO = open(self._other, "xb")  # noqa: SIM115
+        self._file.write(FIRST_LINE.encode() + json.dumps(label).encode() + b"\n")
+        self._places: list[int] = []
+
+    def write(self, element: Any) -> None:
+        """Append an element."""
+        buffers: list[bytes] = []
+        tree = encode(element, buffers)
+        sizes = [len(buffer) for buffer in buffers]
+        header = json.dumps([tree, sizes]).encode()
+        checksum = zlib.crc32(header)
+        for buffer in buffers:
+            checksum = zlib.crc32(buffer, checksum)
+        self._places.append(self._file.tell())
+        self._file.write(HEAD.pack(len(header), len(buffers), checksum) + header)
+        for buffer in buffers:
+            self._file.write(b"\0" * (-self._file.tell() % 64))  # arrays are aligned
+            self._file.write(buffer)
+
+    def finish(self) -> None:
+        """Put the file in its place, on disk."""
+        start = self._file.tell()
+        self._file.write(np.array(self._places, "<u8").tobytes())
+        self._file.write(TAIL.pack(start, len(self._places), MARK))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._other.replace(self._path)
+
+    def abandon(self) -> None:
+        """Leave no trace of an unfinished file."""
+        self._file.close()
+        self._other.unlink(missing_ok=True)
+
+
+class StoredRows(Rows):
+    """The elements of a file."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        try:
+            with open(path, "rb") as file:
+                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise DatasetError(f"{self._path}: cannot be read: {error}") from error
+        if self._data[: len(FIRST_LINE)] != FIRST_LINE.encode():
+            raise DatasetError(f"{self._path}: expected a file of elements")
+        end = len(self._data) - TAIL.size
+        start, count, mark = TAIL.unpack(self._data[max(0, end) :])
+        if mark != MARK or start + 8 * count != end:
+            raise DatasetError(f"{self._path}: the file is cut off at byte {end:,}")
+        super().__init__(count)
+        self._places = np.frombuffer(self._data, "<u8", count, start)
+        first = len(FIRST_LINE)
+        self.label = json.loads(self._data[first : self._data.find(b"\n", first)])
+
+    def __getitem__(self, number: int) -> Any:
+        place = int(self._places[number])
+        try:
+            size, _, checksum = HEAD.unpack_from(self._data, place)
+            at = place + HEAD.size
+            header = self._data[at : at + size]
+            tree, sizes = json.loads(header)
+            buffers, found = self._buffers(at + size, sizes, zlib.crc32(header))
+        except (ValueError, struct.error) as error:
+            raise self._damaged(number, place) from error
+        if found != checksum:
+            raise self._damaged(number, place)
+        return decode(tree, buffers)
+
+    def _buffers(
+        self, at: int, sizes: list[int], checksum: int
+    ) -> tuple[list[memoryview], int]:
+        view, buffers = memoryview(self._data), []
+        for size in sizes:
+            at += -at % 64
+            buffers.append(view[at : at + size])
+            checksum = zlib.crc32(buffers[-1], checksum)
+            at += size
+        return buffers, checksum
+
+    def _damaged(self, number: int, place: int) -> DatasetError:
+        return DatasetError(
+            f"{self._path}: the element {number:,}, at byte {place:,}, is damaged"
+        )
+
+    def origin(self, number: int) -> str:
+        return self._path

@@ -1,0 +1,184 @@
+"""One pass over a data set: a stream for each stage, each drawing on those before it.
+
+A stream is a generator with a position that can be written down. What `fields` names
+is all that a stage must remember between two elements; a stream that is given these
+values again, before its first element, goes on where the other was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolkit.data.errors import note, place
+from toolkit.data.rows import Rows
+from toolkit.data.watching import Watch
+
+if TYPE_CHECKING:
+    from toolkit.data.dataset import Dataset
+
+SKIPPED = object()  # in the place of an element whose error is passed over
+
+OnError = Callable[[Exception, str], None]
+
+
+class Run:
+    """What all streams of one pass have in common.
+
+    Attributes:
+        watch: how long each stage takes.
+        options: those of the data set.
+    """
+
+    def __init__(self, watch: Watch, options: Any) -> None:
+        self.watch = watch
+        self.options = options
+        self._closing: list[Callable[[], None]] = []
+        self.is_closed = False
+
+    def at_close(self, function: Callable[[], None]) -> None:
+        """Have a function called when the pass ends, however it ends."""
+        self._closing.append(function)
+
+    def close(self) -> None:
+        """Stop threads and processes, close files; idempotent."""
+        self.is_closed = True
+        while self._closing:
+            with contextlib.suppress(Exception):
+                self._closing.pop()()
+
+
+class Pass(NamedTuple):
+    """Where in a run a stage is opened.
+
+    Attributes:
+        run: the run.
+        epoch: its number, and those of the repetitions inside it: what random choices
+            depend on beside their seed.
+        on_error: what takes an error of one element, if it is to be passed over.
+        within: the stage of whose elements these data sets are made, if any.
+    """
+
+    run: Run
+    epoch: tuple[int, ...]
+    on_error: OnError | None = None
+    within: Dataset | None = None
+
+    def inside(self, repetition: int) -> Pass:
+        """The pass of a repetition inside this one."""
+        return self._replace(epoch=(*self.epoch, repetition))
+
+    def rows(self, dataset: Dataset) -> Rows | None:
+        """The elements of a data set by their number, if they can be had so."""
+        # Where errors are passed over, numbers do not say which elements there are.
+        return None if self.on_error else dataset._rows(self)
+
+    def open(self, dataset: Dataset) -> Stream:
+        """The stream of a data set."""
+        rows = self.rows(dataset)
+        if rows is not None:
+            stream: Stream = RowStream(dataset, self, rows)
+        else:
+            stream = dataset._stream(self)
+        return stream
+
+
+class Stream:
+    """Base: the elements of a stage, one after the other.
+
+    Args:
+        dataset: the stage.
+        here: the pass.
+        parents: the streams on which it draws.
+    """
+
+    fields: tuple[str, ...] = ()
+
+    def __init__(self, dataset: Dataset, here: Pass, *parents: Stream) -> None:
+        self.dataset = dataset
+        self.here = here
+        self.parents = parents
+        stages = [parent.stage for parent in parents]
+        title = self.title()
+        key = id(dataset) if here.within is None else (id(here.within), title)
+        self.stage = here.run.watch.stage(key, title, dataset, stages)
+
+    def title(self) -> str:
+        """What it is called where times are shown."""
+        return self.dataset._name
+
+    @property
+    def parent(self) -> Stream:
+        """The only stream on which it draws."""
+        return self.parents[0]
+
+    def elements(self) -> Iterator[Any]:
+        """The elements from the position on; a kind of stream defines this."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.stage.timed(self.elements())
+
+    def state(self) -> Any:
+        """The position, for `restore`; it may hold elements."""
+        return [
+            [_kept(getattr(self, name)) for name in self.fields],
+            [parent.state() for parent in self.parents],
+        ]
+
+    def restore(self, state: Any) -> None:
+        """Go to a position, before the first element has been taken."""
+        mine, theirs = state
+        for name, value in zip(self.fields, mine, strict=True):
+            setattr(self, name, value)
+        for parent, position in zip(self.parents, theirs, strict=True):
+            parent.restore(position)
+
+    def skip(self, count: int) -> Iterator[Any]:
+        """The elements after the next `count`, before the first has been taken."""
+        elements = iter(self)
+        next(islice(elements, count, count), None)
+        return elements
+
+    def origin(self) -> str | None:
+        """Where the last element comes from, such as a file and a line."""
+        found = (parent.origin() for parent in self.parents)
+        return next((origin for origin in found if origin is not None), None)
+
+
+def _kept(value: Any) -> Any:
+    """A value that stays as it is while the stream goes on."""
+    return list(value) if isinstance(value, list) else value
+
+
+class RowStream(Stream):
+    """The rows of a data set in their order."""
+
+    fields = ("position",)
+
+    def __init__(self, dataset: Dataset, here: Pass, rows: Rows) -> None:
+        super().__init__(dataset, here)
+        self._rows = rows
+        self.position = 0
+
+    def title(self) -> str:
+        return " > ".join(self.dataset._chain())
+
+    def elements(self) -> Iterator[Any]:
+        try:
+            for element in self._rows.iterate(self.position):
+                self.position += 1
+                yield element
+        except Exception as error:
+            origin = self._rows.origin(self.position)
+            note(error, place(self.title(), self.position, origin))
+            raise
+
+    def skip(self, count: int) -> Iterator[Any]:
+        self.position = min(self.position + count, len(self._rows))
+        return iter(self)
+
+    def origin(self) -> str | None:
+        return self._rows.origin(max(0, self.position - 1))

@@ -1,0 +1,194 @@
+"""Elements of data sets: nests of tuples, named tuples and dicts of values.
+
+A list is a value, as an array is: it becomes an array where elements are stacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit.errors import DTypeError, ShapeError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape and dtype of a value; None is an extent that varies.
+
+    Args:
+        shape: a sequence of extents; None: of any shape.
+        dtype: a name, a NumPy type, `str` or `bytes`.
+        name: for whom it helps.
+
+    Example:
+        >>> from toolkit.data import TensorSpec
+        >>> TensorSpec((None, 28), "float32")
+        TensorSpec(shape=(None, 28), dtype=dtype('float32'), name=None)
+    """
+
+    shape: tuple[int | None, ...] | None = ()
+    dtype: Any = "float32"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        shape = None if self.shape is None else tuple(self.shape)
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", numpy_dtype(self.dtype))
+
+    def accepts(self, shape: Sequence[int]) -> bool:
+        """Whether an array of this shape fits."""
+        if self.shape is None:
+            return True
+        pairs = zip(self.shape, shape, strict=False)
+        return len(self.shape) == len(shape) and all(a in (None, b) for a, b in pairs)
+
+    def convert(self, value: Any, who: str) -> Array:
+        """The value as an array of this shape and dtype; an error names `who`."""
+        try:
+            array = np.asarray(value, self.dtype)
+        except (TypeError, ValueError) as error:
+            raise DTypeError(
+                f"{who}: expected a value of dtype {self.dtype}; received {value!r:.60}"
+            ) from error
+        if not self.accepts(array.shape):
+            raise ShapeError(
+                f"{who}: expected a value of shape {self.shape}; received {array.shape}"
+            )
+        return array
+
+
+def numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    """A NumPy dtype of whatever stands for one; strings of any length are objects."""
+    name = getattr(dtype, "name", dtype)
+    if name in ("string", "bytes", str, bytes):
+        return np.dtype(object)
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
+    """The element with `function` applied to each of its values."""
+    if isinstance(element, tuple):
+        return like(element, [map_leaves(function, part) for part in element])
+    if isinstance(element, dict):
+        return {key: map_leaves(function, part) for key, part in element.items()}
+    return function(element)
+
+
+def like(element: tuple[Any, ...], parts: Sequence[Any]) -> tuple[Any, ...]:
+    """A tuple, or named tuple, like `element` of other parts."""
+    kind = type(element)
+    return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
+
+
+def leaves(element: Any) -> list[Any]:
+    """The values of an element."""
+    if isinstance(element, tuple):
+        return [leaf for part in element for leaf in leaves(part)]
+    if isinstance(element, dict):
+        return [leaf for part in element.values() for leaf in leaves(part)]
+    return [element]
+
+
+def merge(combine: Callable[..., Any], elements: Sequence[Any], who: str) -> Any:
+    """One element out of several: `combine` gets each value's list of values."""
+    first = elements[0]
+    if isinstance(first, tuple):
+        if any(not isinstance(e, tuple) or len(e) != len(first) for e in elements):
+            raise _unlike(elements, who)
+        columns = zip(*elements, strict=True)
+        return like(first, [merge(combine, column, who) for column in columns])
+    if isinstance(first, dict):
+        if any(not isinstance(e, dict) or e.keys() != first.keys() for e in elements):
+            raise _unlike(elements, who)
+        return {k: merge(combine, [e[k] for e in elements], who) for k in first}
+    return combine(elements)
+
+
+def _unlike(elements: Sequence[Any], who: str) -> ShapeError:
+    structures = [describe(element) for element in elements]
+    other = next((s for s in structures if s != structures[0]), structures[-1])
+    return ShapeError(
+        f"{who}: expected elements of one structure; received {structures[0]} and "
+        f"{other}"
+    )
+
+
+def describe(element: Any) -> Any:
+    """The structure of an element, with a * for each value."""
+    return map_leaves(lambda _: "*", element)
+
+
+def stack(values: Sequence[Any], who: str = "batch") -> Array:
+    """Values of equal shapes as one array with a new first axis."""
+    first = values[0]
+    if isinstance(first, bytes):  # NumPy's own bytes lose zeros at their ends
+        return object_array(values)
+    if isinstance(first, np.ndarray) and first.dtype != object:
+        _check_shapes(values, who)
+        out = np.empty((len(values), *first.shape), np.result_type(*_dtypes(values)))
+        for i, value in enumerate(values):
+            out[i] = value
+        return out
+    try:
+        return np.array(values)
+    except ValueError:
+        _check_shapes([np.asarray(value) for value in values], who)
+        return object_array(values)
+
+
+def _dtypes(values: Sequence[Any]) -> set[np.dtype[Any]]:
+    return {np.asarray(value).dtype for value in values}
+
+
+def _check_shapes(values: Sequence[Any], who: str) -> None:
+    shape = np.shape(values[0])
+    for i, value in enumerate(values):
+        if np.shape(value) != shape:
+            raise ShapeError(
+                f"{who}: expected elements of one shape; received {shape} and, as the "
+                f"element {i} of a batch, {np.shape(value)} (padded_batch and "
+                "ragged_batch take different shapes)"
+            )
+
+
+def object_array(values: Sequence[Any]) -> Array:
+    """A row of Python objects."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def spec_of(element: Any) -> Any:
+    """The TensorSpecs of an element's values."""
+
+    def spec(value: Any) -> TensorSpec:
+        found = getattr(value, "spec", None)
+        if isinstance(found, TensorSpec):
+            return found
+        array = np.asarray(object_array([value]) if _is_text(value) else value)
+        shape = () if _is_text(value) else array.shape
+        return TensorSpec(shape, array.dtype)
+
+    return map_leaves(spec, element)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, bytes))
+
+
+def size_of(element: Any) -> int:
+    """About how many bytes the values of an element hold."""
+    return sum(getattr(leaf, "nbytes", 0) or _length(leaf) for leaf in leaves(element))
+
+
+def _length(leaf: Any) -> int:
+    return len(leaf) if _is_text(leaf) else 8

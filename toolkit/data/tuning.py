@@ -1,0 +1,125 @@
+"""AUTOTUNE: how many threads and how large a buffer are worth it, found while running.
+
+Twice as many are kept if they are at least a tenth faster, half as many if they are
+hardly slower: a few hundred elements lead near the best number whether calls wait,
+compute outside of Python's lock or inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from toolkit.data.options import Options
+from toolkit.data.watching import Stage
+
+WIDE = 16  # where AUTOTUNE begins: ten elements cannot teach it
+LONGEST = 64
+FASTER, HARDLY_SLOWER = 1.1, 0.95
+WINDOW = 0.02  # s: shorter measurements say little
+PAUSE = 10  # windows before another number is tried again
+WAITS_LITTLE = 0.05  # of the time: whoever takes the elements is the slow one
+
+
+class Knob:
+    """A number that AUTOTUNE may change between `low` and `high`."""
+
+    def __init__(self, value: int, low: int | None = None, high: int | None = None):
+        self.value = value
+        self.low = value if low is None else low
+        self.high = value if high is None else high
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it may be changed."""
+        return self.low < self.high
+
+    @classmethod
+    def of(cls, given: int, most: int) -> Knob:
+        """The number of threads that was asked for; below 0: AUTOTUNE."""
+        if given >= 0:
+            return cls(min(given, most))
+        return cls(min(WIDE, most), 1, min(LONGEST, most))
+
+
+class Tuner:
+    """Watches a stage's elements and sets its knobs."""
+
+    def __init__(
+        self, stage: Stage, options: Options, workers: Knob, capacity: Knob | None
+    ) -> None:
+        self._stage, self._options = stage, options
+        self._workers, self._capacity = workers, capacity
+        is_free = workers.is_free or (capacity is not None and capacity.is_free)
+        self._is_on = is_free and options.autotune is not False
+        self._factor = 0.5  # what is tried next
+        self._before: tuple[int, float] | None = None  # what a trial began with
+        self._pause = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._since = perf_counter()
+        self._elements = self._waited = self._empty = self._full = 0
+
+    def is_due(self, waited: int, was_empty: bool, is_empty: bool) -> bool:
+        """Count an element; whether enough of them have been seen to adjust."""
+        if not self._is_on:
+            return False
+        self._elements += 1
+        self._waited += waited
+        self._empty += was_empty
+        self._full += not is_empty
+        enough = self._elements >= max(8, 2 * self._workers.value)
+        return enough and perf_counter() - self._since >= WINDOW
+
+    def adjust(self, size: Callable[[], int]) -> None:
+        """Change the knobs by what has been seen since the last time."""
+        elapsed = perf_counter() - self._since
+        rate = self._elements / elapsed
+        waits = self._waited * 1e-9 / elapsed
+        if self._workers.is_free:
+            self._adjust_workers(rate, waits)
+        if self._capacity is not None and self._capacity.is_free:
+            self._adjust_capacity(size)
+        self._begin()
+
+    def _adjust_workers(self, rate: float, waits: float) -> None:
+        knob = self._workers
+        if self._before is not None:
+            number, earlier = self._before
+            gain = rate / earlier
+            is_better = gain > FASTER if knob.value > number else gain > HARDLY_SLOWER
+            self._before = None
+            if not is_better:
+                self._set(number, f"{knob.value} gave {gain:.2f} times the rate")
+                self._factor = 1 / self._factor
+                self._pause = PAUSE if self._factor < 1 else 0
+                return
+        if self._pause > 0:
+            self._pause -= 1
+            return
+        factor = 0.5 if waits < WAITS_LITTLE else self._factor
+        tried = min(knob.high, max(knob.low, int(knob.value * factor)))
+        if tried == knob.value:
+            self._factor, self._pause = 1 / self._factor, PAUSE
+            return
+        self._before = knob.value, rate
+        self._set(tried, f"{rate:,.0f} elements a second")
+
+    def _set(self, number: int, why: str) -> None:
+        self._workers.value = number
+        self._stage.choices.append(f"threads: {number} ({why})")
+
+    def _adjust_capacity(self, size: Callable[[], int]) -> None:
+        """A larger buffer where it was full at times and empty at others."""
+        knob = self._capacity
+        assert knob is not None
+        self._stage.bytes = size()
+        most = max(1, self._options.memory // max(1, self._stage.bytes))
+        bursts = 0 < self._empty < self._elements and self._full > 0
+        wanted = knob.value * 2 if bursts else knob.value
+        wanted = max(knob.low, min(knob.high, most, wanted))
+        if wanted > knob.value:
+            knob.value = wanted
+            self._stage.choices.append(f"buffer: {wanted} (empty at times)")
+        self._stage.capacity = knob.value

@@ -1,0 +1,115 @@
+"""How long each stage of a pass takes, measured while it runs.
+
+Reading the clock for each of many cheap elements would cost more than the elements: so
+it is read for some of them, the more seldom the cheaper they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from toolkit.data.dataset import Dataset
+
+OFTEN = 25_000  # ns: elements at least as long as this are all measured
+EVENTS = 20_000  # kept of each stage, the last ones
+
+
+class Event(NamedTuple):
+    """One element in the making: when, and in which thread; ns."""
+
+    start: int
+    end: int
+    thread: int
+
+
+class Stage:
+    """What is measured of one stage.
+
+    Attributes:
+        name, detail: of the stage, and what it was given.
+        elements: how many it has made.
+        measured, spent: how many of them the clock was read for, and how long these
+            took with what the stages before did for them, ns.
+        waited: how long it waited for threads or processes of its own, ns.
+        workers: how many threads or processes it has; 0: it runs where it is needed.
+        bytes: of an element, about.
+        buffered, capacity: how many elements wait in it, and may; None: it has no
+            buffer.
+        choices: what AUTOTUNE has chosen, in words.
+        events: the last elements.
+    """
+
+    def __init__(self, name: str, detail: str, parents: list[Stage]) -> None:
+        self.name, self.detail, self.parents = name, detail, parents
+        self.elements = self.measured = self.spent = self.waited = 0
+        self.bytes = 0
+        self.workers = 0
+        self.buffered: int | None = None
+        self.capacity: int | None = None
+        self.makes = True  # something out of elements, rather than just hand them on
+        self.choices: list[str] = []
+        self.events: deque[Event] = deque(maxlen=EVENTS)
+
+    def timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """The same elements, with the time that some of them take."""
+        following = iterator.__next__
+        while True:
+            start = perf_counter_ns()
+            try:
+                element = following()
+            except StopIteration:
+                return
+            end = perf_counter_ns()
+            self.record(start, end)
+            yield element
+            took = end - start
+            if took < OFTEN:
+                for element in islice(iterator, OFTEN // (took + 1)):
+                    self.elements += 1
+                    yield element
+
+    def record(self, start: int, end: int) -> None:
+        """Count an element that was made in this time."""
+        self.elements += 1
+        self.measured += 1
+        self.spent += end - start
+        self.events.append(Event(start, end, threading.get_ident()))
+
+    @property
+    def total(self) -> float:
+        """Seconds for all elements, with what the stages before did for them."""
+        return self.spent * self.elements / max(1, self.measured) * 1e-9
+
+
+class Watch:
+    """The stages of one pass."""
+
+    def __init__(self) -> None:
+        self.stages: list[Stage] = []
+        self.began = perf_counter_ns()
+        self.ended: int | None = None
+        self._by_key: dict[Any, Stage] = {}
+
+    def timed(self, elements: Iterator[Any]) -> Iterator[Any]:
+        """The same elements, between the beginning and the end of the pass."""
+        self.began = perf_counter_ns()
+        try:
+            yield from elements
+        finally:
+            self.ended = perf_counter_ns()
+
+    def stage(
+        self, key: Any, name: str, dataset: Dataset, parents: list[Stage]
+    ) -> Stage:
+        """The record of a stage: one, however often the stage is opened."""
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = Stage(name, dataset._detail(), parents)
+            self.stages.append(found)
+        return found
