@@ -1,7 +1,6 @@
 """Data on its way into a model. Stands alone on NumPy."""
 
 from toolkit.data import (
-    ahead,
     batching,
     caching,
     combining,
@@ -9,6 +8,7 @@ from toolkit.data import (
     interleave,
     order,
     sources,
+    stored,
 )
 from toolkit.data.arrays import ArrayBatches
 from toolkit.data.dataset import (
@@ -18,8 +18,24 @@ from toolkit.data.dataset import (
     Dataset,
     DatasetIterator,
 )
+from toolkit.data.examples import (
+    FixedLenFeature,
+    VarLenFeature,
+    make_example,
+    parse_example,
+    parse_single_example,
+    read_example,
+)
+from toolkit.data.files import (
+    CsvDataset,
+    FixedLengthRecordDataset,
+    TextLineDataset,
+    TFRecordDataset,
+)
 from toolkit.data.options import Options
 from toolkit.data.padding import Ragged
+from toolkit.data.records import TFRecordWriter
+from toolkit.data.stats import Stats
 from toolkit.data.structure import TensorSpec
 
 __all__ = [
@@ -27,9 +43,21 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ArrayBatches",
+    "CsvDataset",
     "Dataset",
     "DatasetIterator",
+    "FixedLenFeature",
+    "FixedLengthRecordDataset",
     "Options",
     "Ragged",
+    "Stats",
+    "TFRecordDataset",
+    "TFRecordWriter",
     "TensorSpec",
+    "TextLineDataset",
+    "VarLenFeature",
+    "make_example",
+    "parse_example",
+    "parse_single_example",
+    "read_example",
 ]

@@ -36,9 +36,7 @@ class Cache(Dataset):
         3
     """
 
-    def __init__(
-        self, dataset: Dataset, filename: str | os.PathLike[str] = ""
-    ) -> None:
+    def __init__(self, dataset: Dataset, filename: str | os.PathLike[str] = "") -> None:
         super().__init__(dataset)
         self._path = os.fspath(filename)
         self._kept: Rows | None = None
@@ -48,7 +46,9 @@ class Cache(Dataset):
         return self._path or "in memory"
 
     def _cardinality(self) -> int:
-        return self._parents[0]._cardinality() if self._kept is None else len(self._kept)
+        return (
+            self._parents[0]._cardinality() if self._kept is None else len(self._kept)
+        )
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
@@ -128,9 +128,7 @@ class _WritingStream(Stream):
 
     fields = ("position",)
 
-    def __init__(
-        self, dataset: Dataset, here: Pass, parent: Stream, path: str
-    ) -> None:
+    def __init__(self, dataset: Dataset, here: Pass, parent: Stream, path: str) -> None:
         super().__init__(dataset, here, parent)
         self._path = path
         self.position = 0

@@ -12,6 +12,7 @@ from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
 from toolkit.data.errors import name_of, note, place, spread
 from toolkit.data.options import Options
+from toolkit.data.processes import ProcessStream
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
 from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.structure import TensorSpec
@@ -80,7 +81,8 @@ class Map(Dataset):
         return options.is_ordered if given is None else given
 
     def _rows(self, here: Pass) -> Rows | None:
-        if self._workers is not None:
+        # Where errors are passed over, numbers do not say which elements there are.
+        if self._workers is not None or here.on_error is not None:
             return None
         rows = here.rows(self._parents[0])
         return rows and MappedRows(rows, spread(self._function), self._detail())
@@ -92,9 +94,7 @@ class Map(Dataset):
         ordered = self.is_ordered(here.run.options)
         workers = Knob.of(self._workers, here.run.options.most_threads)
         if self._kind == "process":
-            from toolkit.data.processes import ProcessStream
-
-            return ProcessStream(self, here, parent, self._function, workers)
+            return ProcessStream(self, here, parent, self._function, workers, ordered)
         function = _passing_over(spread(self._function), here, self)
         return AheadStream(self, here, parent, function, workers, ordered=ordered)
 

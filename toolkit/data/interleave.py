@@ -13,7 +13,7 @@ from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
 from toolkit.data.elementwise import check_workers
 from toolkit.data.errors import name_of, note, place, spread
 from toolkit.data.streams import Pass, Stream
-from toolkit.data.tuning import Knob, WIDE
+from toolkit.data.tuning import WIDE, Knob
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 CYCLE = 16  # data sets that take turns; never the number of processors
@@ -102,7 +102,7 @@ class _Child:
 
 
 class _InterleaveStream(Stream):
-    """The children that are open, whose turn it is, and how much of the turn is over."""
+    """The children that are open; the first one has its turn."""
 
     def __init__(self, dataset: Interleave, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)

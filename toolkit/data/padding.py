@@ -41,7 +41,7 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
         )
     dtype = np.result_type(*arrays)
     if fill is None:
-        fill = "" if dtype.kind in "US" else (b"" if dtype == object else 0)
+        fill = "" if dtype.kind in "US" else (b"" if dtype.kind == "O" else 0)
     out = np.full((len(arrays), *target), fill, dtype)
     for row, array in zip(out, arrays, strict=True):
         row[tuple(map(slice, array.shape))] = array

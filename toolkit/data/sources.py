@@ -243,8 +243,8 @@ class FromGenerator(Dataset):
         ...     for i in range(stop):
         ...         yield i, [1.0] * i
         >>> signature = TensorSpec((), "int32"), TensorSpec((None,), "float32")
-        >>> dataset = Dataset.from_generator(count, args=(3,), output_signature=signature)
-        >>> [(int(i), x.tolist()) for i, x in dataset]
+        >>> rows = Dataset.from_generator(count, args=(3,), output_signature=signature)
+        >>> [(int(i), x.tolist()) for i, x in rows]
         [(0, []), (1, [1.0]), (2, [1.0, 1.0])]
     """
 

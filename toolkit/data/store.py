@@ -40,7 +40,7 @@ class Writer:
         self._path = Path(path)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._other = self._path.with_name(f".{self._path.name}.{os.urandom(6).hex()}")
-        self._file: BinaryIO = open(self._other, "xb")  # noqa: SIM115
+        self._file: BinaryIO = open(self._other, "xb")
         self._file.write(FIRST_LINE.encode() + json.dumps(label).encode() + b"\n")
         self._places: list[int] = []
 

@@ -72,8 +72,7 @@ class Pass(NamedTuple):
 
     def rows(self, dataset: Dataset) -> Rows | None:
         """The elements of a data set by their number, if they can be had so."""
-        # Where errors are passed over, numbers do not say which elements there are.
-        return None if self.on_error else dataset._rows(self)
+        return dataset._rows(self)
 
     def open(self, dataset: Dataset) -> Stream:
         """The stream of a data set."""
@@ -167,6 +166,8 @@ class RowStream(Stream):
         return " > ".join(self.dataset._chain())
 
     def elements(self) -> Iterator[Any]:
+        if self.here.on_error is not None:
+            yield from self._without_errors(self.here.on_error)
         try:
             for element in self._rows.iterate(self.position):
                 self.position += 1
@@ -175,6 +176,16 @@ class RowStream(Stream):
             origin = self._rows.origin(self.position)
             note(error, place(self.title(), self.position, origin))
             raise
+
+    def _without_errors(self, on_error: OnError) -> Iterator[Any]:
+        while self.position < len(self._rows):
+            self.position += 1
+            try:
+                element = self._rows[self.position - 1]
+            except Exception as error:
+                on_error(error, self.title())
+                continue
+            yield element
 
     def skip(self, count: int) -> Iterator[Any]:
         self.position = min(self.position + count, len(self._rows))

@@ -1,0 +1,245 @@
+"""Example messages, which TFRecord files often hold, without Protocol Buffers.
+
+An Example maps names to lists of bytes, floats or integers:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/example.proto
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.padding import as_ragged
+from toolkit.data.structure import Array, numpy_dtype, object_array, stack
+from toolkit.errors import ArgumentError, DatasetError, DTypeError, ShapeError
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
+KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "float32", INT64_LIST: "int64"}
+
+
+@dataclass(frozen=True)
+class FixedLenFeature:
+    """A feature with the same number of values in each Example.
+
+    Args:
+        shape: of the values.
+        dtype: "int64", "float32", "string" or `bytes`.
+        default_value: for Examples without it; None: it must be there.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    default_value: Any = None
+
+
+@dataclass(frozen=True)
+class VarLenFeature:
+    """A feature with any number of values: an array, and in batches a Ragged.
+
+    Args:
+        dtype: "int64", "float32", "string" or `bytes`.
+    """
+
+    dtype: Any
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
+    """(number, wire type, value) of each field of a message."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == VARINT:
+            value, at = _varint(data, at)
+            yield number, wire, value
+            continue
+        if wire == BYTES:
+            size, at = _varint(data, at)
+        elif wire in (FIXED32, FIXED64):
+            size = 4 if wire == FIXED32 else 8
+        else:
+            raise ValueError(f"a field of the wire type {wire}")
+        if at + size > len(data):
+            raise ValueError("a field is cut off")
+        yield number, wire, data[at : at + size]
+        at += size
+
+
+def _integers(data: memoryview) -> list[int]:
+    """Packed integers."""
+    values, at = [], 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        values.append(value - (1 << 64) if value >> 63 else value)
+    return values
+
+
+def _values(kind: int, message: memoryview) -> Array:
+    """The values of a list of a kind, packed or one by one."""
+    fields = [(wire, value) for number, wire, value in _fields(message) if number == 1]
+    if kind == BYTES_LIST:
+        return object_array([bytes(value) for _, value in fields])
+    if kind == FLOAT_LIST:
+        return np.frombuffer(b"".join(bytes(v) for _, v in fields), "<f4")
+    integers: list[int] = []
+    for wire, value in fields:
+        packed = _integers(value) if wire == BYTES else [value - (value >> 63 << 64)]
+        integers.extend(packed)
+    return np.array(integers, np.int64)
+
+
+def read_example(serialized: bytes) -> dict[str, Array]:
+    """All features of an Example.
+
+    Example:
+        >>> from toolkit.data import make_example, read_example
+        >>> read_example(make_example({"x": [1, 2]}))["x"].tolist()
+        [1, 2]
+    """
+    found: dict[str, Array] = {}
+    try:
+        for _, _, features in _fields(memoryview(serialized)):
+            for _, _, entry in _fields(features):
+                parts = {number: value for number, _, value in _fields(entry)}
+                name = bytes(parts.get(1, b"")).decode()
+                for kind, _, message in _fields(parts.get(2, memoryview(b""))):
+                    found[name] = _values(kind, message)
+    except (ValueError, IndexError, TypeError) as error:
+        raise DatasetError(f"parse_example: no Example message: {error}") from error
+    return found
+
+
+def parse_single_example(
+    serialized: bytes, features: Mapping[str, FixedLenFeature | VarLenFeature]
+) -> dict[str, Any]:
+    """The features of an Example that are asked for, as arrays.
+
+    Args:
+        serialized: the message, such as an element of a TFRecordDataset.
+        features: name -> what is expected of it.
+
+    Raises:
+        DatasetError: it is no Example, or lacks a feature without default.
+        ShapeError, DTypeError: a feature has other values than expected.
+
+    Example:
+        >>> from toolkit.data import (
+        ...     FixedLenFeature, make_example, parse_single_example)
+        >>> message = make_example({"x": [0.5, 1.5], "name": [b"a"]})
+        >>> parse_single_example(message, {"x": FixedLenFeature((2,), "float32")})
+        {'x': array([0.5, 1.5], dtype=float32)}
+    """
+    found = read_example(serialized)
+    return {name: _checked(name, f, found.get(name)) for name, f in features.items()}
+
+
+def _checked(name: str, feature: Any, values: Array | None) -> Any:
+    dtype = numpy_dtype(feature.dtype)
+    if values is None or not values.size:
+        if isinstance(feature, VarLenFeature):
+            return np.zeros(0, dtype)
+        if feature.default_value is None:
+            raise DatasetError(f"parse_example: the Example has no feature {name!r}")
+        return np.broadcast_to(np.asarray(feature.default_value, dtype), feature.shape)
+    if values.dtype != dtype:
+        raise DTypeError(
+            f"parse_example: expected {name!r} of dtype {dtype}; received {values.dtype}"
+        )
+    if isinstance(feature, VarLenFeature):
+        return values
+    if values.size != int(np.prod(feature.shape)):
+        raise ShapeError(
+            f"parse_example: expected {name!r} of shape {tuple(feature.shape)}; "
+            f"received {values.size} values"
+        )
+    return values.reshape(feature.shape)[()]
+
+
+def parse_example(
+    serialized: Any, features: Mapping[str, FixedLenFeature | VarLenFeature]
+) -> dict[str, Any]:
+    """The features of a batch of Examples: arrays, and Ragged of those that vary.
+
+    Args:
+        serialized: messages in a row, such as a batch of a TFRecordDataset.
+        features: name -> what is expected of it.
+
+    Example:
+        >>> from toolkit.data import FixedLenFeature, make_example, parse_example
+        >>> messages = [make_example({"x": [n]}) for n in (4, 5)]
+        >>> parse_example(messages, {"x": FixedLenFeature((), "int64")})["x"].tolist()
+        [4, 5]
+    """
+    rows = [parse_single_example(message, features) for message in serialized]
+    return {
+        name: (as_ragged if isinstance(feature, VarLenFeature) else stack)(
+            [row[name] for row in rows]
+        )
+        for name, feature in features.items()
+    }
+
+
+def make_example(features: Mapping[str, Any]) -> bytes:
+    """An Example message.
+
+    Args:
+        features: name -> values: bytes or strings, floats, or integers.
+
+    Example:
+        >>> from toolkit.data import make_example
+        >>> len(make_example({"x": [1, 2, 3]}))
+        16
+    """
+    entries = b"".join(
+        _bytes(1, _bytes(1, name.encode()) + _bytes(2, _feature(name, values)))
+        for name, values in features.items()
+    )
+    return _bytes(1, entries)
+
+
+def _feature(name: str, values: Any) -> bytes:
+    if isinstance(values, (str, bytes)):
+        values = [values]
+    items = values if isinstance(values, list) else np.asarray(values).ravel().tolist()
+    if items and isinstance(items[0], (str, bytes)):
+        encoded = (v.encode() if isinstance(v, str) else v for v in items)
+        return _bytes(BYTES_LIST, b"".join(_bytes(1, item) for item in encoded))
+    array = np.asarray(items)
+    if array.dtype.kind == "f":
+        return _bytes(FLOAT_LIST, _bytes(1, array.astype("<f4").tobytes()))
+    if array.dtype.kind in "iub":
+        packed = b"".join(_number(int(value)) for value in array)
+        return _bytes(INT64_LIST, _bytes(1, packed))
+    raise ArgumentError(
+        f"make_example: expected bytes, floats or integers as {name!r}; received "
+        f"{array.dtype}"
+    )
+
+
+def _number(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _bytes(number: int, data: bytes) -> bytes:
+    return _number(number << 3 | BYTES) + _number(len(data)) + data

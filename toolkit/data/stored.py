@@ -1,0 +1,279 @@
+"""Arrays in files as sources: npz, npy, HDF5 and folders of images."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.dataset import Dataset, source
+from toolkit.data.rows import ArrayRows, Numbers, Rows, as_array
+from toolkit.data.sources import FromTensorSlices
+from toolkit.data.streams import Pass
+from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
+from toolkit.errors import DatasetError, ShapeError, UnsupportedError
+
+Path_ = str | os.PathLike[str]
+IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+
+@source("from_npz")
+class FromNpz(FromTensorSlices):
+    """The rows of the arrays of an .npz file, as dicts; the arrays are read at once.
+
+    Args:
+        path: of the file.
+        keys: which arrays; one name: an element is a row of it alone; None: all.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from toolkit.data import Dataset
+        >>> with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        ...     np.savez(file.name, x=np.arange(3))
+        ...     [int(row["x"]) for row in Dataset.from_npz(file.name)]
+        [0, 1, 2]
+    """
+
+    def __init__(self, path: Path_, keys: Any = None) -> None:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                names = file.files if keys is None else keys
+                arrays = chosen(file, names)
+        except (OSError, ValueError, KeyError) as error:
+            raise DatasetError(f"{os.fspath(path)}: {error}") from error
+        super().__init__(arrays)
+
+
+@source("from_npy")
+class FromNpy(FromTensorSlices):
+    """The rows of arrays in .npy files, which stay on disk: they are memory-mapped.
+
+    Args:
+        paths: a path, or a nest of tuples and dicts of paths.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from toolkit.data import Dataset
+        >>> with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        ...     np.save(file.name, np.arange(3))
+        ...     [int(x) for x in Dataset.from_npy(file.name)]
+        [0, 1, 2]
+    """
+
+    def __init__(self, paths: Any) -> None:
+        super().__init__(map_leaves(_mapped, paths))
+
+
+def _mapped(path: Path_) -> Array:
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{os.fspath(path)}: {error}") from error
+
+
+def chosen(arrays: Any, keys: Any) -> Any:
+    """Arrays by their names: of one name the array, of several a dict or tuple."""
+    if isinstance(keys, str):
+        return arrays[keys]
+    if isinstance(keys, tuple):
+        return tuple(arrays[key] for key in keys)
+    return {key: arrays[key] for key in keys}
+
+
+@source("from_hdf5")
+class FromHDF5(Dataset):
+    """The rows of data sets in an HDF5 file; whole chunks are read, and kept a while.
+
+    Args:
+        path: of the file.
+        keys: the names of the data sets: a name, or a tuple or list of them (for
+            elements that are tuples or dicts); None: all at the file's top.
+
+    Raises:
+        DatasetError: the file is damaged or cut off, or has no such data set.
+
+    Example:
+        >>> import tempfile
+        >>> import h5py
+        >>> from toolkit.data import Dataset
+        >>> with tempfile.NamedTemporaryFile(suffix=".h5") as file:
+        ...     with h5py.File(file.name, "w") as h5:
+        ...         h5["x"] = [1, 2, 3]
+        ...     [int(x) for x in Dataset.from_hdf5(file.name, "x")]
+        [1, 2, 3]
+    """
+
+    def __init__(self, path: Path_, keys: Any = None) -> None:
+        import h5py
+
+        super().__init__()
+        self._path = os.fspath(path)
+        try:
+            self._file = h5py.File(path, "r")
+            names = list(self._file) if keys is None else keys
+            self._sets = map_leaves(_ChunkedArray, chosen(self._file, names))
+        except (OSError, KeyError) as error:
+            raise DatasetError(f"{self._path}: {error}") from error
+        lengths = {len(array) for array in leaves(self._sets)}
+        if len(lengths) != 1:
+            raise ShapeError(
+                f"{self._path}: expected data sets with the same number of rows; "
+                f"received {sorted(lengths)}"
+            )
+        self._length = lengths.pop()
+
+    def _detail(self) -> str:
+        return self._path
+
+    def _cardinality(self) -> int:
+        return self._length
+
+    def _rows(self, here: Pass) -> Rows:
+        return _HDF5Rows(self._sets, self._length, self._path)
+
+    def _spec(self) -> Any:
+        return map_leaves(lambda a: TensorSpec(a.shape[1:], a.dtype), self._sets)
+
+
+class _ChunkedArray:
+    """A data set of a file that is read in stretches of whole chunks."""
+
+    kept = 16  # stretches
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.shape, self.dtype = dataset.shape, dataset.dtype
+        rows = dataset.chunks[0] if dataset.chunks else 0
+        self._stretch = rows or max(1, (1 << 20) // max(1, self._row_bytes()))
+        self._read = lru_cache(self.kept)(self._read_stretch)
+
+    def _row_bytes(self) -> int:
+        return int(np.prod(self.shape[1:])) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def _read_stretch(self, number: int) -> Array:
+        start = number * self._stretch
+        try:
+            return np.asarray(self._dataset[start : start + self._stretch])
+        except OSError as error:
+            name, file = self._dataset.name, self._dataset.file.filename
+            raise DatasetError(f"{file}: {name}, row {start:,}: {error}") from error
+
+    def __getitem__(self, number: int) -> Any:
+        stretch, inside = divmod(number, self._stretch)
+        return self._read(stretch)[inside]
+
+    def rows(self, numbers: Numbers) -> Array:
+        """Several rows; each stretch is read once."""
+        if isinstance(numbers, range) and numbers.step == 1:
+            return np.asarray(self._dataset[numbers.start : numbers.stop])
+        wanted = as_array(numbers)
+        out = np.empty((len(wanted), *self.shape[1:]), self.dtype)
+        stretches = wanted // self._stretch
+        for stretch in np.unique(stretches):
+            places = np.flatnonzero(stretches == stretch)
+            out[places] = self._read(int(stretch))[wanted[places] % self._stretch]
+        return out
+
+
+class _HDF5Rows(Rows):
+    def __init__(self, sets: Any, length: int, path: str) -> None:
+        super().__init__(length)
+        self._sets, self._path = sets, path
+
+    def __getitem__(self, number: int) -> Any:
+        return map_leaves(lambda array: array[number], self._sets)
+
+    def many(self, numbers: Numbers) -> Any:
+        stacked = ArrayRows(self.stacked(numbers), len(numbers))
+        return list(stacked.iterate(0))
+
+    def stacked(self, numbers: Numbers) -> Any:
+        return map_leaves(lambda array: array.rows(numbers), self._sets)
+
+    def origin(self, number: int) -> str:
+        return f"{self._path}, row {number:,}"
+
+
+@source("from_image_folder")
+class FromImageFolder(Dataset):
+    """(pixels, label) of the images in a folder that has a folder for each class.
+
+    Pixels are uint8 of shape (height, width, channels). Needs Pillow.
+
+    Args:
+        directory: the folder; classes are its folders in the order of their names.
+        image_size: (height, width) that images are resized to; None: as they are.
+        color_mode: "rgb", "rgba" or "grayscale".
+
+    Raises:
+        DatasetError: there are no images, or one cannot be read.
+    """
+
+    def __init__(
+        self,
+        directory: Path_,
+        image_size: tuple[int, int] | None = None,
+        color_mode: str = "rgb",
+    ) -> None:
+        super().__init__()
+        self._size = image_size
+        self._mode = {"rgb": "RGB", "rgba": "RGBA", "grayscale": "L"}[color_mode]
+        root = Path(directory)
+        folders = sorted(p for p in root.iterdir() if p.is_dir())
+        self.class_names = [folder.name for folder in folders]
+        self._images = [
+            (str(path), label)
+            for label, folder in enumerate(folders)
+            for path in sorted(folder.rglob("*"))
+            if path.suffix.lower() in IMAGES
+        ]
+        if not self._images:
+            raise DatasetError(f"{root}: expected folders of images; found none")
+
+    def _cardinality(self) -> int:
+        return len(self._images)
+
+    def _rows(self, here: Pass) -> Rows:
+        return _ImageRows(self._images, self._size, self._mode)
+
+
+class _ImageRows(Rows):
+    def __init__(
+        self, images: list[tuple[str, int]], size: tuple[int, int] | None, mode: str
+    ) -> None:
+        super().__init__(len(images))
+        self._images, self._size, self._mode = images, size, mode
+
+    def __getitem__(self, number: int) -> Any:
+        path, label = self._images[number]
+        return read_image(path, self._size, self._mode), np.int64(label)
+
+    def origin(self, number: int) -> str:
+        return self._images[number][0]
+
+
+def read_image(path: str, size: tuple[int, int] | None, mode: str) -> Array:
+    """The pixels of an image, with an axis for channels."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise UnsupportedError(
+            "from_image_folder: expected Pillow (pip install pillow)"
+        ) from error
+    try:
+        with Image.open(path) as file:
+            image = file.convert(mode)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read: {error}") from error
+    if size is not None:
+        image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image)
+    return pixels[..., None] if pixels.ndim == 2 else pixels
