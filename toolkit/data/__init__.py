@@ -1,48 +1,19 @@
-"""Data on its way into a model. Stands alone on NumPy."""
+"""Data on its way into a model. Stands alone on NumPy.
 
-from toolkit.data import (
-    batching,
-    caching,
-    combining,
-    elementwise,
-    interleave,
-    order,
-    sources,
-    stored,
-)
+What a data set needs is imported when the first one is made: models need but a part.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
 from toolkit.data.arrays import ArrayBatches
-from toolkit.data.dataset import (
-    AUTOTUNE,
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Dataset,
-    DatasetIterator,
-)
-from toolkit.data.examples import (
-    FixedLenFeature,
-    VarLenFeature,
-    make_example,
-    parse_example,
-    parse_single_example,
-    read_example,
-)
-from toolkit.data.files import (
-    CsvDataset,
-    FixedLengthRecordDataset,
-    TextLineDataset,
-    TFRecordDataset,
-)
-from toolkit.data.options import Options
-from toolkit.data.padding import Ragged
-from toolkit.data.records import TFRecordWriter
-from toolkit.data.stats import Stats
-from toolkit.data.structure import TensorSpec
 
-__all__ = [
+_PIPELINE = (
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
-    "ArrayBatches",
     "CsvDataset",
     "Dataset",
     "DatasetIterator",
@@ -60,4 +31,18 @@ __all__ = [
     "parse_example",
     "parse_single_example",
     "read_example",
-]
+)
+
+__all__ = ["ArrayBatches", *_PIPELINE]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PIPELINE:
+        raise AttributeError(f"module 'toolkit.data' has no attribute {name!r}")
+    pipeline = import_module("toolkit.data.pipeline")
+    globals().update({name: getattr(pipeline, name) for name in _PIPELINE})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,7 @@ import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -94,10 +94,9 @@ class AheadStream(Stream):
                 f"get_state: the stage {self.dataset._name} gives out elements as they "
                 "become ready (deterministic=False): there is no position to go back to"
             )
-        if self._is_inline and self._given:
+        if self._base is None or (self._is_inline and self._given):
             return [self.parent.state(), 0, self._given]
-        base = self.parent.state() if self._base is None else self._base
-        return [base, self._since, self._given]
+        return [self._base, self._since, self._given]
 
     def restore(self, state: Any) -> None:
         self._base, self._since, self._given = state
@@ -124,7 +123,7 @@ class AheadStream(Stream):
     def _from_position(self) -> Iterator[Any]:
         """The source's elements after those that were given out."""
         if self._base is None:
-            self._base = self.parent.state()
+            self._base = self._source_position()
         return self.parent.skip(self._since) if self._since else iter(self.parent)
 
     def _inline(self, source: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
@@ -134,12 +133,18 @@ class AheadStream(Stream):
             cheap = perf_counter_ns() - start < WORTH_A_THREAD
             self._given += 1
             if not cheap:
-                self._base, self._since = self.parent.state(), 0
+                self._base, self._since = self._source_position(), 0
                 self._is_inline = False
             yield element, cheap
             if not cheap:
                 return
             start = perf_counter_ns()
+
+    def _source_position(self) -> Any:
+        """Where the source is; None where it cannot be told, as `state` will say."""
+        with suppress(UnsupportedError):
+            return self.parent.state()
+        return None
 
     # The threads
 
@@ -148,7 +153,7 @@ class AheadStream(Stream):
         self._source = source
         self._pulling = allocate_lock()
         self._pulled = self._given
-        self._is_over = self._is_closed = False
+        self._is_over = self._is_closed = self._is_ending = False
         self._slots: SimpleQueue[Slot | None] = SimpleQueue()
         self._room = threading.Semaphore(self._most())
         self._allowed = self._most()
@@ -226,9 +231,9 @@ class AheadStream(Stream):
             return slot
 
     def _note_position(self) -> None:
-        """Write down where the source is, now and then, so that little is made again."""
+        """Write down where the source is, now and then: little is to be made again."""
         now = perf_counter()
-        if now < self._next_snapshot or not self._ordered:
+        if now < self._next_snapshot or self._base is None:
             return
         self._snapshots.append((self._pulled, self.parent.state()))
         spent = perf_counter() - now
@@ -271,15 +276,9 @@ class AheadStream(Stream):
         """The next slot that is ready; None at the end."""
         empty = self._slots.empty()
         start = perf_counter_ns()
-        slot = self._slots.get()
-        while slot is END and not self._ordered and self._given < self._pulled:
-            slot = self._slots.get()  # the end came before those in the making
-            if slot is not END and self._given + 1 >= self._pulled:
-                self._slots.put(END)
-        if slot is END or self._is_closed:
-            self._slots.put(END)
+        slot = self._next_slot()
+        if slot is None:
             return None
-        assert slot is not None
         if self._ordered:
             empty = empty or slot.ready.locked()
             slot.ready.acquire()
@@ -288,6 +287,17 @@ class AheadStream(Stream):
         self.stage.buffered = self._slots.qsize()
         self._make_room(waited, empty, slot)
         return slot
+
+    def _next_slot(self) -> Slot | None:
+        # Where the order is free, the end may come before those in the making.
+        while not self._is_ending or self._given < self._pulled:
+            slot = self._slots.get()
+            if slot is not END:
+                return slot
+            self._is_ending = True
+            if self._is_closed:
+                return None
+        return None
 
     def _make_room(self, waited: int, was_empty: bool, slot: Slot) -> None:
         self._room.release()

@@ -86,7 +86,7 @@ class Dataset:
         return ""
 
     def _worked_ahead(self) -> Dataset:
-        """The data set, made ahead in the background where stages of it are parallel."""
+        """The data set, made ahead by a thread where stages of it are parallel."""
         stages = self._ancestors()
         if any(getattr(stage, "_workers", None) for stage in stages):
             return self.prefetch(AUTOTUNE)  # type: ignore[no-any-return]

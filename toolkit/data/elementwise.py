@@ -12,7 +12,6 @@ from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
 from toolkit.data.errors import name_of, note, place, spread
 from toolkit.data.options import Options
-from toolkit.data.processes import ProcessStream
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
 from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.structure import TensorSpec
@@ -94,6 +93,9 @@ class Map(Dataset):
         ordered = self.is_ordered(here.run.options)
         workers = Knob.of(self._workers, here.run.options.most_threads)
         if self._kind == "process":
+            # Late: pipes and processes would slow down every start.
+            from toolkit.data.processes import ProcessStream
+
             return ProcessStream(self, here, parent, self._function, workers, ordered)
         function = _passing_over(spread(self._function), here, self)
         return AheadStream(self, here, parent, function, workers, ordered=ordered)

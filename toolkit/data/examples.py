@@ -158,7 +158,8 @@ def _checked(name: str, feature: Any, values: Array | None) -> Any:
         return np.broadcast_to(np.asarray(feature.default_value, dtype), feature.shape)
     if values.dtype != dtype:
         raise DTypeError(
-            f"parse_example: expected {name!r} of dtype {dtype}; received {values.dtype}"
+            f"parse_example: expected {name!r} of dtype {dtype}; received "
+            f"{values.dtype}"
         )
     if isinstance(feature, VarLenFeature):
         return values

@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from toolkit.data.batching import from_elements
 from toolkit.data.dataset import AUTOTUNE, Dataset, source
 from toolkit.data.records import RecordError, read_record
+from toolkit.data.sources import from_elements
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import DatasetError, ShapeError, unknown_choice

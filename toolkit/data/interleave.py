@@ -37,9 +37,9 @@ class Interleave(Dataset):
 
     Example:
         >>> from toolkit.data import Dataset
-        >>> rows = Dataset.range(2).interleave(lambda n: Dataset.range(10 * n, 10 * n + 3))
+        >>> rows = Dataset.range(3).interleave(lambda n: Dataset.range(n, n + 2))
         >>> [int(x) for x in rows]
-        [0, 10, 1, 11, 2, 12]
+        [0, 1, 2, 1, 2, 3]
     """
 
     def __init__(

@@ -13,8 +13,15 @@ from toolkit.data.dataset import (
     transformation,
 )
 from toolkit.data.elementwise import Map
-from toolkit.data.randomness import Draws, Permutation, generator, key_of, new_seed
-from toolkit.data.rows import LAST, BufferedOrder, PickedRows, Rows, SomeRows
+from toolkit.data.randomness import (
+    LAST,
+    Draws,
+    Permutation,
+    generator,
+    key_of,
+    new_seed,
+)
+from toolkit.data.rows import BufferedOrder, PickedRows, Rows, SomeRows
 from toolkit.data.streams import Pass, Stream
 from toolkit.errors import ArgumentError
 

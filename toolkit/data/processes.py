@@ -68,7 +68,10 @@ class Worker:
         self._exchange = Exchange()
         fds = (theirs.fileno(), *self._exchange.fds)
         command = [sys.executable, "-m", "toolkit.data.worker", *map(str, fds)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
         self.process = subprocess.Popen(command, pass_fds=fds, env=environment)
         theirs.close()
         self.connection.send_bytes(function)
@@ -206,9 +209,9 @@ class ProcessStream(Stream):
         self._deaths[index] = self._deaths.get(index, 0) + 1
         if self._deaths[index] >= DEATHS:
             raise DatasetError(
-                f"map: {DEATHS} worker processes, the last of them process "
-                f"{dead.process.pid}, ended (exit code {dead.process.returncode}) while "
-                f"{self.dataset._detail()} made element {index:,}"
+                f"map: {DEATHS} worker processes ended while {self.dataset._detail()} "
+                f"made element {index:,}; the last was process {dead.process.pid}, "
+                f"with exit code {dead.process.returncode}"
             )
         fresh = Worker(self._function)
         self._workers[self._workers.index(dead)] = fresh

@@ -14,6 +14,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 CHUNK = 8192  # positions whose choices are made at once: NumPy's calls cost little then
+LAST = (1 << 62) - 1  # the chunk of draws for what stays in a buffer at the end
 SMALL = 1 << 16  # up to here a whole permutation is drawn at once
 ROUNDS = 6  # of mixing; four would do for indices (Luby and Rackoff 1988)
 
@@ -82,7 +83,7 @@ class Permutation:
 
     @cached_property
     def _order(self) -> Array:
-        return generator(self._key).permutation(self._n)
+        return generator(self._key, LAST).permutation(self._n)
 
     def __getitem__(self, positions: Array) -> Array:
         """What stands at these positions."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.errors import note, place
-from toolkit.data.randomness import CHUNK, Array, Draws, generator
+from toolkit.data.randomness import CHUNK, LAST, Array, Draws, generator
 from toolkit.data.structure import map_leaves, merge, stack
 
 Numbers = range | Array  # consecutive ones are a range, and may come without a copy
@@ -319,9 +319,6 @@ class BufferedOrder:
 
     def __getitem__(self, places: Array) -> Array:
         return self._order[places]
-
-
-LAST = (1 << 62) - 1  # the chunk of draws for what stays in a buffer at the end
 
 
 def _inserted(draws: Array, buffer: int) -> Array:

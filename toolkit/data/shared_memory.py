@@ -36,7 +36,9 @@ class Channel:
 
     def close(self) -> None:
         """Let go of the file; the memory goes when nobody looks at it any more."""
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
 
 class Exchange:

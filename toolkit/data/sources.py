@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, source
+from toolkit.data.encoding import encodes
 from toolkit.data.errors import note, place
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows
@@ -330,3 +331,25 @@ def _misfit(element: Any, signature: Any) -> ArgumentTypeError:
     return ArgumentTypeError(
         f"from_generator: expected elements like {signature}; received {element!r:.80}"
     )
+
+
+def from_elements(elements: list[Any]) -> Dataset:
+    """A data set of elements that are in memory."""
+    return _Elements(elements)
+
+
+class _Elements(Dataset):
+    _name = "elements"
+
+    def __init__(self, elements: list[Any]) -> None:
+        super().__init__()
+        self._elements = elements
+
+    def _cardinality(self) -> int:
+        return len(self._elements)
+
+    def _rows(self, here: Pass) -> Rows:
+        return ItemRows(self._elements)
+
+
+encodes("elements", _Elements, lambda dataset: dataset._elements, from_elements)

@@ -6,6 +6,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -40,10 +41,10 @@ class FromNpz(FromTensorSlices):
 
     def __init__(self, path: Path_, keys: Any = None) -> None:
         try:
-            with np.load(path, allow_pickle=False) as file:
-                names = file.files if keys is None else keys
-                arrays = chosen(file, names)
-        except (OSError, ValueError, KeyError) as error:
+            with open(path, "rb") as opened:
+                file = np.load(opened, allow_pickle=False)
+                arrays = chosen(file, file.files if keys is None else keys)
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
             raise DatasetError(f"{os.fspath(path)}: {error}") from error
         super().__init__(arrays)
 

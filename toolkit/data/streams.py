@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.data.errors import note, place
 from toolkit.data.rows import Rows
-from toolkit.data.watching import Watch
+from toolkit.data.watching import Stage, Watch
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
@@ -99,10 +99,10 @@ class Stream:
         self.dataset = dataset
         self.here = here
         self.parents = parents
-        stages = [parent.stage for parent in parents]
+        stages: list[Stage] = [parent.stage for parent in parents]
         title = self.title()
         key = id(dataset) if here.within is None else (id(here.within), title)
-        self.stage = here.run.watch.stage(key, title, dataset, stages)
+        self.stage: Stage = here.run.watch.stage(key, title, dataset, stages)
 
     def title(self) -> str:
         """What it is called where times are shown."""

@@ -1,0 +1,253 @@
+"""Files as sources: what is written is read, what is damaged is named."""
+
+import gzip
+import struct
+
+import h5py
+import numpy as np
+import pytest
+
+from toolkit.data import (
+    CsvDataset,
+    Dataset,
+    FixedLenFeature,
+    FixedLengthRecordDataset,
+    TextLineDataset,
+    TFRecordDataset,
+    TFRecordWriter,
+    VarLenFeature,
+    make_example,
+    parse_example,
+    parse_single_example,
+)
+from toolkit.data.records import crc32c
+
+
+def test_lines(tmp_path):
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt.gz"
+    one.write_bytes(b"a\r\nb\n\nlast")
+    with gzip.open(two, "wb") as file:
+        file.write(b"x\ny\n")
+    assert list(TextLineDataset(one)) == ["a", "b", "", "last"]
+    assert list(TextLineDataset([str(one)] * 2, encoding=None)) == [
+        *(b"a", b"b", b"", b"last") * 2
+    ]
+    assert list(TextLineDataset(two, "GZIP")) == ["x", "y"]
+    by_turns = TextLineDataset([one, one], num_parallel_reads=2)
+    assert list(by_turns) == ["a", "a", "b", "b", "", "", "last", "last"]
+    assert list(TextLineDataset(Dataset.from_items([str(one)]))) == list(
+        TextLineDataset(one)
+    )
+
+
+def test_position_in_files(tmp_path):
+    paths = [tmp_path / f"{i}.txt" for i in range(3)]
+    for i, path in enumerate(paths):
+        path.write_text("".join(f"{i}-{j}\n" for j in range(4)))
+    for arguments in ({}, {"num_parallel_reads": 2}):
+        everything = list(TextLineDataset(paths, **arguments))
+        for place in range(13):
+            iterator = iter(TextLineDataset(paths, **arguments))
+            taken = [next(iterator) for _ in range(place)]
+            again = iter(TextLineDataset(paths, **arguments))
+            again.set_state(iterator.get_state())
+            assert taken + list(again) == everything
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('n,name,x\n1,"a, b",0.5\n,"two\nlines",\n')
+    defaults = [np.int32(7), "none", 2.5]
+    rows = list(CsvDataset(path, defaults, header=True))
+    assert [(int(n), name, float(x)) for n, name, x in rows] == [
+        (1, "a, b", 0.5),
+        (7, "two\nlines", 2.5),
+    ]
+    assert rows[0][0].dtype == "int32"
+    assert rows[0][2].dtype == "float32"
+    chosen = CsvDataset(path, ["float32"], header=True, select_cols=[2])
+    with pytest.raises(RuntimeError, match="byte 22, record 1.*must not be empty"):
+        list(chosen)
+    path.write_text("1,2\n3\n")
+    with pytest.raises(RuntimeError, match=r"table.csv: byte 4, record 1.*2 fields"):
+        list(CsvDataset(path, [0, 0]))
+
+
+def test_fixed_length_records(tmp_path):
+    path = tmp_path / "records"
+    path.write_bytes(b"HEADabcdef")
+    assert list(FixedLengthRecordDataset(path, 3, header_bytes=4)) == [b"abc", b"def"]
+    with pytest.raises(RuntimeError, match="byte 8, record 1"):
+        list(FixedLengthRecordDataset(path, 4, header_bytes=4))
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_records(tmp_path, compression):
+    path = tmp_path / "file.tfrecord"
+    records = [b"", b"short", bytes(range(256)) * 50]
+    with TFRecordWriter(path, compression) as writer:
+        for record in records:
+            writer.write(record)
+    assert list(TFRecordDataset(path, compression)) == records
+
+
+def test_damaged_records_are_named(tmp_path):
+    path = tmp_path / "file.tfrecord"
+    with TFRecordWriter(path) as writer:
+        writer.write(b"first")
+        writer.write(b"second")
+    data = path.read_bytes()
+    for damaged, words in (
+        (data[:-7], "byte 21, record 1: the file is cut off"),
+        (data[:25], "cut off inside of a record's length"),
+        (data[:-6] + b"X" + data[-5:], "byte 21, record 1: the checksum of the record"),
+        (b"\1" + data[1:], "byte 0, record 0: the checksum of the record's length"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(RuntimeError, match=words) as error:
+            list(TFRecordDataset(path))
+        assert "file.tfrecord" in str(error.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 4096, 10_007])
+def test_checksum_of_long_data(size):
+    data = np.random.default_rng(size).bytes(size)
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    assert crc32c(data) == crc ^ 0xFFFFFFFF
+
+
+def test_examples():
+    # As TensorFlow 2.21 writes tf.train.Example with these features.
+    message = make_example({"n": [1, -2], "x": [0.5], "s": [b"a", b"b\0"]})
+    features = {
+        "n": FixedLenFeature((2,), "int64"),
+        "x": FixedLenFeature((), "float32"),
+        "s": VarLenFeature(bytes),
+        "missing": FixedLenFeature((1,), "int64", default_value=9),
+    }
+    found = parse_single_example(message, features)
+    assert found["n"].tolist() == [1, -2]
+    assert found["x"] == np.float32(0.5)
+    assert found["s"].tolist() == [b"a", b"b\0"]
+    assert found["missing"].tolist() == [9]
+    batch = parse_example([message, message], features)
+    assert batch["n"].shape == (2, 2)
+    assert batch["s"].to_list() == [[b"a", b"b\0"]] * 2
+    with pytest.raises(RuntimeError, match="no feature 'y'"):
+        parse_single_example(message, {"y": FixedLenFeature((), "int64")})
+    with pytest.raises(ValueError, match="2 values"):
+        parse_single_example(message, {"n": FixedLenFeature((3,), "int64")})
+    with pytest.raises(TypeError, match="float32"):
+        parse_single_example(message, {"x": FixedLenFeature((), "int64")})
+    with pytest.raises(RuntimeError, match="no Example"):
+        parse_single_example(message[:-3], features)
+
+
+def test_example_of_unpacked_values():
+    def field(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    floats = bytes([1 << 3 | 5]) + struct.pack("<f", 1.5)
+    entry = field(1, b"x") + field(2, field(2, floats))
+    message = field(1, field(1, entry))
+    found = parse_single_example(message, {"x": VarLenFeature("float32")})
+    assert found["x"].tolist() == [1.5]
+
+
+def test_arrays_in_files(tmp_path):
+    x, y = np.arange(20.0).reshape(10, 2), np.arange(10)
+    np.savez(tmp_path / "a.npz", x=x, y=y)
+    np.save(tmp_path / "x.npy", x)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=x, chunks=(3, 2))
+        file["y"] = y
+    for dataset in (
+        Dataset.from_npz(tmp_path / "a.npz", ("x", "y")),
+        Dataset.from_hdf5(tmp_path / "a.h5", ("x", "y")),
+        Dataset.zip(Dataset.from_npy(tmp_path / "x.npy"), Dataset.range(10)),
+    ):
+        order = [int(b) for a, b in dataset.shuffle(10, seed=1)]
+        rows = [
+            a for a, b in dataset.shuffle(10, seed=1, reshuffle_each_iteration=False)
+        ]
+        assert sorted(order) == list(range(10))
+        assert len(rows) == 10
+        for (a, b), batch in zip(dataset, dataset.batch(1), strict=True):
+            assert np.array_equal(a, x[b])
+            assert np.array_equal(batch[0][0], a)
+        shuffled = next(iter(dataset.shuffle(10, seed=3).batch(10)))
+        assert np.array_equal(shuffled[0], x[shuffled[1]])
+        assert dataset.element_spec[0].shape == (2,)
+
+
+def test_damaged_arrays_are_named(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(1000)
+    for name, make in (("a.npz", Dataset.from_npz), ("a.h5", Dataset.from_hdf5)):
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[:100])
+        with pytest.raises(RuntimeError, match=name):
+            list(make(path))
+
+
+def test_stored_elements(tmp_path):
+    elements = Dataset.from_tensor_slices({"a": np.eye(3), "b": ["x", "yy", "z"]})
+    elements.save(tmp_path / "saved")
+    loaded = Dataset.load(tmp_path / "saved")
+    assert len(loaded) == 3
+    for one, two in zip(elements, loaded, strict=True):
+        assert np.array_equal(one["a"], two["a"])
+        assert one["b"] == two["b"]
+    path = tmp_path / "saved" / "elements.data"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(RuntimeError, match="elements.data: the element"):
+        list(Dataset.load(tmp_path / "saved"))
+    path.write_bytes(data[:-30])
+    with pytest.raises(RuntimeError, match="cut off"):
+        Dataset.load(tmp_path / "saved")
+
+
+def test_cache_in_a_file(tmp_path):
+    made = []
+    dataset = Dataset.range(4).map(lambda x: made.append(x) or x * x)
+    path = tmp_path / "cache.data"
+    cached = dataset.cache(path)
+    half = iter(cached)
+    next(half)
+    half.close()
+    assert not list(tmp_path.iterdir())  # nothing of an unfinished pass is left
+    del made[:]
+    assert [list(map(int, cached)) for _ in range(2)] == [[0, 1, 4, 9]] * 2
+    assert len(made) == 4
+    assert list(dataset.cache(path).batch(4).as_numpy_iterator())[0].tolist() == [
+        *(0, 1, 4, 9)
+    ]
+    with pytest.raises(RuntimeError, match=r"cache.data: expected elements of"):
+        list(Dataset.range(3).cache(path))
+
+
+def test_images(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for name, color in (("cats", 10), ("dogs", 200)):
+        (tmp_path / name).mkdir()
+        pixels = np.full((6, 4, 3), color, np.uint8)
+        image.fromarray(pixels).save(tmp_path / name / "1.png")
+    dataset = Dataset.from_image_folder(tmp_path, image_size=(3, 2))
+    assert dataset.class_names == ["cats", "dogs"]
+    assert [(x.shape, int(x[0, 0, 0]), int(y)) for x, y in dataset] == [
+        ((3, 2, 3), 10, 0),
+        ((3, 2, 3), 200, 1),
+    ]
+    (tmp_path / "dogs" / "2.png").write_bytes(b"no image")
+    with pytest.raises(RuntimeError, match=r"dogs/2.png: cannot be read"):
+        list(Dataset.from_image_folder(tmp_path))

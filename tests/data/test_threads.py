@@ -1,0 +1,205 @@
+"""Threads and processes of data sets: they keep order, end, and leave nothing."""
+
+import functools
+import gc
+import operator
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from toolkit.data import AUTOTUNE, Dataset, Options
+
+
+def slow(x):
+    time.sleep(0.002)
+    return x
+
+
+def test_calls_run_at_the_same_time_and_in_order():
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    def count(x):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.005)
+        with lock:
+            running -= 1
+        return x
+
+    dataset = Dataset.range(50).map(count, num_parallel_calls=8)
+    assert [int(x) for x in dataset] == list(range(50))
+    assert 1 < most <= 8
+
+
+def test_unordered_elements_are_all_there():
+    def uneven(x):
+        time.sleep(0.02 if x % 10 == 0 else 0)
+        return x
+
+    dataset = Dataset.range(60).map(uneven, num_parallel_calls=4, deterministic=False)
+    given = [int(x) for x in dataset]
+    assert given != sorted(given)
+    assert sorted(given) == list(range(60))
+    with pytest.raises(NotImplementedError, match="deterministic=False"):
+        iter(dataset).get_state()
+    options = Options(deterministic=False)
+    by_options = (
+        Dataset.range(60).with_options(options).map(uneven, num_parallel_calls=4)
+    )
+    assert sorted(int(x) for x in by_options) == list(range(60))
+
+
+def test_interleave_reads_ahead():
+    def opened(n):
+        return Dataset.range(3).map(slow)
+
+    dataset = Dataset.range(8).interleave(opened, num_parallel_calls=AUTOTUNE)
+    one_by_one = Dataset.range(8).interleave(opened)
+    assert [int(x) for x in dataset] == [int(x) for x in one_by_one]
+
+
+def test_prefetch_works_while_the_consumer_does():
+    made = []
+    dataset = Dataset.range(6).map(lambda x: made.append(slow(x)) or x).prefetch(3)
+    iterator = iter(dataset)
+    next(iterator)
+    deadline = time.monotonic() + 5
+    while len(made) < 4 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(made) >= 4
+    assert [int(x) for x in iterator] == [1, 2, 3, 4, 5]
+
+
+def settle(count):
+    deadline = time.monotonic() + 5
+    while threading.active_count() > count and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return threading.active_count()
+
+
+def test_dropped_iterators_leave_no_threads():
+    before = threading.active_count()
+    dataset = Dataset.range(100).map(slow, num_parallel_calls=3).batch(4).prefetch(2)
+    for _ in range(100):
+        next(iter(dataset))
+    gc.collect()
+    assert settle(before) == before
+
+
+@pytest.mark.slow
+def test_ten_thousand_iterators_leave_nothing():
+    dataset = Dataset.range(100).map(abs, num_parallel_calls=2).batch(4)
+    for _ in range(200):
+        next(iter(dataset))
+    gc.collect()
+    threads, files = settle(1), len(os.listdir("/proc/self/fd"))
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[1])
+    for _ in range(10_000):
+        next(iter(dataset))
+    gc.collect()
+    assert settle(threads) <= threads
+    assert len(os.listdir("/proc/self/fd")) == files
+    with open("/proc/self/statm") as file:
+        assert int(file.read().split()[1]) - pages < 2_000  # 8 MB
+
+
+def test_closing_ends_a_pass():
+    with iter(Dataset.range(1000).map(slow, num_parallel_calls=2)) as iterator:
+        next(iterator)
+    assert list(iterator) == []
+
+
+def test_slow_consumer_holds_back_the_threads():
+    made = []
+    dataset = Dataset.range(1000).map(lambda x: made.append(x), num_parallel_calls=2)
+    iterator = iter(dataset.prefetch(2))
+    next(iterator)
+    time.sleep(0.1)
+    assert len(made) < 50
+
+
+# Processes: numpy's functions can be imported, so these tests need no cloudpickle.
+
+
+def test_processes_keep_order():
+    dataset = Dataset.range(40).map(np.square, num_parallel_calls=2, workers="process")
+    assert [int(x) for x in dataset] == [x * x for x in range(40)]
+
+
+def test_large_arrays_travel_through_shared_memory():
+    wide = functools.partial(np.full, (300, 400))
+    dataset = Dataset.range(6).map(wide, num_parallel_calls=2, workers="process")
+    for i, array in enumerate(dataset):
+        assert array.shape == (300, 400)
+        assert (array == i).all()
+        array += 1  # nobody else's memory
+
+
+def test_error_in_a_process_keeps_its_type():
+    pairs = Dataset.range(10).map(lambda x: (int(x), int(x) - 7))
+    shares = pairs.map(operator.floordiv, num_parallel_calls=2, workers="process")
+    with pytest.raises(ZeroDivisionError) as error:
+        list(shares)
+    notes = "\n".join(error.value.__notes__)
+    assert "element 7" in notes
+    assert "worker.py" in notes  # the traceback of the process
+
+
+def test_dead_processes_are_replaced():
+    dataset = Dataset.range(60).map(
+        slow_square, num_parallel_calls=2, workers="process"
+    )
+    iterator = iter(dataset)
+    given = []
+    for x in iterator:
+        given.append(int(x))
+        if len(given) % 15 == 5:
+            for worker in workers_of(iterator)[:1]:
+                worker.process.kill()
+    assert given == [x * x for x in range(60)]
+
+
+def test_element_that_kills_processes_is_an_error():
+    codes = Dataset.from_tensor_slices([3]).map(
+        os._exit, num_parallel_calls=1, workers="process"
+    )
+    with pytest.raises(RuntimeError, match="exit code 3"):
+        list(codes)
+
+
+def test_position_among_processes():
+    make = lambda: Dataset.range(30).map(  # noqa: E731
+        np.square, num_parallel_calls=2, workers="process"
+    )
+    iterator = iter(make())
+    taken = [int(next(iterator)) for _ in range(7)]
+    again = iter(make())
+    again.set_state(iterator.get_state())
+    assert taken + [int(x) for x in again] == [x * x for x in range(30)]
+
+
+def test_functions_that_cannot_travel_are_named():
+    cloudpickle = pytest.importorskip  # only without it is there an error
+    try:
+        cloudpickle("cloudpickle")
+    except pytest.skip.Exception:
+        dataset = Dataset.range(3).map(lambda x: x, workers="process")
+        with pytest.raises(NotImplementedError, match="cloudpickle"):
+            list(dataset)
+
+
+def slow_square(x):
+    time.sleep(0.001)
+    return x * x
+
+
+def workers_of(iterator):
+    """The worker processes of an iterator, which prefetches what they make."""
+    return iterator._stream.parents[0]._workers

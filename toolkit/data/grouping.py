@@ -1,0 +1,256 @@
+"""Stages that gather elements which belong together: windows, groups, buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.batching import padded
+from toolkit.data.dataset import Dataset, known_spec, transformation
+from toolkit.data.sources import from_elements
+from toolkit.data.streams import Pass, Stream
+from toolkit.data.structure import map_leaves, merge, stack
+from toolkit.errors import ArgumentError, ShapeError
+
+
+@transformation("window")
+class Window(Dataset):
+    """Data sets of elements that follow each other.
+
+    Args:
+        size: how many elements a window has.
+        shift: how far one begins after the other; `size` by default.
+        stride: how far the elements of a window lie apart.
+        drop_remainder: whether to leave out windows that are not full.
+
+    Elements that are tuples or dicts give tuples or dicts of data sets.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> windows = Dataset.range(5).window(3, shift=1, drop_remainder=True)
+        >>> [[int(x) for x in window] for window in windows]
+        [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+    ) -> None:
+        super().__init__(dataset)
+        shift = size if shift is None else shift
+        for name, value in (("size", size), ("shift", shift), ("stride", stride)):
+            if value < 1:
+                raise ArgumentError(f"window: expected {name} >= 1; received {value}")
+        self._size, self._shift, self._stride = size, shift, stride
+        self._drops = drop_remainder
+
+    def _detail(self) -> str:
+        return str(self._size)
+
+    def _cardinality(self) -> int:
+        count = self._parents[0]._cardinality()
+        if count < 0:
+            return count
+        span = (self._size - 1) * self._stride + 1 if self._drops else 1
+        return max(0, (count - span) // self._shift + 1)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _WindowStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        return known_spec(self._parents[0], lambda spec: spec)
+
+
+class _WindowStream(Stream):
+    fields = ("waiting", "to_skip")
+
+    def __init__(self, dataset: Window, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._of = dataset
+        self.waiting: list[Any] = []
+        self.to_skip = 0
+
+    def elements(self) -> Iterator[Any]:
+        of, source = self._of, iter(self.parent)
+        span = (of._size - 1) * of._stride + 1
+        while True:
+            next(islice(source, self.to_skip, self.to_skip), None)
+            self.to_skip = 0
+            self.waiting.extend(islice(source, span - len(self.waiting)))
+            if not self.waiting or (len(self.waiting) < span and of._drops):
+                return
+            window = self.waiting[: span : of._stride]
+            self.to_skip = max(0, of._shift - len(self.waiting))
+            self.waiting = self.waiting[of._shift :]
+            yield merge(from_elements, window, "window")
+
+
+@transformation("group_by_window")
+class GroupByWindow(Dataset):
+    """Elements gathered by a key; of each full group a function makes a data set.
+
+    Args:
+        key_func: from an element to the key of its group, an integer.
+        reduce_func: from (key, data set of the group's elements) to a data set.
+        window_size: how many elements make a group full.
+        window_size_func: from a key to that; it excludes `window_size`.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> groups = Dataset.range(6).group_by_window(
+        ...     lambda x: x % 2, lambda key, group: group.batch(2), window_size=2)
+        >>> [x.tolist() for x in groups]
+        [[0, 2], [1, 3], [4], [5]]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Dataset], Dataset],
+        window_size: int | None = None,
+        window_size_func: Callable[[Any], int] | None = None,
+    ) -> None:
+        super().__init__(dataset)
+        if (window_size is None) == (window_size_func is None):
+            raise ArgumentError(
+                "group_by_window: expected window_size or window_size_func, and not "
+                "both"
+            )
+        self._key, self._reduce = key_func, reduce_func
+        self._size = window_size_func or (lambda _: window_size or 1)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _GroupStream(self, here, here.open(self._parents[0]))
+
+
+class _GroupStream(Stream):
+    fields = ("groups", "ready")
+
+    def __init__(self, dataset: GroupByWindow, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._of = dataset
+        self.groups: dict[int, list[Any]] = {}
+        self.ready: list[Any] = []  # in reverse: the next one is the last
+
+    def elements(self) -> Iterator[Any]:
+        yield from self._given()
+        for element in self.parent:
+            args = element if isinstance(element, tuple) else (element,)
+            key = int(self._of._key(*args))
+            group = self.groups.setdefault(key, [])
+            group.append(element)
+            if len(group) >= self._of._size(key):
+                self._reduce(key)
+                yield from self._given()
+        for key in list(self.groups):
+            self._reduce(key)
+            yield from self._given()
+
+    def _reduce(self, key: int) -> None:
+        made = self._of._reduce(np.int64(key), from_elements(self.groups.pop(key)))
+        self.ready = list(made)[::-1]
+
+    def _given(self) -> Iterator[Any]:
+        while self.ready:
+            yield self.ready.pop()
+
+    def state(self) -> Any:
+        groups = {key: list(group) for key, group in self.groups.items()}
+        return [[groups, list(self.ready)], [self.parent.state()]]
+
+
+@transformation("bucket_by_sequence_length")
+class BucketBySequenceLength(Dataset):
+    """Batches of elements of similar lengths, so that little is padded.
+
+    Args:
+        element_length_func: from an element to its length.
+        bucket_boundaries: the lengths at which the next bucket begins.
+        bucket_batch_sizes: how many elements a batch of each bucket has: one more than
+            there are boundaries.
+        padded_shapes, padding_values: as of `padded_batch`.
+        pad_to_bucket_boundary: whether to pad to one less than the bucket's boundary.
+        no_padding: whether all elements of a bucket are alike in shape.
+        drop_remainder: whether to leave out batches that are not full.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit.data import Dataset
+        >>> rows = Dataset.from_items([1, 5, 2, 6]).map(lambda n: np.full(n, n))
+        >>> batches = rows.bucket_by_sequence_length(len, [3], [2, 2])
+        >>> [x.shape for x in batches]
+        [(2, 2), (2, 6)]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        element_length_func: Callable[..., int],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> None:
+        if len(bucket_batch_sizes) != len(bucket_boundaries) + 1:
+            raise ArgumentError(
+                "bucket_by_sequence_length: expected one batch size more than "
+                f"boundaries; received {len(bucket_batch_sizes)} and "
+                f"{len(bucket_boundaries)}"
+            )
+        self._boundaries, self._length = bucket_boundaries, element_length_func
+        self._sizes = bucket_batch_sizes
+        self._drops, self._is_even = drop_remainder, no_padding
+        self._to_boundary = pad_to_bucket_boundary
+        self._pad = partial(padded, shapes=padded_shapes, fill=padding_values)
+        self._fill = padding_values
+        groups = dataset.group_by_window(
+            self._bucket, self._batch, window_size_func=lambda key: self._sizes[key]
+        )
+        super().__init__(groups)
+
+    def _bucket(self, *element: Any) -> int:
+        length = self._length(*element)
+        return int(np.searchsorted(self._boundaries, length, "right"))
+
+    def _batch(self, key: Any, group: Dataset) -> Dataset:
+        elements = list(group)
+        if self._drops and len(elements) < self._sizes[key]:
+            return from_elements([])
+        if self._is_even:
+            return from_elements([merge(stack, elements, self._name)])
+        if self._to_boundary:
+            return from_elements([self._padded_to(int(key), elements)])
+        return from_elements([self._pad(elements)])
+
+    def _padded_to(self, key: int, elements: list[Any]) -> Any:
+        if key == len(self._boundaries):
+            raise ShapeError(
+                "bucket_by_sequence_length: an element is longer than the last boundary"
+                f" {self._boundaries[-1]}, to which pad_to_bucket_boundary would pad"
+            )
+        longest = self._boundaries[key] - 1
+
+        def shape(value: Any) -> list[int]:
+            return [longest if n is None else n for n in _varying(np.shape(value))]
+
+        return padded(elements, map_leaves(shape, elements[0]), self._fill)
+
+    def _stream(self, here: Pass) -> Stream:
+        return here.open(self._parents[0])
+
+
+def _varying(shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    """A shape whose first extent, the length, may vary."""
+    return (None, *shape[1:]) if shape else ()

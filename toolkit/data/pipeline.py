@@ -1,0 +1,51 @@
+"""All stages of data sets, and what goes with them."""
+
+from toolkit.data.dataset import (
+    AUTOTUNE,
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Dataset,
+    DatasetIterator,
+)
+from toolkit.data.examples import (
+    FixedLenFeature,
+    VarLenFeature,
+    make_example,
+    parse_example,
+    parse_single_example,
+    read_example,
+)
+from toolkit.data.files import (
+    CsvDataset,
+    FixedLengthRecordDataset,
+    TextLineDataset,
+    TFRecordDataset,
+)
+from toolkit.data.options import Options
+from toolkit.data.padding import Ragged
+from toolkit.data.records import TFRecordWriter
+from toolkit.data.stats import Stats
+from toolkit.data.structure import TensorSpec
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "CsvDataset",
+    "Dataset",
+    "DatasetIterator",
+    "FixedLenFeature",
+    "FixedLengthRecordDataset",
+    "Options",
+    "Ragged",
+    "Stats",
+    "TFRecordDataset",
+    "TFRecordWriter",
+    "TensorSpec",
+    "TextLineDataset",
+    "VarLenFeature",
+    "make_example",
+    "parse_example",
+    "parse_single_example",
+    "read_example",
+]
