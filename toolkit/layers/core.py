@@ -122,6 +122,8 @@ class EinsumDense(Int8Weight):
         (2, 32, 64)
     """
 
+    _kernel: Any
+
     def __init__(
         self,
         equation: str,
@@ -225,6 +227,7 @@ class Embedding(Int8Weight):
 
     _adapted = "embeddings"
     _embeddings: Any
+    embeddings_scale: Any
     embeddings_initializer: Any
 
     def __init__(

@@ -40,7 +40,7 @@ class Int8Weight(LowRank):
 
     # --- how it starts ----------------------------------------------------------------
 
-    def quantize(  # type: ignore[override]
+    def quantize(
         self, mode: Any = None, type_check: bool = True, config: Any = None
     ) -> None:
         """Keep the main weight, and round inputs, in whole numbers of 8 bits.

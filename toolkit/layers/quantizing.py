@@ -27,15 +27,13 @@ class Quantizable:
             f"quantized so; received the policy {policy!r}"
         )
 
-    def quantize(
-        self, mode: Any = None, type_check: bool = True, config: Any = None
-    ) -> NoReturn:
+    def quantize(self, mode: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Refuse: only Dense, EinsumDense and Embedding are quantized.
 
         Raises:
             UnsupportedError: always, but ArgumentError for a mode that Keras has not.
         """
-        if config is None and mode is not None and mode not in _MODES:
+        if mode is not None and mode not in _MODES:
             raise unknown_choice("quantize: Invalid quantization mode", mode, _MODES)
         raise UnsupportedError(
             f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
