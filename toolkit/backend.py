@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from typing import Any
 
 from toolkit import dtypes, naming, random
@@ -35,6 +36,9 @@ __all__ = [
     "set_image_data_format",
     "standardize_dtype",
 ]
+
+with suppress(ImportError):  # then NumPy too knows bfloat16 by its name
+    dtypes.numpy_dtype("bfloat16")
 
 
 def standardize_dtype(dtype: Any) -> str:

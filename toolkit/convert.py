@@ -11,7 +11,7 @@ from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.tensor import Tensor, backend, bind
 
-_SCALARS = (bool, int, float)
+_SCALARS = (bool, int, float, complex)
 _WEAK = frozenset(_SCALARS)
 
 
@@ -57,7 +57,7 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
 
 
 def _python_type(x: Any) -> type:
-    """bool, int or float; np.float64, a subclass of float, counts as one."""
+    """bool, int, float or complex; np.float64, a subclass of float, counts as one."""
     return next(kind for kind in _SCALARS if isinstance(x, kind))
 
 
@@ -175,14 +175,14 @@ def weak_type(x: Any) -> Any:
 
 
 def to_float(x: Any) -> Tensor:
-    """`x` as a tensor of a floating dtype: floatx, unless it has one."""
+    """`x` as a tensor of a floating or complex dtype: floatx, unless it has one."""
     x = convert(x)
-    return x if x._dtype in dtypes.FLOATS else convert(x, config.floatx())  # type: ignore[no-any-return]
+    return x if x._dtype in dtypes.INEXACT else convert(x, config.floatx())  # type: ignore[no-any-return]
 
 
 def floating(*xs: Any) -> tuple[Tensor, ...]:
-    """Operands as tensors of their common floating dtype."""
+    """Operands as tensors of their common floating or complex dtype."""
     tensors, dtype = operands(*xs)
-    if dtype in dtypes.FLOATS:
+    if dtype in dtypes.INEXACT:
         return tensors
     return tuple([convert(x, config.floatx()) for x in tensors])

@@ -18,7 +18,14 @@ INTEGERS = (
     *("uint8", "uint16", "uint32", "uint64"),
 )
 FLOATS = ("bfloat16", "float16", "float32", "float64")
-DTYPES = ("bool", *INTEGERS, *FLOATS)
+COMPLEX = ("complex64", "complex128")
+# What has gradients.
+INEXACT = (*FLOATS, *COMPLEX)
+# Only stored and cast; nothing computes in them.
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+DTYPES = ("bool", *INTEGERS, *INEXACT, *FLOAT8)
+# From ml_dtypes, which is imported on first use; bytes of an element.
+_EXTENDED = {"bfloat16": 2, **dict.fromkeys(FLOAT8, 1)}
 # What symbols may have, and NumPy arrays of str or bytes; no tensor does.
 STRING = "string"
 
@@ -26,7 +33,7 @@ STRING = "string"
 # Python scalars. The least upper bound of two types is their promotion (JAX's lattice).
 _ABOVE = {
     "bool": ("int",),
-    "int": ("uint8", "int8"),
+    "int": ("uint8", "int8", "complex64"),
     "uint8": ("int16", "uint16"),
     "uint16": ("int32", "uint32"),
     "uint32": ("int64", "uint64"),
@@ -38,38 +45,42 @@ _ABOVE = {
     "float": ("bfloat16", "float16"),
     "bfloat16": ("float32",),
     "float16": ("float32",),
-    "float32": ("float64",),
-    "float64": (),
+    "float32": ("float64", "complex64"),
+    "float64": ("complex128",),
+    "complex64": ("complex128",),
+    "complex128": (),
 }
 _WIDE = {"int64", "uint64"}
-_PYTHON_SCALARS = {bool: "bool", int: "int", float: "float"}
+_FLOAT8 = frozenset(FLOAT8)
+_PYTHON_SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex64"}
 
 _numpy_dtypes: dict[str, np.dtype[Any]] = {
-    name: np.dtype(name) for name in DTYPES if name != "bfloat16"
+    name: np.dtype(name) for name in DTYPES if name not in _EXTENDED
 }
 
 
 class _Names(dict[Any, str]):
-    """The names of NumPy's dtypes, that of bfloat16 once it is met."""
+    """The names of NumPy's dtypes, those of ml_dtypes once they are met."""
 
     def __missing__(self, dtype: Any) -> str:
-        if getattr(dtype, "name", None) != "bfloat16":
+        name = getattr(dtype, "name", None)
+        if name not in _EXTENDED:
             raise DTypeError(
                 f"tensor: expected a dtype among {', '.join(DTYPES)}; received {dtype}"
             )
-        numpy_dtype("bfloat16")
-        return "bfloat16"
+        numpy_dtype(name)
+        return str(name)
 
 
 NAMES = _Names((dtype, name) for name, dtype in _numpy_dtypes.items())
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a name; bfloat16 comes from ml_dtypes, on first use."""
-    if name == "bfloat16" and name not in _numpy_dtypes:
+    """The NumPy dtype of a name; some come from ml_dtypes, on first use."""
+    if name in _EXTENDED and name not in _numpy_dtypes:
         import ml_dtypes
 
-        _numpy_dtypes[name] = np.dtype(ml_dtypes.bfloat16)
+        _numpy_dtypes[name] = np.dtype(getattr(ml_dtypes, name))
         NAMES[_numpy_dtypes[name]] = name
     return _numpy_dtypes[name]
 
@@ -88,7 +99,7 @@ def standardize(dtype: Any) -> str:
     if isinstance(dtype, str) and dtype in _ABOVE:
         return {"int": "int32", "float": config.floatx()}.get(dtype, dtype)
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
-        return {bool: "bool", int: "int32", float: config.floatx()}[dtype]
+        return standardize(_PYTHON_SCALARS[dtype])
     # Other frameworks' dtypes print their name last: torch.float32, <dtype: 'int8'>.
     text = getattr(dtype, "name", None) or str(dtype).split(".")[-1]
     if text in DTYPES:
@@ -103,12 +114,22 @@ def standardize(dtype: Any) -> str:
 
 def itemsize(name: str) -> int:
     """Bytes of one element."""
-    return 2 if name == "bfloat16" else _numpy_dtypes[name].itemsize
+    return _EXTENDED.get(name) or _numpy_dtypes[name].itemsize
 
 
 def is_float(name: str) -> bool:
     """Whether the dtype is a floating one."""
     return name in FLOATS
+
+
+def is_complex(name: str) -> bool:
+    """Whether the dtype is a complex one."""
+    return name in COMPLEX
+
+
+def real_type(name: str) -> str:
+    """The dtype of the real part of a complex dtype; any other one itself."""
+    return {"complex64": "float32", "complex128": "float64"}.get(name, name)
 
 
 def is_integer(name: str) -> bool:
@@ -162,6 +183,11 @@ def _promotion(types: tuple[Any, ...], floatx: str) -> str:
     if not types:
         return floatx
     names = [_PYTHON_SCALARS.get(t) or standardize_weak(t) for t in types]
+    if not _FLOAT8.isdisjoint(names):
+        raise DTypeError(
+            "There is no implicit conversions from float8 dtypes to others: cast "
+            f"them; received {', '.join(names)}"
+        )
     common = set.intersection(*map(_all_above, names))
     bound = next(name for name in common if common <= _all_above(name))
     if bound == "int":

@@ -72,7 +72,7 @@ class GradientTape:
                 leaf.read()
             elif not isinstance(leaf, Tensor):
                 raise GradientError(f"watch: expected a tensor; received {leaf!r}")
-            elif not dtypes.is_float(leaf.dtype):
+            elif leaf.dtype not in dtypes.INEXACT:
                 raise GradientError(
                     "watch: only floating tensors have gradients; "
                     f"received {leaf.dtype}"
@@ -108,7 +108,7 @@ class GradientTape:
         """Whether a read of `variable` would be watched."""
         known = id(variable) in self._variables
         wanted = self.watch_accessed_variables and variable.trainable
-        return (known or wanted) and dtypes.is_float(variable.dtype)
+        return (known or wanted) and variable.dtype in dtypes.INEXACT
 
     def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
         """Told by `bind` of an application."""
@@ -123,7 +123,7 @@ class GradientTape:
         outputs = outputs if type(outputs) is tuple else (outputs,)
         self._nodes.append(Node(op, inputs, attrs, outputs))
         for y in outputs:
-            if y.dtype in dtypes.FLOATS:
+            if y.dtype in dtypes.INEXACT:
                 watched.add(id(y))
 
     @contextmanager

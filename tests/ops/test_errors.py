@@ -69,11 +69,11 @@ def test_wrong_shapes(name, arguments, message):
 
 
 WRONG_ARGUMENTS = [
-    ("sum", (A, 2), {}, r"sum: expected an axis in \[-2, 2\); received 2"),
-    ("argmax", (A, -3), {}, "argmax.*received -3"),
-    ("softmax", (A, 5), {}, "softmax.*received 5"),
+    ("sum", (A, 2), {}, r"sum: axis 2 is out of bounds: expected one in \[-2, 2\)"),
+    ("argmax", (A, -3), {}, "argmax: axis -3 is out of bounds"),
+    ("softmax", (A, 5), {}, "softmax: axis 5 is out of bounds"),
     ("transpose", (A, (0, 0)), {}, "transpose.*permutation"),
-    ("expand_dims", (A, 4), {}, "expand_dims.*received 4"),
+    ("expand_dims", (A, 4), {}, "expand_dims: axis 4 is out of bounds"),
     ("where", (A > 0, A), {}, "where: expected both"),
     ("clip", (A, "a", 1), {}, "a"),
     ("einsum", ("ij,jk", A), {}, "names 2 operands; received 1"),
@@ -124,7 +124,7 @@ def test_wrong_arguments(name, arguments, attrs, message):
         ("gcd", (A, A)),
         ("ldexp", (A, A)),
         ("add", (A, "text")),
-        ("cast", (A, "complex64")),
+        ("cast", (A, "complex32")),
         ("sum", (["a", "b"],)),
     ],
 )

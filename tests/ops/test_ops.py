@@ -29,6 +29,7 @@ NON_DIFFERENTIABLE = {
 NOT_IN_TABLE = {
     *("associative_scan", "cond", "custom_gradient", "fori_loop", "map", "scan"),
     *("switch", "vectorized_map", "while_loop", "dtype", "is_tensor"),
+    *("polar", "view_as_complex", "view_as_real"),
 }
 
 

@@ -57,7 +57,17 @@ from toolkit.ops.associative import associative_scan
 from toolkit.ops.attention import (
     dot_product_attention,
 )
-from toolkit.ops.bits import nextafter, view
+from toolkit.ops.bits import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    left_shift,
+    nextafter,
+    right_shift,
+    view,
+)
 from toolkit.ops.blocks import (
     depth_to_space,
     fold,
@@ -65,6 +75,17 @@ from toolkit.ops.blocks import (
     unfold,
 )
 from toolkit.ops.box import slice, slice_update
+from toolkit.ops.complex import (
+    angle,
+    conj,
+    conjugate,
+    imag,
+    isreal,
+    polar,
+    real,
+    view_as_complex,
+    view_as_real,
+)
 from toolkit.ops.contract import (
     cross,
     dot,
@@ -123,13 +144,8 @@ from toolkit.ops.elementwise import (
     arctan,
     arctan2,
     arctanh,
-    bitwise_and,
     bitwise_invert,
-    bitwise_left_shift,
     bitwise_not,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
     ceil,
     cos,
     cosh,
@@ -145,7 +161,6 @@ from toolkit.ops.elementwise import (
     isfinite,
     isinf,
     isnan,
-    left_shift,
     less,
     less_equal,
     log,
@@ -156,7 +171,6 @@ from toolkit.ops.elementwise import (
     nonzero,
     not_equal,
     power,
-    right_shift,
     rsqrt,
     sigmoid,
     sign,
@@ -262,10 +276,7 @@ from toolkit.ops.numeric import (
 )
 from toolkit.ops.numpy_like import (
     allclose,
-    angle,
     cbrt,
-    conj,
-    conjugate,
     deg2rad,
     divide_no_nan,
     exp2,
@@ -276,11 +287,9 @@ from toolkit.ops.numpy_like import (
     gcd,
     heaviside,
     hypot,
-    imag,
     isclose,
     isneginf,
     isposinf,
-    isreal,
     lcm,
     ldexp,
     log2,
@@ -289,7 +298,6 @@ from toolkit.ops.numpy_like import (
     logaddexp2,
     nan_to_num,
     rad2deg,
-    real,
     select,
     signbit,
     sinc,

@@ -1,14 +1,27 @@
-"""The bits of numbers: `view` reads them as another dtype, `nextafter` counts on."""
+"""The bits of numbers: combined, read as another dtype by `view`, counted on."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.convert import convert, floating, operands
 from toolkit.errors import ShapeError
-from toolkit.ir import Kind, Spec, primitive
-from toolkit.ops.elementwise import equal, isnan, less, sign, where
+from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ops.checks import check_integers
+from toolkit.ops.elementwise import (
+    bitwise_and_p,
+    bitwise_or_p,
+    bitwise_xor_p,
+    equal,
+    isnan,
+    left_shift_p,
+    less,
+    published,
+    right_shift_p,
+    sign,
+    where,
+)
 from toolkit.ops.numeric import logical_or
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
@@ -26,6 +39,28 @@ def _bitcast_spec(x: Spec, dtype: str) -> Spec:
 
 
 bitcast_p = primitive("bitcast", Kind.MOVE, _bitcast_spec)
+
+
+def _bitwise(record: Primitive, doc: str) -> Any:
+    """The public function of a primitive on the bits of two integers."""
+
+    def function(x: Any, y: Any) -> Tensor:
+        (x, y), dtype = operands(x, y)
+        check_integers(record.name, dtype if dtype != "bool" else "int32")
+        if dtype == "bool" and "shift" in record.name:
+            x, y = convert(x, "int32"), convert(y, "int32")
+        return bind(record, x, y)
+
+    return published(function, record.name, doc)
+
+
+bitwise_and = _bitwise(bitwise_and_p, "Bitwise and, elementwise.")
+bitwise_or = _bitwise(bitwise_or_p, "Bitwise or, elementwise.")
+bitwise_xor = _bitwise(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
+left_shift = _bitwise(left_shift_p, "Bits of x shifted left by y, elementwise.")
+right_shift = _bitwise(right_shift_p, "Bits of x shifted right by y, elementwise.")
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift
 
 
 @operation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.dtypes import is_integer
+from toolkit.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from toolkit.ir import Spec
 from toolkit.symbolic import Probe
 from toolkit.tensor import Tensor, state
@@ -30,7 +31,7 @@ def normalize_axis(op: str, axis: int, ndim: int) -> int:
     """One axis as a non-negative integer."""
     if not -ndim <= axis < ndim:
         raise ArgumentError(
-            f"{op}: expected an axis in [{-ndim}, {ndim}); received {axis}"
+            f"{op}: axis {axis} is out of bounds: expected one in [{-ndim}, {ndim})"
         )
     return int(axis) % ndim
 
@@ -41,6 +42,16 @@ def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
         return tuple(range(ndim))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     return tuple(sorted({normalize_axis(op, int(a), ndim) for a in axes}))
+
+
+def check_integers(op: str, dtype: str, what: str = "integers") -> None:
+    """A DTypeError unless the dtype is one of integers.
+
+    Symbols are excused: `Input` makes floats where no dtype is given, and what matters
+    is the data that the model will be called with.
+    """
+    if not is_integer(dtype) and not isinstance(state.trace, Probe):
+        raise DTypeError(f"{op}: expected {what}; received {dtype}")
 
 
 def reduced_shape(shape: Shape, axes: Shape, keepdims: bool) -> Shape:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.convert import convert, floating, operands, to_float
-from toolkit.dtypes import is_float
-from toolkit.errors import ArgumentError, DTypeError
+from toolkit.dtypes import is_complex, real_type
+from toolkit.errors import ArgumentError
 from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, known_values, stand_in, unknown_extent
 from toolkit.symbolic import operation
@@ -26,7 +26,7 @@ def elementwise(
     name: str,
     scalar: Rule,
     vjp: Any = None,
-    result: str | None = None,
+    result: str | Callable[[str], str] | None = None,
 ) -> Primitive:
     """Declare an elementwise primitive.
 
@@ -34,14 +34,16 @@ def elementwise(
         name: the primitive's name, also of its scalar operation.
         scalar: one element, in the scalar vocabulary.
         vjp: as for every primitive.
-        result: the dtype of the output, if not that of the last input.
+        result: the dtype of the output, or a function of the last input's.
     """
 
     def spec(*inputs: Spec) -> Spec:
+        dtype = inputs[-1].dtype
+        if result is not None:
+            dtype = result(dtype) if callable(result) else result
         if len(inputs) == 1:
-            return inputs[0] if result is None else inputs[0].with_dtype(result)
-        shape = broadcast_shapes(name, *(x.shape for x in inputs))
-        return Spec(shape, result or inputs[-1].dtype)
+            return inputs[0].with_dtype(dtype)
+        return Spec(broadcast_shapes(name, *(x.shape for x in inputs)), dtype)
 
     return primitive(name, Kind.ELEMENTWISE, spec, vjp=vjp, scalar=scalar)
 
@@ -111,7 +113,14 @@ sigmoid_p = elementwise(
 # --- one input, any number ------------------------------------------------------------
 
 negative_p = elementwise("negative", lambda s, x: s.negative(x), lambda g, y, x: -g)
-abs_p = elementwise("abs", lambda s, x: s.abs(x), lambda g, y, x: g * sign(x))
+
+
+abs_p = elementwise(
+    "abs",
+    lambda s, x: s.abs(x),
+    lambda g, y, x: g * (y / where(y == 0, 1, x) if is_complex(x.dtype) else sign(x)),
+    result=real_type,
+)
 sign_p = elementwise("sign", lambda s, x: s.sign(x))
 floor_p = elementwise("floor", lambda s, x: s.floor(x))
 ceil_p = elementwise("ceil", lambda s, x: s.ceil(x))
@@ -241,7 +250,7 @@ def _floating(record: Primitive, doc: str) -> Any:
     def function(x: Any) -> Tensor:
         return bind(record, to_float(x))
 
-    return _published(function, record.name, doc)
+    return published(function, record.name, doc)
 
 
 def _numeric(record: Primitive, doc: str) -> Any:
@@ -250,7 +259,7 @@ def _numeric(record: Primitive, doc: str) -> Any:
     def function(x: Any) -> Tensor:
         return bind(record, convert(x))
 
-    return _published(function, record.name, doc)
+    return published(function, record.name, doc)
 
 
 def _binary(record: Primitive, doc: str) -> Any:
@@ -260,24 +269,11 @@ def _binary(record: Primitive, doc: str) -> Any:
         (x1, x2), _ = operands(x1, x2)
         return bind(record, x1, x2)
 
-    return _published(function, record.name, doc)
+    return published(function, record.name, doc)
 
 
-def _bitwise(record: Primitive, doc: str) -> Any:
-    """The public function of a primitive on the bits of two integers."""
-
-    def function(x: Any, y: Any) -> Tensor:
-        (x, y), dtype = operands(x, y)
-        if is_float(dtype):
-            raise DTypeError(f"{record.name}: expected integers; received {dtype}")
-        if dtype == "bool" and "shift" in record.name:
-            x, y = convert(x, "int32"), convert(y, "int32")
-        return bind(record, x, y)
-
-    return _published(function, record.name, doc)
-
-
-def _published(function: Any, name: str, doc: str) -> Any:
+def published(function: Any, name: str, doc: str) -> Any:
+    """The function as a public one."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return operation(function)
@@ -323,13 +319,6 @@ equal = _binary(equal_p, "x1 == x2, elementwise.")
 not_equal = _binary(not_equal_p, "x1 != x2, elementwise.")
 less = _binary(less_p, "x1 < x2, elementwise.")
 less_equal = _binary(less_equal_p, "x1 <= x2, elementwise.")
-bitwise_and = _bitwise(bitwise_and_p, "Bitwise and, elementwise.")
-bitwise_or = _bitwise(bitwise_or_p, "Bitwise or, elementwise.")
-bitwise_xor = _bitwise(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
-left_shift = _bitwise(left_shift_p, "Bits of x shifted left by y, elementwise.")
-right_shift = _bitwise(right_shift_p, "Bits of x shifted right by y, elementwise.")
-bitwise_left_shift = left_shift
-bitwise_right_shift = right_shift
 
 
 @operation

@@ -13,12 +13,11 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.convert import convert
 from toolkit.errors import (
-    DTypeError,
     ShapeError,
     unknown_choice,
 )
 from toolkit.ir import Kind, Primitive, Spec, primitive
-from toolkit.ops.checks import broadcast_shapes, normalize_axis
+from toolkit.ops.checks import broadcast_shapes, check_integers, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import add, equal, less, where, zero_like
 from toolkit.ops.numeric import logical_and
@@ -215,7 +214,7 @@ def as_indices(op: str, x: Any) -> Tensor:
     if dtypes.is_float(x.dtype):
         if x.size == 0:  # what an empty list becomes
             return convert(x, "int32")
-        raise DTypeError(f"{op}: expected integer indices; received {x.dtype}")
+        check_integers(op, x.dtype, "integer indices")
     wide = x.dtype in ("int64", "uint32", "uint64")
     return convert(x, "int64" if wide else "int32")
 

@@ -31,6 +31,7 @@ from toolkit.ops.activation import (
 )
 from toolkit.ops.attention import dot_product_attention
 from toolkit.ops.blocks import depth_to_space, fold, space_to_depth, unfold
+from toolkit.ops.complex import polar
 from toolkit.ops.conv import conv, conv_transpose, depthwise_conv, separable_conv
 from toolkit.ops.elementwise import sigmoid
 from toolkit.ops.encode import multi_hot, one_hot

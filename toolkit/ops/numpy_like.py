@@ -8,8 +8,9 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.convert import convert, floating, operands
-from toolkit.errors import ArgumentError, DTypeError
-from toolkit.ops.creation import full_like, zeros_like
+from toolkit.errors import ArgumentError
+from toolkit.ops.checks import check_integers
+from toolkit.ops.creation import zeros_like
 from toolkit.ops.elementwise import (
     arctan2,
     divide,
@@ -83,12 +84,6 @@ def isneginf(x: Any) -> Tensor:
     """Whether x is minus infinity, elementwise."""
     x = convert(x)
     return logical_and(isinf(x), less(x, 0))
-
-
-@operation
-def isreal(x: Any) -> Tensor:
-    """Whether x has no imaginary part: true, as there are no complex tensors."""
-    return full_like(x, True, "bool")
 
 
 @operation
@@ -184,8 +179,9 @@ def hypot(x1: Any, x2: Any) -> Tensor:
 def ldexp(x1: Any, x2: Any) -> Tensor:
     """x1 * 2 ** x2, elementwise; x2 holds integers."""
     (x1,), x2 = floating(x1), convert(x2)
-    if dtypes.is_float(x2.dtype):
-        raise DTypeError(f"ldexp: expected integer exponents; received {x2.dtype}")
+    check_integers(
+        "ldexp", x2.dtype if x2.dtype != "bool" else "int32", "integer exponents"
+    )
     # In two steps, because 2 ** x2 alone may overflow where the product does not.
     half = x2 // 2
     return x1 * exp2(convert(half, x1.dtype)) * exp2(convert(x2 - half, x1.dtype))
@@ -212,34 +208,6 @@ def deg2rad(x: Any) -> Tensor:
 def rad2deg(x: Any) -> Tensor:
     """Radians as degrees, elementwise."""
     return floating(x)[0] * (180 / math.pi)
-
-
-@operation
-def angle(x: Any) -> Tensor:
-    """The angle of x in the complex plane: pi for negative numbers, else 0."""
-    (x,) = floating(x)
-    return arctan2(zeros_like(x), x)
-
-
-@operation
-def real(x: Any) -> Tensor:
-    """The real part: x itself, as there are no complex tensors."""
-    return convert(x)
-
-
-@operation
-def imag(x: Any) -> Tensor:
-    """The imaginary part: zeros, as there are no complex tensors."""
-    return zeros_like(x)
-
-
-@operation
-def conjugate(x: Any) -> Tensor:
-    """The complex conjugate: x itself, as there are no complex tensors."""
-    return convert(x)
-
-
-conj = conjugate
 
 
 # --- quotients and remainders ---------------------------------------------------------
@@ -271,8 +239,7 @@ def _bits(dtype: str) -> int:
 def gcd(x1: Any, x2: Any) -> Tensor:
     """The greatest common divisor of integers, elementwise."""
     (x1, x2), dtype = operands(x1, x2)
-    if not dtypes.is_integer(dtype):
-        raise DTypeError(f"gcd: expected integers; received {dtype}")
+    check_integers("gcd", dtype)
     a, b = absolute(x1), absolute(x2)
     # Euclid's algorithm takes most steps for neighbouring Fibonacci numbers: one for
     # each power of the golden ratio. By then b is 0 everywhere.

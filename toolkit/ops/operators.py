@@ -2,25 +2,27 @@
 
 from typing import Any
 
+from toolkit.ops.bits import (
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    left_shift,
+    right_shift,
+)
 from toolkit.ops.contract import matmul
 from toolkit.ops.core import copy
 from toolkit.ops.elementwise import (
     add,
-    bitwise_and,
     bitwise_not,
-    bitwise_or,
-    bitwise_xor,
     divide,
     equal,
     greater,
     greater_equal,
-    left_shift,
     less,
     less_equal,
     multiply,
     not_equal,
     power,
-    right_shift,
     subtract,
 )
 from toolkit.ops.getitem import get_item

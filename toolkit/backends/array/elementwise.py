@@ -79,6 +79,8 @@ class Elementwise(Kernels):
 
     def cast(self, x: Array, *, dtype: str, out: Array | None = None) -> Array:
         """To another dtype; a float loses its fraction on the way to an integer."""
+        if x.dtype.kind == "c" and dtypes.real_type(dtype) == dtype != "bool":
+            x = x.real
         if out is None:
             return x.astype(dtypes.numpy_dtype(dtype))
         return self._copy_to(out, x)
@@ -102,6 +104,10 @@ class Elementwise(Kernels):
             out = xp.empty(shape, a.dtype)
         elif out.nbytes <= _SMALL:
             return self._copy_to(out, xp.where(c, a, b))
+        if out.itemsize > 8:  # there are no integers as wide
+            xp.copyto(out, b)
+            xp.copyto(out, a, where=c)
+            return out
         memory = Scratch(xp, work)
         integer = f"int{8 * out.itemsize}"
         size = min(out.size, CHUNK)

@@ -47,6 +47,19 @@ class Shape(Kernels):
         self._copy_to(out.view(x.dtype), x)
         return out
 
+    def as_complex(self, x: Array, *, out: Any = None) -> Array:
+        """Complex numbers from their real and imaginary parts, the last axis."""
+        dtype = self.xp.result_type(x.dtype, "complex64")
+        out = self._result(out, x.shape[:-1], dtype)
+        out.real, out.imag = x[..., 0], x[..., 1]
+        return out
+
+    def as_real(self, x: Array, *, out: Any = None) -> Array:
+        """The real and imaginary parts of complex numbers, along a new last axis."""
+        out = self._result(out, (*x.shape, 2), x.real.dtype)
+        out[..., 0], out[..., 1] = x.real, x.imag
+        return out
+
     def concatenate(self, *xs: Array, axis: int, out: Any = None) -> Array:
         """Arrays one after the other along `axis`."""
         return self.xp.concatenate(xs, axis=axis, out=out)

@@ -116,6 +116,16 @@ def bitcast(x: Array, dtype: str) -> Array:
     return flat.reshape(*x.shape[:-1], last)
 
 
+def as_complex(x: Array) -> Array:
+    """Complex numbers from their real and imaginary parts, the last axis."""
+    return (x[..., 0] + 1j * x[..., 1]).astype(np.result_type(x.dtype, "complex64"))
+
+
+def as_real(x: Array) -> Array:
+    """The real and imaginary parts of complex numbers, along a new last axis."""
+    return np.stack([x.real, x.imag], axis=-1)
+
+
 def concatenate(*xs: Array, axis: int) -> Array:
     """Arrays one after the other."""
     return np.concatenate(xs, axis)

@@ -1,0 +1,99 @@
+"""Complex tensors, against NumPy."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.ops.table import uniform
+from toolkit import dtypes, errors, ops
+
+Z = uniform(-2, 2) + 1j * uniform(-2, 2)
+FUNCTIONS = (
+    "abs angle conj conjugate cos cosh exp imag isreal log negative real sin sinh sqrt "
+    "square sum mean prod tanh transpose"
+).split()
+DTYPES = {"complex64": 1e-5, "complex128": 1e-12}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name, dtype):
+    z = Z.astype(dtype)
+    expected = getattr(np, name)(z)
+    for y in (getattr(ops, name)(z), toolkit.function(getattr(ops, name))(z)):
+        assert y.dtype == dtypes.name_of(expected.dtype)
+        np.testing.assert_allclose(y.numpy(), expected, rtol=DTYPES[dtype])
+    symbol = getattr(ops, name)(toolkit.KerasTensor(z.shape, dtype))
+    assert (symbol.shape, symbol.dtype) == (y.shape, y.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operators(dtype):
+    z, x = Z.astype(dtype), Z.real.astype("float32")
+    for left, right in ((z, z), (z, x), (x, z), (z, 2), (z, 1.5), (z, 2j)):
+        a = ops.convert_to_tensor(left)
+        for y, expected in (
+            (a + right, left + right),
+            (a * right, left * right),
+            (a / right, left / right),
+            (a == right, left == right),
+        ):
+            np.testing.assert_allclose(y, expected, rtol=DTYPES[dtype] * 10)
+    product = ops.matmul(z, z.T)
+    np.testing.assert_allclose(product, z @ z.T, rtol=DTYPES[dtype] * 10)
+    many = np.tile(z, (200, 1))
+    np.testing.assert_array_equal(ops.where(x[0] > 0, many, 0), many * (x[0] > 0))
+
+
+def test_parts():
+    pairs = uniform(-1, 1, (3, 2))
+    z = ops.view_as_complex(pairs)
+    np.testing.assert_array_equal(z, pairs[:, 0] + 1j * pairs[:, 1])
+    np.testing.assert_array_equal(ops.view_as_real(z), pairs)
+    np.testing.assert_allclose(ops.polar(ops.abs(z), ops.angle(z)), z)
+    assert ops.view_as_complex(toolkit.KerasTensor((None, 2))).shape == (None,)
+    symbol = ops.view_as_real(toolkit.KerasTensor((None,), "complex64"))
+    assert (symbol.shape, symbol.dtype) == ((None, 2), "float32")
+    with pytest.raises(errors.ShapeError, match="must be size 2"):
+        ops.view_as_complex(ops.ones((2, 3)))
+    with pytest.raises(errors.DTypeError, match="expected a complex tensor"):
+        ops.view_as_real(ops.ones((2,)))
+
+
+def _real_of_complex(xp, x, polar, conj):
+    w = polar(x, 2 * x)
+    y = w * w + conj(w) * (1 + 2j)
+    return xp.sum(xp.abs(y) + xp.imag(xp.exp(w)) + xp.angle(w + 3) + xp.real(1 / w))
+
+
+def test_gradient():
+    x = np.array([1.0, 2.0])
+    v = toolkit.Variable(x)
+    with toolkit.GradientTape() as tape:
+        y = _real_of_complex(ops, v, ops.polar, ops.conj)
+
+    def f(x):
+        return _real_of_complex(np, x, lambda r, t: r * np.exp(1j * t), np.conj)
+
+    steps = 1e-6 * np.eye(2)
+    expected = [(f(x + e) - f(x - e)) / 2e-6 for e in steps]
+    np.testing.assert_allclose(tape.gradient(y, v), expected, rtol=1e-7)
+
+
+def test_casts():
+    np.testing.assert_array_equal(ops.cast(Z, "float64"), Z.real)
+    np.testing.assert_array_equal(ops.cast([0j, 1j], "bool"), [False, True])
+    assert ops.convert_to_tensor([1j, 2]).dtype == "complex64"
+    assert dtypes.result_type("int32", "complex64") == "complex64"
+    assert dtypes.result_type("float64", "complex64") == "complex128"
+    assert toolkit.Variable("ones", (2,), "complex64").value.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", dtypes.FLOAT8)
+def test_float8_is_stored_and_cast(dtype):
+    x = ops.cast([1.3, -0.4, 100.0], dtype)
+    assert x.dtype == dtype
+    expected = np.array([1.3, -0.4, 100.0]).astype(dtypes.numpy_dtype(dtype))
+    np.testing.assert_array_equal(ops.cast(x, "float32"), expected.astype("float32"))
+    with pytest.raises(errors.DTypeError, match="cast them"):
+        x + 1.0

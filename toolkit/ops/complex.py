@@ -1,0 +1,142 @@
+"""Complex numbers: made from two parts, and taken apart.
+
+The gradient of a real number L with respect to z = x + i y is dL/dx - i dL/dy, as in
+JAX: with it the rule of every function that has a complex derivative is the rule for
+real numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.convert import convert, floating
+from toolkit.errors import DTypeError, ShapeError
+from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ops.creation import ones_like, zeros_like
+from toolkit.ops.elementwise import arctan2, cos, equal, sin
+from toolkit.ops.shape import stack
+from toolkit.symbolic import operation
+from toolkit.tensor import Tensor, bind
+
+
+def _as_complex_spec(x: Spec) -> Spec:
+    if not x.shape or x.shape[-1] != 2:
+        raise ShapeError(
+            "view_as_complex: Last dimension of input must be size 2, the real and the "
+            f"imaginary part; received shape {x.shape}"
+        )
+    return Spec(x.shape[:-1], dtypes.result_type(x.dtype, "complex64"))
+
+
+def _as_real_spec(x: Spec) -> Spec:
+    if not dtypes.is_complex(x.dtype):
+        raise DTypeError(f"view_as_real: expected a complex tensor; received {x.dtype}")
+    return Spec((*x.shape, 2), dtypes.real_type(x.dtype))
+
+
+as_complex_p: Primitive = primitive(
+    "as_complex",
+    Kind.MOVE,
+    _as_complex_spec,
+    vjp=lambda g, y, x: bind(as_real_p, conjugate(g)),
+)
+as_real_p: Primitive = primitive(
+    "as_real",
+    Kind.MOVE,
+    _as_real_spec,
+    vjp=lambda g, y, x: conjugate(bind(as_complex_p, g)),
+)
+
+
+@operation
+def view_as_complex(x: Any) -> Tensor:
+    """Pairs of real numbers as complex ones.
+
+    Args:
+        x: (..., 2): real and imaginary parts.
+
+    Returns:
+        (...), complex128 for float64 and complex64 for all else.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.ops.view_as_complex([[1.0, 2.0]]).tolist()
+        [(1+2j)]
+    """
+    (x,) = floating(x)
+    if dtypes.is_complex(x.dtype):
+        raise DTypeError(f"view_as_complex: expected real numbers; received {x.dtype}")
+    x = convert(x, dtypes.result_type(x.dtype, "float32"))
+    _as_complex_spec(x.spec)
+    return bind(as_complex_p, x)  # type: ignore[no-any-return]
+
+
+@operation
+def view_as_real(x: Any) -> Tensor:
+    """Complex numbers as pairs of real ones: the inverse of `view_as_complex`.
+
+    Args:
+        x: (...), complex.
+
+    Returns:
+        (..., 2).
+    """
+    x = convert(x)
+    _as_real_spec(x.spec)
+    return bind(as_real_p, x)  # type: ignore[no-any-return]
+
+
+@operation
+def polar(abs_: Any, angle: Any) -> Tensor:
+    """Complex numbers from their distance from 0 and their angle in radians.
+
+    Args:
+        abs_: the distances.
+        angle: the angles, which broadcast against them.
+    """
+    r, t = floating(abs_, angle)
+    return view_as_complex(stack([r * cos(t), r * sin(t)], axis=-1))  # type: ignore[operator, no-any-return]
+
+
+@operation
+def real(x: Any) -> Tensor:
+    """The real part, elementwise; x itself if it is not complex."""
+    x = convert(x)
+    return view_as_real(x)[..., 0] if dtypes.is_complex(x.dtype) else x  # type: ignore[no-any-return]
+
+
+@operation
+def imag(x: Any) -> Tensor:
+    """The imaginary part, elementwise; zeros if x is not complex."""
+    x = convert(x)
+    return view_as_real(x)[..., 1] if dtypes.is_complex(x.dtype) else zeros_like(x)  # type: ignore[no-any-return]
+
+
+@operation
+def conjugate(x: Any) -> Tensor:
+    """The complex conjugate, elementwise; x itself if it is not complex."""
+    x = convert(x)
+    if not dtypes.is_complex(x.dtype):
+        return x
+    signs = convert([1, -1], dtypes.real_type(x.dtype))
+    return bind(as_complex_p, bind(as_real_p, x) * signs)  # type: ignore[no-any-return]
+
+
+conj = conjugate
+
+
+@operation
+def angle(x: Any) -> Tensor:
+    """The angle of x in the complex plane: for real numbers pi if negative, else 0."""
+    (x,) = floating(x)
+    return arctan2(imag(x), real(x))  # type: ignore[no-any-return]
+
+
+@operation
+def isreal(x: Any) -> Tensor:
+    """Whether the imaginary part is zero, elementwise."""
+    x = convert(x)
+    if dtypes.is_complex(x.dtype):
+        return equal(imag(x), 0)  # type: ignore[no-any-return]
+    return ones_like(x, "bool")
