@@ -15,6 +15,7 @@ from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.dtypes import is_complex
 from toolkit.ir import Graph
 
 __all__ = ["Call", "Lowered", "Operand", "contiguous", "lower", "partition"]
@@ -156,6 +157,8 @@ def lower(
         node: of a fused or of any other primitive.
         inputs, outputs: the operands in the order of the node's.
     """
+    if any(is_complex(x.spec.dtype) for x in (*inputs, *outputs)):
+        return None
     name, argument = node.op.name, node
     if name == "fused":
         first = node.attrs["body"].nodes[0].op.name

@@ -42,9 +42,7 @@ def lower_copy(
     """The elements of a view, in its order, one after the other."""
     source = inputs[0]
     if source.spec.dtype not in MEMORY_TYPES:
-        moved = _MOVED.get(dtypes.itemsize(source.spec.dtype))
-        if moved is None:
-            return None
+        moved = _MOVED[dtypes.itemsize(source.spec.dtype)]
         source = Operand(source.spec.with_dtype(moved), source.strides)
     spec = source.spec
     x, y = _Value(spec), _Value(spec)
