@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from toolkit import activations, dtypes, ops
 from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.int8 import Int8Weight
+from toolkit.layers.quantized import QuantizedWeight
 from toolkit.layers.weights import create_weight, declare_weight, known, positive
 
 
-class Dense(Int8Weight):
+class Dense(QuantizedWeight):
     """A fully connected layer: `activation(inputs @ kernel + bias)`.
 
     Args:
@@ -81,19 +82,19 @@ class Dense(Int8Weight):
         self.input_spec = InputSpec(min_ndim=2, axes={-1: features})
         self._adapt_if_asked()
 
-    kernel = property(Int8Weight._adapted_value, doc="(features, units).")
+    kernel = property(QuantizedWeight._adapted_value, doc="(features, units).")
 
     def _shared_axes(self) -> tuple[int, ...]:
         return (0,)
 
     def call(self, inputs: Any) -> Any:
-        x = ops.matmul(self._rounded(inputs), self.kernel)
+        x = self._product(ops.matmul, inputs)
         if self.bias is not None:
             x = x + self.bias
         return self.activation(x)
 
 
-class EinsumDense(Int8Weight):
+class EinsumDense(QuantizedWeight):
     """A dense layer along any axes: `activation(einsum(inputs, kernel) + bias)`.
 
     Args:
@@ -164,7 +165,7 @@ class EinsumDense(Int8Weight):
             self.bias = create_weight(self, "bias", bias_shape)
         self._adapt_if_asked()
 
-    kernel = property(Int8Weight._adapted_value, doc="As the second operand says.")
+    kernel = property(QuantizedWeight._adapted_value, doc="As the second operand says.")
 
     def _shared_axes(self) -> tuple[int, ...]:
         _, kernel, outputs = self._letters
@@ -195,13 +196,13 @@ class EinsumDense(Int8Weight):
         return [*order, *self._shared_axes()]
 
     def call(self, inputs: Any) -> Any:
-        x = ops.einsum(self.equation, self._rounded(inputs), self.kernel)
+        x = self._product(partial(ops.einsum, self.equation), inputs)
         if self.bias is not None:
             x = x + self.bias
         return self.activation(x)
 
 
-class Embedding(Int8Weight):
+class Embedding(QuantizedWeight):
     """A table of vectors: `embeddings[inputs]`.
 
     Args:
@@ -226,6 +227,7 @@ class Embedding(Int8Weight):
     """
 
     _adapted = "embeddings"
+    _modes = ("int8",)
     _embeddings: Any
     embeddings_scale: Any
     embeddings_initializer: Any
@@ -269,13 +271,15 @@ class Embedding(Int8Weight):
     def _shared_axes(self) -> tuple[int, ...]:
         return (1,)
 
-    embeddings = property(Int8Weight._adapted_value, doc="(input_dim, output_dim).")
+    embeddings = property(
+        QuantizedWeight._adapted_value, doc="(input_dim, output_dim)."
+    )
 
     def call(self, inputs: Any) -> Any:
         if inputs.dtype not in ("int32", "int64"):
             inputs = ops.cast(inputs, "int32")
         x = ops.take(self._embeddings, inputs, axis=0)
-        if self._is_quantized:
+        if self._quantized_as == "int8":
             scale = ops.take(self.embeddings_scale, inputs, axis=0)
             x = ops.divide(x, ops.expand_dims(scale, -1))
         if self.lora_enabled:

@@ -14,6 +14,7 @@ class Quantizable:
 
     name: str
     _dtype_policy: Any
+    _modes: tuple[str, ...] = ()
 
     @property
     def quantization_mode(self) -> str | None:
@@ -43,7 +44,7 @@ class Quantizable:
     def _refuse_mode(self, mode: str) -> NoReturn:
         raise UnsupportedError(
             f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
-            "supported; the mode 'int8' is"
+            f"supported; expected one of {self._modes}"
         )
 
     quantized_build = quantized_call = quantize

@@ -9,6 +9,8 @@ from typing import Any
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.quantizers.configs import resolve
 
+_MODES = ("int8", "float8")
+
 
 class QuantizableModel:
     """The part of a Model that quantizes its layers."""
@@ -22,14 +24,15 @@ class QuantizableModel:
         """Quantize the layers that can be: Dense, EinsumDense and Embedding.
 
         Args:
-            mode: "int8"; may be left out with a config.
+            mode: "int8" or "float8", see `layers.Dense.quantize`; needless with a
+                config.
             config: which quantizers to use: see `quantizers.Int8QuantizationConfig`.
             filters: which layers: a regular expression that is searched in their
                 names, a list of such, or a function of the layer; all if None.
             **kwargs: `type_check`, as for `Layer.quantize`.
 
         Raises:
-            UnsupportedError: for other modes than "int8", or if no layer can be.
+            UnsupportedError: for other modes, or if no layer can be.
 
         Example:
             >>> import toolkit
@@ -45,10 +48,10 @@ class QuantizableModel:
             raise ArgumentError(
                 f"{self.name}.quantize: Unrecognized keyword arguments {sorted(kwargs)}"
             )
-        if config.mode != "int8":
+        if config.mode not in _MODES:
             raise UnsupportedError(
                 f"{self.name}.quantize: mode {config.mode!r} is not supported; "
-                "'int8' is"
+                f"expected one of {_MODES}"
             )
         chosen = [
             layer

@@ -1,4 +1,4 @@
-"""Layers whose main weight is kept in whole numbers of 8 bits."""
+"""Layers that compute with numbers of 8 bits, whole ones and floats."""
 
 import json
 
@@ -15,6 +15,7 @@ from toolkit import (
     dtype_policies,
     layers,
     ops,
+    quantizers,
     saving,
 )
 from toolkit.quantizers import AbsMaxQuantizer, Int8QuantizationConfig
@@ -155,7 +156,7 @@ class Own(layers.Dense):
     """A subclass."""
 
 
-@pytest.mark.parametrize("mode", ["int4", "float8", "int8"])
+@pytest.mark.parametrize("mode", ["int4", "int8"])
 def test_refused(mode):
     with pytest.raises(
         ValueError, match="Cannot quantize a layer that isn't yet built."
@@ -174,7 +175,7 @@ def test_refused(mode):
     if mode == "int8":
         own.quantize(mode, type_check=False)
     else:
-        with pytest.raises(NotImplementedError, match="'int8' is"):
+        with pytest.raises(NotImplementedError, match="expected one of"):
             own.quantize(mode, type_check=False)
     with pytest.raises(ValueError, match="Invalid quantization mode"):
         own.quantize("int7")
@@ -183,6 +184,85 @@ def test_refused(mode):
     with pytest.raises(ValueError, match="float16"):
         half.quantize("int8")
     assert half.dtype_policy.name == "float16"
+
+
+# --- float8 -------------------------------------------------------------------------
+
+
+def near(x, scale, dtype):
+    y = quantizers.quantize_and_dequantize(x, scale, dtype, "float32")
+    return np.asarray(y)
+
+
+@pytest.mark.parametrize("name", ["dense", "einsum"])
+def test_float8_of_layers(name):
+    make, shape, _ = CASES[name]
+    layer, x = make(), inputs_of(name, shape)
+    before = np.asarray(layer(x))
+    layer.quantize("float8")
+    assert len(layer.trainable_variables) == 8
+    after = np.asarray(layer(x))
+    assert 0 < np.abs(after - before).max() < 0.1 * np.abs(before).max()
+    with pytest.raises(ValueError, match="nor quantized in another way"):
+        layer.dtype_policy = "int8_from_float32"
+
+
+def test_float8_scales_follow():
+    layer = layers.Dense(4, use_bias=False)
+    x = Variable(RNG.normal(size=(3, 8)), dtype="float32")
+    layer(x)
+    layer.quantize("float8")
+    layer.outputs_grad_scale.assign(0.01)
+    upstream = RNG.normal(size=(3, 4)).astype("float32")
+    for _ in range(2):
+        kernel, scale = layer.kernel.numpy(), layer.inputs_scale.numpy()
+        kernel_scale = layer.kernel_scale.numpy()
+        rounded = near(x, scale, "float8_e4m3fn")
+        of_kernel = near(kernel, kernel_scale, "float8_e4m3fn")
+        g = near(upstream, layer.outputs_grad_scale.numpy(), "float8_e5m2")
+        with GradientTape() as tape:
+            y = layer(x)
+            total = ops.sum(y * upstream)
+        np.testing.assert_allclose(y, rounded @ of_kernel, rtol=1e-4, atol=1e-6)
+        sources = [x, *layer.trainable_variables]
+        dx, dkernel, *states = tape.gradient(total, sources)
+        np.testing.assert_allclose(dx, g @ of_kernel.T, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(dkernel, rounded.T @ g, rtol=1e-4, atol=1e-6)
+        assert float(states[1][0]) == np.abs(x.numpy()).max()
+        for variable, state in zip(layer.trainable_variables[1:], states, strict=True):
+            variable.assign(state)
+    np.testing.assert_allclose(
+        layer.inputs_scale.numpy(), np.abs(x.numpy()).max() / 448, rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        layer.outputs_grad_scale.numpy(), np.abs(upstream).max() / 57344, rtol=1e-6
+    )
+
+
+def test_float8_training_and_files(tmp_path):
+    model = network()
+    model.quantize("float8")
+    history = model.fit(X, np.ones((16, 3)), epochs=20, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0] * 0.8
+    first = model.layers[0]
+    assert float(first.inputs_scale) == pytest.approx(np.abs(X).max() / 448)
+    model.save(tmp_path / "m.keras")
+    loaded = saving.load_model(tmp_path / "m.keras")
+    expected = model.predict(X, verbose=0)
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), expected)
+    np.testing.assert_allclose(
+        loaded.layers[1].kernel_scale, model.layers[1].kernel_scale
+    )
+    first.enable_lora(2)
+    with pytest.raises(NotImplementedError, match="lora"):
+        first(X)
+
+
+def test_float8_of_an_embedding():
+    layer = layers.Embedding(3, 2)
+    layer.build()
+    with pytest.raises(NotImplementedError, match="float8"):
+        layer.quantize("float8")
 
 
 # --- models -------------------------------------------------------------------------
@@ -273,8 +353,8 @@ def test_refused_models():
         model.quantize("int8")
     with pytest.raises(NotImplementedError, match="no layer that can"):
         Model(a, a * 2).quantize("int8")
-    with pytest.raises(NotImplementedError, match="'float8' is not supported"):
-        network().quantize("float8")
+    with pytest.raises(NotImplementedError, match="'int4' is not supported"):
+        network().quantize("int4")
     with pytest.raises(ValueError, match="`filters` argument"):
         network().quantize("int8", filters=3)
     with pytest.raises(ValueError, match="Unrecognized keyword"):
