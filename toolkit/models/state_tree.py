@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
@@ -31,18 +32,27 @@ def state_tree(model: Any, value_format: str) -> Tree:
 
 
 def assign_state_tree(model: Any, tree: Tree) -> None:
-    """Give variables the values that a tree has for them; the others keep theirs."""
+    """Give variables the values that a tree has for them; the others keep theirs.
+
+    Names of optimizers and models are part of the paths: what a tree has under others
+    is left out, with a warning.
+    """
+    unknown = []
     for group, values in tree.items():
         if group not in _GROUPS:
             raise unknown_choice("set_state_tree: group", group, _GROUPS)
         variables = _by_path(model, group)
         for path, value in _flat(values, ""):
-            if path not in variables:
-                raise ArgumentError(
-                    f"set_state_tree: the model has no variable {path!r} among its "
-                    f"{group}; expected some of {sorted(variables)}"
-                )
-            variables[path].assign(value)
+            if path in variables:
+                variables[path].assign(value)
+            else:
+                unknown.append(path)
+    if unknown:
+        warnings.warn(
+            f"set_state_tree: the model has no variables {', '.join(unknown)}; they "
+            "are left out",
+            stacklevel=3,
+        )
 
 
 def _by_path(model: Any, group: str) -> dict[str, Any]:
