@@ -30,6 +30,7 @@ _PIPELINE = (
     "make_example",
     "parse_example",
     "parse_single_example",
+    "prefetched",
     "read_example",
 )
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
+from itertools import islice
 from queue import SimpleQueue
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from toolkit.data.dataset import (
     AUTOTUNE,
     Dataset,
+    DatasetIterator,
     transformation,
 )
 from toolkit.data.errors import note, place
@@ -309,6 +311,19 @@ class AheadStream(Stream):
             self._allowed = max(self._allowed, self._most())
 
 
+def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetIterator:
+    """What a data set, or any other iterable, gives, made ahead where that is worth it.
+
+    Args:
+        count: how many to take at most: what is taken from an iterator is gone.
+    """
+    if isinstance(batches, Dataset):
+        return batches.prefetched()
+    taken = batches if count is None else islice(batches, count)
+    made: Dataset = Dataset.from_generator(lambda: taken)  # type: ignore[attr-defined]
+    return made.prefetched()
+
+
 @transformation("prefetch")
 class Prefetch(Dataset):
     """The same elements, made while the ones before are used.
@@ -334,7 +349,7 @@ class Prefetch(Dataset):
             )
         self._size = AUTOTUNE if buffer_size is None else int(buffer_size)
 
-    def _worked_ahead(self) -> Dataset:
+    def _worked_ahead(self, always: bool = False) -> Dataset:
         return self
 
     def _cardinality(self) -> int:

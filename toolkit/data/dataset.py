@@ -85,10 +85,10 @@ class Dataset:
         """What the stage was given, in a few words."""
         return ""
 
-    def _worked_ahead(self) -> Dataset:
+    def _worked_ahead(self, always: bool = False) -> Dataset:
         """The data set, made ahead by a thread where stages of it are parallel."""
         stages = self._ancestors()
-        if any(getattr(stage, "_workers", None) for stage in stages):
+        if always or any(getattr(stage, "_workers", None) for stage in stages):
             return self.prefetch(AUTOTUNE)  # type: ignore[no-any-return]
         return self
 
@@ -119,6 +119,11 @@ class Dataset:
     def __iter__(self) -> DatasetIterator:
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self, (epoch,))
+
+    def prefetched(self) -> DatasetIterator:
+        """A pass that is made ahead, as `fit` takes it."""
+        epoch, self._passes = self._passes, self._passes + 1
+        return DatasetIterator(self._worked_ahead(always=True), (epoch,))
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """An iterator over the elements; their values are NumPy's in any case."""

@@ -1,5 +1,18 @@
 """All stages of data sets, and what goes with them."""
 
+from toolkit.data import (
+    ahead,
+    batching,
+    caching,
+    combining,
+    elementwise,
+    grouping,
+    interleave,
+    order,
+    sources,
+    stored,
+)
+from toolkit.data.ahead import prefetched
 from toolkit.data.dataset import (
     AUTOTUNE,
     INFINITE_CARDINALITY,
@@ -27,6 +40,20 @@ from toolkit.data.records import TFRecordWriter
 from toolkit.data.stats import Stats
 from toolkit.data.structure import TensorSpec
 
+# Modules that add methods to Dataset.
+STAGES = (
+    ahead,
+    batching,
+    caching,
+    combining,
+    elementwise,
+    grouping,
+    interleave,
+    order,
+    sources,
+    stored,
+)
+
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
@@ -47,5 +74,6 @@ __all__ = [
     "make_example",
     "parse_example",
     "parse_single_example",
+    "prefetched",
     "read_example",
 ]

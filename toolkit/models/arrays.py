@@ -165,7 +165,7 @@ class ArraySource:
         self.num_batches: int | None = len(self._batches)
         self._is_flat = not any(map(tree.is_nested, self._structure))
 
-    def epoch(self) -> Iterator[Any]:
+    def epoch(self, steps: int | None = None) -> Iterator[Any]:
         """The batches of one epoch, as tuples of tensors."""
         for rows in self._rows():
             tensors = [None if a is None else as_tensor(floating(a)) for a in rows]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import data
 from toolkit.errors import ArgumentError, ToolkitError, unknown_choice
 from toolkit.models.arrays import (
     PARTS,
@@ -90,16 +91,22 @@ class BatchSource:
                 "expected at least one batch; received an empty data set"
             )
 
-    def epoch(self) -> Iterator[Any]:
-        """The batches of one epoch, as tuples of tensors."""
+    def epoch(self, steps: int | None = None) -> Iterator[Any]:
+        """The batches of one epoch, as tuples of tensors.
+
+        Args:
+            steps: how many to take at most of an iterator, which cannot go back.
+        """
         _notify(self._batches, "on_epoch_begin")
-        for batch in self._one_pass():
-            yield self._convert(batch)
+        count = steps if self.is_iterator else None
+        with data.prefetched(self._one_pass(), count) as batches:
+            for batch in batches:
+                yield self._convert(batch)
         _notify(self._batches, "on_epoch_end")
 
     def _one_pass(self) -> Iterable[Any]:
         if not self._is_sequence:
-            return iter(self._batches)
+            return self._batches  # type: ignore[no-any-return]
         if self.num_batches is None:
             return self._endless()
         order = np.arange(self.num_batches)

@@ -44,7 +44,7 @@ class EpochBatches:
     def peek(self) -> Any:
         """The first batch, which the first epoch will still return."""
         if not self._peeked:
-            batch = self._next()
+            batch = self._next(1)
             if batch is None:
                 raise ArgumentError("expected at least one batch; the data is empty")
             self._peeked.append(batch)
@@ -62,11 +62,12 @@ class EpochBatches:
             self._pass = None
             self._peeked.clear()
 
-    def _next(self) -> Any:
+    def _next(self, steps: int | None = None) -> Any:
+        """The next batch, of an epoch of at most so many steps; None at the end."""
         if self._peeked:
             return self._peeked.pop()
         if self._pass is None:
-            self._pass = self.source.epoch()
+            self._pass = self.source.epoch(steps)
             self._seen = 0
         self._seen += 1
         return next(self._pass, None)
@@ -89,8 +90,10 @@ class EpochBatches:
 
     def _epoch(self, steps: int | None) -> Iterator[Any]:
         done = 0
+        if _is_iterator(self.source):
+            self._pass = None  # a pass takes from it what one epoch needs, and no more
         while steps is None or done < steps:
-            batch = self._next()
+            batch = self._next(steps and steps - done)
             if batch is None:
                 self._run_out(done)
                 return

@@ -1,0 +1,99 @@
+"""`fit` on data sets and iterables, which are read ahead of the steps."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit import layers
+from toolkit.data import Dataset
+
+
+@pytest.fixture
+def model():
+    tk.utils.set_random_seed(1)
+    model = tk.Sequential([tk.Input((3,)), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def pairs(count=12):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(count, 3)).astype("float32"), np.arange(count) / count
+
+
+def test_each_epoch_has_its_order(model):
+    seen = []
+    dataset = Dataset.from_tensor_slices(pairs()).shuffle(12, seed=1)
+    noted = dataset.map(lambda x, y: seen.append(float(y)) or (x, y))
+    model.fit(noted.batch(4), epochs=3, verbose=0)
+    orders = [tuple(seen[i : i + 12]) for i in (0, 12, 24)]
+    assert len(set(orders)) == 3
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+
+
+def test_same_seeds_same_bits_with_any_parallelism():
+    weights = []
+    for arguments in ({}, {"num_parallel_calls": 3}):
+        tk.utils.set_random_seed(1)
+        model = tk.Sequential([tk.Input((3,)), layers.Dense(1)])
+        model.compile("adam", "mse")
+        dataset = Dataset.from_tensor_slices(pairs()).shuffle(12, seed=1)
+        doubled = dataset.map(lambda x, y: (2 * x, y), **arguments)
+        model.fit(doubled.batch(4), epochs=2, verbose=0)
+        weights.append(model.get_weights())
+    for one, two in zip(*weights, strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_stats_tell_of_the_last_epoch(model):
+    dataset = Dataset.from_tensor_slices(pairs()).batch(4)
+    model.fit(dataset, verbose=0)
+    assert dataset.stats().rows[0]["elements"] == 3
+    assert "prefetch" in str(dataset.stats())
+
+
+def test_slow_batches_are_made_in_a_thread_and_in_order(model):
+    threads = set()
+
+    def slow(x, y):
+        threads.add(threading.current_thread().name)
+        time.sleep(0.002)
+        return x, y
+
+    dataset = Dataset.from_tensor_slices(pairs(40)).batch(4).map(slow)
+    model.fit(dataset, epochs=2, verbose=0)
+    assert len(threads) > 1
+
+
+def test_iterator_gives_what_was_asked_for_and_no_more(model):
+    taken = []
+
+    def endless():
+        x, y = pairs(4)
+        while True:
+            taken.append(1)
+            time.sleep(0.001)
+            yield x, y
+
+    batches = endless()
+    model.fit(batches, steps_per_epoch=5, epochs=2, verbose=0)
+    assert len(taken) == 10
+    model.evaluate(batches, steps=3, verbose=0)
+    assert len(taken) == 13
+
+
+def test_endless_data_set_needs_steps(model):
+    dataset = Dataset.from_tensor_slices(pairs()).repeat().batch(4)
+    history = model.fit(dataset, steps_per_epoch=2, epochs=3, verbose=0)
+    assert len(history.history["loss"]) == 3
+
+
+def test_error_of_a_stage_keeps_its_type(model):
+    def fail(x, y):
+        raise KeyError("label")
+
+    with pytest.raises(KeyError, match="label"):
+        model.fit(Dataset.from_tensor_slices(pairs()).map(fail).batch(4), verbose=0)
