@@ -258,6 +258,21 @@ def test_float8_training_and_files(tmp_path):
         first(X)
 
 
+def test_reversible_embeddings():
+    layer = layers.ReversibleEmbedding(12, 7)
+    rows, x = RNG.integers(0, 12, (2, 3)), RNG.normal(size=(2, 7)).astype("float32")
+    before = np.asarray(layer(rows)), np.asarray(layer(x, reverse=True))
+    layer.quantize("int8")
+    after = np.asarray(layer(rows)), np.asarray(layer(x, reverse=True))
+    for old, new in zip(before, after, strict=True):
+        assert 0 < np.abs(new - old).max() < 0.02 * np.abs(old).max()
+    untied = layers.ReversibleEmbedding(12, 7, tie_weights=False)
+    untied(rows)
+    with pytest.raises(NotImplementedError, match="tie_weights=True"):
+        untied.quantize("int8")
+    assert untied.quantization_config is None and untied.quantization_mode is None
+
+
 def test_float8_of_an_embedding():
     layer = layers.Embedding(3, 2)
     layer.build()

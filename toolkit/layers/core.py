@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from toolkit import activations, dtypes, ops
+from toolkit.errors import UnsupportedError
 from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.quantized import QuantizedWeight
@@ -334,12 +335,12 @@ class ReversibleEmbedding(Embedding):
         logit_soft_cap: float | None = None,
         **kwargs: Any,
     ) -> None:
+        self.tie_weights = tie_weights
         super().__init__(
             *(input_dim, output_dim, embeddings_initializer),
             *(embeddings_regularizer, embeddings_constraint, mask_zero),
             **kwargs,
         )
-        self.tie_weights = tie_weights
         self.reverse_dtype = reverse_dtype
         self.logit_soft_cap = logit_soft_cap
 
@@ -352,9 +353,21 @@ class ReversibleEmbedding(Embedding):
                 name="reverse_embeddings",
             )
 
+    def _shared_axes(self) -> tuple[int, ...]:
+        return super()._shared_axes()
+
+    def _accept_quantized(self, policy: Any) -> None:
+        if not self.tie_weights:
+            raise UnsupportedError(
+                f"{self.name}: only with tie_weights=True the layer can be quantized; "
+                f"received the policy {policy!r}"
+            )
+        super()._accept_quantized(policy)
+
     def call(self, inputs: Any, reverse: bool = False) -> Any:
         if not reverse:
             return super().call(inputs)
+        inputs = self._rounded(inputs)
         if self.tie_weights:
             kernel = ops.transpose(ops.convert_to_tensor(self.embeddings))
         else:

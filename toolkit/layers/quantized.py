@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import dtype_policies, ops
-from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
+from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError, UnsupportedError
 from toolkit.layers.float8 import NAMES, create_scales, product
 from toolkit.layers.lora import LowRank
 from toolkit.quantizers.configs import Int8QuantizationConfig, resolve
@@ -91,7 +91,7 @@ class QuantizedWeight(LowRank):
         before = self.quantization_config, self.dtype_policy
         try:
             self.quantization_config, self.dtype_policy = config, policy
-        except ArgumentError:
+        except ToolkitError:
             self.quantization_config, self.dtype_policy = before
             raise
 
