@@ -126,7 +126,7 @@ def enable_interactive_logging() -> None:
 
 
 def disable_interactive_logging() -> None:
-    """Send messages and progress to the logger "toolkit", one line for each epoch."""
+    """Send messages and progress to the logger "toolkit", lines for each epoch."""
     _settings["interactive_logging"] = False
 
 

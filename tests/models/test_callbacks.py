@@ -415,13 +415,15 @@ def test_every_callback_has_a_state(make):
 # --- progress -------------------------------------------------------------------------
 
 
-def test_one_line_per_epoch_off_a_terminal(capsys):
+def test_lines_for_each_epoch_off_a_terminal(capsys):
     make_model(metrics=["mae"]).fit(X, Y, batch_size=4, epochs=2)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert lines[0].startswith("Epoch 1/2 - 3/3 - ")
-    assert "loss: " in lines[1]
-    assert "mae: " in lines[1]
+    assert lines[::2] == ["Epoch 1/2", "Epoch 2/2"]
+    assert lines[1].startswith("3/3 - ")
+    assert "loss: " in lines[3]
+    assert "mae: " in lines[3]
+    make_model().fit(X, Y, batch_size=4, verbose=2)
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_verbose(capsys):

@@ -70,7 +70,8 @@ def test_messages_go_to_the_log(silent, capsys, caplog):
     assert capsys.readouterr() == ("", "")
     assert not toolkit.config.is_interactive_logging_enabled()
     lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == 3 and lines[0].startswith("Epoch 1/2 - 1/1 - ")
+    assert len(lines) == 5 and lines[0] == "Epoch 1/2"
+    assert lines[1].startswith("1/1 - ")
 
 
 def test_what_cannot_be_encoded_is_replaced(monkeypatch):

@@ -146,7 +146,8 @@ class Trainer(CompileConfigured, Evaluation):
             y: targets, if x is arrays.
             batch_size: samples per step; 32 if None.
             epochs: the number of the last epoch, counted from 1.
-            verbose: 0 silent, 1 a bar, 2 a line per epoch; "auto" goes by the terminal.
+            verbose: 0 silent, 1 a bar, 2 lines for each epoch; "auto" goes by the
+                terminal.
             callbacks: a list of callbacks.
             validation_split: the fraction of the samples, taken from the end before
                 shuffling, that is for validation.

@@ -1,4 +1,4 @@
-"""ProgbarLogger: a progress bar on a terminal, one line per epoch elsewhere."""
+"""ProgbarLogger: a progress bar on a terminal, lines for each epoch elsewhere."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def _number(value: Any) -> str:
 class ProgbarLogger(Callback):
     """Shows how far training, evaluation or prediction has come, and its logs.
 
-    With verbose=1 a tqdm bar, redrawn at most ten times a second; with verbose=2 one
-    line for each epoch. `fit` and its kin add one unless verbose=0.
+    With verbose=1 a tqdm bar, redrawn at most ten times a second; with verbose=2 a line
+    at the end of each epoch, below its number. `fit` and its kin add one unless
+    verbose=0.
     """
 
     def __init__(self) -> None:
@@ -82,10 +83,13 @@ class ProgbarLogger(Callback):
             self._bar = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        self._begin(f"Epoch {epoch + 1}/{self.epochs}")
+        label = f"Epoch {epoch + 1}/{self.epochs}"
+        if self.verbose == 2 and self.epochs > 1:
+            print_message(label)
+        self._begin(label)
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        self._end(f"Epoch {epoch + 1}/{self.epochs} - ", logs)
+        self._end(logs)
 
     def on_test_begin(self, logs: Logs = None) -> None:
         if not self._in_fit:
@@ -93,13 +97,13 @@ class ProgbarLogger(Callback):
 
     def on_test_end(self, logs: Logs = None) -> None:
         if not self._in_fit:
-            self._end("", logs)
+            self._end(logs)
 
     def on_predict_begin(self, logs: Logs = None) -> None:
         self._begin("predict")
 
     def on_predict_end(self, logs: Logs = None) -> None:
-        self._end("", None)
+        self._end(None)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self._step(batch, logs)
@@ -135,7 +139,7 @@ class ProgbarLogger(Callback):
         self._bar.set_postfix_str(format_logs(logs), refresh=False)
         self._bar.update(self._seen - self._bar.n)
 
-    def _end(self, label: str, logs: Logs) -> None:
+    def _end(self, logs: Logs) -> None:
         if self.target is None:
             self.target = self._seen
         if self._bar is not None:
@@ -147,9 +151,7 @@ class ProgbarLogger(Callback):
             seconds = perf_counter() - self._started
             pace = duration(seconds / max(self._seen, 1))
             parts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", f"{pace}/step"]
-            print_message(
-                label + " - ".join([*parts, *filter(None, [format_logs(logs)])])
-            )
+            print_message(" - ".join([*parts, *filter(None, [format_logs(logs)])]))
 
 
 def duration(seconds: float) -> str:
