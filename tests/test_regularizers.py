@@ -65,7 +65,7 @@ def test_zero_rows_are_orthogonal_to_all():
         ("l1_l2", {"l1": 0.0, "l2": 0.0}),
         (regularizers.l2(0.5), {"l2": 0.5}),
         ({"class_name": "L1", "config": {"l1": 0.5}}, {"l1": 0.5}),
-        (regularizers.l1_l2(), {"l1": 0.01, "l2": 0.01}),
+        (regularizers.l1_l2(), {"l1": 0.0, "l2": 0.0}),
         (regularizers.l1(), {"l1": 0.01}),
         ("orthogonal_regularizer", {"factor": 0.01, "mode": "rows"}),
         (regularizers.orthogonal_regularizer(0.5), {"factor": 0.5, "mode": "rows"}),

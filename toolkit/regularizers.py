@@ -143,27 +143,7 @@ class OrthogonalRegularizer(Regularizer):
         return self.factor * 0.5 * ops.sum(ops.abs(cosines)) / pairs
 
 
-def l1(l1: float = 0.01) -> L1:
-    """The regularizer `L1`."""
-    return L1(l1)
-
-
-def l2(l2: float = 0.01) -> L2:
-    """The regularizer `L2`."""
-    return L2(l2)
-
-
-def l1_l2(l1: float = 0.01, l2: float = 0.01) -> L1L2:
-    """The regularizer `L1L2`."""
-    return L1L2(l1, l2)
-
-
-def orthogonal_regularizer(
-    factor: float = 0.01, mode: str = "rows"
-) -> OrthogonalRegularizer:
-    """The regularizer `OrthogonalRegularizer`."""
-    return OrthogonalRegularizer(factor, mode)
-
+l1, l2, l1_l2, orthogonal_regularizer = L1, L2, L1L2, OrthogonalRegularizer
 
 _OBJECTS = {
     **serialization.names_of(Regularizer, L1, L2, L1L2, OrthogonalRegularizer),

@@ -1,13 +1,13 @@
 """What every layer must do, checked in one go."""
 
 import json
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 import toolkit
 from tests.helpers import assert_close
 from toolkit import GradientTape, dtypes, ops, tree
-from toolkit.dtype_policies import set_dtype_policy
 
 
 def check_layer(cls, arguments, *shapes, dtype="float32", call=None):
@@ -43,7 +43,11 @@ def check_layer(cls, arguments, *shapes, dtype="float32", call=None):
         assert_close(a, b)
     _check_config(cls, layer, inputs, call, flat)
     _check_step(layer, inputs, call)
-    _check_mixed_precision(cls, arguments, inputs, call)
+    _check_build(cls, arguments, shapes, layer)
+    for policy in ("mixed_bfloat16", "mixed_float16", "float64"):
+        _check_policy(cls, arguments, inputs, call, policy)
+    if dtype == "float32":
+        _check_model(cls, arguments, unknown, inputs, call)
 
 
 def _map(function, shape):
@@ -77,13 +81,53 @@ def _check_step(layer, inputs, call):
         variable.assign_sub(1e-3 * gradient)
 
 
-def _check_mixed_precision(cls, arguments, inputs, call):
-    set_dtype_policy("mixed_bfloat16")
-    try:
-        layer = cls(**arguments)
-        outputs = tree.flatten(layer(*inputs, **call))
-    finally:
-        set_dtype_policy(None)
-    assert {x.dtype for x in outputs} == {"bfloat16"}
-    assert {v.dtype for v in layer.weights} <= {"float32"}
-    assert all(np.isfinite(x.numpy().astype("float32")).all() for x in outputs)
+def _check_build(cls, arguments, shapes, layer):
+    """A layer that was built has the state of one that was called."""
+    twin = cls(**arguments)
+    twin.build(*shapes)
+    assert twin.built
+    assert [(v.name, v.shape) for v in twin.variables] == [
+        (v.name, v.shape) for v in layer.variables
+    ]
+    config = twin.get_build_config()
+    if config:
+        again = cls(**arguments)
+        again.build_from_config(config)
+        assert len(again.weights) == len(twin.weights)
+
+
+def _check_policy(cls, arguments, inputs, call, policy):
+    layer = cls(**arguments, dtype=policy)
+    symbols = tree.map_structure(
+        lambda x: toolkit.KerasTensor(x.shape, x.dtype), inputs
+    )
+    expected = tree.flatten(layer(*symbols, **call))
+    outputs = tree.flatten(layer(*inputs, **call))
+    for x, symbol in zip(outputs, expected, strict=True):
+        assert (x.shape, x.dtype) == (symbol.shape, symbol.dtype)
+        assert x.dtype == layer.compute_dtype
+        assert np.isfinite(x.numpy().astype("float32")).all()
+    assert {v.dtype for v in layer.weights} <= {layer.variable_dtype}
+
+
+def _check_model(cls, arguments, shapes, inputs, call):
+    """It trains in a compiled model, and a file holds it."""
+    symbols = [_map(lambda s: toolkit.Input(batch_shape=s), shape) for shape in shapes]
+    outputs = cls(**arguments)(*symbols, **call)
+    model = toolkit.Model(symbols, outputs)
+    targets = model(inputs)
+    if model.trainable_weights:
+        _check_training(model, inputs, targets)
+    with TemporaryDirectory() as folder:
+        model.save(f"{folder}/model.keras")
+        loaded = toolkit.saving.load_model(f"{folder}/model.keras")
+    for a, b in zip(
+        tree.flatten(loaded(inputs)), tree.flatten(model(inputs)), strict=True
+    ):
+        assert_close(a, b)
+
+
+def _check_training(model, inputs, targets):
+    model.compile("sgd", tree.map_structure(lambda _: "mse", targets))
+    loss = model.train_on_batch(inputs, targets)
+    assert np.isfinite(loss if np.isscalar(loss) else np.array(loss)).all()

@@ -843,3 +843,21 @@ def test_heads_of_a_subclass_that_knows_no_causal_mask():
     plain.set_weights(layer.get_weights())
     y = plain(x, x, use_causal_mask=True)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_products_and_extremes_leave_out_what_is_masked():
+    mask = ops.convert_to_tensor([[True, False, False]])
+    other = ops.convert_to_tensor([[True, True, False]])
+    x = ops.convert_to_tensor([[[2.0], [3.0], [4.0]]])
+    y = ops.convert_to_tensor([[[5.0], [1.0], [7.0]]])
+    x._keras_mask, y._keras_mask = mask, other
+    assert layers.Multiply()([x, y])[0, :, 0].tolist() == [10.0, 1.0, 0.0]
+    assert layers.Maximum()([x, y])[0, :, 0].tolist() == [5.0, 1.0, 4.0]
+    assert layers.Minimum()([x, y])[0, :, 0].tolist() == [2.0, 1.0, 4.0]
+    assert layers.Add()([x, y])[0, :, 0].tolist() == [7.0, 4.0, 11.0]
+
+
+def test_float32_inputs_of_a_float16_layer_normalization():
+    layer = layers.LayerNormalization(dtype="mixed_float16")
+    y = layer(ops.convert_to_tensor([[1e5, -1e5]]))
+    assert y.dtype == "float16" and np.isfinite(y.numpy()).all()

@@ -66,6 +66,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'toolkit.initializers' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_BY_NAME})
+
+
 def serialize(initializer: Any) -> Any:
     """An initializer's config."""
     return serialize_keras_object(initializer)

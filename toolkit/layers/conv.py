@@ -374,13 +374,30 @@ class Conv2DTranspose(_ConvTranspose):
 
 
 class Conv3DTranspose(_ConvTranspose):
-    """The transpose of Conv3D; arguments as for Conv1DTranspose.
+    """The transpose of Conv3D; arguments as for Conv1DTranspose, in Keras's order.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *larger extents, filters).
     """
 
     rank = 3
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str | None = None,
+        output_padding: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            *(filters, kernel_size, strides, padding),
+            output_padding=output_padding,
+            data_format=data_format,
+            **kwargs,
+        )
 
 
 Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
 
 
@@ -17,12 +18,16 @@ class Merge(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def merge(self, inputs: list[Any]) -> Any:
-        """The result for tensors of equal rank."""
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+        """The result for tensors of equal rank, and the masks that they came with."""
         raise NotImplementedError(f"{type(self).__name__} does not define `merge`")
 
     def call(self, inputs: Any) -> Any:
-        return self.merge(_of_one_rank(_checked(self, inputs)))
+        tensors = _of_one_rank(_checked(self, inputs))
+        pairs = zip(map(mask_of, inputs), tensors, strict=True)
+        return self.merge(
+            tensors, [m if m is None else _spread(m, x) for m, x in pairs]
+        )
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """True where any input has something, or None if one has no mask."""
@@ -68,7 +73,7 @@ class Add(Merge):
         3.0
     """
 
-    def merge(self, inputs: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
         return reduce(ops.add, inputs)
 
 
@@ -79,7 +84,7 @@ class Subtract(Merge):
     Output shape: what they broadcast to.
     """
 
-    def merge(self, inputs: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
         if len(inputs) != 2:
             raise ArgumentError(f"Subtract: expected 2 tensors; received {len(inputs)}")
         return ops.subtract(*inputs)
@@ -92,8 +97,16 @@ class Multiply(Merge):
     Output shape: what they broadcast to.
     """
 
-    def merge(self, inputs: list[Any]) -> Any:
-        return reduce(ops.multiply, inputs)
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+        kept = [
+            x if mask is None else ops.where(mask, x, 1)
+            for x, mask in zip(inputs, masks, strict=True)
+        ]
+        product = reduce(ops.multiply, kept)
+        known = [mask for mask in masks if mask is not None]
+        if len(known) < len(masks):
+            return product
+        return ops.where(reduce(ops.logical_or, known), product, 0)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """True where any of the masks is; inputs without one do not count."""
@@ -108,7 +121,7 @@ class Average(Merge):
     Output shape: what they broadcast to.
     """
 
-    def merge(self, inputs: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
         return reduce(ops.add, inputs) / len(inputs)
 
 
@@ -119,8 +132,8 @@ class Maximum(Merge):
     Output shape: what they broadcast to.
     """
 
-    def merge(self, inputs: list[Any]) -> Any:
-        return reduce(ops.maximum, inputs)
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+        return _of_unmasked(ops.maximum, inputs, masks)
 
 
 class Minimum(Merge):
@@ -130,8 +143,8 @@ class Minimum(Merge):
     Output shape: what they broadcast to.
     """
 
-    def merge(self, inputs: list[Any]) -> Any:
-        return reduce(ops.minimum, inputs)
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+        return _of_unmasked(ops.minimum, inputs, masks)
 
 
 class Concatenate(Merge):
@@ -237,6 +250,23 @@ class Dot(Merge):
 def _of_length_1(x: Any, axis: int) -> Any:
     squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squared, 1e-12))
+
+
+def _spread(mask: Any, x: Any) -> Any:
+    """A mask, (batch, ...), with the rank of the tensor that it is for."""
+    return ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+
+
+def _of_unmasked(function: Any, inputs: list[Any], masks: list[Any]) -> Any:
+    """A reduction of pairs in which a masked element gives way to the other."""
+    result, kept = inputs[0], masks[0]
+    for x, mask in zip(inputs[1:], masks[1:], strict=True):
+        x = x if mask is None else ops.where(mask, x, result)
+        result = result if kept is None else ops.where(kept, result, x)
+        known = kept is not None and mask is not None
+        kept = ops.logical_or(kept, mask) if known else None
+        result = function(result, x)
+    return result
 
 
 def add(inputs: Any, **kwargs: Any) -> Any:

@@ -104,6 +104,7 @@ class LayerNormalization(Affine):
         rms_scaling: bool = False,
         **kwargs: Any,
     ) -> None:
+        kwargs.setdefault("autocast", False)  # 16 bits are too few for some inputs
         super().__init__(
             epsilon=epsilon,
             center=center,
@@ -198,6 +199,7 @@ class GroupNormalization(Affine):
         gamma_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
+        kwargs.setdefault("autocast", False)  # 16 bits are too few for some inputs
         super().__init__(
             epsilon=epsilon,
             center=center,
@@ -210,7 +212,6 @@ class GroupNormalization(Affine):
             gamma_constraint=gamma_constraint,
             **kwargs,
         )
-        self._input_dtype = None  # what does not fit into float16 must not get there
         self.groups = groups if groups == -1 else positive(self, "groups", groups)
         self.axis = axis
 
@@ -267,7 +268,6 @@ class RMSNormalization(Layer):
         super().__init__(**kwargs)
         self.axis = _axes(axis)
         self.epsilon = epsilon
-        self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
         shape = _normalized_shape(self, input_shape)
