@@ -64,7 +64,10 @@ class Configurable(Recorded):
         """The layer that `get_config` described."""
         config = {k: v for k, v in config.items() if not _is_neutral(cls, k, v)}
         if isinstance(config.get("dtype"), dict):
-            config["dtype"] = dtype_policies.deserialize(config["dtype"])
+            policy = dtype_policies.deserialize(config["dtype"])
+            # Constructors of users may expect what they were written for: a name.
+            plain = type(policy) is dtype_policies.DTypePolicy
+            config["dtype"] = policy.name if plain else policy
         if cls.get_config is Configurable.get_config:
             config = {k: _deserialized(v) for k, v in config.items()}
         try:
