@@ -4,6 +4,7 @@
     ├── ShapeError (ValueError)         shapes or ranks that do not fit
     ├── DTypeError (TypeError, ValueError)  a dtype that an operation cannot take
     ├── ArgumentError (ValueError)      an unknown or contradictory argument
+    │   └── MissingKeyError (KeyError)  a name that is not there
     ├── UnsupportedError (NotImplementedError)  what Keras has and toolkit has not
     ├── DeviceError (RuntimeError)      a device that is not there
     ├── TraceError (RuntimeError)       something a traced function may not do

@@ -67,7 +67,9 @@ def load_weights(
     objects_to_skip: Any = None,
     by_name: bool | None = None,
 ) -> None:
-    """Read all weights from a file, or change nothing.
+    """Read all weights of a model from a file, or change nothing.
+
+    Layers that only the file has are left out, with a warning.
 
     Args:
         model: a built model.
@@ -99,12 +101,12 @@ def load_weights(
         load_legacy_weights(model, path, skip_mismatch, bool(by_name))
     elif whole:
         with weights_in_archive(path) as datasets:
-            load_state(model, datasets, str(path), skip_mismatch)
+            load_state(model, datasets, str(path), skip_mismatch, may_hold_more=True)
     elif path.name.endswith(".weights.json"):
         load_shards(model, path, skip_mismatch, skip)
     elif path.name.endswith(".h5"):
         with open_datasets(path) as datasets:
-            load_state(model, datasets, str(path), skip_mismatch, skip)
+            load_state(model, datasets, str(path), skip_mismatch, skip, True)
     else:
         raise ArgumentError(
             "load_weights: expected a file that ends in .weights.h5, .weights.json, "

@@ -80,7 +80,7 @@ def load_shards(model: Any, path: Path, skip_mismatch: bool, skip: Any) -> None:
                     f"{str(path)!r}: {sorted(twice)[0]} is in several files"
                 )
             datasets |= part
-        load_state(model, datasets, str(path), skip_mismatch, skip)
+        load_state(model, datasets, str(path), skip_mismatch, skip, True)
 
 
 def _names(path: Path) -> list[str]:

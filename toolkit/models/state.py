@@ -32,6 +32,7 @@ def load_state(
     where: str,
     skip_mismatch: bool = False,
     skip: Any = (),
+    may_hold_more: bool = False,
 ) -> None:
     """Give a model the state that a file holds, or change nothing.
 
@@ -41,16 +42,23 @@ def load_state(
         where: the file, for messages.
         skip_mismatch: whether to load what fits and warn about the rest.
         skip: parts to leave as they are.
+        may_hold_more: whether parts that only the file has are no more than a warning.
 
     Raises:
         ModelFileError: listing every mismatch.
     """
     parts = parts_of(model, skip)
     with StatelessScope() as scope:
-        plan, problems = _match(parts, _renamed(datasets), model, skipping=bool(skip))
-        if not problems or skip_mismatch:
-            problems += _read(plan)
-    if problems and not skip_mismatch:
+        plan, problems, more = _match(parts, _renamed(datasets), model)
+        if skip:
+            more = []
+        fits = not problems and (may_hold_more or not more)
+        problems += more
+        if fits or skip_mismatch:
+            failed = _read(plan)
+            fits = fits and not failed
+            problems += failed
+    if not fits and not skip_mismatch:
         raise ModelFileError(
             f"load_weights: {where!r} does not fit the model, and nothing was "
             "changed:\n  " + "\n  ".join(map(str, problems))
@@ -100,14 +108,14 @@ class Load(NamedTuple):
 
 
 def _match(
-    parts: dict[str, Any], datasets: dict[str, Dataset], model: Any, skipping: bool
-) -> tuple[list[Load], list[Problem]]:
-    """What to load, and every difference between the file and the model."""
+    parts: dict[str, Any], datasets: dict[str, Dataset], model: Any
+) -> tuple[list[Load], list[Problem], list[Problem]]:
+    """What to load, what does not fit, and what only the file has."""
     groups: dict[str, dict[str, Dataset]] = {}
     for path, dataset in datasets.items():
         group, _, key = path.rpartition("/")
         groups.setdefault(group, {})[key] = dataset
-    plan, problems = [], []
+    plan, problems, more = [], [], []
     for path, part in parts.items():
         load = Load(path, part, groups.pop(_group(path), {}))
         if isinstance(part, Optimizer):
@@ -120,12 +128,12 @@ def _match(
             plan.append(load)
     for group, left in groups.items():
         # State of an optimizer that this model does not have is no contradiction.
-        if skipping or group.split("/")[0] == "optimizer":
+        if group.split("/")[0] == "optimizer":
             continue
         for key, dataset in left.items():
             what = f"unexpected, of shape {dataset.shape}; the model has no such layer"
-            problems.append(Problem(f"{group}/{key}", what))
-    return plan, sorted(problems)
+            more.append(Problem(f"{group}/{key}", what))
+    return plan, sorted(problems), sorted(more)
 
 
 def _loads_itself(part: Any) -> bool:
