@@ -14,12 +14,12 @@ LEVELS = (
     ("errors", "dtypes", "tree", "config", "naming", "messages", "tracebacks"),
     ("ir", "data"),
     ("backends",),
-    ("tensor", "trace", "convert", "variable", "symbolic", "compiler"),
+    (
+        *("tensor", "trace", "convert", "variable", "symbolic", "compiler"),
+        *("keras_tensor", "serialization", "recording", "registration"),
+    ),
     ("ops",),
     (
-        "serialization",
-        "recording",
-        "registration",
         "tape",
         "concrete",
         "functions",

@@ -45,7 +45,7 @@ def test_creation(arguments, shape, dtype):
         ({"initializer": zeros}, ArgumentError),
         ({"initializer": A, "shape": (3,)}, ShapeError),
         ({"initializer": "zeros?"}, ArgumentError),
-        ({"initializer": A, "dtype": "complex64"}, DTypeError),
+        ({"initializer": A, "dtype": "complex32"}, DTypeError),
         ({"initializer": A, "name": "a/b"}, ArgumentError),
         ({"initializer": A, "aggregation": "median"}, ArgumentError),
         ({"initializer": A, "synchronization": "sometimes"}, ArgumentError),
@@ -205,3 +205,34 @@ def test_buffers_that_programs_write_are_aligned():
         assert v.own_buffer().ctypes.data % 64 == 0
     assert v.spare_buffer().ctypes.data % 64 == 0
     assert v.numpy().tolist() == [[3.0] * 5] * 3
+
+
+def test_attributes_are_checked():
+    v = toolkit.Variable(A)
+    v.constraint = v.regularizer = abs
+    assert v.constraint is abs
+    v.overwrite_with_gradient = True
+    for name in ("constraint", "regularizer"):
+        with pytest.raises(ArgumentError, match=f"attribute `{name}`"):
+            setattr(v, name, "text")
+    with pytest.raises(TypeError, match="must be a boolean"):
+        v.overwrite_with_gradient = "true"
+    with pytest.raises(TypeError, match="Only scalar arrays"):
+        int(v)
+    with pytest.raises(ArgumentError, match="`name` must be a string"):
+        toolkit.Variable(A, name=3)
+
+
+def test_stateless_scopes_check_and_collect():
+    v = toolkit.Variable(A)
+    with pytest.raises(ArgumentError, match="must be Variable"):
+        toolkit.StatelessScope([("v", A)])
+    with pytest.raises(ShapeError, match="tensors with the shape"):
+        toolkit.StatelessScope([(v, 1.0)])
+    layer = toolkit.layers.ActivityRegularization(l2=1.0)
+    with toolkit.StatelessScope(collect_losses=True) as scope:
+        layer(np.ones((1, 2)))
+        scope.add_update((v, 2 * A))
+    assert [float(loss) for loss in scope.losses] == [2.0]
+    assert not layer.losses
+    np.testing.assert_array_equal(scope.get_current_value(v), 2 * A)

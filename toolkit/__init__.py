@@ -45,7 +45,7 @@ _MODULES = (
 _NAMES = {
     "DTypePolicy": "toolkit.dtype_policies",
     "FloatDTypePolicy": "toolkit.dtype_policies",
-    "Function": "toolkit.functions",
+    "Function": "toolkit.models.function",
     "function": "toolkit.functions",
     "GradientTape": "toolkit.tape",
     "Graph": "toolkit.ir",
@@ -64,6 +64,7 @@ _NAMES = {
     "RematScope": "toolkit.layers.remat_scope",
     "Sequential": "toolkit.models",
     "StatelessScope": "toolkit.trace",
+    "SymbolicScope": "toolkit.layers.call",
     "Tensor": "toolkit.tensor",
     "Variable": "toolkit.variable",
     "device": "toolkit.tensor",

@@ -25,7 +25,7 @@ from toolkit.control_bodies import (
 )
 from toolkit.control_gradients import gradient_graph, linearize
 from toolkit.convert import convert
-from toolkit.errors import ArgumentError, GradientError, ShapeError
+from toolkit.errors import ArgumentError, ArgumentTypeError, GradientError, ShapeError
 from toolkit.ir import Graph, Kind, Spec, primitive
 from toolkit.symbolic import operation
 from toolkit.tape import GradientTape, filled
@@ -353,16 +353,18 @@ def scan(
         [1.0, 2.0, 3.0]
     """
     if not callable(f):
-        raise ArgumentError(f"scan: expected a function; received {f!r}")
+        raise ArgumentTypeError(f"scan: `f` should be a callable. Received: {f!r}")
+    if not isinstance(unroll, bool) and unroll < 1:
+        raise ArgumentError(f"scan: {unroll=} must be an positive integer or boolean.")
     init = tree.map_structure(convert, init)
     xs = xs if xs is None else tree.map_structure(convert, xs)
     leaves = [] if xs is None else tree.flatten(xs)
-    lengths = {x.shape[0] if x.ndim else None for x in leaves}
-    lengths |= set() if length is None else {int(length)}
+    known = () if length is None else (int(length),)
+    lengths = {*known, *(x.shape[0] if x.ndim else None for x in leaves)}
     if len(lengths) != 1 or None in lengths:
         raise ArgumentError(
-            "scan: expected `length`, or xs of one leading extent; received "
-            f"length={length} and shapes {[x.shape for x in leaves]}"
+            "scan: expected `length`, or xs of one leading extent to scan over and no "
+            f"other; received length={length} and shapes {[x.shape for x in leaves]}"
         )
     steps: Any = lengths.pop()
     if state.trace is None or unroll is True or 1 < unroll >= steps:

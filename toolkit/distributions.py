@@ -9,6 +9,9 @@ from toolkit.convert import convert
 from toolkit.random import checked_dtype, checked_shape, draw_seed, uniform_of
 from toolkit.tensor import Tensor
 
+# So many trials of a binomial variable are counted one success after the other.
+_FEW = 24
+
 
 def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor:
     """Numbers of the gamma distribution with scale 1.
@@ -61,6 +64,7 @@ def binomial(
     shape, dtype = checked_shape(shape), checked_dtype("binomial", dtype)
     n = ops.broadcast_to(convert(counts, "float64"), shape)
     p = ops.broadcast_to(convert(probabilities, "float64"), shape)
+    key, n, p, certain = _halved(draw_seed(seed), n, p)
     rare = ops.minimum(p, 1 - p)  # type: ignore[operator]
     log_failure = ops.log1p(-rare)
 
@@ -75,8 +79,38 @@ def binomial(
         return key, trials, successes + ops.cast(trials <= n, "float64")
 
     zero = ops.zeros(shape, "float64")
-    _, _, found = ops.while_loop(go_on, step, (draw_seed(seed), zero, zero))
-    return convert(ops.where(p > 0.5, n - found, found), dtype)
+    _, _, found = ops.while_loop(go_on, step, (key, zero, zero))
+    return convert(certain + ops.where(p > 0.5, n - found, found), dtype)
+
+
+def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
+    """Few trials instead of many, and the successes that are certain.
+
+    Of n uniform numbers, the successes are those below p. If the one in the middle,
+    which has a beta distribution, is below p, so are all before it.
+    """
+
+    def go_on(key: Tensor, n: Tensor, p: Tensor, certain: Tensor) -> Tensor:
+        return ops.any(n > _FEW)
+
+    def step(key: Tensor, n: Tensor, p: Tensor, certain: Tensor) -> Any:
+        key, own = _two_keys(key)
+        first, second = _two_keys(own)
+        m = ops.floor(n / 2) + 1  # type: ignore[operator]
+        low = _gamma(first, n.shape, m, "float64")
+        middle = low / (low + _gamma(second, n.shape, n + 1 - m, "float64"))  # type: ignore[operator]
+        below = middle <= p  # type: ignore[operator]
+        fewer = ops.where(below, n - m, m - 1)  # type: ignore[operator]
+        share = ops.where(below, (p - middle) / (1 - middle), p / middle)  # type: ignore[operator]
+        many = n > _FEW
+        return (
+            key,
+            ops.where(many, fewer, n),
+            ops.where(many, ops.clip(share, 0.0, 1.0), p),
+            certain + ops.where(many & below, m, 0.0),
+        )
+
+    return ops.while_loop(go_on, step, (key, n, p, ops.zeros_like(n)))  # type: ignore[no-any-return]
 
 
 def _wide(dtype: str) -> str:

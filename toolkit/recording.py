@@ -50,6 +50,14 @@ def _copy_containers(value: Any) -> Any:
     return tree.map_structure(lambda x: x, value) if tree.is_nested(value) else value
 
 
+def accepts(cls: type, name: str) -> bool:
+    """Whether `cls(..., name=...)` is possible."""
+    parameters = constructor_signature(cls).parameters
+    return name in parameters or any(
+        p.kind is p.VAR_KEYWORD for p in parameters.values()
+    )
+
+
 class Recorded:
     """Base of objects whose config is what their constructor was given."""
 

@@ -1,4 +1,4 @@
-"""KerasTensor and Operation: calls on symbols, recorded to be replayed.
+"""Operations: calls on symbols, recorded to be replayed.
 
 An Operation called with a KerasTensor records the whole call as one Node of a
 functional model. Output shapes come from running the call at two large sizes for
@@ -11,20 +11,26 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
 from itertools import chain, combinations, islice, product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from toolkit import dtypes, tree
+from toolkit import tree
 from toolkit.errors import (
     ArgumentError,
     NotBuiltError,
     ShapeError,
     ToolkitError,
-    TraceError,
 )
 from toolkit.ir import Node, Spec
+from toolkit.keras_tensor import (
+    KerasHistory,
+    KerasTensor,
+    any_symbolic,
+    is_symbolic,
+)
 from toolkit.naming import auto_name
+from toolkit.recording import Recorded, accepts
 from toolkit.tensor import Tensor
 from toolkit.trace import Trace
 from toolkit.variable import Variable
@@ -34,113 +40,12 @@ from toolkit.variable import Variable
 PROBES = (20_160, 30_240)
 
 
-class KerasHistory(NamedTuple):
-    """Where a KerasTensor comes from."""
-
-    operation: Any
-    node_index: int
-    tensor_index: int
-
-
-class KerasTensor:
-    """A symbol: the shape and dtype of a tensor that a model will be given.
-
-    Args:
-        shape: extents; None where unknown.
-        dtype: the dtype's name.
-        sparse: only False; toolkit has no sparse tensors.
-        ragged: only False.
-        record_history: whether a functional model may be built from it.
-        name: made up if not given.
-    """
-
-    __array_priority__ = 2000
-
-    def __init__(
-        self,
-        shape: Any,
-        dtype: Any = "float32",
-        sparse: bool = False,
-        ragged: bool = False,
-        record_history: bool = True,
-        name: str | None = None,
-    ) -> None:
-        if sparse or ragged:
-            raise ArgumentError("KerasTensor: sparse and ragged tensors do not exist")
-        self.shape: tuple[int | None, ...] = standardize_shape(shape)
-        self.dtype = dtypes.standardize(dtype)
-        self.sparse = self.ragged = False
-        self.record_history = record_history
-        self.name = name or auto_name("keras_tensor")
-        self._keras_history: KerasHistory | None = None
-        self._keras_mask: Any = None
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int | None:
-        return None if None in self.shape else int(np.prod(self.shape))  # type: ignore[arg-type]
-
-    def __len__(self) -> int:
-        if not self.shape or self.shape[0] is None:
-            raise TypeError(f"len() of a symbol of shape {self.shape}")
-        return self.shape[0]
-
-    def __iter__(self) -> Any:
-        raise TypeError("a KerasTensor cannot be iterated over; index or split it")
-
-    def __bool__(self) -> bool:
-        raise TypeError("a KerasTensor has no value; use ops.where or ops.cond")
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        raise TraceError(
-            f"a KerasTensor of shape {self.shape} has no value; NumPy functions cannot "
-            "take it, functions of toolkit.ops can"
-        )
-
-    __float__ = __int__ = __index__ = __array__
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __repr__(self) -> str:
-        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
-
-
-def standardize_shape(shape: Any) -> tuple[int | None, ...]:
-    """A shape as a tuple of ints and Nones, checked."""
-    try:
-        extents = tuple(None if n is None else int(n) for n in shape)
-    except TypeError:
-        raise ShapeError(f"shape: expected a sequence; received {shape!r}") from None
-    if any(n is not None and n < 0 for n in extents):
-        raise ShapeError(f"shape: extents must be >= 0; received {shape!r}")
-    return extents
-
-
-def is_symbolic(x: Any) -> bool:
-    """Whether x is a KerasTensor."""
-    return isinstance(x, KerasTensor)
-
-
-def any_symbolic(*structures: Any) -> bool:
-    """Whether a KerasTensor is anywhere inside."""
-    for x in structures:
-        if isinstance(x, KerasTensor):
-            return True
-        if tree.is_nested(x):
-            if any_symbolic(*(x.values() if isinstance(x, dict) else x)):
-                return True
-    return False
-
-
-class Operation:
+class Operation(Recorded):
     """A callable that, given symbols, records its call instead of running it.
 
     Subclasses define `call`. Layers and models are Operations; so is each public
-    function of `toolkit.ops` once it meets a symbol.
+    function of `toolkit.ops` once it meets a symbol. The arguments of the constructor
+    are recorded and are the config.
     """
 
     name: str
@@ -148,8 +53,8 @@ class Operation:
     def __init__(self, name: str | None = None) -> None:
         if name is not None and (not isinstance(name, str) or "/" in name):
             raise ArgumentError(
-                f"{type(self).__name__}: name must be a string without '/'; "
-                f"received {name!r}"
+                f"{type(self).__name__}: name must be a string and cannot contain "
+                f"character `/`; received {name!r}"
             )
         self.name = name or auto_name(type(self).__name__)
         self._inbound_nodes: list[Node] = []
@@ -172,6 +77,23 @@ class Operation:
         outputs = self.compute_output_spec(*args, **kwargs)
         record(self, args, kwargs, outputs)
         return outputs
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal operation, and its name.
+
+        Raises:
+            NotImplementedError: if they cannot be serialized.
+        """
+        config = {"name": self.name}
+        if type(self).get_config is not Operation.get_config:
+            return config  # the subclass adds its own arguments
+        try:
+            config |= self._recorded_config(True, frozenset(("name",)))
+        except ArgumentError as error:
+            raise NotImplementedError(str(error)) from error
+        if not accepts(type(self), "name"):
+            del config["name"]
+        return config
 
     @property
     def input(self) -> Any:
@@ -223,7 +145,7 @@ def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:
     return node
 
 
-class _Undetermined(ShapeError):
+class Undetermined(ShapeError):
     """More than extents depends on an unknown extent."""
 
 
@@ -243,7 +165,7 @@ def infer(
         runs.append(_probe(function, args, kwargs, PROBES[1], pinned))
     first, last = (run.outputs for run in (runs[0], runs[-1]))
     if tree.signature(first) != tree.signature(last):
-        raise _Undetermined(
+        raise Undetermined(
             f"{getattr(function, '__name__', function)}: the structure of the outputs "
             "depends on an unknown extent"
         )
@@ -298,7 +220,7 @@ def _merge(a: Any, b: Any) -> Any:
     if not isinstance(a, (Tensor, Variable)):
         return a
     if a.ndim != b.ndim:
-        raise _Undetermined("the rank of an output depends on an unknown extent")
+        raise Undetermined("the rank of an output depends on an unknown extent")
     shape = [m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)]
     symbol = KerasTensor(shape, a.dtype)
     masks = getattr(a, "_keras_mask", None), getattr(b, "_keras_mask", None)
@@ -316,7 +238,7 @@ def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """
     try:
         outputs = infer(function, args, kwargs)
-    except _Undetermined:
+    except Undetermined:
         raise
     except (ShapeError, ArgumentError):
         for pinned in _guesses(args, kwargs):
@@ -325,13 +247,13 @@ def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         raise
     symbols = tree.flatten((args, kwargs))
     if any(is_symbolic(x) and None in x.shape for x in symbols):
-        with suppress(ToolkitError):
+        with suppress(ToolkitError, IndexError):
             small = _probe(function, args, kwargs, 1, None).outputs
             for symbol, tensor in zip(
                 *map(tree.flatten, (outputs, small)), strict=True
             ):
                 if is_symbolic(symbol) and len(tensor.shape) == symbol.ndim:
-                    symbol.shape = tuple(
+                    symbol._shape = tuple(
                         m if m == n else None
                         for m, n in zip(symbol.shape, tensor.shape, strict=True)
                     )

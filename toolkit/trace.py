@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from toolkit.errors import TraceError
+from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
 from toolkit.tensor import Tensor, bind, leaked, state
 
@@ -171,6 +171,9 @@ class StatelessScope(Overlay):
 
     Args:
         state_mapping: pairs of (Variable, value) that hold inside; None for none.
+        collect_losses: whether what layers add by `add_loss` goes to `losses` here
+            instead of those of the layer.
+        initialize_variables: only True; Variables have their value from the start.
 
     Example:
         >>> import toolkit
@@ -182,10 +185,33 @@ class StatelessScope(Overlay):
         (2.0, 1.0, 2.0)
     """
 
-    def __init__(self, state_mapping: Iterable[tuple[Any, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        state_mapping: Iterable[tuple[Any, Any]] | None = None,
+        collect_losses: bool = False,
+        initialize_variables: bool = True,
+    ) -> None:
         super().__init__()
+        if not initialize_variables:
+            raise ArgumentError(
+                "StatelessScope: initialize_variables=False is not possible: Variables "
+                "have their value from the start"
+            )
+        self.collect_losses = collect_losses
+        self.losses: list[Tensor] = []
         for variable, value in state_mapping or ():
-            self.writes[variable] = variable.convert(value)
+            if not hasattr(variable, "assign"):
+                raise ArgumentError(
+                    "StatelessScope: all keys in argument `mapping` must be Variables; "
+                    f"received {variable!r}"
+                )
+            try:
+                self.writes[variable] = variable.convert(value)
+            except ShapeError as error:
+                raise ShapeError(
+                    "StatelessScope: all values in argument `mapping` must be tensors "
+                    f"with the shape of their Variable: {error}"
+                ) from error
 
     def __enter__(self) -> StatelessScope:
         self.parent = state.overlay
@@ -194,6 +220,15 @@ class StatelessScope(Overlay):
 
     def __exit__(self, *exception: object) -> None:
         state.overlay, self.parent = self.parent, None
+
+    def add_loss(self, loss: Tensor) -> None:
+        """Add to `losses`."""
+        self.losses.append(loss)
+
+    def add_update(self, update: tuple[Variable, Any]) -> None:
+        """Give a Variable a value inside: `update` is the pair of both."""
+        variable, value = update
+        self.writes[variable] = variable.convert(value)
 
     def get_current_value(self, variable: Variable) -> Tensor | None:
         """The value given to `variable` inside, or None."""

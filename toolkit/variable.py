@@ -10,7 +10,13 @@ import numpy as np
 
 from toolkit import config, dtypes
 from toolkit.convert import convert
-from toolkit.errors import ArgumentError, ShapeError, TraceError, unknown_choice
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ShapeError,
+    TraceError,
+    unknown_choice,
+)
 from toolkit.ir import Spec
 from toolkit.naming import auto_name, current_path
 from toolkit.tensor import Tensor, backend, state
@@ -58,8 +64,11 @@ class Variable:
             raise unknown_choice("aggregation", aggregation, _AGGREGATIONS)
         if synchronization not in _SYNCHRONIZATIONS:
             raise unknown_choice("synchronization", synchronization, _SYNCHRONIZATIONS)
-        if name is not None and "/" in name:
-            raise ArgumentError(f"Variable: name may not hold '/'; received {name!r}")
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ArgumentError(
+                "Variable: Argument `name` must be a string and cannot contain "
+                f"character `/`; received {name!r}"
+            )
         if state.overlay is not None:
             state.overlay.check_creation()
         self.name = name or auto_name(type(self).__name__)
@@ -68,9 +77,9 @@ class Variable:
         self.autocast = bool(autocast)
         self.aggregation = aggregation
         self.synchronization = synchronization
-        self.regularizer: Callable[..., Any] | None = None
-        self.constraint: Callable[..., Any] | None = None
-        self.overwrite_with_gradient = False
+        self._regularizer: Callable[..., Any] | None = None
+        self._constraint: Callable[..., Any] | None = None
+        self._overwrite_with_gradient = False
         self.lock = threading.RLock()
         with no_trace():
             self._tensor = _initial_value(initializer, shape, dtype)
@@ -83,6 +92,37 @@ class Variable:
         # Whether someone else may hold the buffer: then it is never written again.
         self._shared = True
         self._spare: Any = None
+
+    @property
+    def regularizer(self) -> Callable[..., Any] | None:
+        """The function of its value that layers add to their losses."""
+        return self._regularizer
+
+    @regularizer.setter
+    def regularizer(self, value: Callable[..., Any] | None) -> None:
+        self._regularizer = _function("regularizer", value)
+
+    @property
+    def constraint(self) -> Callable[..., Any] | None:
+        """What optimizers apply to its value after each update."""
+        return self._constraint
+
+    @constraint.setter
+    def constraint(self, value: Callable[..., Any] | None) -> None:
+        self._constraint = _function("constraint", value)
+
+    @property
+    def overwrite_with_gradient(self) -> bool:
+        """Whether optimizers assign its gradient instead of using it for a step."""
+        return self._overwrite_with_gradient
+
+    @overwrite_with_gradient.setter
+    def overwrite_with_gradient(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentTypeError(
+                f"Variable: `overwrite_with_gradient` must be a boolean. Got: {value!r}"
+            )
+        self._overwrite_with_gradient = value
 
     @property
     def spec(self) -> Spec:
@@ -201,13 +241,21 @@ class Variable:
         return len(self._tensor)
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self._scalar())
 
     def __int__(self) -> int:
-        return int(self.value)
+        return int(self._scalar())
 
     def __float__(self) -> float:
-        return float(self.value)
+        return float(self._scalar())
+
+    def _scalar(self) -> Tensor:
+        if self.shape:
+            raise TypeError(
+                "Only scalar arrays can be converted to Python scalars. The variable "
+                f"{self.path!r} has shape {self.shape}"
+            )
+        return self.value
 
     def __index__(self) -> int:
         return self.value.__index__()
@@ -241,7 +289,7 @@ class Variable:
     def __repr__(self) -> str:
         return (
             f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
-            f"value=\n{self._tensor}>"
+            f"value={self._tensor}>"
         )
 
 
@@ -290,6 +338,16 @@ def _dense(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _function(what: str, value: Any) -> Any:
+    """What is None or can be called."""
+    if value is not None and not callable(value):
+        raise ArgumentError(
+            f"Variable: Invalid value for attribute `{what}`: expected a function or "
+            f"None; received {value!r}"
+        )
+    return value
+
+
 def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
     if isinstance(initializer, str):
         from toolkit import initializers
@@ -306,6 +364,9 @@ def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
             return value
         return convert(initializer, dtype and dtypes.standardize(dtype))
     if shape is None:
-        raise ArgumentError("Variable: `shape` is needed with an initializer function")
+        raise ArgumentError(
+            "Variable: When creating a Variable from an initializer, the `shape` "
+            "argument is needed"
+        )
     name = dtypes.standardize(dtype) if dtype else config.floatx()
     return convert(initializer(tuple(shape), dtype=name), name)

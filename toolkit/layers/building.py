@@ -12,11 +12,12 @@ from typing import Any
 
 from toolkit import constraints, dtypes, initializers, regularizers
 from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.tracking import StateOwner
 from toolkit.naming import current_path, scopes
-from toolkit.symbolic import KerasTensor, infer, standardize_shape
+from toolkit.symbolic import infer
 from toolkit.variable import Variable
 
 

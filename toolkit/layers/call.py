@@ -31,6 +31,26 @@ class _Context(threading.local):
 context = _Context()
 
 
+class SymbolicScope:
+    """A scope in which only shapes are wanted: what layers add to losses is dropped.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.ActivityRegularization(l2=1.0)
+        >>> with toolkit.SymbolicScope():
+        ...     _ = layer(toolkit.ops.ones((2,)))
+        >>> layer.losses
+        []
+    """
+
+    def __enter__(self) -> SymbolicScope:
+        self._outer, context.symbolic = context.symbolic, True
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        context.symbolic = self._outer
+
+
 class CallInfo(NamedTuple):
     """What the signature of a `call` method says."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import activations, dtype_policies
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.recording import Recorded, constructor_signature
+from toolkit.recording import Recorded, accepts, constructor_signature
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
 # Arguments whose values the layer's own properties tell, as they may have changed.
@@ -49,7 +49,7 @@ class Configurable(Recorded):
             "dtype": dtype_policies.serialize(self.dtype_policy),
         }
         if recorded_only:
-            config = {k: v for k, v in config.items() if _accepts(cls, k)}
+            config = {k: v for k, v in config.items() if accepts(cls, k)}
         own = self._recorded_config(recorded_only, _OF_PROPERTIES)
         if not recorded_only:  # a subclass adds what its own constructor takes
             own = {k: v for k, v in own.items() if _is_ours(cls, k)}
@@ -115,14 +115,6 @@ def _is_ours(cls: type, name: str) -> bool:
     """Whether a class of toolkit, rather than a user's, has this argument."""
     ours = [c for c in cls.__mro__ if c.__module__.startswith("toolkit.")]
     return bool(ours) and _names(ours[0], name)
-
-
-def _accepts(cls: type, name: str) -> bool:
-    """Whether `cls(..., name=...)` is possible."""
-    parameters = constructor_signature(cls).parameters
-    return name in parameters or any(
-        p.kind is p.VAR_KEYWORD for p in parameters.values()
-    )
 
 
 def _deserialized(value: Any) -> Any:

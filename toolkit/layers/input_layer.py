@@ -7,8 +7,9 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.errors import ArgumentError
+from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.layer import Layer
-from toolkit.symbolic import KerasTensor, record, standardize_shape
+from toolkit.symbolic import record
 
 
 class InputLayer(Layer):

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import dtypes, tree
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
-from toolkit.symbolic import standardize_shape
+from toolkit.keras_tensor import standardize_shape
 
 
 class InputSpec:

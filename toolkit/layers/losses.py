@@ -34,7 +34,10 @@ class LossOwner(StateOwner):
                 raise ArgumentError(
                     f"{self.name}.add_loss: expected tensors; received {x!r}"
                 )
-            if not context.symbolic:
+            scope = state.overlay
+            if getattr(scope, "collect_losses", False):
+                scope.add_loss(convert(x))  # type: ignore[union-attr]
+            elif not context.symbolic:
                 self._losses.append((state.overlay, convert(x)))
                 with_losses.add(self)
 

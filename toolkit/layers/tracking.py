@@ -137,7 +137,9 @@ class StateOwner:
     built: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance = super().__new__(cls)
+        make = super().__new__
+        bare = make is object.__new__  # which takes no arguments
+        instance = make(cls) if bare else make(cls, *args, **kwargs)
         # Values in order of arrival, each with whether it came in as trainable.
         instance.__dict__["_owned"] = []
         return instance

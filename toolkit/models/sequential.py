@@ -8,13 +8,13 @@ from typing import Any
 
 from toolkit import tree
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
+from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional import Functional
 from toolkit.models.model import Model
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.symbolic import KerasTensor, standardize_shape
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 

@@ -158,7 +158,9 @@ def _lost(
             node = node_of(symbol)
             if node is None or not node.inputs:
                 place = ".".join(map(str, path))
-                which = f"Output with path `{place}`" if path else "the output"
+                which = (
+                    f"Output with path `{place}`" if path else f"Output {output.name!r}"
+                )
                 return f"{which} is not connected to `inputs`: "
             waiting += node.inputs
     return ""

@@ -385,7 +385,7 @@ from toolkit.ops.windows import (
     kaiser,
 )
 
-from toolkit.ops import image, linalg, nn  # isort: skip
+from toolkit.ops import image, linalg, nn, numpy  # isort: skip
 
 # Public functions of higher levels that belong to `keras.ops` too.
 _LATE = {

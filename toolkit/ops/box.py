@@ -74,7 +74,8 @@ def _starts(op: str, start_indices: Any, ndim: int) -> list[Any]:
         start_indices = columns_of(as_indices(op, start_indices))
     if len(start_indices) != ndim:
         raise ShapeError(
-            f"{op}: expected {ndim} start indices; received {len(start_indices)}"
+            f"{op}: the number of dimensions in `start_indices` must match the number "
+            f"of dimensions in `inputs`; received {len(start_indices)} and {ndim}"
         )
     return [
         start if isinstance(start, int) else reshape(as_indices(op, start), ())
@@ -93,6 +94,11 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Tensor:
     """
     inputs = convert(inputs)
     starts = _starts("slice", start_indices, inputs.ndim)
+    if len(shape) != inputs.ndim:
+        raise ShapeError(
+            "slice: the number of dimensions in `inputs` must match the number of "
+            f"dimensions in `shape`; received {inputs.shape} and {tuple(shape)}"
+        )
     sizes = tuple(
         n - int(start) if size == -1 else int(size)
         for size, start, n in zip(shape, starts, inputs.shape, strict=True)

@@ -36,6 +36,15 @@ def normalize_axis(op: str, axis: int, ndim: int) -> int:
     return int(axis) % ndim
 
 
+def only_axis(op: str, axis: Any) -> int | None:
+    """An axis that may also be given as a tuple of one."""
+    if not isinstance(axis, (tuple, list)):
+        return axis  # type: ignore[no-any-return]
+    if len(axis) != 1:
+        raise ArgumentError(f"{op}: expected one axis; received {axis}")
+    return int(axis[0])
+
+
 def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
     """The axes as sorted, non-negative integers; None means all of them."""
     if axis is None:
@@ -78,6 +87,11 @@ def unknown_extent(x: Tensor) -> int | None:
         return None
     trace.probed = True
     return trace.extent
+
+
+def is_unknown(extent: int) -> bool:
+    """Whether an extent stands for an unknown one, as only shapes are asked for."""
+    return isinstance(state.trace, Probe) and state.trace.extent == extent > 1
 
 
 def stand_in(shape: Shape, dtype: str) -> Tensor:

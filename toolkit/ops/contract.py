@@ -110,6 +110,11 @@ def inner(x1: Any, x2: Any) -> Tensor:
     (x1, x2), _ = operands(x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
         return x1 * x2
+    if x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(
+            "inner: the last dimension of both must be equal; received shapes "
+            f"{x1.shape} and {x2.shape}"
+        )
     return tensordot(x1, x2, ((-1,), (-1,)))
 
 

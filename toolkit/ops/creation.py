@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def _full(shape: Any, value: Any, dtype: str) -> Tensor:
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     """A tensor whose every element is `fill_value`."""
-    value = convert(fill_value, dtype and dtypes.standardize(dtype))
+    value = convert(fill_value, dtypes.standardize(dtype))
     return broadcast_to(value, (shape,) if isinstance(shape, int) else shape)
 
 
@@ -173,7 +174,8 @@ def geomspace(
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """An N x M matrix (M = N if None) with ones on its k-th diagonal."""
-    M = N if M is None else M
+    N = index(N)
+    M = N if M is None else index(M)
     rows = reshape(arange(N, dtype="int32"), (N, 1))
     columns = reshape(arange(M, dtype="int32"), (1, M))
     return convert(rows + k == columns, dtypes.standardize(dtype))

@@ -371,7 +371,9 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     if x1 is None and x2 is None:
         return nonzero(condition)
     if x1 is None or x2 is None:
-        raise ArgumentError("where: expected both x1 and x2, or neither")
+        raise ArgumentError(
+            "where: `x1` and `x2` either both should be `None`, or neither"
+        )
     (x1, x2), _ = operands(x1, x2)
     return bind(where_p, convert(condition, "bool"), x1, x2)
 

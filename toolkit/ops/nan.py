@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.convert import convert, floating
-from toolkit.ops.checks import normalize_axes
+from toolkit.ops.checks import normalize_axes, only_axis
 from toolkit.ops.elementwise import isnan, sqrt, where
 from toolkit.ops.numeric import logical_not, square
 from toolkit.ops.reduce import (
@@ -52,15 +52,15 @@ def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @operation
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     """The running sum along `axis` (None: of the flattened tensor), without NaNs."""
-    return cumsum(_filled(x, 0), axis, dtype)
+    return cumsum(_filled(x, 0), only_axis("nancumsum", axis), dtype)
 
 
 @operation
-def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     """The running product along `axis` (None: flattened), without NaNs."""
-    return cumprod(_filled(x, 1), axis, dtype)
+    return cumprod(_filled(x, 1), only_axis("nancumprod", axis), dtype)
 
 
 def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) -> Tensor:

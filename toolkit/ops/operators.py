@@ -37,7 +37,7 @@ from toolkit.ops.numeric import (
     negative,
     round,
 )
-from toolkit.ops.shape import transpose
+from toolkit.ops.shape import reshape, squeeze, transpose
 from toolkit.symbolic import KerasTensor
 from toolkit.tensor import Tensor
 from toolkit.variable import Variable
@@ -104,6 +104,14 @@ def install_operators() -> None:
             setattr(cls, f"__{name}__", function)
         setattr(cls, "__getitem__", get_item)  # noqa: B010
         setattr(cls, "T", property(transpose))  # noqa: B010
+    KerasTensor.reshape = _reshape  # type: ignore[attr-defined]
+    KerasTensor.squeeze = squeeze  # type: ignore[attr-defined]
+
+
+def _reshape(x: KerasTensor, *newshape: Any) -> Any:
+    """`ops.reshape`; the extents may also be given one by one."""
+    is_one = len(newshape) == 1 and not isinstance(newshape[0], int)
+    return reshape(x, newshape[0] if is_one else newshape)
 
 
 def _method(function: Any) -> Any:

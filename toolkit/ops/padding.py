@@ -45,7 +45,8 @@ def pad(
         raise unknown_choice("pad: mode", mode, ("constant", "empty", *_COPYING_MODES))
     if constant_values is not None and mode != "constant":
         raise ArgumentError(
-            f"pad: constant_values belong to mode 'constant'; received mode {mode!r}"
+            "pad: Argument `constant_values` can only be provided when "
+            f"`mode == 'constant'`; received mode {mode!r}"
         )
     if mode in ("constant", "empty"):
         value = _pad_value(constant_values, x.dtype)

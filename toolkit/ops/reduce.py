@@ -213,6 +213,8 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     count = 1
     for a in axes:
         count *= x.shape[a]
+    if x.dtype == "float16":  # whose sums overflow
+        return convert(mean(convert(x, "float32"), axes, keepdims), "float16")
     total = bind(sum_p, x, axis=axes, keepdims=bool(keepdims))
     return total / count if count else total / 0.0
 

@@ -10,8 +10,8 @@ from typing import Any
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
-from toolkit.ops.checks import broadcast_shapes, normalize_axis
-from toolkit.symbolic import operation
+from toolkit.ops.checks import broadcast_shapes, is_unknown, normalize_axis
+from toolkit.symbolic import Undetermined, operation
 from toolkit.tensor import Tensor, bind
 
 Shape = tuple[int, ...]
@@ -155,9 +155,19 @@ def reshape(x: Any, newshape: Any) -> Tensor:
     x = convert(x)
     sizes = newshape if isinstance(newshape, (tuple, list)) else (newshape,)
     shape = tuple([-1 if n is None else int(n) for n in sizes])
+    if any(n < -1 for n in shape):
+        raise ShapeError(
+            "reshape: extents must be a non-negative integer, or -1 for what is left; "
+            f"received newshape={newshape}"
+        )
     if -1 in shape:
         rest = -math.prod(shape)
-        if shape.count(-1) > 1 or (rest == 0 and x.size) or (rest and x.size % rest):
+        if shape.count(-1) > 1:
+            raise ShapeError(
+                "reshape: there can be at most one unknown dimension, -1; received "
+                f"newshape={newshape}"
+            )
+        if (rest == 0 and x.size) or (rest and x.size % rest):
             raise ShapeError(f"reshape: cannot reshape {x.shape} into {shape}")
         shape = tuple((x.size // rest if rest else 0) if n == -1 else n for n in shape)
     return bind(reshape_p, x, shape=shape)
@@ -171,7 +181,8 @@ def transpose(x: Any, axes: Any = None) -> Tensor:
     order = tuple(a + x.ndim if a < 0 else a for a in order)
     if sorted(order) != list(range(x.ndim)):
         raise ArgumentError(
-            f"transpose: expected a permutation of {x.ndim} axes; received {axes}"
+            f"transpose: expected a valid permutation of {x.ndim} axes; received "
+            f"axes={axes}"
         )
     return bind(transpose_p, x, axes=order)
 
@@ -268,9 +279,11 @@ def flip(x: Any, axis: Any = None) -> Tensor:
 
 
 @operation
-def concatenate(xs: Sequence[Any], axis: int = 0) -> Tensor:
+def concatenate(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
     """Tensors joined along an axis that they have."""
     tensors, _ = operands(*xs)
+    if axis is None:
+        tensors, axis = tuple(reshape(x, (x.size,)) for x in tensors), 0
     if tensors[0].ndim == 0:
         raise ShapeError("concatenate: expected tensors with axes; received 0-d ones")
     if len(tensors) == 1:
@@ -312,6 +325,11 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> list[Tensor]:
     """The slices of x along an axis, as a list."""
     x = convert(x)
     axis = normalize_axis("unstack", axis, x.ndim)
+    if num is None and is_unknown(x.shape[axis]):
+        raise Undetermined(
+            "unstack: Cannot infer argument `num` from shape: the number of tensors "
+            f"depends on the unknown extent of axis {axis}"
+        )
     if num is not None and num != x.shape[axis]:
         raise ShapeError(f"unstack: axis {axis} has extent {x.shape[axis]}, not {num}")
     parts = (slice_axis(x, axis, i, i + 1) for i in range(x.shape[axis]))

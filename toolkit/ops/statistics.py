@@ -137,7 +137,8 @@ def _row_quantiles(rows: Tensor, shares: Tensor, method: str, skip_nan: bool) ->
     else:
         low, high = at(floor(place)), at(ceil(place))
         weight = convert(place - floor(place), rows.dtype)
-        y = low + (high - low) * (weight if method == "linear" else 0.5)
+        gap = where(equal(low, high), 0, high - low)  # infinities may be equal
+        y = low + gap * (weight if method == "linear" else 0.5)
     if skip_nan:
         return y
     return where(any(missing, axis=-1, keepdims=True), float("nan"), y)
@@ -242,7 +243,10 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
         the bin on its right, on the last one to the last bin.
     """
     (x,) = floating(x)
-    x = reshape(x, (x.size,))
+    if x.ndim != 1:
+        raise ShapeError(
+            f"histogram: Input tensor must be 1-dimensional; received shape {x.shape}"
+        )
     edges = _edges(x, bins, range) if isinstance(bins, int) else convert(bins, x.dtype)
     count = edges.size - 1
     places = bind(searchsorted_p, edges, x, side="right")
@@ -257,7 +261,15 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
 
 def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:
     if bins < 1:
-        raise ArgumentError(f"histogram: expected at least 1 bin; received {bins}")
+        raise ArgumentError(
+            "histogram: Argument `bins` should be a non-negative integer, and at least "
+            f"1; received {bins}"
+        )
+    if limits is not None and len(limits) != 2:
+        raise ArgumentError(
+            "histogram: Argument `range` must be a tuple of two elements; received "
+            f"{limits}"
+        )
     if limits is not None:
         low, high = (convert(limit, x.dtype) for limit in limits)
     elif x.size == 0:

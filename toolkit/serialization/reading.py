@@ -10,11 +10,11 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import ArgumentError, ArgumentTypeError, DTypeError, ToolkitError
+from toolkit.keras_tensor import KerasTensor
 from toolkit.naming import to_snake_case
 from toolkit.registration import custom_object_scope, get_registered_object
 from toolkit.serialization.places import find, public_place
 from toolkit.serialization.sharing import note_object, shared_object
-from toolkit.symbolic import KerasTensor
 from toolkit.tensor import Tensor
 
 # Arguments of public classes that may be a path: a config must hold the contents.

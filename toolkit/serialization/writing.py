@@ -11,10 +11,10 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import ArgumentTypeError
+from toolkit.keras_tensor import KerasTensor
 from toolkit.registration import get_registered_name
 from toolkit.serialization.places import place_of, public_place
 from toolkit.serialization.sharing import note_config
-from toolkit.symbolic import KerasTensor
 from toolkit.tensor import Tensor
 
 _PLAIN = (str, int, float, bool, type(None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.config import (
     disable_interactive_logging,
@@ -126,7 +126,7 @@ _LATE = {
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name in ("bounding_boxes", "legacy"):
         return import_module(f"toolkit.utils.{name}")
     if name in _MODULE_OF:
