@@ -357,15 +357,13 @@ def scan(
     if not isinstance(unroll, bool) and unroll < 1:
         raise ArgumentError(f"scan: {unroll=} must be an positive integer or boolean.")
     init = tree.map_structure(convert, init)
-    xs = xs if xs is None else tree.map_structure(convert, xs)
+    xs = None if xs is None else tree.map_structure(convert, xs)
     leaves = [] if xs is None else tree.flatten(xs)
     known = () if length is None else (int(length),)
     lengths = {*known, *(x.shape[0] if x.ndim else None for x in leaves)}
     if len(lengths) != 1 or None in lengths:
-        raise ArgumentError(
-            "scan: expected `length`, or xs of one leading extent to scan over and no "
-            f"other; received length={length} and shapes {[x.shape for x in leaves]}"
-        )
+        problem = "expected `length`, or xs of one leading extent, to scan over and no "
+        raise ArgumentError(f"scan: {problem}other; received {length=} and xs={leaves}")
     steps: Any = lengths.pop()
     if state.trace is None or unroll is True or 1 < unroll >= steps:
         return _unrolled_scan(f, init, xs, steps, reverse)
@@ -447,6 +445,6 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
     """Apply `function` to each element of a batch; the results are stacked.
 
-    The elements are computed one after the other, as by `map`.
+    They are computed one after the other, as by `map`.
     """
     return map(function, elements)

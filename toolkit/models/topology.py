@@ -158,10 +158,8 @@ def _lost(
             node = node_of(symbol)
             if node is None or not node.inputs:
                 place = ".".join(map(str, path))
-                which = (
-                    f"Output with path `{place}`" if path else f"Output {output.name!r}"
-                )
-                return f"{which} is not connected to `inputs`: "
+                which = f"with path `{place}`" if path else repr(output.name)
+                return f"Output {which} is not connected to `inputs`: "
             waiting += node.inputs
     return ""
 
