@@ -153,6 +153,27 @@ def test_channels_first_is_refused_where_it_cannot_be():
         toolkit.config.set_image_data_format("channels_last")
 
 
+@pytest.mark.parametrize("name", marked(EXPECTED))
+def test_imagenet_weights_are_asked_for_with_their_hash(monkeypatch, name):
+    asked = []
+
+    def get_file(origin, cache_subdir, file_hash):
+        asked.append((origin, file_hash))
+        raise DatasetError("no network")
+
+    monkeypatch.setattr("toolkit.applications.imagenet_utils.get_file", get_file)
+    with pytest.raises(DatasetError):
+        build(
+            name,
+            weights="imagenet",
+            include_top=False,
+            input_shape=(224, 224, 3),
+        )
+    ((origin, file_hash),) = asked
+    assert origin.startswith("https://storage.googleapis.com/")
+    assert bool(file_hash) == (name not in ("MobileNet", "MobileNetV2"))
+
+
 def test_download_says_what_to_do_without_a_network(monkeypatch, tmp_path):
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
     monkeypatch.setattr(

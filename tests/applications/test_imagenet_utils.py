@@ -58,6 +58,11 @@ def test_predictions(monkeypatch, tmp_path):
         resnet.decode_predictions(np.zeros((2, 10)))
 
 
+def test_downloads_are_checked():
+    assert set(map(len, imagenet_utils._hashes().values())) == {32, 64}
+    assert "vgg16_weights_tf_dim_ordering_tf_kernels.h5" in imagenet_utils._hashes()
+
+
 @pytest.mark.parametrize(
     "shape, size, flatten, weights, expected",
     [

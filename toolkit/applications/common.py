@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,8 @@ from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.functional import Functional
 from toolkit.models.topology import get_source_inputs
 from toolkit.symbolic import KerasTensor
-from toolkit.utils.files import get_file
 
 URL = "https://storage.googleapis.com/tensorflow/keras-applications/"
-Hashes = tuple[str, str] | None
 # The arguments of most constructors, in their order; `name` is that of the row.
 STANDARD: dict[str, Any] = {
     "include_top": True,
@@ -115,7 +113,6 @@ class Network:
         start: KerasTensor,
         outputs: Any,
         file: str,
-        hashes: Hashes = None,
         no_top: str = "_notop",
         url: str = URL,
         name: str | None = None,
@@ -123,18 +120,14 @@ class Network:
         """The model, with its weights.
 
         `file` is the path of the ImageNet weights below `url`; in it stands {} for
-        `no_top`, if the classifier is left out. `hashes`: with and without it. `name`
-        is taken if the user gave none.
+        `no_top`, if the classifier is left out. `name` is for users who gave none.
         """
         own = self.input_tensor is None
         inputs = start if own else get_source_inputs(self.input_tensor)
         model = Functional(inputs, outputs, name=self.name or name)
         if self.pretrained:
-            origin = url + file.format("" if self.include_top else no_top)
-            expected = hashes[0 if self.include_top else 1] if hashes else None
-            model.load_weights(
-                get_file(origin=origin, cache_subdir="models", file_hash=expected)
-            )
+            file = file.format("" if self.include_top else no_top)
+            model.load_weights(imagenet_utils.download(url + file))
         elif self.weights is not None:
             model.load_weights(self.weights)
         return model
@@ -198,26 +191,29 @@ def constructor(
     *,
     file: str,
     name: str,
-    hashes: Hashes = None,
     size: int = 224,
     minimum: int = 32,
     parameters: dict[str, Any] = STANDARD,
     more: str = "",
     url: str = URL,
     no_top: str = "_notop",
+    fixed: bool = False,
     **row: Any,
 ) -> Callable[..., Functional]:
     """The public function of one row in a family's table.
 
     `body(net, x, **row)` turns the input x into the output; what `parameters` has
-    beyond STANDARD goes to it as well, and the documentation has `more` on it.
+    beyond STANDARD goes to it as well, and the documentation has `more` on it. `fixed`:
+    `size` is the default without the classifier too.
     """
 
     def build(**given: Any) -> Functional:
         net = Network(**{key: given.pop(key) for key in (*STANDARD, "name")})
+        if fixed and net.input_shape is None:
+            net = replace(net, input_shape=(size, size, 3))
         start = net.input(net.shape(size, minimum))
         outputs = body(net, start, **row, **given)
-        return net.model(start, outputs, file, hashes, no_top, url)
+        return net.model(start, outputs, file, no_top, url)
 
     build.__module__ = body.__module__
     doc = describe(title, reference, more, size, minimum)

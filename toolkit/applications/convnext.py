@@ -113,7 +113,7 @@ def _body(
     return net.classify(_norm(f"{name}_head_layernorm")(x), f"{name}_head_dense")
 
 
-def _variant(size: str, depth: int, width: int, hashes: tuple[str, str]) -> Any:
+def _variant(size: str, depth: int, width: int) -> Any:
     name = f"convnext_{size.lower()}"
     return constructor(
         f"ConvNeXt{size}",
@@ -121,7 +121,6 @@ def _variant(size: str, depth: int, width: int, hashes: tuple[str, str]) -> Any:
         "Liu et al., 2022, arXiv:2201.03545.",
         file=f"convnext/{name}{{}}.h5",
         name=name,
-        hashes=hashes,
         parameters=_PARAMETERS,
         more=_MORE,
         depth=depth,
@@ -129,38 +128,8 @@ def _variant(size: str, depth: int, width: int, hashes: tuple[str, str]) -> Any:
     )
 
 
-ConvNeXtTiny = _variant(
-    *("Tiny", 9, 96),
-    (
-        "8ae6e78ce2933352b1ef4008e6dd2f17bc40771563877d156bc6426c7cf503ff",
-        "d547c096cabd03329d7be5562c5e14798aa39ed24b474157cef5e85ab9e49ef1",
-    ),
-)
-ConvNeXtSmall = _variant(
-    *("Small", 27, 96),
-    (
-        "ce1277d8f1ee5a0ef0e171469089c18f5233860ceaf9b168049cb9263fd7483c",
-        "6fc8009faa2f00c1c1dfce59feea9b0745eb260a7dd11bee65c8e20843da6eab",
-    ),
-)
-ConvNeXtBase = _variant(
-    *("Base", 27, 128),
-    (
-        "52cbb006d3dadd03f6e095a8ca1aca47aecdd75acb4bc74bce1f5c695d0086e6",
-        "40a20c5548a5e9202f69735ecc06c990e6b7c9d2de39f0361e27baeb24cb7c45",
-    ),
-)
-ConvNeXtLarge = _variant(
-    *("Large", 27, 192),
-    (
-        "070c5ed9ed289581e477741d3b34beffa920db8cf590899d6d2c67fba2a198a6",
-        "96f02b6f0753d4f543261bc9d09bed650f24dd6bc02ddde3066135b63d23a1cd",
-    ),
-)
-ConvNeXtXLarge = _variant(
-    *("XLarge", 27, 256),
-    (
-        "c1f5ccab661354fc3a79a10fa99af82f0fbf10ec65cb894a3ae0815f17a889ee",
-        "de3f8a54174130e0cecdc71583354753d557fcf1f4487331558e2a16ba0cfe05",
-    ),
-)
+ConvNeXtTiny = _variant("Tiny", 9, 96)
+ConvNeXtSmall = _variant("Small", 27, 96)
+ConvNeXtBase = _variant("Base", 27, 128)
+ConvNeXtLarge = _variant("Large", 27, 192)
+ConvNeXtXLarge = _variant("XLarge", 27, 256)

@@ -61,31 +61,18 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
     return net.top(x, pools=("avg_pool", "max_pool"))
 
 
-def _variant(depth: int, repeats: tuple[int, ...], hashes: tuple[str, str]) -> Any:
+def _variant(depth: int, repeats: tuple[int, ...]) -> Any:
     name = f"densenet{depth}"
     return constructor(
         f"DenseNet{depth}",
         _body,
         "Huang et al., 2017, arXiv:1608.06993.",
         file=f"densenet/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5",
-        hashes=hashes,
         name=name,
         repeats=repeats,
     )
 
 
-DenseNet121 = _variant(
-    121,
-    (6, 12, 24, 16),
-    ("9d60b8095a5708f2dcce2bca79d332c7", "30ee3e1110167f948a6b9946edeeb738"),
-)
-DenseNet169 = _variant(
-    169,
-    (6, 12, 32, 32),
-    ("d699b8f76981ab1b30698df4c175e90b", "b8c4d4c20dd625c148057b9ff1c1176b"),
-)
-DenseNet201 = _variant(
-    201,
-    (6, 12, 48, 32),
-    ("1ceb130c1ea1b78c3bf6114dbdfd8807", "c13680b51ded0fb44dff2d8f86ac8bb1"),
-)
+DenseNet121 = _variant(121, (6, 12, 24, 16))
+DenseNet169 = _variant(169, (6, 12, 32, 32))
+DenseNet201 = _variant(201, (6, 12, 48, 32))

@@ -140,9 +140,7 @@ def _body(net: Network, x: Any, width: float, depth: float, dropout_rate: float)
     return classifier(net, x, dropout_rate)
 
 
-def _variant(
-    number: int, width: float, depth: float, size: int, rate: float, hashes: Any
-) -> Any:
+def _variant(number: int, width: float, depth: float, size: int, rate: float) -> Any:
     name = f"efficientnetb{number}"
     return constructor(
         f"EfficientNetB{number}",
@@ -151,7 +149,6 @@ def _variant(
         file=f"{name}{{}}.h5",
         url="https://storage.googleapis.com/keras-applications/",
         name=name,
-        hashes=hashes,
         size=size,
         width=width,
         depth=depth,
@@ -159,59 +156,11 @@ def _variant(
     )
 
 
-(
-    EfficientNetB0,
-    EfficientNetB1,
-    EfficientNetB2,
-    EfficientNetB3,
-    EfficientNetB4,
-    EfficientNetB5,
-    EfficientNetB6,
-    EfficientNetB7,
-) = (
-    _variant(number, width, depth, size, rate, (top, no_top))
-    for number, (width, depth, size, rate, top, no_top) in enumerate(
-        (
-            (
-                *(1.0, 1.0, 224, 0.2),
-                "902e53a9f72be733fc0bcb005b3ebbac",
-                "50bc09e76180e00e4465e1a485ddc09d",
-            ),
-            (
-                *(1.0, 1.1, 240, 0.2),
-                "1d254153d4ab51201f1646940f018540",
-                "74c4e6b3e1f6a1eea24c589628592432",
-            ),
-            (
-                *(1.1, 1.2, 260, 0.3),
-                "b15cce36ff4dcbd00b6dd88e7857a6ad",
-                "111f8e2ac8aa800a7a99e3239f7bfb39",
-            ),
-            (
-                *(1.2, 1.4, 300, 0.3),
-                "ffd1fdc53d0ce67064dc6a9c7960ede0",
-                "af6d107764bb5b1abb91932881670226",
-            ),
-            (
-                *(1.4, 1.8, 380, 0.4),
-                "18c95ad55216b8f92d7e70b3a046e2fc",
-                "ebc24e6d6c33eaebbd558eafbeedf1ba",
-            ),
-            (
-                *(1.6, 2.2, 456, 0.4),
-                "ace28f2a6363774853a83a0b21b9421a",
-                "38879255a25d3c92d5e44e04ae6cec6f",
-            ),
-            (
-                *(1.8, 2.6, 528, 0.5),
-                "165f6e37dce68623721b423839de8be5",
-                "9ecce42647a20130c1f39a5d4cb75743",
-            ),
-            (
-                *(2.0, 3.1, 600, 0.5),
-                "8c03f828fec3ef71311cd463b6759d99",
-                "cbcfe4450ddf6f3ad90b1b398090fe4a",
-            ),
-        )
-    )
-)
+EfficientNetB0 = _variant(0, 1.0, 1.0, 224, 0.2)
+EfficientNetB1 = _variant(1, 1.0, 1.1, 240, 0.2)
+EfficientNetB2 = _variant(2, 1.1, 1.2, 260, 0.3)
+EfficientNetB3 = _variant(3, 1.2, 1.4, 300, 0.3)
+EfficientNetB4 = _variant(4, 1.4, 1.8, 380, 0.4)
+EfficientNetB5 = _variant(5, 1.6, 2.2, 456, 0.4)
+EfficientNetB6 = _variant(6, 1.8, 2.6, 528, 0.5)
+EfficientNetB7 = _variant(7, 2.0, 3.1, 600, 0.5)

@@ -125,9 +125,7 @@ def _body(
     return classifier(net, x, 0.2)
 
 
-def _variant(
-    key: str, size: int, width: float, depth: float, top: str, no_top: str
-) -> Any:
+def _variant(key: str, size: int, width: float, depth: float) -> Any:
     name = f"efficientnetv2-{key.lower()}"
     return constructor(
         f"EfficientNetV2{key}",
@@ -135,7 +133,6 @@ def _variant(
         "Tan and Le, 2021, arXiv:2104.00298.",
         file=f"efficientnet_v2/{name}{{}}.h5",
         name=name,
-        hashes=(top, no_top),
         size=size,
         parameters=_PARAMETERS,
         more=_MORE,
@@ -145,38 +142,10 @@ def _variant(
     )
 
 
-EfficientNetV2B0 = _variant(
-    *("B0", 224, 1.0, 1.0),
-    "21ecbf6da12460d5c40bb2f29ceb2188",
-    "893217f2bb855e2983157299931e43ff",
-)
-EfficientNetV2B1 = _variant(
-    *("B1", 240, 1.0, 1.1),
-    "069f0534ff22adf035c89e2d9547a9dc",
-    "0e80663031ca32d657f9caa404b6ec37",
-)
-EfficientNetV2B2 = _variant(
-    *("B2", 260, 1.1, 1.2),
-    "424e49f28180edbde1e94797771950a7",
-    "1dfe2e7a5d45b6632553a8961ea609eb",
-)
-EfficientNetV2B3 = _variant(
-    *("B3", 300, 1.2, 1.4),
-    "1f1fc43bd98a6e4fd8fdfd551e02c7a0",
-    "f6abf7b5849ac99a89b50dd3fd532856",
-)
-EfficientNetV2S = _variant(
-    *("S", 384, 1.0, 1.0),
-    "e1d88a8495beba45748fedd0cecbe016",
-    "af0682fb74e8c54910f2d4393339c070",
-)
-EfficientNetV2M = _variant(
-    *("M", 480, 1.0, 1.0),
-    "a3bf6aa3276309f4fc6a34aa114c95cd",
-    "1b8dc055df72dde80d614482840fe342",
-)
-EfficientNetV2L = _variant(
-    *("L", 480, 1.0, 1.0),
-    "27e6d408b53c7ebc868fefa357689935",
-    "b0b66b5c863aef5b46e8608fe1711615",
-)
+EfficientNetV2B0 = _variant("B0", 224, 1.0, 1.0)
+EfficientNetV2B1 = _variant("B1", 240, 1.0, 1.1)
+EfficientNetV2B2 = _variant("B2", 260, 1.1, 1.2)
+EfficientNetV2B3 = _variant("B3", 300, 1.2, 1.4)
+EfficientNetV2S = _variant("S", 384, 1.0, 1.0)
+EfficientNetV2M = _variant("M", 480, 1.0, 1.0)
+EfficientNetV2L = _variant("L", 480, 1.0, 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from toolkit.utils.files import get_file
 __all__ = ["decode_predictions", "preprocess_input"]
 
 Shape = tuple[int | None, ...]
-_URL = "https://storage.googleapis.com/download.tensorflow.org/data/"
-_INDEX = ("imagenet_class_index.json", "c2c37ea517e94d9795004a39431a14cb")
+_INDEX = (
+    "https://storage.googleapis.com/download.tensorflow.org/data/"
+    "imagenet_class_index.json"
+)
 # How each mode reads 0..255: divisor, mean and deviation of the channels.
 _MODES: dict[str, tuple[float, Any, Any]] = {
     "caffe": (1.0, (103.939, 116.779, 123.68), None),
@@ -76,11 +79,22 @@ def preprocess_input(
 
 
 @cache
+def _hashes() -> dict[str, str]:
+    """File name -> hash, for what Keras offers; MobileNet and MobileNetV2 have none."""
+    text = (files("toolkit.applications") / "hashes.txt").read_text("utf-8")
+    return {name: value for value, name in map(str.split, text.splitlines())}
+
+
+def download(origin: str) -> str:
+    """The path of a file of Keras's, from the cache or the network, checked."""
+    known = _hashes().get(origin.rsplit("/", 1)[-1])
+    return get_file(origin=origin, cache_subdir="models", file_hash=known)
+
+
+@cache
 def _class_index() -> list[tuple[str, str]]:
     """(WordNet identifier, name) of the 1000 classes."""
-    name, file_hash = _INDEX
-    path = get_file(name, _URL + name, cache_subdir="models", file_hash=file_hash)
-    with open(path, encoding="utf-8") as file:
+    with open(download(_INDEX), encoding="utf-8") as file:
         index = json.load(file)
     return [(index[str(i)][0], index[str(i)][1]) for i in range(len(index))]
 

@@ -97,7 +97,6 @@ InceptionResNetV2 = constructor(
     "Szegedy et al., 2017, arXiv:1602.07261.",
     file="inception_resnet_v2/"
     "inception_resnet_v2_weights_tf_dim_ordering_tf_kernels{}.h5",
-    hashes=("e693bd0210a403b3192acc6073ad2e96", "d19885ff4a710c122648d3b5c3b684e4"),
     name="inception_resnet_v2",
     size=299,
     minimum=75,

@@ -129,7 +129,6 @@ InceptionV3 = constructor(
     _body,
     "Szegedy et al., 2016, arXiv:1512.00567.",
     file="inception_v3/inception_v3_weights_tf_dim_ordering_tf_kernels{}.h5",
-    hashes=("9a0d58056eeedaa3f26cb7ebd46da564", "bcbd6486424b2319ff4ef7d526e38f63"),
     name="inception_v3",
     size=299,
     minimum=75,

@@ -49,32 +49,6 @@ _LARGE = (
     *((2.3, 80, 3, 1, 0, 1), (6, 112, 3, 1, 1, 1), (6, 112, 3, 1, 1, 1)),
     *((6, 160, 0, 2, 1, 1), (6, 160, 0, 1, 1, 1), (6, 160, 0, 1, 1, 1)),
 )
-_HASHES = {
-    "large_224_0.75_float": (
-        "765b44a33ad4005b3ac83185abf1d0eb",
-        "40af19a13ebea4e2ee0c676887f69a2e",
-    ),
-    "large_224_1.0_float": (
-        "59e551e166be033d707958cf9e29a6a7",
-        "07fb09a5933dd0c8eaafa16978110389",
-    ),
-    "large_minimalistic_224_1.0_float": (
-        "675e7b876c45c57e9e63e6d90a36599c",
-        "ec5221f64a2f6d1ef965a614bdae7973",
-    ),
-    "small_224_0.75_float": (
-        "cb65d4e5be93758266aa0a7f2c6708b7",
-        "ebdb5cc8e0b497cd13a7c275d475c819",
-    ),
-    "small_224_1.0_float": (
-        "8768d4c2e7dee89b9d02b2d03d65d862",
-        "d3e8ec802a04aa4fc771ee12a9a9b836",
-    ),
-    "small_minimalistic_224_1.0_float": (
-        "99cd97fb2fcdad2bf028eb838de69e37",
-        "cde8136e733e811080d9fcd8a252f7e4",
-    ),
-}
 _PARAMETERS = {
     "input_shape": None,
     "alpha": 1.0,
@@ -211,7 +185,7 @@ def _variant(title: str, blocks: Any, last: int) -> Callable[..., Functional]:
         kind += "_minimalistic" if minimalistic else ""
         key = f"{kind}_224_{float(alpha)}_float"
         file = f"mobilenet_v3/weights_mobilenet_v3_{key}{{}}.h5"
-        return net.model(start, x, file, _HASHES.get(key), "_no_top_v2")
+        return net.model(start, x, file, "_no_top_v2")
 
     reference = "Howard et al., 2019, arXiv:1905.02244."
     return with_signature(

@@ -64,7 +64,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
 
 
 def variant(
-    depth: int, repeats: tuple[int, ...], hashes: Any, body: Any = _body, v: str = ""
+    depth: int, repeats: tuple[int, ...], body: Any = _body, v: str = ""
 ) -> Any:
     """ResNet of so many layers."""
     name = f"resnet{depth}{v.lower()}"
@@ -73,24 +73,11 @@ def variant(
         body,
         "He et al., 2016, arXiv:" + ("1603.05027." if v else "1512.03385."),
         file=f"resnet/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5",
-        hashes=hashes,
         name=name,
         repeats=repeats,
     )
 
 
-ResNet50 = variant(
-    50,
-    (3, 4, 6, 3),
-    ("2cb95161c43110f7111970584f804107", "4d473c1dd8becc155b73f8504c6f6626"),
-)
-ResNet101 = variant(
-    101,
-    (3, 4, 23, 3),
-    ("f1aeb4b969a6efcfb50fad2f0c20cfc5", "88cf7a10940856eca736dc7b7e228a21"),
-)
-ResNet152 = variant(
-    152,
-    (3, 8, 36, 3),
-    ("100835be76be38e30d865e96f2aaae62", "ee4c566cf9a93f14d82f913c2dc6dd0c"),
-)
+ResNet50 = variant(50, (3, 4, 6, 3))
+ResNet101 = variant(101, (3, 4, 23, 3))
+ResNet152 = variant(152, (3, 8, 36, 3))

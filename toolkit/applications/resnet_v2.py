@@ -47,24 +47,6 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
     return net.top(relu_normed(x, "post"), pools=("avg_pool", "max_pool"))
 
 
-ResNet50V2 = variant(
-    50,
-    (3, 4, 6, 3),
-    ("3ef43a0b657b3be2300d5770ece849e0", "fac2f116257151a9d068a22e544a4917"),
-    _body,
-    "V2",
-)
-ResNet101V2 = variant(
-    101,
-    (3, 4, 23, 3),
-    ("6343647c601c52e1368623803854d971", "c0ed64b8031c3730f411d2eb4eea35b5"),
-    _body,
-    "V2",
-)
-ResNet152V2 = variant(
-    152,
-    (3, 8, 36, 3),
-    ("a49b44d1979771252814e80f8ec446f9", "ed17cf2e0169df9d443503ef94b23b33"),
-    _body,
-    "V2",
-)
+ResNet50V2 = variant(50, (3, 4, 6, 3), _body, "V2")
+ResNet101V2 = variant(101, (3, 4, 23, 3), _body, "V2")
+ResNet152V2 = variant(152, (3, 8, 36, 3), _body, "V2")

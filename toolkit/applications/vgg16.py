@@ -33,7 +33,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
     return net.classify(x)
 
 
-def variant(depth: int, repeats: tuple[int, ...], hashes: tuple[str, str]) -> Any:
+def variant(depth: int, repeats: tuple[int, ...]) -> Any:
     """VGG with so many layers that have weights."""
     name = f"vgg{depth}"
     return constructor(
@@ -41,14 +41,9 @@ def variant(depth: int, repeats: tuple[int, ...], hashes: tuple[str, str]) -> An
         _body,
         "Simonyan and Zisserman, 2015, arXiv:1409.1556.",
         file=f"{name}/{name}_weights_tf_dim_ordering_tf_kernels{{}}.h5",
-        hashes=hashes,
         name=name,
         repeats=repeats,
     )
 
 
-VGG16 = variant(
-    16,
-    (2, 2, 3, 3, 3),
-    ("64373286793e3c8b2b4e3219cbf3544b", "6d6bbae143d832006294945121d1f1fc"),
-)
+VGG16 = variant(16, (2, 2, 3, 3, 3))

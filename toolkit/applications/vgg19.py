@@ -7,8 +7,4 @@ from toolkit.applications.vgg16 import variant
 __all__ = ["VGG19", "decode_predictions", "preprocess_input"]
 
 preprocess_input = preprocessor("caffe", __name__)
-VGG19 = variant(
-    19,
-    (2, 2, 4, 4, 4),
-    ("cbe5617147190e668d6c5d5026f83318", "253f8cb515780f3b799900260a226db6"),
-)
+VGG19 = variant(19, (2, 2, 4, 4, 4))

@@ -60,7 +60,6 @@ Xception = constructor(
     _body,
     "Chollet, 2017, arXiv:1610.02357.",
     file="xception/xception_weights_tf_dim_ordering_tf_kernels{}.h5",
-    hashes=("0a58e3b7378bc2990ea3b43d5981f1f6", "b0042744bf5b25fce3cb969f33bebb97"),
     name="xception",
     size=299,
     minimum=71,
