@@ -1,0 +1,145 @@
+"""The input pipeline beside tf.data, torch's DataLoader and a plain NumPy loop.
+
+    benchmarks/make_peers.sh ../peers
+    python benchmarks/pipeline.py --peers ../peers
+
+Each job runs in a process of its own for each library, and they take turns. Printed are
+the medians, the ratio to the bar's yardstick, and whether the bar is met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from harness import save
+
+WORKER = Path(__file__).with_name("pipeline_worker.py")
+LIBRARIES = ("toolkit", "numpy", "torch", "tf.data")
+
+Times = dict[str, float]
+
+
+@dataclass
+class Bar:
+    """What a figure should reach.
+
+    Attributes:
+        figure: of the libraries' medians: the value that is judged.
+        limit: how large it may be.
+        words: what it is.
+    """
+
+    figure: Callable[[Times], float]
+    limit: float
+    words: str
+
+
+def beside(name: str, limit: float) -> Bar:
+    """Our time divided by another library's."""
+    return Bar(lambda t: t["toolkit"] / t[name], limit, f"time / {name}")
+
+
+def of_ideal(seconds: float, limit: float) -> Bar:
+    """Our time divided by the least that is possible."""
+    return Bar(lambda t: t["toolkit"] / seconds, limit, f"time / {seconds:g} s")
+
+
+JOBS = {
+    "naive": [of_ideal(0.21, 1.03)],
+    "prefetch": [of_ideal(0.17, 1.05)],
+    "interleave": [of_ideal(0.80, 1.03)],
+    "parallel_interleave": [of_ideal(0.29, 1.15)],
+    "gather": [beside("numpy", 1 / 0.8), beside("tf.data", 0.2), beside("torch", 0.2)],
+    "elements": [beside("torch", 1.0), beside("tf.data", 0.1)],
+    "generator": [beside("torch", 1.0)],
+    "blocking": [of_ideal(1 / 3200, 1 / 0.95)],
+    "python_bound": [
+        Bar(lambda t: t["toolkit"] / t["one process"], 1 / 1.7, "time / one process")
+    ],
+    "files": [of_ideal(0.2, 1.1)],
+    "first_batch": [of_ideal(1.0, 0.020)],
+    "shuffle_memory": [of_ideal(1.0, 0.05)],
+    "cache_memory": [of_ideal(1.0, 1.05)],
+    "save_position": [of_ideal(1.0, 0.001)],
+    "restore_position": [of_ideal(1.0, 0.001)],
+}
+BESIDE = {  # which other libraries a job has
+    "gather": ("numpy", "torch", "tf.data"),
+    "elements": ("torch", "tf.data"),
+    "generator": ("torch", "tf.data"),
+    "blocking": ("torch", "tf.data"),
+    "python_bound": ("one process",),
+    "naive": ("tf.data",),
+    "prefetch": ("tf.data",),
+    "interleave": ("tf.data",),
+    "parallel_interleave": ("tf.data",),
+}
+
+
+def interpreter(library: str, peers: Path | None) -> str | None:
+    """The Python that has a library; None if there is none."""
+    folder = {"torch": "torch", "tf.data": "tensorflow"}.get(library)
+    if folder is None:
+        return sys.executable
+    python = peers and peers / folder / "bin" / "python"
+    return str(python) if python and python.exists() else None
+
+
+def sample(python: str, library: str, job: str) -> float:
+    """One figure: seconds (an element, where there are many), or a share of memory."""
+    command = [python, str(WORKER), library, job]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise SystemExit(f"{library}, {job}:\n{result.stderr[-2000:]}")
+    return float(json.loads(result.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    """Measure, print, save."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--peers", type=Path, help="what make_peers.sh has made")
+    arguments.add_argument("--only", default="", help="jobs with this in their name")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--json", metavar="PATH", help="where to keep every sample")
+    options = arguments.parse_args()
+    record = {}
+    for job, bars in JOBS.items():
+        if options.only not in job:
+            continue
+        pythons = {"toolkit": sys.executable}
+        for library in BESIDE.get(job, ()):
+            python = interpreter(library, options.peers)
+            if python is not None:
+                pythons[library] = python
+        found: dict[str, list[float]] = {library: [] for library in pythons}
+        for _ in range(options.rounds):
+            for library, python in pythons.items():
+                found[library].append(sample(python, library, job))
+        record[job] = found
+        report(job, {name: median(values) for name, values in found.items()}, bars)
+    save(options.json, record)
+
+
+def report(job: str, times: Times, bars: list[Bar]) -> None:
+    """Print a job's medians and bars."""
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in times.items())
+    print(f"{job}: {figures}")
+    for bar in bars:
+        try:
+            figure = bar.figure(times)
+        except KeyError as missing:
+            print(f"    no {missing}: not judged")
+            continue
+        verdict = "met" if figure <= bar.limit else "missed"
+        print(f"    {bar.words}: {figure:.3g}, bar {bar.limit:.3g}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()
