@@ -30,6 +30,8 @@ from toolkit.data.tuning import Knob, Tuner
 from toolkit.errors import ArgumentError, UnsupportedError
 
 WORTH_A_THREAD = 200_000  # ns: cheaper elements are made when they are asked for
+FAR_WORTH_A_THREAD = 5_000_000  # ns: more than what is done once in a while
+SOON = 0.001  # s: so long may the first element take, with the start of a thread
 SHARE_OF_SNAPSHOTS = 100  # at most one part in so many of the time is spent on them
 
 
@@ -84,7 +86,8 @@ class AheadStream(Stream):
         self._since = 0  # elements given out since then
         self._given = 0  # elements given out in all
         self._snapshots: deque[tuple[int, Any]] = deque()
-        self._is_inline = True
+        self._is_inline = True  # no threads have been started so far
+        self._has_begun_inline = False
         self._gate = gate
         self._tuner = Tuner(self.stage, here.run.options, workers, capacity)
 
@@ -96,7 +99,7 @@ class AheadStream(Stream):
                 f"get_state: the stage {self.dataset._name} gives out elements as they "
                 "become ready (deterministic=False): there is no position to go back to"
             )
-        if self._base is None or (self._is_inline and self._given):
+        if self._base is None or self._has_begun_inline:
             return [self.parent.state(), 0, self._given]
         return [self._base, self._since, self._given]
 
@@ -106,16 +109,9 @@ class AheadStream(Stream):
 
     def elements(self) -> Iterator[Any]:
         if self._is_inline:
-            source = self._from_position()
-            if self._function is None:
-                for element, is_cheap in self._inline(source):
-                    if not is_cheap:
-                        self._start(source)
-                    yield element
-                if self._is_inline:
-                    return
-            else:
-                self._start(source)
+            yield from self._while_cheap(self._from_position())
+            if self._is_inline:
+                return  # cheap to the end
         yield from self._taken()
 
     def begin(self) -> None:
@@ -128,19 +124,58 @@ class AheadStream(Stream):
             self._base = self._source_position()
         return self.parent.skip(self._since) if self._since else iter(self.parent)
 
-    def _inline(self, source: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
-        """Elements while they are cheap, made here; and whether they still are."""
-        start = perf_counter_ns()
+    def _while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
+        """Elements made here, until one takes so long that threads are worth it."""
+        start, is_slow = perf_counter_ns(), False
         for element in source:
-            cheap = perf_counter_ns() - start < WORTH_A_THREAD
-            self._given += 1
-            if not cheap:
+            slot = Slot(self._given, self.parent.origin() if self._function else None)
+            slot.value = element
+            if self._function is not None:
+                start = perf_counter_ns()  # the source is not what threads would share
+            if self._function is not None and not self._has_begun_inline:
+                if not self._is_soon_made(slot):
+                    self._start(source, slot)
+                    return
+            elif self._function is not None:
+                self._make(slot)
+            value = self._given_out(slot)
+            # The first element of a function is made by a thread, which takes its time.
+            is_scouted = self._function is not None and not self._has_begun_inline
+            spent = perf_counter_ns() - start
+            was_slow, is_slow = is_slow, spent > WORTH_A_THREAD
+            slow_for_good = spent > FAR_WORTH_A_THREAD or (is_slow and was_slow)
+            is_cheap = is_scouted or not slow_for_good
+            self._has_begun_inline = is_cheap
+            if not is_cheap:
                 self._base, self._since = self._source_position(), 0
-                self._is_inline = False
-            yield element, cheap
-            if not cheap:
+                self._start(source)
+            if value is not SKIPPED:
+                yield value
+            if not is_cheap:
                 return
             start = perf_counter_ns()
+
+    def _is_soon_made(self, slot: Slot) -> bool:
+        """Whether a thread makes the first element so fast that none was needed."""
+        threading.Thread(target=self._scout, args=(slot,), daemon=True).start()
+        is_made = slot.ready.acquire(timeout=SOON)
+        if is_made:
+            slot.ready.release()
+        return is_made
+
+    def _scout(self, slot: Slot) -> None:
+        self._make(slot)
+        slot.ready.release()
+
+    def _given_out(self, slot: Slot) -> Any:
+        """The value of an element that is made; raises its error."""
+        if slot.error is not None:
+            self._stop()
+            where = place(self.dataset._name, slot.index, slot.origin)
+            note(slot.error, f"{where}, in {self.dataset._detail()}")
+            raise slot.error
+        self._given += 1
+        return slot.value
 
     def _source_position(self) -> Any:
         """Where the source is; None where it cannot be told, as `state` will say."""
@@ -150,11 +185,12 @@ class AheadStream(Stream):
 
     # The threads
 
-    def _start(self, source: Iterator[Any]) -> None:
-        self._is_inline = False
+    def _start(self, source: Iterator[Any], first: Slot | None = None) -> None:
+        """Start the threads; the first element may be in the making already."""
+        self._is_inline = self._has_begun_inline = False
         self._source = source
         self._pulling = allocate_lock()
-        self._pulled = self._given
+        self._pulled = self._given + (first is not None)
         self._is_over = self._is_closed = self._is_ending = False
         self._slots: SimpleQueue[Slot | None] = SimpleQueue()
         self._room = threading.Semaphore(self._most())
@@ -162,6 +198,9 @@ class AheadStream(Stream):
         self._threads = 0
         self._next_snapshot = perf_counter()
         self.here.run.at_close(self._stop)
+        self._first = first
+        if first is not None:
+            self._slots.put(first)
         self._hire()
 
     def _most(self) -> int:
@@ -181,12 +220,17 @@ class AheadStream(Stream):
         self.stage.workers = self._workers.value
 
     def _stop(self) -> None:
+        if self._is_inline:
+            return
         self._is_closed = True
         self._slots.put(END)
         for _ in range(self._threads):
             self._room.release()
 
     def _work(self, number: int) -> None:
+        if number == 0 and self._first is not None:
+            self._first.ready.acquire()  # it has a thread of its own
+            self._first.ready.release()
         while True:
             self._room.acquire()
             if self._is_closed:
@@ -201,9 +245,8 @@ class AheadStream(Stream):
                 return
             if slot.error is None and self._function is not None:
                 self._make(slot)
-            if self._ordered:
-                slot.ready.release()
-            else:
+            slot.ready.release()
+            if not self._ordered:
                 self._slots.put(slot)
 
     def _pull(self) -> Slot | None:
@@ -261,18 +304,13 @@ class AheadStream(Stream):
             slot = self._wait()
             if slot is None:
                 return
-            if slot.error is not None:
-                self._stop()
-                where = place(self.dataset._name, slot.index, slot.origin)
-                note(slot.error, f"{where}, in {self.dataset._detail()}")
-                raise slot.error
-            self._given += 1
+            value = self._given_out(slot)
             self._since += 1
             while self._snapshots and self._snapshots[0][0] <= self._given:
                 pulled, self._base = self._snapshots.popleft()
                 self._since = self._given - pulled
-            if slot.value is not SKIPPED:
-                yield slot.value
+            if value is not SKIPPED:
+                yield value
 
     def _wait(self) -> Slot | None:
         """The next slot that is ready; None at the end."""
@@ -281,9 +319,8 @@ class AheadStream(Stream):
         slot = self._next_slot()
         if slot is None:
             return None
-        if self._ordered:
-            empty = empty or slot.ready.locked()
-            slot.ready.acquire()
+        empty = empty or slot.ready.locked()
+        slot.ready.acquire()
         waited = perf_counter_ns() - start
         self.stage.waited += waited
         self.stage.buffered = self._slots.qsize()

@@ -10,13 +10,14 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator, Philox, SeedSequence
 
 Array = np.ndarray[Any, Any]
 
 CHUNK = 8192  # positions whose choices are made at once: NumPy's calls cost little then
 LAST = (1 << 62) - 1  # the chunk of draws for what stays in a buffer at the end
 SMALL = 1 << 16  # up to here a whole permutation is drawn at once
-ROUNDS = 6  # of mixing; four would do for indices (Luby and Rackoff 1988)
+ROUNDS = 4  # of mixing: as many make a strong permutation (Luby and Rackoff 1988)
 
 
 def new_seed() -> int:
@@ -26,12 +27,12 @@ def new_seed() -> int:
 
 def key_of(seed: int, epoch: tuple[int, ...], purpose: int = 0) -> Array:
     """Two words for a generator, different for each seed, epoch and purpose."""
-    return np.random.SeedSequence([seed, purpose, *epoch]).generate_state(2, np.uint64)
+    return SeedSequence([seed, purpose, *epoch]).generate_state(2, np.uint64)
 
 
-def generator(key: Array, chunk: int = 0) -> np.random.Generator:
+def generator(key: Array, chunk: int = 0) -> Generator:
     """A generator of its own for each chunk of positions."""
-    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, chunk]))
+    return Generator(Philox(key=key, counter=[0, 0, 0, chunk]))
 
 
 class Draws:

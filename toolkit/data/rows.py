@@ -195,10 +195,10 @@ class PickedRows(Rows):
         return self._rows.stacked(self._picked(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
-        chunks = range(start, len(self), CHUNK)
-        return chain.from_iterable(
-            self.many(range(at, min(at + CHUNK, len(self)))) for at in chunks
-        )
+        # Numbers are chosen many at once; elements are made one by one.
+        for at in range(start, len(self), CHUNK):
+            chosen = self._picked(range(at, min(at + CHUNK, len(self))))
+            yield from map(self._rows.__getitem__, chosen.tolist())
 
     def origin(self, number: int) -> str | None:
         return self._rows.origin(int(self._picked(range(number, number + 1))[0]))
@@ -323,7 +323,8 @@ class BufferedOrder:
 
 def _inserted(draws: Array, buffer: int) -> Array:
     """For each place the number in the slot that is drawn there."""
-    by_slot = np.argsort(draws, kind="stable")
+    narrow = draws.astype(np.uint16) if buffer <= 1 << 16 else draws  # sorts faster
+    by_slot = np.argsort(narrow, kind="stable")
     slots = draws[by_slot]
     numbers = slots.copy()
     again = np.flatnonzero(slots[1:] == slots[:-1]) + 1
