@@ -129,7 +129,7 @@ CREATION = [
     creation("ones", (2, 0)),
     creation("empty", (2,), numpy=np.zeros),
     creation("full", (2, 3), 1.5),
-    creation("full", (2, 3), 4, dtype="int32"),
+    creation("full", (2, 3), 4, "int32", dtype="int32"),
     sample("zeros_like", distinct((2, 3)), order=0),
     sample("ones_like", distinct((2, 3)), order=0),
     sample("empty_like", distinct((2, 3)), numpy=np.zeros_like, order=0),

@@ -33,7 +33,7 @@ def _full(shape: Any, value: Any, dtype: str) -> Tensor:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    """A tensor whose every element is `fill_value`."""
+    """A tensor whose every element is `fill_value`, floatx unless `dtype` is given."""
     value = convert(fill_value, dtypes.standardize(dtype))
     return broadcast_to(value, (shape,) if isinstance(shape, int) else shape)
 
