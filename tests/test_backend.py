@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit import backend, dtype_policies
-from toolkit.errors import DTypeError
+from toolkit import backend, dtype_policies, naming
+from toolkit.errors import ArgumentError, DTypeError
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,16 @@ def test_clear_session_starts_names_and_policies_anew():
     assert toolkit.layers.Dense(1).name == "dense"
     assert dtype_policies.dtype_policy().name == "float32"
     assert backend.get_uid("a") == 1
+
+
+def test_name_scopes():
+    with naming.name_scope("a", caller=1) as scope, naming.name_scope("a", caller=1):
+        assert (scope.name, naming.current_path()) == ("a", "a")
+        with naming.name_scope("a", caller=1, deduplicate=False):
+            assert naming.current_path() == "a/a"
+        with naming.name_scope("b", override_parent="/x/y"):
+            assert naming.current_path("c") == "x/y/b/c"
+    assert naming.current_path() == ""
+    for wrong in ("a/b", 4):
+        with pytest.raises(ArgumentError, match="must be a string"):
+            naming.name_scope(wrong)

@@ -7,6 +7,9 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from toolkit.errors import ArgumentError
 
 _counts: Counter[str] = Counter()
 _numbers: Counter[str] = Counter()
@@ -14,6 +17,7 @@ _numbers: Counter[str] = Counter()
 
 class _Scopes(threading.local):
     names: tuple[str, ...] = ()
+    caller: Any = None  # who opened the innermost one
 
 
 scopes = _Scopes()
@@ -46,15 +50,50 @@ def reset_names() -> None:
     _numbers.clear()
 
 
-@contextmanager
-def name_scope(name: str) -> Iterator[None]:
-    """Put `name` in front of the paths of all that is created inside."""
-    outer = scopes.names
-    scopes.names = (*outer, name)
-    try:
-        yield
-    finally:
-        scopes.names = outer
+class name_scope:
+    """A scope that puts `name` in front of the paths of all that is created inside.
+
+    Args:
+        name: a string without "/".
+        caller: the object that opens the scope.
+        deduplicate: whether a scope of the same name inside, by the same caller, adds
+            nothing.
+        override_parent: a path to use instead of that of the scopes around.
+
+    Example:
+        >>> import toolkit
+        >>> with toolkit.name_scope("encoder"):
+        ...     toolkit.Variable(1.0, name="v").path
+        'encoder/v'
+    """
+
+    def __init__(
+        self,
+        name: str,
+        caller: Any = None,
+        deduplicate: bool = True,
+        override_parent: str | None = None,
+    ) -> None:
+        if not isinstance(name, str) or "/" in name:
+            raise ArgumentError(
+                "name_scope: `name` must be a string and cannot contain character `/`; "
+                f"received {name!r}"
+            )
+        self.name, self.caller, self.deduplicate = name, caller, deduplicate
+        self.override_parent = override_parent
+
+    def __enter__(self) -> name_scope:
+        names, caller = self._outer = scopes.names, scopes.caller
+        again = self.caller is not None and caller == self.caller
+        if not (self.deduplicate and again and names[-1:] == (self.name,)):
+            if self.override_parent is not None:
+                names = tuple(filter(None, self.override_parent.split("/")))
+            scopes.names = (*names, self.name)
+        scopes.caller = self.caller
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        scopes.names, scopes.caller = self._outer
 
 
 @contextmanager

@@ -364,11 +364,11 @@ def _accumulate(gradients: dict[int, Any], x: Tensor, g: Tensor) -> None:
     gradients[id(x)] = g if known is None else known + g
 
 
-def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function a gradient of its own.
 
     Args:
-        function: takes tensors, returns (outputs, grad); `grad(*upstream)` takes the
+        f: takes tensors, returns (outputs, grad); `grad(*upstream)` takes the
             gradients of the outputs and returns those of the inputs. As in Keras,
             `grad` may also take them as the keyword argument `upstream`.
 
@@ -384,14 +384,14 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
         1.0
     """
 
-    @wraps(function)
+    @wraps(f)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         tapes = state.tapes
         inputs = [_read(arg) for arg in args]
         # Recorded, because `grad` may use values computed here: outer tapes must know
         # where those come from. First derivatives do not pass through the function,
         # as its outputs are replaced below.
-        outputs, grad = function(*inputs, **kwargs)
+        outputs, grad = f(*inputs, **kwargs)
         leaves = tree.flatten(outputs)
         # A fresh identity, so that an output that is an input is told apart from it.
         with no_tapes():
@@ -406,12 +406,12 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
                 flat = [d for d, x in pairs if isinstance(x, Tensor)]
             if len(flat) != len(tensors):
                 raise GradientError(
-                    f"custom_gradient: {function.__name__} has {len(tensors)} tensor "
+                    f"custom_gradient: {f.__name__} has {len(tensors)} tensor "
                     f"inputs; its gradient function returned {len(flat)} values"
                 )
             return tuple(None if d is None else convert(d) for d in flat)
 
-        record = Primitive(function.__name__, Kind.COMPOSITE, _no_spec, vjp=vjp)
+        record = Primitive(f.__name__, Kind.COMPOSITE, _no_spec, vjp=vjp)
         for tape in tapes:
             tape.record(record, tuple(tensors), {}, tuple(leaves))
         return tree.pack_sequence_as(outputs, leaves)

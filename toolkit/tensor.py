@@ -303,8 +303,8 @@ def no_tapes() -> Iterator[None]:
 
 
 @contextmanager
-def device(name: str) -> Iterator[None]:
-    """Place what is computed inside on the device `name`, such as "cpu:0".
+def device(device_name: str) -> Iterator[None]:
+    """Place what is computed inside on the device `device_name`, such as "cpu:0".
 
     Inside a traced function the placement is recorded, and the compiler copies what
     passes from one device to another; eagerly an operation runs on the device of the
@@ -313,7 +313,7 @@ def device(name: str) -> Iterator[None]:
     Raises:
         DeviceError: if there is no such device.
     """
-    outer, state.device = state.device, config.check_device(name)
+    outer, state.device = state.device, config.check_device(device_name)
     try:
         yield
     finally:

@@ -42,7 +42,8 @@ def associative_scan(
     extents = {x.shape[a] for x, a in zip(xs, axes, strict=True)}
     if len(extents) != 1:
         raise ShapeError(
-            f"associative_scan: expected one extent along axis {axis}; received "
+            f"associative_scan: expected the same extent of all along axis "
+            f"{axis}, the first dimension of the scan; received "
             f"shapes {[x.shape for x in xs]}"
         )
 
