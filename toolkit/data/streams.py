@@ -41,12 +41,14 @@ class Run:
     def at_close(self, function: Callable[[], None]) -> None:
         """Have a function called when the pass ends, however it ends."""
         self._closing.append(function)
+        if self.is_closed:  # a thread came to this stage when the pass was over
+            self.close()
 
     def close(self) -> None:
         """Stop threads and processes, close files; idempotent."""
         self.is_closed = True
         while self._closing:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # also where two threads close it
                 self._closing.pop()()
 
 
