@@ -20,8 +20,11 @@ LARGER = {"InceptionResNetV2": 96, "InceptionV3": 96, "Xception": 96}
 VARIABLE = ["MobileNetV2", "ResNet50V2", "Xception", "EfficientNetB0", "NASNetMobile"]
 
 
-def marked(names):
-    return [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in names]
+DOWNLOADED = {"MobileNet", "MobileNetV2", "MobileNetV3Small", "EfficientNetB0"}
+
+
+def marked(names, quick=QUICK):
+    return [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
 def build(name, **kwargs):
@@ -153,7 +156,7 @@ def test_channels_first_is_refused_where_it_cannot_be():
         toolkit.config.set_image_data_format("channels_last")
 
 
-@pytest.mark.parametrize("name", marked(EXPECTED))
+@pytest.mark.parametrize("name", marked(EXPECTED, DOWNLOADED))
 def test_imagenet_weights_are_asked_for_with_their_hash(monkeypatch, name):
     asked = []
 
