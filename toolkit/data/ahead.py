@@ -229,8 +229,8 @@ class AheadStream(Stream):
 
     def _work(self, number: int) -> None:
         if number == 0 and self._first is not None:
-            self._first.ready.acquire()  # it has a thread of its own
-            self._first.ready.release()
+            with self._first.ready:  # it has a thread of its own
+                pass
         while True:
             self._room.acquire()
             if self._is_closed:
@@ -320,7 +320,8 @@ class AheadStream(Stream):
         if slot is None:
             return None
         empty = empty or slot.ready.locked()
-        slot.ready.acquire()
+        with slot.ready:  # others may wait for it, too
+            pass
         waited = perf_counter_ns() - start
         self.stage.waited += waited
         self.stage.buffered = self._slots.qsize()
