@@ -864,3 +864,22 @@ def test_float32_inputs_of_a_float16_layer_normalization():
     layer = layers.LayerNormalization(dtype="mixed_float16")
     y = layer(ops.convert_to_tensor([[1e5, -1e5]]))
     assert y.dtype == "float16" and np.isfinite(y.numpy()).all()
+
+
+def test_a_lambda_from_its_config():
+    layer = layers.Lambda(lambda x: x**2, name="squared")
+    config = layer.get_config()
+    twin = layers.Lambda.from_config(config, {"squared": layer.function})
+    assert twin(3.0 * ones(1)).tolist() == [9.0]
+    for safe_mode in (None, True, False):
+        with pytest.raises(ArgumentError, match="lambda"):
+            layers.Lambda.from_config(config, safe_mode=safe_mode)
+
+
+def test_extents_are_integers():
+    for size in (2.5, (2.0, 1), "12"):
+        with pytest.raises(ArgumentError, match="size should be a positive integer"):
+            layers.UpSampling2D(size)
+    with pytest.raises(ArgumentError, match="argument `value_dim`"):
+        layers.MultiHeadAttention(2, 4, value_dim=0)
+    assert layers.Rescaling(2.0)([1, 2]).tolist() == [2.0, 4.0]

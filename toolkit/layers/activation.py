@@ -251,8 +251,10 @@ class Rescaling(Layer):
         self.scale = scale
         self.offset = offset
         self.supports_masking = True
+        self._allow_non_tensor_positional_args = True
 
     def call(self, inputs: Any) -> Any:
+        inputs = ops.convert_to_tensor(inputs)
         scale, offset = (self._by_channel(v, inputs) for v in (self.scale, self.offset))
         return ops.cast(inputs, self.compute_dtype) * scale + offset
 

@@ -127,7 +127,9 @@ class MultiHeadAttention(Layer):
         self.supports_masking = True
         self.num_heads = positive(self, "num_heads", num_heads)
         self.key_dim = positive(self, "key_dim", key_dim)
-        self.value_dim = positive(self, "value_dim", value_dim or key_dim)
+        self.value_dim = positive(
+            self, "value_dim", key_dim if value_dim is None else value_dim
+        )
         self.dropout = fraction(self, "dropout", dropout)
         self.use_bias = use_bias
         self.use_gate = use_gate

@@ -8,6 +8,8 @@ from typing import Any
 from toolkit import ops
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
+from toolkit.serialization import custom_object_scope
+from toolkit.serialization.reading import with_function
 from toolkit.symbolic import KerasTensor, is_symbolic
 
 
@@ -113,6 +115,23 @@ class Lambda(Layer):
         else:
             shape = (inputs.shape[0], *self._output_shape)
         return KerasTensor(shape, dtype=self.compute_dtype)
+
+    @classmethod
+    def from_config(  # type: ignore[override]
+        cls,
+        config: dict[str, Any],
+        custom_objects: dict[str, Any] | None = None,
+        safe_mode: bool | None = None,
+    ) -> Any:
+        """The layer that `get_config` described.
+
+        Args:
+            config: what `get_config` returned.
+            custom_objects: functions by name, a lambda by the name of the layer.
+            safe_mode: makes no difference: the code of a lambda is never run.
+        """
+        with custom_object_scope(custom_objects or {}):
+            return super().from_config(with_function(config, custom_objects))
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask

@@ -278,11 +278,11 @@ def match_shapes(
     for parameter in parameters:
         argument = parameter.name.removesuffix("_shape")
         if argument == parameter.name or argument not in arguments:
-            wrong = "does not end in `_shape`"
+            wrong = "which does not end in `_shape`"
             if argument != parameter.name:
-                wrong = f"is not for an argument of `call`: there is no `{argument}`"
+                wrong = f"but `call()` does not have argument `{argument}`"
             raise ArgumentError(
-                f"{function.__qualname__}: the argument `{parameter.name}`, which "
+                f"{function.__qualname__}: the argument `{parameter.name}`, "
                 f"{wrong}; each is named after one of `call`, `_shape` appended"
             )
     return {p.name: shapes[p.name] for p in parameters if p.name in shapes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from toolkit import constraints, initializers, regularizers
@@ -71,8 +72,8 @@ def extents(
     """`value`, an integer or one for each of `rank` axes, as a tuple, checked."""
     values = (value,) * rank if hasattr(value, "__index__") else value
     try:
-        values = tuple(int(n) for n in values)
-    except (TypeError, ValueError):
+        values = tuple(map(index, values))
+    except TypeError:
         values = ()
     if len(values) != rank or min(values) < minimum:
         raise ArgumentError(

@@ -39,7 +39,8 @@ def window_counts(
         if room < 0:
             raise ShapeError(
                 f"{op}: a window of size {size} (dilation {dilation}) does not fit "
-                f"into spatial shape {spatial} with padding {padding}"
+                f"into spatial shape {spatial} with padding {padding}: Computed "
+                "output size would be zero or negative."
             )
         counts.append(room // stride + 1)
     return tuple(counts)

@@ -114,7 +114,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
         )
     inner = dict(config["config"] or {})
     if public_place(cls) is not None:
-        inner = _without_files(cls, _with_function(inner, custom_objects))
+        inner = _without_files(cls, with_function(inner, custom_objects))
     with custom_object_scope(custom_objects):
         try:
             instance = cls.from_config(inner)
@@ -132,7 +132,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
     return instance
 
 
-def _with_function(inner: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
+def with_function(inner: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
     """The config of a layer, what was a lambda replaced by the function passed."""
     function = inner.get("function")
     if isinstance(function, dict) and function.get("class_name") == "__lambda__":
