@@ -868,7 +868,8 @@ def test_float32_inputs_of_a_float16_layer_normalization():
 
 def test_a_lambda_from_its_config():
     layer = layers.Lambda(lambda x: x**2, name="squared")
-    config = layer.get_config()
+    with pytest.warns(UserWarning, match="lambda"):
+        config = layer.get_config()
     twin = layers.Lambda.from_config(config, {"squared": layer.function})
     assert twin(3.0 * ones(1)).tolist() == [9.0]
     for safe_mode in (None, True, False):
