@@ -8,9 +8,8 @@ https://www.tensorflow.org/tutorials/load_data/tfrecord
 
 from __future__ import annotations
 
-import gzip
 import struct
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -27,6 +26,7 @@ class RecordError(ValueError):
     """A record is damaged or cut off."""
 
 
+@cache
 def _table() -> list[int]:
     """What each byte does to a checksum."""
     table = []
@@ -37,8 +37,9 @@ def _table() -> list[int]:
     return table
 
 
-_TABLE = _table()
-_TABLE_ARRAY = np.array(_TABLE, np.uint32)
+@cache
+def _table_array() -> Array:
+    return np.array(_table(), np.uint32)
 
 
 def crc32c(data: bytes) -> int:
@@ -51,9 +52,9 @@ def crc32c(data: bytes) -> int:
     """
     if len(data) >= _SHORT:
         return _long_crc32c(data)
-    crc = 0xFFFFFFFF
+    crc, table = 0xFFFFFFFF, _table()
     for byte in data:
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFFFFFF
 
 
@@ -69,9 +70,9 @@ def _long_crc32c(data: bytes) -> int:
     start = padded.size - len(data)  # zeros in front change nothing
     padded[start:] = np.frombuffer(data, np.uint8)
     padded[start : start + 4] ^= 0xFF  # what a checksum begins with
-    crc = np.zeros(lanes, np.uint32)
+    crc, table = np.zeros(lanes, np.uint32), _table_array()
     for column in np.ascontiguousarray(padded.reshape(lanes, steps).T):
-        crc = _TABLE_ARRAY[(crc ^ column) & 0xFF] ^ crc >> 8
+        crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
     while len(crc) > 1:
         crc = _moved(_zeros(steps), crc[0::2]) ^ crc[1::2]
         steps *= 2
@@ -94,7 +95,7 @@ def _zeros(count: int) -> Array:
         return bits
     half = _zeros(count // 2)
     moved = _moved(half, half)
-    return _TABLE_ARRAY[moved & 0xFF] ^ moved >> 8 if count % 2 else moved
+    return _table_array()[moved & 0xFF] ^ moved >> 8 if count % 2 else moved
 
 
 def masked_crc32c(data: bytes) -> int:
@@ -131,6 +132,13 @@ def read_record(file: IO[bytes]) -> bytes | None:
     return data[:-4]
 
 
+def _zipped(path: Any) -> Any:
+    # Late: TensorBoard's event files, which `fit` may write, need no gzip.
+    import gzip
+
+    return gzip.open(path, "wb")
+
+
 class TFRecordWriter:
     """Writes records to a file.
 
@@ -150,8 +158,7 @@ class TFRecordWriter:
             raise ArgumentError(
                 f'TFRecordWriter: expected options "GZIP" or None; received {options!r}'
             )
-        opener = gzip.open if options == "GZIP" else open
-        self._file: Any = opener(path, "wb")
+        self._file: Any = open(path, "wb") if not options else _zipped(path)
 
     def write(self, record: bytes) -> None:
         """Append a record."""
