@@ -59,6 +59,8 @@ limit_p = decomposable("limit", _limited, _limited_vjp)
 
 def _limit(x: Tensor, low: float | None, high: float | None) -> Tensor:
     """x limited to [low, high], with gradient 0 at both ends."""
+    if low is not None and low < 0 and x.dtype.startswith("u"):
+        low = None
     return bind(limit_p, x, low=low, high=high)  # type: ignore[no-any-return]
 
 

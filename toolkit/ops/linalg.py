@@ -45,7 +45,8 @@ def _matrices(op: str, x: Any, square: bool = False) -> Tensor:
         need_square(op, x)
     elif x.ndim < 2:
         raise ShapeError(
-            f"{op}: expected matrices, shape (..., m, n); received {x.shape}"
+            f"{op}: Input should have rank >= 2. Received: shape {x.shape} instead of "
+            "matrices, (..., m, n)"
         )
     return x
 

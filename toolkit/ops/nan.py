@@ -54,13 +54,20 @@ def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 @operation
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     """The running sum along `axis` (None: of the flattened tensor), without NaNs."""
-    return cumsum(_filled(x, 0), only_axis("nancumsum", axis), dtype)
+    return _cumulative(cumsum, _filled(x, 0), axis, dtype)
 
 
 @operation
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     """The running product along `axis` (None: flattened), without NaNs."""
-    return cumprod(_filled(x, 1), only_axis("nancumprod", axis), dtype)
+    return _cumulative(cumprod, _filled(x, 1), axis, dtype)
+
+
+def _cumulative(function: Any, x: Tensor, axis: Any, dtype: Any) -> Tensor:
+    """A running sum or product; along no axis at all it is x itself."""
+    if axis == ():
+        return convert(x, dtype and dtypes.standardize(dtype))
+    return function(x, only_axis(function.__name__, axis), dtype)  # type: ignore[no-any-return]
 
 
 def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) -> Tensor:

@@ -1,7 +1,5 @@
 """The namespace `keras.ops.numpy`: functions of `toolkit.ops` that NumPy has too."""
 
-from typing import Any
-
 from toolkit import ops
 
 __all__ = """
@@ -29,7 +27,7 @@ __all__ = """
 """.split()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name not in __all__:
         raise AttributeError(f"module 'toolkit.ops.numpy' has no attribute {name!r}")
     return getattr(ops, name)

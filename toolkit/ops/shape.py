@@ -181,8 +181,8 @@ def transpose(x: Any, axes: Any = None) -> Tensor:
     order = tuple(a + x.ndim if a < 0 else a for a in order)
     if sorted(order) != list(range(x.ndim)):
         raise ArgumentError(
-            f"transpose: expected a valid permutation of {x.ndim} axes; received "
-            f"axes={axes}"
+            f"transpose: Each axis in `axes` must be an integer in [{-x.ndim}, "
+            f"{x.ndim}), all of them a valid permutation; received axes={axes}"
         )
     return bind(transpose_p, x, axes=order)
 

@@ -270,6 +270,12 @@ def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:
             "histogram: Argument `range` must be a tuple of two elements; received "
             f"{limits}"
         )
+    numbers = [limit for limit in limits or () if isinstance(limit, (int, float))]
+    if len(numbers) == 2 and numbers[1] < numbers[0]:
+        raise ArgumentError(
+            "histogram: The second element of `range` must be greater than the first; "
+            f"received {limits}"
+        )
     if limits is not None:
         low, high = (convert(limit, x.dtype) for limit in limits)
     elif x.size == 0:
