@@ -70,8 +70,8 @@ def get(identifier: Any) -> Any:
 
     Example:
         >>> from toolkit import optimizers
-        >>> optimizers.get("adam").name
-        'adam'
+        >>> type(optimizers.get("adam")).__name__
+        'Adam'
     """
     if isinstance(identifier, str) and identifier.lower() in _BY_NAME:
         identifier = identifier.lower()
