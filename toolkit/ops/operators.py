@@ -97,6 +97,8 @@ def install_operators() -> None:
     for cls in (Tensor, KerasTensor, Variable):
         operators = _OPERATORS if cls is Tensor else _OPERATORS | _LOGICAL
         for name, function in (operators | _COMPARISONS).items():
+            if cls is KerasTensor and name == "eq":
+                continue  # equal to itself alone, as in Keras: lists of symbols work
             setattr(cls, f"__{name}__", _method(function))
         for name, function in operators.items():
             setattr(cls, f"__r{name}__", _reflected(function))
