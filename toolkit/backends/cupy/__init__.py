@@ -1,0 +1,1 @@
+"""The GPU backend: generated CUDA, cuBLASLt and cuDNN over CuPy's memory."""

@@ -1,0 +1,1 @@
+"""Generated CUDA: sources and launches as plain data, made without a device."""

@@ -1,0 +1,164 @@
+"""How a node becomes launches of generated kernels: the vocabulary, and one table.
+
+A generator is `generate(node, inputs, outputs, aligned)`; it returns the launches that
+compute the node, in order, or None where no generated kernel fits. All is plain data,
+made without a device: what loads and runs it stands beside this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from toolkit.backends.base import Operand, contiguous
+from toolkit.dtypes import is_complex
+
+__all__ = ["Operand", "contiguous"]  # with what is defined here
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One complete CUDA source with one `extern "C"` kernel.
+
+    Attributes:
+        name: of the kernel; only equal sources share it.
+        source: the text to compile, which includes nothing.
+        parameters: the C types of the arguments.
+    """
+
+    name: str
+    source: str
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """The address of an operand: the inputs in order, then the outputs."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """The address of scratch memory, which the launches of one node share."""
+
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that is known now."""
+
+    value: int | float
+    ctype: str = "long long"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The address of three int64 in device memory, all zero as long as all is well.
+
+    A kernel that meets a bad index writes 1, the index, and the limit.
+    """
+
+
+@dataclass(frozen=True)
+class Table:
+    """The address of rows of int64 in device memory: addresses, and plain numbers."""
+
+    rows: tuple[tuple[Buffer | Scratch | int, ...], ...]
+
+
+Argument = Buffer | Scratch | Scalar | Problem | Table
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel.
+
+    Attributes:
+        kernel: what runs.
+        grid, block: how many blocks, and threads of each.
+        arguments: one for each parameter of the kernel.
+        shared_bytes: dynamic shared memory.
+        problem: what to say of a bad index, with {index} and {limit}.
+    """
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: tuple[Argument, ...]
+    shared_bytes: int = 0
+    problem: str = ""
+
+
+def scratch_bytes(launches: Sequence[Launch]) -> int:
+    """The bytes of scratch memory that the launches of a node share."""
+    found = [a for launch in launches for a in launch.arguments]
+    found += [
+        word
+        for a in found
+        if isinstance(a, Table)
+        for row in a.rows
+        for word in row
+        if isinstance(word, Scratch)
+    ]
+    ends = [a.offset + a.nbytes for a in found if isinstance(a, Scratch)]
+    return max(ends, default=0)
+
+
+def make_kernel(family: str, text: str, parameters: Sequence[str]) -> Kernel:
+    """A kernel whose name is made from its text.
+
+    Args:
+        family: the beginning of the name.
+        text: the source, in which `KERNEL` stands for the name.
+        parameters: the C types of the arguments.
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    name = f"{family}_{digest}"
+    return Kernel(name, text.replace("KERNEL", name), tuple(parameters))
+
+
+Generator = Callable[
+    [Any, Sequence[Operand], Sequence[Operand], bool], Sequence[Launch] | None
+]
+
+# Where the generator of each primitive is, by module of this package; "fused" is that
+# of whole bodies.
+GENERATORS: dict[str, str] = {}
+
+
+@cache
+def generator(name: str) -> Generator | None:
+    """The generator of a primitive, None if it has none."""
+    if name not in GENERATORS:
+        return None
+    module, _, function = GENERATORS[name].partition(":")
+    package = __name__.rpartition(".")[0]
+    found = import_module(f"{package}.{module}")
+    return getattr(found, function)  # type: ignore[no-any-return]
+
+
+def generate(
+    node: Any,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    aligned: bool = True,
+) -> tuple[Launch, ...] | None:
+    """The launches that compute a node, or None where no generated kernel fits.
+
+    Args:
+        node: of a fused or of any other primitive.
+        inputs, outputs: the operands in the order of the node's; outputs are contiguous.
+        aligned: whether the addresses of all operands are multiples of 16.
+    """
+    if any(is_complex(x.spec.dtype) for x in (*inputs, *outputs)):
+        return None
+    make = generator(node.op.name)
+    launches = make and make(node, inputs, outputs, aligned)
+    return None if launches is None else tuple(launches)
