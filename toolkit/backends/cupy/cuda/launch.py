@@ -17,7 +17,7 @@ from typing import Any
 from toolkit.backends.base import Operand, contiguous
 from toolkit.dtypes import is_complex
 
-__all__ = ["Operand", "contiguous"]  # with what is defined here
+__all__ = ["Operand", "contiguous", "generate", "make_kernel", "scratch_bytes"]
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ def generate(
 
     Args:
         node: of a fused or of any other primitive.
-        inputs, outputs: the operands in the order of the node's; outputs are contiguous.
+        inputs, outputs: the operands in the order of the node's; outputs are whole
+            arrays in row-major order.
         aligned: whether the addresses of all operands are multiples of 16.
     """
     if any(is_complex(x.spec.dtype) for x in (*inputs, *outputs)):
