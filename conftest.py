@@ -1,6 +1,9 @@
 """Settings of every test process, made before NumPy is imported."""
 
 import os
+import sys
+
+import pytest
 
 # Several test processes share the cores: BLAS threads of one would wait for those of
 # another, which costs a time slice each time.
@@ -8,3 +11,26 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 # A test that fails shows where in the package.
 os.environ.setdefault("TOOLKIT_TRACEBACK_FILTERING", "off")
+
+
+def tensorflow_names():
+    """What gives the core's classes TensorFlow's attributes, if it is imported."""
+    return sys.modules.get("toolkit.compat.tensorflow.installing")
+
+
+def pytest_collection_finish():
+    """Collecting imports `compat.tensorflow`, which changes classes: undo that."""
+    if names := tensorflow_names():
+        names.uninstall()
+
+
+@pytest.fixture(autouse=True)
+def in_tensorflow_names(request):
+    """TensorFlow's attributes are on the core's classes in their own tests only."""
+    names = tensorflow_names()
+    if names is None or "compat" not in request.path.parts:
+        yield
+        return
+    names.install()
+    yield
+    names.uninstall()

@@ -47,10 +47,11 @@ LEVELS = (
     ("layers", "optimizers"),
     ("models",),
     ("mixed_precision", "saving"),
-    ("backend", "callbacks", "datasets", "utils", "compat", "bench", "cli"),
+    ("backend", "callbacks", "datasets", "utils", "bench", "cli"),
     ("wrappers", "visualization", "distillation", "distribution", "export"),
     ("legacy", "preprocessing", "applications"),
     ("__init__", "__main__"),
+    ("compat",),
 )
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 

@@ -1,0 +1,181 @@
+"""TensorFlow's dtypes and shapes: names and tuples that answer more questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.errors import ShapeError, UnsupportedError
+
+
+class DType(str):
+    """A dtype: its name, with TensorFlow's attributes.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.float32.name, tf.float32 == "float32", tf.float32.is_floating
+        ('float32', True, True)
+    """
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str.__str__(self)
+
+    @property
+    def base_dtype(self) -> DType:
+        return self
+
+    @property
+    def real_dtype(self) -> DType:
+        return as_dtype(dtypes.real_type(self.name))
+
+    @property
+    def as_numpy_dtype(self) -> Any:
+        return object if self == dtypes.STRING else dtypes.numpy_dtype(self.name).type
+
+    @property
+    def is_bool(self) -> bool:
+        return self == "bool"
+
+    @property
+    def is_floating(self) -> bool:
+        return dtypes.is_float(self)
+
+    @property
+    def is_integer(self) -> bool:
+        return dtypes.is_integer(self)
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.startswith("uint")
+
+    @property
+    def is_complex(self) -> bool:
+        return dtypes.is_complex(self)
+
+    @property
+    def is_numpy_compatible(self) -> bool:
+        return True
+
+    @property
+    def size(self) -> int:
+        return dtypes.itemsize(self.name)
+
+    @property
+    def min(self) -> Any:
+        return -self.max if self.is_floating else dtypes.lowest(self.name)
+
+    @property
+    def max(self) -> Any:
+        if self.is_floating:
+            return dtypes.largest(self.name)
+        return dtypes.highest(self.name)
+
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        return self.min, self.max
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether `other` is the same dtype."""
+        return self == as_dtype(other)
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    def __repr__(self) -> str:
+        return f"tf.{self.name}"
+
+
+_ALL = {name: DType(name) for name in (*dtypes.DTYPES, dtypes.STRING)}
+
+bfloat16, float16 = _ALL["bfloat16"], _ALL["float16"]
+half = float16
+float32, float64 = _ALL["float32"], _ALL["float64"]
+double = float64
+int8, int16, int32, int64 = (_ALL[f"int{n}"] for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (_ALL[f"uint{n}"] for n in (8, 16, 32, 64))
+complex64, complex128 = _ALL["complex64"], _ALL["complex128"]
+string = _ALL[dtypes.STRING]
+# `bool` is a name that this file needs.
+boolean = _ALL["bool"]
+
+
+def as_dtype(type_value: Any) -> DType:
+    """The dtype meant by a name, a Python type, or NumPy's.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.as_dtype(float)
+        tf.float32
+    """
+    return _ALL[dtypes.standardize(type_value)]
+
+
+class TensorShape(tuple[Any, ...]):
+    """The extents of a tensor, None where unknown: a tuple with TensorFlow's methods.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.TensorShape([2, None]).as_list(), tf.zeros((3, 4)).shape.rank
+        ([2, None], 2)
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, dims: Iterable[int | None] | int | None) -> TensorShape:
+        if dims is None:
+            raise UnsupportedError(
+                "TensorShape: a shape of unknown rank is not supported; give None for "
+                "each extent that is unknown"
+            )
+        dims = (dims,) if isinstance(dims, int) else dims
+        return tuple.__new__(cls, (n if n is None else int(n) for n in dims))
+
+    @property
+    def rank(self) -> int:
+        return len(self)
+
+    ndims = rank
+
+    @property
+    def dims(self) -> list[int | None]:
+        return list(self)
+
+    def as_list(self) -> list[int | None]:
+        """The extents as a list."""
+        return list(self)
+
+    def is_fully_defined(self) -> bool:
+        """Whether all extents are known."""
+        return None not in self
+
+    def num_elements(self) -> int | None:
+        """The product of the extents; None if one is unknown."""
+        return int(np.prod(self, dtype=int)) if self.is_fully_defined() else None
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether the extents that both know are the same."""
+        other = TensorShape(other)
+        return len(self) == len(other) and all(
+            m == n or None in (m, n) for m, n in zip(self, other, strict=True)
+        )
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raise a ShapeError unless the extents that both know are the same."""
+        if not self.is_compatible_with(other):
+            raise ShapeError(f"Shapes {self} and {other} are incompatible")
+
+    def concatenate(self, other: Any) -> TensorShape:
+        """The extents of both, one after the other."""
+        return TensorShape((*self, *TensorShape(other)))
+
+    def __str__(self) -> str:
+        return tuple.__repr__(self)
+
+    def __repr__(self) -> str:
+        return f"TensorShape({list(self)})"
