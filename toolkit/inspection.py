@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from statistics import median
@@ -15,30 +15,35 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.compiler.execute import Program
-from toolkit.compiler.frame import Event, Frame
+from toolkit.compiler.frame import Event, Frame, Part
 from toolkit.compiler.passes import stages
-from toolkit.ir import Node
+from toolkit.ir import Graph, Node, format_graph
 from toolkit.variable import Variable
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One step of a program: a kernel, or generated calls that run together.
+    """What runs as one: a kernel, or generated calls that run together.
 
     Attributes:
         name: the primitives that it computes.
-        nodes: their nodes.
+        nodes: their nodes; each node that computes is in one kernel.
         flops, nbytes: its arithmetic operations and memory traffic in bytes, 0 where
-            the step is not generated code.
+            it is not generated code.
+        moments: when it runs, counted from the start of the program: most kernels
+            have one moment, some prepare weights earlier or add up what threads have
+            summed later. Kernels that share a moment run side by side in it.
         seconds: the median of its measured times, None before `measure`.
         roofline: the share of what the processor could do at best: the time that its
-            arithmetic or its traffic takes at the measured peaks, over `seconds`.
+            arithmetic or its traffic takes at the measured peaks, over `seconds`. It
+            is above 1 where data comes from a cache and not from memory.
     """
 
     name: str
     nodes: tuple[Node, ...]
     flops: int = 0
     nbytes: int = 0
+    moments: tuple[int, ...] = ()
     seconds: float | None = None
     roofline: float | None = None
 
@@ -62,7 +67,11 @@ class Inspection:
         self.name = name
         self.program = program
         self._variables = variables
-        self.kernels: list[Kernel] = [_kernel(part) for part in self._frame.parts]
+        # The numbers of the parts of each kernel.
+        self._parts = _joined(self._frame.parts)
+        self.kernels: list[Kernel] = [
+            _kernel([self._frame.parts[i] for i in numbers]) for numbers in self._parts
+        ]
 
     @property
     def passes(self) -> list[tuple[str, Any]]:
@@ -84,10 +93,20 @@ class Inspection:
         """Bytes that live at the worst point of the schedule."""
         return self.program.plan.live_peak
 
+    @property
+    def side_by_side(self) -> dict[int, list[int]]:
+        """Moments in which threads run several kernels at once, by their numbers."""
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for number, kernel in enumerate(self.kernels):
+            for moment in kernel.moments:
+                found[moment].append(number)
+        return {moment: n for moment, n in sorted(found.items()) if len(n) > 1}
+
     def source(self, kernel: int) -> str:
         """The generated LLVM IR of a kernel, by its number; "" for NumPy's kernels."""
-        part = self._frame.parts[kernel]
-        return "\n\n".join(dict.fromkeys(code.text() for code in part.codes))
+        parts = (self._frame.parts[i] for i in self._parts[kernel])
+        codes = (code.text() for part in parts for code in part.codes)
+        return "\n\n".join(dict.fromkeys(codes))
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
         """Run on the Variables' values and made-up data; nothing is changed.
@@ -98,19 +117,12 @@ class Inspection:
             The kernels with their median seconds and their share of the roofline, the
             slowest first.
         """
-        times: defaultdict[int, list[float]] = defaultdict(list)
         self._events()  # the first run meets cold caches
-        for _ in range(repeats):
-            spans: defaultdict[int, list[Event]] = defaultdict(list)
-            for event in self._events():
-                spans[event.part].append(event)
-            for part, events in spans.items():
-                start = min(event.start for event in events)
-                times[part].append(max(event.end for event in events) - start)
+        runs = [_spans(self._events()) for _ in range(repeats)]
         peaks = self.program.backend.peaks()
         self.kernels = [
-            _timed(kernel, median(times[i]), peaks) if times[i] else kernel
-            for i, kernel in enumerate(self.kernels)
+            _timed(kernel, median(sum(run[i] for i in parts) for run in runs), peaks)
+            for kernel, parts in zip(self.kernels, self._parts, strict=True)
         ]
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
 
@@ -121,22 +133,23 @@ class Inspection:
             path: a ".json" file.
         """
         self._events()  # the first run meets cold caches
-        rows = [
-            {
-                "name": self.kernels[event.part].name,
-                "ph": "X",
-                "ts": 1e6 * event.start,
-                "dur": 1e6 * (event.end - event.start),
-                "pid": 0,
-                "tid": event.thread,
-                "args": {
-                    "kernel": event.part,
-                    "flops": self.kernels[event.part].flops,
-                    "bytes": self.kernels[event.part].nbytes,
-                },
-            }
-            for event in self._events()
-        ]
+        number_of = {part: k for k, parts in enumerate(self._parts) for part in parts}
+        rows = []
+        for event in self._events():
+            number = number_of[event.part]
+            kernel = self.kernels[number]
+            arguments = {"flops": kernel.flops, "bytes": kernel.nbytes}
+            rows.append(
+                {
+                    "name": kernel.name,
+                    "ph": "X",
+                    "ts": 1e6 * event.start,
+                    "dur": 1e6 * (event.end - event.start),
+                    "pid": 0,
+                    "tid": event.thread,
+                    "args": {"kernel": number, **arguments},
+                }
+            )
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
 
@@ -168,12 +181,11 @@ class Inspection:
     def __str__(self) -> str:
         parts = [f"function {self.name} on backend {self.program.backend.name}"]
         parts.append("\npasses:")
-        for name, graph in self.passes:
-            counts = Counter(node.op.kind.value for node in graph.nodes)
-            kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
-            parts.append(f"  {name:10} {len(graph.nodes):5} nodes  ({kinds})")
-        parts.append("\nschedule:")
-        parts.append(str(self.graph))
+        parts += self._pass_rows()
+        parts.append("\nschedule, with the number of each node's kernel:")
+        numbers = enumerate(self.kernels)
+        marks = {id(node): f"{i:>4}" for i, kernel in numbers for node in kernel.nodes}
+        parts.append(format_graph(self.graph, marks))
         parts.append("\nkernels:")
         parts += self._kernel_rows()
         parts.append("\narena:")
@@ -186,15 +198,38 @@ class Inspection:
 
     __repr__ = __str__
 
+    def _pass_rows(self) -> list[str]:
+        """What each pass has changed; at last, how the nodes were fused."""
+        (first, before), *rest = self.passes
+        kinds = Counter(node.op.kind.value for node in before.nodes)
+        counts = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+        rows, idle = [_pass_row(first, before, f"({counts})")], []
+        for name, graph in rest:
+            if str(graph) == str(before):
+                idle.append(name)
+            else:
+                rows.append(_pass_row(name, graph, _difference(before, graph)))
+            before = graph
+        loops = [n.attrs["body"] for n in self.graph.nodes if n.op.name == "fused"]
+        if loops:
+            inside = sum(len(body.nodes) for body in loops)
+            count = "1 loop" if len(loops) == 1 else f"{len(loops)} loops"
+            rows.append(_pass_row("fuse", self.graph, f"{inside} of them in {count}"))
+        return [*rows, f"  nothing to do for {', '.join(dict.fromkeys(idle))}"]
+
     def _kernel_rows(self) -> list[str]:
-        rows = ["   no       Mflop      Kbytes    time us  roofline  what"]
+        rows = ["   no       Mflop      Kbytes    time us  roofline  moment   what"]
         for i, k in enumerate(self.kernels):
             time = "" if k.seconds is None else f"{1e6 * k.seconds:.1f}"
             share = "" if k.roofline is None else f"{k.roofline:.0%}"
+            when = ", ".join(map(str, k.moments))
             rows.append(
                 f"  {i:3}  {k.flops / 1e6:10.3f}  {k.nbytes / 1e3:10.1f}  {time:>9}  "
-                f"{share:>8}  {k.name}"
+                f"{share:>8}  {when:7}  {k.name}"
             )
+        for moment, numbers in self.side_by_side.items():
+            listed = ", ".join(map(str, numbers))
+            rows.append(f"  side by side in moment {moment}: kernels {listed}")
         return rows
 
     def _arena_rows(self) -> list[str]:
@@ -206,14 +241,62 @@ class Inspection:
         return rows
 
 
-def _kernel(part: Any) -> Kernel:
-    names = []
-    for node in part.nodes:
+def _pass_row(name: str, graph: Graph, what: str) -> str:
+    count = len(graph.nodes)
+    return f"  {name:10} {count:5} {'node ' if count == 1 else 'nodes'}  {what}"
+
+
+def _difference(before: Graph, after: Graph) -> str:
+    """Which primitives a pass has taken out of the graph, and put in."""
+    old, new = (Counter(node.op.name for node in g.nodes) for g in (before, after))
+    gone, come = _listed(old - new), _listed(new - old)
+    texts = [f"without {gone}"] * bool(gone) + [f"with {come}"] * bool(come)
+    return "; ".join(texts) or "other operands"
+
+
+def _listed(names: Counter[str]) -> str:
+    return ", ".join(f"{n} {name}" if n > 1 else name for name, n in names.items())
+
+
+def _joined(parts: Sequence[Part]) -> list[list[int]]:
+    """The numbers of the parts in groups: those that work on a node are together."""
+    groups: list[tuple[set[int], list[int]]] = []
+    for number, part in enumerate(parts):
+        nodes, numbers = {id(node) for node in part.nodes}, [number]
+        apart = []
+        for group in groups:
+            if nodes.isdisjoint(group[0]):
+                apart.append(group)
+            else:
+                nodes |= group[0]
+                numbers = [*group[1], *numbers]
+        groups = [*apart, (nodes, numbers)]
+    return sorted(sorted(numbers) for _, numbers in groups)
+
+
+def _kernel(parts: Sequence[Part]) -> Kernel:
+    nodes = tuple({id(node): node for part in parts for node in part.nodes}.values())
+    names: list[str] = []
+    for node in nodes:
         members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
         names += [member.op.name for member in members]
-    shown = Counter(names)
-    text = ", ".join(f"{n} {x}" if n > 1 else x for x, n in shown.items())
-    return Kernel(text, tuple(part.nodes), part.flops, part.nbytes)
+    return Kernel(
+        _listed(Counter(names)),
+        nodes,
+        sum(part.flops for part in parts),
+        sum(part.nbytes for part in parts),
+        tuple(dict.fromkeys(part.moment for part in parts)),
+    )
+
+
+def _spans(events: Sequence[Event]) -> Counter[int]:
+    """How long each part has taken: from its first start to its last end."""
+    starts: dict[int, float] = {}
+    ends: dict[int, float] = {}
+    for event in events:
+        starts[event.part] = min(event.start, starts.get(event.part, event.start))
+        ends[event.part] = max(event.end, ends.get(event.part, event.end))
+    return Counter({part: ends[part] - starts[part] for part in ends})
 
 
 def _timed(kernel: Kernel, seconds: float, peaks: tuple[float, float] | None) -> Kernel:
@@ -221,6 +304,4 @@ def _timed(kernel: Kernel, seconds: float, peaks: tuple[float, float] | None) ->
     if peaks is not None and seconds and (kernel.flops or kernel.nbytes):
         best = max(kernel.flops / peaks[0], kernel.nbytes / peaks[1])
         share = best / seconds
-    return Kernel(
-        kernel.name, kernel.nodes, kernel.flops, kernel.nbytes, seconds, share
-    )
+    return replace(kernel, seconds=seconds, roofline=share)

@@ -259,8 +259,13 @@ class Graph:
         return format_graph(self)
 
 
-def format_graph(graph: Graph) -> str:
-    """The graph as text, one line per node: `%3: float32[2, 5] = matmul(x, w)`."""
+def format_graph(graph: Graph, marks: Mapping[int, str] | None = None) -> str:
+    """The graph as text, one line per node: `%3: float32[2, 5] = matmul(x, w)`.
+
+    Args:
+        graph: what to show.
+        marks: what to write before each of its nodes, by the node's id.
+    """
     names = dict(graph.names)
 
     def name(value: Any) -> str:
@@ -276,13 +281,16 @@ def format_graph(graph: Graph) -> str:
     signature = ", ".join(f"{name(v)}: {v.spec}" for v in graph.inputs)
     lines = [f"graph({signature})"]
     count = 0
+    marks = marks or {}
+    margin = " " * max(map(len, marks.values()), default=0)
 
     def write(node: Node, indent: str) -> None:
         nonlocal count
+        indent = marks.get(id(node), margin) + indent
         if node.op.name == "fused":
-            lines.append(f"{indent}one kernel:")
+            lines.append(f"{indent}one loop:")
             for member in node.attrs["body"].nodes:
-                write(member, f"{indent}  ")
+                write(member, indent[len(margin) :] + "  ")
             return
         for value in node.outputs:
             names[id(value)] = f"%{count}"

@@ -216,7 +216,7 @@ def test_nothing_of_no_elements_is_fused():
 def test_a_fused_node_prints_its_members():
     text = str(fused(lambda x: x * 2.0 + 1.0, (4,)))
     assert text.splitlines()[1:] == [
-        "  one kernel:",
+        "  one loop:",
         "    %0: float32[4] = multiply(%in0, 2.0)",
         "    %1: float32[4] = add(%0, 1.0)",
         "  return %1",

@@ -200,7 +200,8 @@ class Backend:
 
         Returns:
             An object with `moments`, the first and last step of each node in the order
-            in which the program runs, and `bind(place, objects)`.
+            in which the program runs, `parts`, what is timed by itself, and
+            `bind(place, objects)`.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 

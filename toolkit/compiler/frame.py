@@ -28,10 +28,12 @@ Step = Callable[[], Any]
 class Part:
     """What is timed as one: a kernel, or generated calls that run together.
 
+    moment: parts of one moment run side by side.
     codes: what the calls were generated from, each with `text()`.
     """
 
     nodes: Sequence[Node]
+    moment: int
     flops: int = 0
     nbytes: int = 0
     codes: Sequence[Any] = ()
@@ -80,6 +82,7 @@ class Frame:
         needed = self._needed_by_kernels()
         for members, native in self.program.segments:
             nodes = [self.graph.nodes[i] for i in members]
+            now = 1 + self.parts[-1].moment if self.parts else 0
             if native is not None:
                 address = self.arena.ctypes.data
                 runner = native.bind(
@@ -88,8 +91,8 @@ class Frame:
                 self.steps.append(runner.run)
                 self.timed.append(partial(_native_events, runner, len(self.parts)))
                 self.parts += [
-                    Part([nodes[i] for i in which], flops, nbytes, codes)
-                    for which, flops, nbytes, codes in native.parts
+                    Part([nodes[i] for i in which], now + after, *figures)
+                    for after, which, *figures in native.parts
                 ]
             elif id(nodes[0].outputs[0]) not in self.program.layouts.views:
                 self._bind_kernel(members[0], nodes[0])
@@ -97,7 +100,7 @@ class Frame:
                 self._bind_view(nodes[0])
             if len(self.steps) > len(self.timed):
                 self.timed.append(partial(_events, self.steps[-1], len(self.parts)))
-                self.parts.append(Part(nodes))
+                self.parts.append(Part(nodes, now))
 
     def _place(
         self, arena: int, members: list[int], which: int, operand: tuple[str, int]

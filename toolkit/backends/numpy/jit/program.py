@@ -68,16 +68,21 @@ class NativeProgram:
         return [pair for section in self.sections for pair in section.calls]
 
     @property
-    def parts(self) -> list[tuple[list[int], int, int, list[Code]]]:
-        """For each section its nodes, flops, bytes, and what it was generated from."""
+    def parts(self) -> list[tuple[int, list[int], int, int, list[Code]]]:
+        """What is timed by itself: its moment, nodes, flops, bytes, and their code.
+
+        Sections side by side are parts of one moment.
+        """
         return [
             (
+                moment,
                 sorted({i for i, _ in section.calls}),
                 sum(call.flops for _, call in section.calls),
                 sum(call.nbytes for _, call in section.calls),
                 [code for _, call in section.calls for code in call.codes],
             )
-            for section in self.sections
+            for moment, beside in enumerate(self.sections)
+            for section in beside.sections
         ]
 
     def bind(self, resolve: Resolve, objects: Any) -> Runner:
@@ -161,13 +166,15 @@ class Runner:
         self._patches: list[tuple[int, int, int]] = []
         self._inner: list[Runner] = []
         self._kept: list[Any] = []  # memory that only addresses point to
-        self._events_of: list[int] = []  # the number of the section of each event
+        self._events_of: list[int] = []  # the number of the part of each event
         self._sections = self._block.take(_SECTION * len(program.sections))
         plain = [call.code for _, call in program.calls if not isinstance(call, Loop)]
         codes = dict(zip(plain, load(plain), strict=True))
+        part = 0
         for number, section in enumerate(program.sections):
             at = self._sections + _SECTION * number
-            self._block.write(at, self._section(section, number, codes, resolve))
+            self._block.write(at, self._section(section, part, codes, resolve))
+            part += len(section.sections)
         flat = [word for patch in self._patches for word in patch]
         header = [
             len(self._patches),
@@ -187,21 +194,22 @@ class Runner:
     def _section(
         self,
         section: Section | Branches,
-        number: int,
+        part: int,
         codes: dict[Code, int],
         resolve: Resolve,
     ) -> list[int]:
         """The words of a section, after those of its calls."""
         first_event = len(self._events_of)
-        self._events_of += [number] * section.tasks
         if isinstance(section, Branches):
             count = section.tasks
+            self._events_of += range(part, part + count)
             branches = self._block.take(_SECTION * count)
             for k, branch in enumerate(section.sections):
-                words = self._section(branch, number, codes, resolve)
+                words = self._section(branch, part + k, codes, resolve)
                 self._block.write(branches + _SECTION * k, words)
             address = self._block.address(branches)
             return [count, 1, count, 1, -1, address, True, first_event]
+        self._events_of += [part] * section.tasks
         calls = []
         for (i, call), factor in zip(section.calls, section.factors, strict=True):
             places = {o: resolve(i, o) for o in call.operands if o != ERROR}
@@ -289,7 +297,7 @@ class Runner:
         return next((problem for problem in found if problem), "")
 
     def timed(self) -> list[tuple[int, int, int, int]]:
-        """Run; (section, start, end, thread) of each task, in ticks of the clock."""
+        """Run; (part, start, end, thread) of each task, in ticks of the clock."""
         events = (ctypes.c_int64 * (_EVENT * len(self._events_of)))()
         self._block.write(self._header + 7, [ctypes.addressof(events)])
         try:

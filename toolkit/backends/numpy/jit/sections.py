@@ -67,6 +67,11 @@ class Section:
     touches: set[Hashable] = field(default_factory=set)
 
     @property
+    def sections(self) -> list[Section]:
+        """Itself: what runs side by side."""
+        return [self]
+
+    @property
     def tasks(self) -> int:
         """How many tasks the rows divide into."""
         return -(-self.rows // self.grain)
