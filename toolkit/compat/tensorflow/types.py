@@ -121,8 +121,8 @@ class TensorShape(tuple[Any, ...]):
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
-        >>> tf.TensorShape([2, None]).as_list(), tf.zeros((3, 4)).shape.rank
-        ([2, None], 2)
+        >>> tf.TensorShape([2, None]).as_list(), tf.Variable([3.0]).shape.rank
+        ([2, None], 1)
     """
 
     __slots__ = ()
