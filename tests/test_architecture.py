@@ -69,7 +69,8 @@ OPTIONAL = {
     *("mkl", "ml_dtypes", "mpi4py", "onnx", "PIL", "sklearn", "tqdm"),
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
-MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "config.py")
+# `info` names packages, two of which are called as backends are.
+MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "config.py", "cli/info.py")
 MAX_FILE = 450  # lines
 MAX_FUNCTION = 60  # lines without the docstring
 

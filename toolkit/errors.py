@@ -98,4 +98,15 @@ class DamagedFileError(DatasetError, ValueError):
 def unknown_choice(what: str, value: object, choices: object) -> ArgumentError:
     """The error for a string that is none of the valid ones."""
     valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))  # type: ignore[call-overload]
-    return ArgumentError(f"{what}: expected one of {valid}; received {value!r}")
+    return ArgumentError(
+        f"{what}: expected one of {valid}; received {value!r}{nearest(value, choices)}"
+    )
+
+
+def nearest(value: object, choices: object) -> str:
+    """`; did you mean 'relu'?`, the end of a message; "" where no choice is close."""
+    from difflib import get_close_matches  # only mistakes need it
+
+    names = {str(choice).lower(): choice for choice in choices}  # type: ignore[attr-defined]
+    close = get_close_matches(str(value).lower(), names, n=1)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""

@@ -7,6 +7,8 @@ import sys
 
 from toolkit import config
 
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+
 
 def print_message(text: str, line_break: bool = True, errors: bool = False) -> None:
     """Print, or log where interactive logging is disabled.
@@ -29,3 +31,12 @@ def print_message(text: str, line_break: bool = True, errors: bool = False) -> N
         encoding = output.encoding or "ascii"
         output.write(text.encode(encoding, "replace").decode(encoding))
     output.flush()
+
+
+def size_text(nbytes: float) -> str:
+    """A number of bytes as people read it: `1.50 KB`."""
+    size, unit = float(nbytes), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size /= 1024
+        unit += 1
+    return f"{size:.2f} {_UNITS[unit]}"

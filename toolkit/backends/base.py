@@ -284,6 +284,10 @@ class Backend:
         """Facts for `toolkit.config.show()`."""
         return {"cpu": cpu_model(), "cores": available_cores()}
 
+    def cache_folder(self) -> Path | None:
+        """The folder of the code that it has compiled; None if it keeps none."""
+        return None
+
 
 def cpu_model() -> str:
     """The processor's name, as the operating system gives it."""

@@ -1,4 +1,9 @@
-"""Time training, prediction, start and memory on this machine."""
+"""Time training, prediction, start and memory on this machine.
+
+Examples:
+  $ toolkit bench --only tiny_mlp
+  $ toolkit bench --rounds 3 --json record.json
+"""
 
 from __future__ import annotations
 

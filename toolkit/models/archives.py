@@ -11,8 +11,9 @@ import json
 import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -39,7 +40,10 @@ KERAS_VERSION = "3.15.1"
 _MAX_RATIO = 200  # of a member's size to its size in the archive
 _SMALL = 1 << 20  # bytes that are always fine
 _MAX_MEMBERS = 10_000
-_SUSPICIOUS = (OSError, EOFError, ValueError, NotImplementedError, RuntimeError)
+_SUSPICIOUS = (
+    *(OSError, EOFError, ValueError, NotImplementedError, RuntimeError),
+    zlib.error,
+)
 
 
 # --- writing --------------------------------------------------------------------------
@@ -139,15 +143,16 @@ def weights_in_archive(path: Path) -> Iterator[dict[str, Dataset]]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[Members]:
+def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
+    """The members of a ZIP, checked; `kind` is what messages say was expected."""
     if not path.is_file():
         raise MissingFileError(f"File not found: there is no file {str(path)!r}")
     try:
         with zipfile.ZipFile(path) as archive:
-            yield Members(archive)
+            yield Members(archive, max_ratio)
     except zipfile.BadZipFile as error:
         raise ModelFileError(
-            f"{str(path)!r}: expected a .keras file, which is a ZIP; it is damaged or "
+            f"{str(path)!r}: expected a {kind} file, which is a ZIP; it is damaged or "
             f"something else ({error})"
         ) from error
     except ModelFileError as error:
@@ -155,10 +160,14 @@ def _open(path: Path) -> Iterator[Members]:
         raise
 
 
+def _open(path: Path) -> AbstractContextManager[Members]:
+    return open_members(path, ".keras", _MAX_RATIO)
+
+
 class Members:
     """The members of an archive, once their names and sizes look harmless."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
+    def __init__(self, archive: zipfile.ZipFile, max_ratio: int = _MAX_RATIO) -> None:
         self._archive = archive
         self._infos: dict[str, zipfile.ZipInfo] = {}
         infos = archive.infolist()
@@ -167,20 +176,29 @@ class Members:
         for info in infos:
             if info.filename in self._infos:
                 raise ModelFileError(f"{info.filename!r} is there twice: refused")
-            _check_member(info)
+            _check_member(info, max_ratio)
             self._infos[info.filename] = info
 
-    def read(self, name: str) -> bytes:
-        """All bytes of a member."""
+    def sizes(self) -> dict[str, int]:
+        """The bytes that each member declares."""
+        return {name: info.file_size for name, info in self._infos.items()}
+
+    def head(self, name: str, size: int) -> bytes:
+        """The first bytes of a member, at most `size`."""
         info = self._infos.get(name)
         if info is None:
             raise ModelFileError(f"there is no member {name!r}")
         try:
             with self._archive.open(info) as file:
-                data = file.read(info.file_size + 1)
+                return file.read(size)
         except _SUSPICIOUS as error:
             raise ModelFileError(f"{name!r} is damaged ({error})") from error
-        if len(data) != info.file_size:
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a member."""
+        info = self._infos.get(name)
+        data = self.head(name, info.file_size + 1 if info else 0)
+        if info is None or len(data) != info.file_size:
             raise ModelFileError(f"{name!r} has another size than it declares: refused")
         return data
 
@@ -204,7 +222,7 @@ class Members:
                 target.write_bytes(self.read(name))
 
 
-def _check_member(info: zipfile.ZipInfo) -> None:
+def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
     name = info.filename
     parts = PurePosixPath(name).parts
     is_link = stat.S_ISLNK(info.external_attr >> 16)
@@ -214,7 +232,7 @@ def _check_member(info: zipfile.ZipInfo) -> None:
         raise ModelFileError(f"{name!r} is no plain name: refused")
     if info.flag_bits & 1:
         raise ModelFileError(f"{name!r} is encrypted: refused")
-    if info.file_size > max(_SMALL, _MAX_RATIO * info.compress_size):
+    if info.file_size > max(_SMALL, max_ratio * info.compress_size):
         raise ModelFileError(
             f"{name!r} declares {info.file_size} bytes, of which the archive holds "
             f"{info.compress_size}: refused"

@@ -99,8 +99,10 @@ def open_file(
     try:
         with h5py.File(source, "r") as file:
             yield file, dict(_walk(file, h5py))
-    except ToolkitError as error:
+    except ModelFileError as error:
         error.args = (f"{label!r}: {error}",)
+        raise
+    except ToolkitError:  # of a model that is made meanwhile, not of the file
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(
@@ -146,6 +148,12 @@ class Dataset:
         self.shape: tuple[int, ...] = tuple(dataset.shape or ())
         self.nbytes = int(dataset.nbytes)
         self._dataset = dataset
+
+    @property
+    def dtype(self) -> str:
+        """The name of the dtype that `read` returns, if it is one of numbers."""
+        named = self._dataset.attrs.get("dtype")
+        return "bfloat16" if named == "bfloat16" else str(self._dataset.dtype)
 
     @property
     def owner(self) -> str | None:

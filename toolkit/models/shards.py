@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,16 @@ def _list_path(path: Path) -> Path:
 
 def load_shards(model: Any, path: Path, skip_mismatch: bool, skip: Any) -> None:
     """Load what the files that a `.weights.json` file lists hold together."""
+    with open_shards(path) as datasets:
+        load_state(model, datasets, str(path), skip_mismatch, skip, True)
+
+
+@contextmanager
+def open_shards(path: Path) -> Iterator[dict[str, Dataset]]:
+    """The datasets of all files that a `.weights.json` file lists."""
     with ExitStack() as stack:
         datasets: dict[str, Dataset] = {}
-        for name in _names(path):
+        for name in listed_files(path):
             part = stack.enter_context(open_datasets(path.with_name(name)))
             twice = datasets.keys() & part.keys()
             if twice:
@@ -80,10 +88,10 @@ def load_shards(model: Any, path: Path, skip_mismatch: bool, skip: Any) -> None:
                     f"{str(path)!r}: {sorted(twice)[0]} is in several files"
                 )
             datasets |= part
-        load_state(model, datasets, str(path), skip_mismatch, skip, True)
+        yield datasets
 
 
-def _names(path: Path) -> list[str]:
+def listed_files(path: Path) -> list[str]:
     """The files that are listed, which must lie beside the list."""
     if not path.is_file():
         raise MissingFileError(f"there is no file {str(path)!r}")

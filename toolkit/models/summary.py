@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 from toolkit import dtypes, tree
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
-from toolkit.messages import print_message
+from toolkit.messages import print_message, size_text
 from toolkit.symbolic import FunctionOperation, is_symbolic
-
-_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 class Column(NamedTuple):
@@ -265,9 +263,5 @@ def _totals(model: Any) -> list[str]:
 def _amount(variables: list[Any]) -> str:
     unique = {id(v): v for v in variables}.values()
     count = sum(v.size for v in unique)
-    size = float(sum(v.size * dtypes.itemsize(v.dtype) for v in unique))
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size /= 1024
-        unit += 1
-    return f"{count:,} ({size:.2f} {_UNITS[unit]})"
+    nbytes = sum(v.size * dtypes.itemsize(v.dtype) for v in unique)
+    return f"{count:,} ({size_text(nbytes)})"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,3 +109,10 @@ class NumPyBackend(Backend):
             "blas": self.blas.description,
             "threads": self.blas.threads,
         }
+
+    def cache_folder(self) -> Path | None:
+        """The folder of generated code."""
+        if not self.generates:
+            return None
+        engine = import_module("toolkit.backends.numpy.jit.engine")
+        return engine.cache_folder()  # type: ignore[no-any-return]

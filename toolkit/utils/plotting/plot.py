@@ -13,7 +13,7 @@ from toolkit.utils.plotting.picture import draw, svg
 from toolkit.utils.plotting.raster import save
 from toolkit.utils.plotting.routes import SPLINES
 
-_DIRECTIONS = ("BT", "LR", "RL", "TB")
+DIRECTIONS = ("BT", "LR", "RL", "TB")
 
 
 def model_to_dot(
@@ -137,8 +137,8 @@ def _check(caller: str, rankdir: str, others: dict[str, Any]) -> None:
         )
     if others:
         raise ArgumentError(f"{caller}: Unrecognized keyword arguments: {others}")
-    if rankdir not in _DIRECTIONS:
-        raise unknown_choice(f"{caller}: rankdir", rankdir, _DIRECTIONS)
+    if rankdir not in DIRECTIONS:
+        raise unknown_choice(f"{caller}: rankdir", rankdir, DIRECTIONS)
 
 
 def _shown(path: str, kind: str) -> Any:

@@ -1,0 +1,171 @@
+"""The command line: help, mistakes, warnings and exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import toolkit
+from toolkit import cli
+from toolkit.errors import ArgumentError
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "toolkit", *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def use(run_command, monkeypatch):
+    """Let a function be what every command runs."""
+    command = SimpleNamespace(
+        __doc__="Nothing.", add_options=lambda parser: None, run=run_command
+    )
+    monkeypatch.setattr(cli, "import_module", lambda name: command)
+
+
+def test_without_a_command_it_shows_help(capsys):
+    assert cli.main([]) == cli.WRONG_USAGE
+    printed = capsys.readouterr().err
+    assert all(name in printed for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "arguments, code, words",
+    [
+        (["--help"], 0, "python -m toolkit"),
+        (["--version"], 0, f"toolkit {toolkit.__version__}"),
+        (["dance"], 2, "received 'dance' (see python -m toolkit --help)"),
+        (["inspct"], 2, "received 'inspct'; did you mean 'inspect'?"),
+        (["bench", "--rounds", "0"], 2, "expected a number >= 1; received '0'"),
+        (["bench", "--only", "zebra"], 2, "received 'zebra'"),
+        (["bench", "extra"], 2, "unrecognized arguments: extra"),
+        (["inspect", "x", "--valeus"], 2, "--valeus; did you mean '--values'?"),
+        (["inspect"], 2, "the following arguments are required: FILE"),
+        (["run", "digit_cnn"], 2, "did you mean 'digits_cnn'?"),
+        (["run", "digits_cnn", "--help"], 0, "--epochs"),
+        (["run", "digits_cnn", "--epochs", "x"], 2, "invalid int value: 'x'"),
+        (["plot", "x", "-o", "x.sgv"], 2, "'.sgv'; did you mean '.svg'?"),
+        (["plot", "x", "--direction", "UP"], 2, "expected one of BT, LR, RL, TB"),
+        (["convert", "x", "x.foo"], 2, ".npz; received 'x.foo'"),
+        (["convert", "x", "y.h5", "--shard-size", "0"], 2, "number > 0; received '0'"),
+    ],
+)
+def test_arguments_are_checked(arguments, code, words, capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert left.value.code == code
+    printed = capsys.readouterr()
+    assert words in printed.out + printed.err
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_command_is_complete_and_shows_examples(name, capsys):
+    command = import_module(cli.COMMANDS[name][0])
+    assert command.__doc__ and command.add_options and command.run
+    with pytest.raises(SystemExit) as left:
+        cli.main([name, "--help"])
+    assert left.value.code == 0
+    printed = capsys.readouterr().out
+    assert f"\nexamples:\n  python -m toolkit {name}" in printed
+    assert command.__doc__.partition("\n")[0] in printed
+
+
+def test_help_names_the_script_that_was_started(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/some/bin/toolkit"])
+    with pytest.raises(SystemExit):
+        cli.main(["plot", "--help"])
+    assert "  toolkit plot model.keras --shapes\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "error, code, words",
+    [
+        (ArgumentError("bench: expected more"), 1, "bench: expected more"),
+        (FileNotFoundError(2, "No such file", "here"), 1, "No such file: 'here'"),
+        (ImportError("plot needs Matplotlib"), 1, "plot needs Matplotlib"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_errors_become_a_line_and_a_code(error, code, words, monkeypatch, capsys):
+    def fail(options):
+        raise error
+
+    use(fail, monkeypatch)
+    assert cli.main(["bench"]) == code
+    printed = capsys.readouterr().err
+    assert printed.startswith("python -m toolkit bench: ")
+    assert words in printed and printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--debug", "bench"], ["bench", "--debug"], ["bench"]]
+)
+def test_debug_keeps_the_traceback(arguments, monkeypatch):
+    wanted = ArgumentError if "--debug" in arguments else ZeroDivisionError
+
+    def fail(options):
+        raise wanted("it")
+
+    use(fail, monkeypatch)
+    with pytest.raises(wanted, match="it"):  # other errors than the user's keep it too
+        cli.main(arguments)
+
+
+def test_a_warning_is_one_line(monkeypatch, capsys):
+    def warn(options):
+        warnings.simplefilter("always")
+        warnings.warn("the file is old", stacklevel=2)
+        return 0
+
+    use(warn, monkeypatch)
+    assert cli.main(["bench"]) == 0
+    assert capsys.readouterr().err == "warning: the file is old\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell's pipe")
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m toolkit info | head -n 1"
+    done = subprocess.run(
+        command,
+        shell=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.stdout, done.stderr) == ("Versions\n", "")
+
+
+def test_bench_measures_and_keeps_the_record(tmp_path):
+    path = tmp_path / "record.json"
+    done = run("bench", "--quick", "--only", "tiny_mlp", "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "tiny_mlp/fit, ms a step" in done.stdout
+    record = json.loads(Path(path).read_text("utf-8"))
+    assert record["toolkit"] == toolkit.__version__
+    assert record["machine"]["cores"] > 0
+    (row,) = record["rows"]
+    assert row["samples"]["toolkit"] == [row["median"]["toolkit"]]
+
+
+def test_bench_reports_what_failed():
+    done = run("bench", "--quick", "--only", "tiny_mlp", TOOLKIT_BACKEND="none")
+    assert done.returncode == cli.FAILED
+    assert "failed: tiny_mlp/fit, toolkit: " in done.stderr
+
+
+@pytest.mark.slow
+def test_the_whole_suite_runs():
+    done = run("bench", "--quick")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,277 @@
+"""`inspect`, `convert` and `plot`: every kind of file, and files that mean harm."""
+
+import io
+import pickle
+import shutil
+import struct
+import zipfile
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import cli, layers
+from toolkit.cli.npy_files import save_npz
+from toolkit.data import Dataset, TFRecordWriter, make_example
+from toolkit.data.records import masked_crc32c
+from toolkit.saving import load_model, save_model
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(a trained model, a folder with it in every format that there is)."""
+    folder = tmp_path_factory.mktemp("files")
+    toolkit.utils.set_random_seed(1)
+    model = toolkit.Sequential(
+        [toolkit.Input((6,)), layers.Dense(4, activation="relu"), layers.Dense(2)],
+        name="net",
+    )
+    model.compile("adam", "mse")
+    model.fit(np.ones((8, 6), "float32"), np.ones((8, 2), "float32"), verbose=0)
+    for name in ("m.keras", "m.h5"):
+        model.save(folder / name)
+    save_model(model, folder / "saved", zipped=False)
+    model.save_weights(folder / "m.weights.h5")
+    model.save_weights(folder / "s.weights.json", max_shard_size=2e-7)
+    np.savez_compressed(folder / "a.npz", zeros=np.zeros(10**6), y=np.arange(3))
+    np.save(folder / "b.npy", np.ones((2, 5), "float32"))
+    for name, options in (("r.tfrecord", None), ("r.gz", "GZIP")):
+        with TFRecordWriter(folder / name, options) as writer:
+            for i in range(3):
+                writer.write(make_example({"x": [i, 2], "name": [b"abc"]}))
+    Dataset.range(3).map(lambda x: {"a": x}).save(folder / "ds")
+    return model, folder
+
+
+@pytest.fixture
+def folder(made, tmp_path, monkeypatch):
+    """A folder of one's own with those files, where the commands are run."""
+    shutil.copytree(made[1], tmp_path / "files")
+    monkeypatch.chdir(tmp_path / "files")
+    return tmp_path / "files"
+
+
+def call(capsys, *arguments):
+    """(exit code, what was printed, what was said of errors) of a command."""
+    code = cli.main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+SUMMARY = ["dense (Dense)", "Total params: 38 (152.00 B)"]
+ARRAYS = ["layers/dense/vars/0    (6, 4)  float32     96\n", "14 arrays"]
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("m.keras", ["a Keras 3 model", "class: Sequential", *SUMMARY, *ARRAYS]),
+        ("saved", ["the folder of a Keras 3 model", *SUMMARY, *ARRAYS]),
+        ("m.h5", ["older .h5", *SUMMARY, "model_weights/dense/net/dense/kernel "]),
+        ("m.weights.h5", ["m.weights.h5: weights, ", *ARRAYS]),
+        ("s.weights.json", ["several files", "files: s_00000.weights.h5, ", *ARRAYS]),
+        ("a.npz", ["zeros  (1000000,)  float64  8,000,000\n", "2 arrays, 7.63 MB"]),
+        ("b.npy", ["b      (2, 5)  float32     40\n"]),
+        ("r.tfrecord", ["records: 3", "x: int64[2], name: object[1]"]),
+        ("r.gz", ["compressed with gzip", "records: 3"]),
+        ("ds/elements.data", ["elements: 3", "a: int64[]"]),
+    ],
+)
+def test_inspect_shows_every_kind(name, words, folder, capsys):
+    code, printed, _ = call(capsys, "inspect", name)
+    assert code == 0
+    assert [each for each in words if each not in printed] == []
+
+
+def test_inspect_goes_by_the_contents_not_the_name(folder, capsys):
+    shutil.move("m.keras", "something")
+    assert "a Keras 3 model" in call(capsys, "inspect", "something")[1]
+
+
+def test_inspect_tells_of_values(folder, capsys):
+    np.savez("v.npz", x=np.array([1.0, 3.0, np.nan, np.inf]), text=np.array(["a"]))
+    code, printed, _ = call(capsys, "inspect", "v.npz", "--values")
+    row = next(line for line in printed.splitlines() if line.startswith("x "))
+    assert code == 0 and row.split()[-4:] == ["1", "2", "3", "2"]
+
+
+def test_inspect_orders_numbers_as_numbers(folder, capsys):
+    np.savez("v.npz", **{f"vars/{i}": np.ones(1) for i in (10, 9, 1)})
+    printed = call(capsys, "inspect", "v.npz")[1]
+    assert printed.index("vars/9") < printed.index("vars/10")
+
+
+def test_inspect_shows_the_arrays_of_a_model_that_cannot_be_made(folder, capsys):
+    class Own(layers.Dense):
+        pass
+
+    toolkit.Sequential([toolkit.Input((2,)), Own(3)]).save("own.keras")
+    code, printed, _ = call(capsys, "inspect", "own.keras")
+    assert code == 0
+    assert "No summary, for the model cannot be made here: " in printed
+    assert "could not locate class 'Own'" in printed and "(2, 3)" in printed
+
+
+class Trap:
+    """An object whose pickle calls a function."""
+
+    def __reduce__(self):
+        raise_it = "raise SystemExit('code of the file has run')"
+        return exec, (raise_it,)
+
+
+def objects():
+    """A `.npy` file of a pickled object that runs code."""
+    file = io.BytesIO()
+    np.save(file, np.array([Trap()], object), allow_pickle=True)
+    return file.getvalue()
+
+
+def claiming(shape):
+    """A `.npy` file that declares more than it holds."""
+    file = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + b"12345678"
+
+
+def zipped(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    return file.getvalue()
+
+
+def record_of(nbytes):
+    length = struct.pack("<Q", nbytes)
+    return length + struct.pack("<I", masked_crc32c(length)) + b"data"
+
+
+def damaged_zip():
+    data = bytearray(zipped(x=claiming((1,))))
+    data[-40:-30] = b"\xff" * 10
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (pickle.dumps(Trap()), "a pickle can run code when it is read"),
+        (objects(), "only pickle could read and which could run code: refused"),
+        (zipped(x=objects()), "which could run code: refused"),
+        (claiming((10**9,)), "declares 8000000000 bytes, of which the file holds 8"),
+        (zipped(x=claiming((10**9,))), "x declares 8000000000 bytes"),
+        (zipped(x=b"no array"), "x: expected an array as NumPy saves them"),
+        (damaged_zip(), "damaged"),
+        (record_of(2**62), "record 0 is damaged or cut off"),
+        (record_of(4), "record 0 is damaged or cut off"),
+        (b"\x1f\x8b\x08 no gzip", "expected TFRecord"),
+        (b"\x89HDF\r\n\x1a\n no HDF5", "expected an HDF5 file"),
+        (b"", "the file is empty"),
+        (b"hello", "expected one of .keras, .weights.h5,"),
+    ],
+)
+def test_bad_files_are_refused(data, words, folder, capsys):
+    (folder / "bad").write_bytes(data)
+    for command in (["inspect", "bad", "--values"], ["convert", "bad", "x.npz"]):
+        code, _, said = call(capsys, *command)
+        assert code == cli.FAILED
+        assert words in said and said.count("\n") == 1
+
+
+def test_a_missing_file_gets_a_suggestion(folder, capsys):
+    code, _, said = call(capsys, "inspect", "m.kears")
+    assert (code, said.count("\n")) == (cli.FAILED, 1)
+    assert "there is no file 'm.kears'; did you mean 'm.keras'?" in said
+
+
+# --- convert --------------------------------------------------------------------------
+
+X = np.linspace(-1, 1, 30, dtype="float32").reshape(5, 6)
+
+
+@pytest.mark.parametrize(
+    "source, target",
+    [
+        ("m.keras", "new.h5"),
+        ("m.h5", "new.keras"),
+        ("saved", "new.keras"),
+    ],
+)
+def test_a_whole_model_keeps_its_results_and_optimizer(source, target, made, folder):
+    assert cli.main(["convert", source, target]) == 0
+    model, loaded = made[0], load_model(target)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert len(loaded.optimizer.variables) == len(model.optimizer.variables)
+    assert int(loaded.optimizer.iterations) == 1
+
+
+@pytest.mark.parametrize("target", ["new.weights.h5", "new.weights.json", "new.npz"])
+@pytest.mark.parametrize(
+    "source", ["m.keras", "saved", "m.h5", "m.weights.h5", "s.weights.json"]
+)
+def test_weights_go_through_every_format(source, target, made, folder):
+    assert cli.main(["convert", source, target, "--shard-size", "2e-7"]) == 0
+    assert cli.main(["convert", target, "back.weights.h5"]) == 0
+    assert cli.main(["convert", target, "back.keras", "--model", "m.keras"]) == 0
+    for path in ("back.weights.h5", "back.keras"):
+        model = load_model("m.keras")
+        model.set_weights([0 * w for w in model.get_weights()])
+        model.load_weights(path)
+        for ours, theirs in zip(model.weights, made[0].weights, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_bfloat16_becomes_float32_in_npz(folder, tmp_path):
+    values = toolkit.ops.convert_to_numpy(toolkit.ops.ones((2,), "bfloat16"))
+    save_npz(tmp_path / "x.npz", {"layers/dense/vars/0": values})
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert arrays["layers/dense/vars/0"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["m.weights.h5", "x.keras"], "holds weights; pass --model FILE"),
+        (["a.npz", "x.weights.h5"], "such as 'layers/dense/vars/0'; found"),
+        (["a.npz", "m.keras"], "'m.keras' exists already; --force replaces it"),
+        (["r.tfrecord", "x.npz"], "holds TFRecord, and no weights"),
+        (["b.npy", "x.keras", "--model", "m.keras"], "does not fit the model"),
+        (["m.h5", "x.keras", "--model", "b.npy"], "expected the file of a whole model"),
+        (["m.keras", "no/x.npz"], "cannot write 'no/x.npz'"),
+    ],
+)
+def test_convert_refuses(arguments, words, folder, capsys):
+    code, _, said = call(capsys, "convert", *arguments)
+    assert code == cli.FAILED
+    assert words in said and not (folder / "x.keras").exists()
+
+
+def test_force_replaces_a_file(folder):
+    assert cli.main(["convert", "m.weights.h5", "a.npz", "--force"]) == 0
+    with np.load("a.npz") as arrays:
+        assert "layers/dense/vars/0" in arrays
+
+
+# --- plot -----------------------------------------------------------------------------
+
+
+def test_plot_draws_an_svg_of_the_file_s_name(folder, capsys):
+    assert call(capsys, "plot", "m.keras", "--shapes")[:2] == (0, "m.svg\n")
+    texts = [e.text for e in ElementTree.parse("m.svg").iter() if e.text]
+    assert "(None, 4)" in " ".join(texts)
+
+
+def test_plot_takes_a_path_and_a_direction(folder, capsys):
+    assert cli.main(["plot", "m.h5", "-o", "x.svg"]) == 0
+    assert cli.main(["plot", "m.h5", "-o", "y.dot", "--direction", "LR"]) == 0
+    down = ElementTree.parse("x.svg").getroot()
+    assert float(down.get("height")) > 0
+    assert "rankdir=LR" in (folder / "y.dot").read_text().replace('"', "")
+
+
+def test_plot_needs_a_model(folder, capsys):
+    code, _, said = call(capsys, "plot", "m.weights.h5")
+    assert code == cli.FAILED and "expected the file of a whole model" in said

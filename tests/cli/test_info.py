@@ -1,0 +1,88 @@
+"""`info`, `examples` and `run`."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import toolkit
+from toolkit import cli
+from toolkit.cli import examples, info
+
+ROOT = Path(toolkit.__file__).resolve().parents[1]
+
+
+def test_info_tells_versions_backends_caches(tmp_path, monkeypatch, capsys):
+    cache = tmp_path / "home" / "jit"
+    cache.mkdir(parents=True, mode=0o700)
+    (cache / "code").write_bytes(b"x" * 2048)
+    (tmp_path / "home" / "data").write_bytes(b"x" * 1024)
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("TOOLKIT_CACHE_DIR", raising=False)
+    assert cli.main(["info"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:2] == ["toolkit", "0.1.0,"] for line in lines)
+    assert any("numpy (in use)" in line and "blas" in line for line in lines)
+    assert any(f"2.00 KB in 1 files, {cache}" in line for line in lines)
+    assert any("1.00 KB in 1 files" in line for line in lines)
+
+
+def test_info_says_what_is_missing_and_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setattr(info, "find_spec", lambda name: None)
+    monkeypatch.setattr(info, "gpus", lambda: ["NVIDIA H200, 143771 MiB, 580.95.05"])
+    assert cli.main(["info"]) == cli.FAILED  # for what is required is missing too
+    printed = capsys.readouterr().out
+    assert 'is required: pip install "llvmlite"' in printed
+    assert "cuda13" in printed and "cuda12" not in printed
+    for extra in info.EXTRAS.keys() - {"cuda12"}:
+        assert f"  {extra} " in printed
+    assert printed.count("pip install") == len(info.REQUIRED) + len(info.EXTRAS) - 1
+
+
+def test_info_of_an_installed_package_names_what_pip_needs(monkeypatch):
+    known = ["numpy>=2.1", "mkl>=2024.2; extra == 'mkl'", 'onnx>=1.17; extra == "onnx"']
+    monkeypatch.setattr(info, "requires", lambda name: known)
+    assert info._packages("mkl") == '"mkl>=2024.2"'
+
+
+@pytest.mark.parametrize(
+    "driver, extra", [("580.95.05", "cuda13"), ("570.86.10", "cuda12"), (None, None)]
+)
+def test_the_gpu_s_driver_chooses_the_extra(driver, extra, monkeypatch):
+    found = [] if driver is None else [f"NVIDIA A100, 40960 MiB, {driver}"]
+    monkeypatch.setattr(info, "gpus", lambda: found)
+    chosen = [name for name in ("cuda12", "cuda13") if info._concerns(name)]
+    assert chosen == ([extra] if extra else [])
+
+
+@pytest.mark.skipif(
+    not (ROOT / "pyproject.toml").exists(), reason="the project file is in checkouts"
+)
+def test_info_knows_every_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(info.EXTRAS) == set(project["optional-dependencies"]) - {"test", "docs"}
+    assert all(
+        any(d.startswith(n) for d in project["dependencies"]) for n in info.REQUIRED
+    )
+
+
+def test_examples_are_listed_with_a_line_each(capsys):
+    assert cli.main(["examples"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = dict(line.split(None, 1) for line in lines[:-2])
+    assert list(listed) == examples.names()
+    assert {"digits_cnn", "keras_style/gan"} <= listed.keys()
+    assert all(text.endswith(".") for text in listed.values())
+
+
+def test_an_example_s_source_can_be_had(capsys):
+    assert cli.main(["examples", "digits_mlp"]) == 0
+    source = capsys.readouterr().out
+    assert source == examples.path_of("digits_mlp").read_text("utf-8")
+    assert ast.get_docstring(ast.parse(source))
+
+
+def test_run_trains(capsys):
+    assert cli.main(["run", "logistic_regression", "--epochs", "1"]) == 0
+    assert "test accuracy" in capsys.readouterr().out

@@ -1,0 +1,159 @@
+"""The command line: `toolkit COMMAND`, or `python -m toolkit COMMAND`.
+
+A command is a module with `add_options(parser)` and `run(options)`, which returns the
+exit code; its documentation says what it does, and shows how to call it below a line
+"Examples:". It is imported when it is called, and not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+import toolkit
+from toolkit.errors import ToolkitError, nearest
+
+# Name -> (module, what it does).
+COMMANDS = {
+    "info": ("toolkit.cli.info", "what is installed, what is missing, what is cached"),
+    "examples": ("toolkit.cli.examples", "list the trainers that come with it"),
+    "run": ("toolkit.cli.run", "run one of them"),
+    "inspect": ("toolkit.cli.inspect", "show what a model or weights file holds"),
+    "convert": (
+        "toolkit.cli.convert",
+        "write a model or its weights in another format",
+    ),
+    "plot": ("toolkit.cli.plot", "draw the model of a file"),
+    "bench": ("toolkit.bench.command", "time training, prediction, start and memory"),
+}
+
+OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def program() -> str:
+    """What the user types before the command."""
+    started = Path(sys.argv[0]).stem
+    return "toolkit" if started == "toolkit" else "python -m toolkit"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code.
+
+    0: done; 1: it failed, and standard error says why; 2: wrong arguments; 130:
+    interrupted. What is the user's to mend is told in one line, unless `--debug` asks
+    for the traceback; other errors keep it.
+    """
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.command is None:
+        parser.print_help(sys.stderr)
+        return WRONG_USAGE
+    command = import_module(COMMANDS[chosen.command][0])
+    name = f"{program()} {chosen.command}"
+    options = Parser(name, *_explained(command.__doc__ or ""))
+    command.add_options(options)
+    _add_debug(options)
+    parsed = options.parse_args(chosen.arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _one_line_warning  # type: ignore[assignment]
+        try:
+            return command.run(parsed)  # type: ignore[no-any-return]
+        except KeyboardInterrupt:
+            print(f"{name}: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except BrokenPipeError:  # the reader of our output has left: nothing to tell
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+        except (ToolkitError, OSError, ImportError) as error:
+            if chosen.debug or parsed.debug:
+                raise
+            print(f"{name}: {error}", file=sys.stderr)
+            return FAILED
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line that names the nearest option.
+
+    Args:
+        name: of the program and the command.
+        description, examples: what help shows above and below the options.
+    """
+
+    def __init__(self, name: str, description: str, examples: str) -> None:
+        super().__init__(
+            prog=name,
+            description=description,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line and leave with the exit code for wrong arguments."""
+        unknown = re.search(r"unrecognized arguments: (-\S+)", message)
+        hint = ""
+        if unknown:
+            known = re.findall(r"(?<![\w-])--?[\w-]+", self.format_help())
+            hint = nearest(unknown[1].partition("=")[0], known)
+        self.exit(
+            WRONG_USAGE, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n"
+        )
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """The type of an argument that must be one of `choices`."""
+
+    def check(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(
+                f"expected one of {', '.join(choices)}; received {text!r}"
+                f"{nearest(text, choices)}"
+            )
+        return text
+
+    return check
+
+
+def _parser() -> Parser:
+    rows = [f"  {name:10}{summary}" for name, (_, summary) in COMMANDS.items()]
+    more = f"{program()} COMMAND --help tells more of each."
+    parser = Parser(program(), "", "\n".join(["commands:", *rows, "", more]))
+    parser.add_argument(
+        "--version", action="version", version=f"toolkit {toolkit.__version__}"
+    )
+    _add_debug(parser)
+    parser.add_argument(
+        "command",
+        nargs="?",
+        type=one_of(*COMMANDS),
+        metavar="COMMAND",
+        help="one of those below",
+    )
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="of the command"
+    )
+    return parser
+
+
+def _add_debug(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--debug", action="store_true", help="show the whole traceback of an error"
+    )
+
+
+def _explained(documentation: str) -> tuple[str, str]:
+    """What a command's documentation says, and its examples as they are typed here."""
+    description, _, examples = documentation.partition("Examples:\n")
+    if examples:
+        examples = f"examples:\n{examples.rstrip()}"
+    return description.strip(), examples.replace("$ toolkit", program())
+
+
+def _one_line_warning(message: Warning | str, *_: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)

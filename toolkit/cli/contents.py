@@ -1,0 +1,312 @@
+"""What a file holds: its kind, by its first bytes, and its arrays, not read yet.
+
+Nothing in a file can run: pickles are refused, and sizes are checked against the file
+before anything of that size is read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from toolkit.cli.npy_files import MAGIC, open_npy, open_npz
+from toolkit.data.examples import read_example
+from toolkit.data.records import RecordError, masked_crc32c, read_record
+from toolkit.data.store import FIRST_LINE, StoredRows
+from toolkit.errors import DatasetError, MissingFileError, ModelFileError, nearest
+from toolkit.models.archives import (
+    CONFIG,
+    METADATA,
+    WEIGHTS,
+    archived_json,
+    load_archive,
+    load_folder,
+    weights_in_archive,
+)
+from toolkit.models.h5_files import open_datasets, open_file
+from toolkit.models.legacy_h5 import load_legacy
+from toolkit.models.shards import listed_files, open_shards
+from toolkit.models.whole_config import parsed
+
+KINDS = ".keras, .weights.h5, .weights.json, .h5, .npz, .npy, TFRecord"
+_MAX_EXAMPLE = 1 << 26  # bytes of a record whose features are shown
+_ZIP, _HDF5, _GZIP = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n", b"\x1f\x8b"
+
+
+class Stored(Protocol):
+    """An array in a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    def check(self) -> None: ...
+    def read(self) -> np.ndarray[Any, Any]: ...
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is in a file.
+
+    kind: in words. facts: what else is known, by its name. load: makes the model that
+    a file of a whole model holds, given whether to compile it; else None. in_order:
+    whether arrays belong to layers by their order, not by their paths.
+    """
+
+    kind: str
+    arrays: Mapping[str, Stored] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    load: Callable[[bool], Any] | None = None
+    in_order: bool = False
+
+
+def open_content(path: Path) -> AbstractContextManager[Content]:
+    """What a file holds, whatever its name; its arrays can be read inside of `with`.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ModelFileError: it is damaged, suspicious or of no kind that is known.
+    """
+    if not path.exists():
+        folder = path.parent
+        names = os.listdir(folder) if folder.is_dir() else []
+        raise MissingFileError(
+            f"there is no file {str(path)!r}{nearest(path.name, names)}"
+        )
+    return _reader(path)(path)
+
+
+Reader = Callable[[Path], AbstractContextManager[Content]]
+
+
+def _reader(path: Path) -> Reader:
+    """The function below that reads files which begin as this one does."""
+    if path.is_dir():
+        if Path(path, CONFIG).is_file():
+            return _folder
+        raise ModelFileError(
+            f"{str(path)!r} is a folder without {CONFIG}, so not that of a saved model"
+        )
+    with open(path, "rb") as file:
+        head = file.read(64)
+    for magic, reader in _READERS.items():
+        if head.startswith(magic):
+            return reader
+    if path.name.endswith(".json"):
+        return _shards
+    if _begins_records(head):
+        return _records
+    what = "is empty" if not head else f"begins with {head[:8]!r}"
+    if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth"):
+        what += "; a pickle can run code when it is read, and never is here"
+    raise ModelFileError(f"{str(path)!r}: expected one of {KINDS}; the file {what}")
+
+
+def _zip(path: Path) -> AbstractContextManager[Content]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            whole = CONFIG in archive.namelist()
+    except zipfile.BadZipFile as error:
+        raise ModelFileError(f"{str(path)!r}: the ZIP is damaged ({error})") from error
+    return _archive(path) if whole else _npz(path)
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[Content]:
+    config, metadata = archived_json(path)
+    with weights_in_archive(path) as datasets:
+        yield Content(
+            "a Keras 3 model",
+            datasets,
+            _model_facts(config, metadata),
+            lambda compile: load_archive(path, None, compile),
+        )
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[Content]:
+    config = parsed(Path(path, CONFIG).read_bytes(), CONFIG)
+    metadata = parsed(Path(path, METADATA).read_bytes(), METADATA)
+    with open_datasets(Path(path, WEIGHTS)) as datasets:
+        yield Content(
+            "the folder of a Keras 3 model",
+            datasets,
+            _model_facts(config, metadata),
+            lambda compile: load_folder(path, None, compile),
+        )
+
+
+def _model_facts(config: Any, metadata: Any) -> dict[str, str]:
+    inner = config.get("config")
+    layers = inner.get("layers") if isinstance(inner, dict) else None
+    found = {"class": config.get("class_name"), "saved with Keras": None}
+    found["saved with Keras"] = metadata.get("keras_version")
+    found["saved on"] = metadata.get("date_saved")
+    if isinstance(layers, list):
+        found["layers"] = len(layers)
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+@contextmanager
+def _hdf5(path: Path) -> Iterator[Content]:
+    with open_file(path) as (file, datasets):
+        if "model_config" in file.attrs:
+            yield Content(
+                "a model in the older .h5 format",
+                datasets,
+                {"saved with Keras": str(file.attrs.get("keras_version"))},
+                lambda compile: load_legacy(path, None, compile),
+                in_order=True,
+            )
+        elif "layer_names" in file.attrs:
+            yield Content("weights in the older .h5 format", datasets, in_order=True)
+        else:
+            yield Content("weights", datasets)
+
+
+@contextmanager
+def _shards(path: Path) -> Iterator[Content]:
+    with open_shards(path) as datasets:
+        yield Content(
+            "the list of weights in several files",
+            datasets,
+            {"files": ", ".join(listed_files(path))},
+        )
+
+
+@contextmanager
+def _npz(path: Path) -> Iterator[Content]:
+    with open_npz(path) as arrays:
+        yield Content("arrays of NumPy", arrays)
+
+
+@contextmanager
+def _npy(path: Path) -> Iterator[Content]:
+    with open_npy(path) as arrays:
+        yield Content("an array of NumPy", arrays)
+
+
+@contextmanager
+def _elements(path: Path) -> Iterator[Content]:
+    rows = StoredRows(path)
+    facts = {"elements": f"{len(rows):,}", "made by": str(rows.label)}
+    if len(rows):
+        facts["the first"] = _described(rows[0])
+    yield Content("elements of a data set", facts=facts)
+
+
+def _described(element: Any) -> str:
+    """Shapes and dtypes of an element, in its structure."""
+    if isinstance(element, dict):
+        return ", ".join(f"{key}: {_described(x)}" for key, x in element.items())
+    if isinstance(element, (tuple, list)):
+        return f"({', '.join(map(_described, element))})"
+    if isinstance(element, (bytes, str)):
+        return f"{type(element).__name__} of length {len(element)}"
+    array = np.asarray(element)
+    return f"{array.dtype}{list(array.shape)}"
+
+
+# --- TFRecord -------------------------------------------------------------------------
+
+
+def _begins_records(head: bytes) -> bool:
+    """Whether the first bytes are a length and its checksum."""
+    if len(head) < 12:
+        return False
+    checksum = int.from_bytes(head[8:12], "little")
+    return masked_crc32c(head[:8]) == checksum
+
+
+@contextmanager
+def _records(path: Path) -> Iterator[Content]:
+    with open(path, "rb") as file:
+        yield _records_of(path, file, "TFRecord")
+
+
+@contextmanager
+def _zipped_records(path: Path) -> Iterator[Content]:
+    with gzip.open(path) as file:
+        yield _records_of(path, file, "TFRecord, compressed with gzip")
+
+
+def _records_of(path: Path, file: Any, kind: str) -> Content:
+    try:
+        count, nbytes, first = _count(file)
+        features = ""
+        if count and first <= _MAX_EXAMPLE:
+            file.seek(0)
+            features = _features(read_record(file) or b"")
+    except (RecordError, OSError, EOFError, zlib.error) as error:
+        raise ModelFileError(f"{str(path)!r}: expected TFRecord; {error}") from error
+    facts = {"records": f"{count:,}", "bytes in them": f"{nbytes:,}"}
+    if features:
+        facts["the first"] = features
+    return Content(kind, facts=facts)
+
+
+def _count(file: IO[bytes]) -> tuple[int, int, int]:
+    """The number of records, their bytes, and those of the first; none are read."""
+    sizes: list[int] = []
+    while head := file.read(12):
+        (length,) = struct.unpack_from("<Q", head.ljust(8))
+        if not (_begins_records(head) and _skip(file, length)):
+            raise RecordError(f"record {len(sizes):,} is damaged or cut off")
+        sizes.append(length)
+    return len(sizes), sum(sizes), sizes[0] if sizes else 0
+
+
+def _skip(file: IO[bytes], length: int) -> bool:
+    """Go to the end of a record, after the checksum of its data, if there is one."""
+    try:
+        end = file.tell() + length
+        return file.seek(end) == end and len(file.read(4)) == 4
+    except (OSError, OverflowError):
+        return False
+
+
+def _features(record: bytes) -> str:
+    """The features of an Example, "" for anything else."""
+    try:
+        features = read_example(record)
+    except DatasetError:
+        return ""
+    parts = [f"{name}: {array.dtype}[{len(array)}]" for name, array in features.items()]
+    more = [f"and {len(parts) - 20} more"] if len(parts) > 20 else []
+    return ", ".join(parts[:20] + more)
+
+
+_READERS: dict[bytes, Reader] = {
+    _ZIP: _zip,
+    _HDF5: _hdf5,
+    MAGIC: _npy,
+    FIRST_LINE.encode(): _elements,
+    _GZIP: _zipped_records,
+}
+
+
+def loaded(path: Path, compile: bool = True) -> Any:
+    """The model of a file.
+
+    Raises:
+        ModelFileError: it holds no whole model, or one that cannot be made.
+    """
+    with open_content(path) as content:
+        if content.load is None:
+            raise ModelFileError(
+                "expected the file of a whole model, .keras or .h5; "
+                f"{str(path)!r} holds {content.kind}"
+            )
+        return content.load(compile)

@@ -1,0 +1,149 @@
+"""Write a model, or its weights, in another format; endings say which.
+
+  .keras, .h5      a whole model: from a whole model, or from weights with --model
+  .weights.h5      weights as load_weights reads them
+  .weights.json    the same in several files, each of at most --shard-size gigabytes
+  .npz             weights as arrays of NumPy, under their paths
+
+Weights in the older .h5 format need --model too, for they go by the order of layers.
+
+Examples:
+  $ toolkit convert model.h5 model.keras
+  $ toolkit convert model.keras model.npz
+  $ toolkit convert model.npz model.weights.h5
+  $ toolkit convert other.weights.h5 new.keras --model model.keras
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit.cli.contents import Content, Stored, loaded, open_content
+from toolkit.cli.npy_files import save_npz
+from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.messages import size_text
+from toolkit.models.h5_files import replace_file, write_groups
+from toolkit.models.legacy_h5 import load_legacy_weights
+from toolkit.models.shards import save_shards
+from toolkit.models.state import Groups, groups_of, load_state
+from toolkit.models.whole import save_model
+
+WHOLE = (".keras", ".h5")
+WEIGHTS = (".weights.h5", ".weights.json", ".npz")
+_PATH = re.compile(r"(?:(.*)/)?vars/[^/]+")  # of an array, as Keras names them
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The two files, and the model that weights belong to."""
+    parser.add_argument("source", type=Path, metavar="FROM", help="the file to read")
+    parser.add_argument("target", type=_target, metavar="TO", help="the file to write")
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE", help="of the model that weights are for"
+    )
+    parser.add_argument(
+        "--shard-size", type=_gigabytes, default=5.0, metavar="GB", help="5, or so many"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace TO if it is there already"
+    )
+
+
+def _target(text: str) -> Path:
+    if not text.endswith((*WHOLE, *WEIGHTS)):
+        endings = ", ".join((*WHOLE, *WEIGHTS))
+        raise argparse.ArgumentTypeError(
+            f"expected a name that ends in one of {endings}; received {text!r}"
+        )
+    return Path(text)
+
+
+def _gigabytes(text: str) -> float:
+    try:
+        if float(text) > 0:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected a number > 0; received {text!r}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Convert it and print the new file's path and size; 1 if that cannot be."""
+    source, target = options.source, options.target
+    if target.exists() and not options.force:
+        raise ArgumentError(f"{str(target)!r} exists already; --force replaces it")
+    weights = target.name.endswith(WEIGHTS)
+    with open_content(source) as content:
+        kind = content.kind
+        made = _groups(content, options) if weights else _model(content, options)
+    if made is None:
+        raise ArgumentError(
+            f"{str(source)!r} holds {kind}; pass --model FILE, the model that they are "
+            "for"
+        )
+    if not made:
+        raise ArgumentError(
+            f"expected a model or weights; {str(source)!r} holds {kind}, and no weights"
+        )
+    if weights:
+        _write_weights(target, made, options.shard_size)
+    else:
+        save_model(made, target)
+    print(f"{target}: {size_text(target.stat().st_size)}")
+    return 0
+
+
+def _model(content: Content, options: argparse.Namespace) -> Any:
+    """The model in a file, or that of --model with the file's weights; None without."""
+    if options.model is None:
+        return content.load(True) if content.load else None
+    model = loaded(options.model)
+    if content.in_order:
+        load_legacy_weights(model, options.source, False, False)
+    else:
+        arrays: Any = content.arrays  # they have what load_state asks for
+        load_state(model, arrays, str(options.source), may_hold_more=True)
+    return model
+
+
+def _groups(content: Content, options: argparse.Namespace) -> Groups | None:
+    """What a file of weights is to hold; None where only a model can tell."""
+    if not content.in_order and options.model is None:
+        return _grouped(content.arrays)
+    model = _model(content, options)
+    return model and groups_of(model)
+
+
+def _grouped(stored: Mapping[str, Stored]) -> Groups:
+    """Arrays by their paths, as groups; as in Keras, each owner's are in its "vars"."""
+    groups: Groups = {}
+    for path, array in stored.items():
+        found = _PATH.fullmatch(path)
+        if found is None:
+            raise ModelFileError(
+                "expected names of weights, such as 'layers/dense/vars/0'; found "
+                f"{path!r}"
+            )
+        group, _, key = path.rpartition("/")
+        owner = getattr(array, "owner", None) or (found[1] or "").rpartition("/")[2]
+        groups.setdefault(group, (owner, {}))[1][key] = array.read()
+    return groups
+
+
+def _write_weights(target: Path, groups: Groups, shard_size: float) -> None:
+    if target.suffix == ".json":
+        save_shards(target, groups, shard_size)
+    elif target.suffix == ".npz":
+        arrays = {
+            f"{group}/{key}": np.asarray(array)
+            for group, (_, members) in groups.items()
+            for key, array in members.items()
+        }
+        save_npz(target, arrays)
+    else:
+        replace_file(target, lambda temporary: write_groups(temporary, groups))

@@ -1,0 +1,159 @@
+"""Tell what is installed, what computes, what is cached, and what is missing.
+
+Examples:
+  $ toolkit info
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+
+import toolkit
+from toolkit import config
+from toolkit.backends.base import describe_backends, get_backend
+from toolkit.messages import size_text
+
+# Extra -> (the module that it brings, what that is for).
+EXTRAS = {
+    "cuda12": ("cupy", "computing on NVIDIA GPUs with CUDA 12"),
+    "cuda13": ("cupy", "computing on NVIDIA GPUs with CUDA 13"),
+    "mkl": ("mkl", "faster matrix products on Intel's processors"),
+    "images": ("PIL", "reading and writing image files"),
+    "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs nothing"),
+    "workers": ("cloudpickle", "worker processes that run any function"),
+    "onnx": ("onnx", "models in the ONNX format"),
+    "mpi": ("mpi4py", "training on several machines"),
+    "sklearn": ("sklearn", "toolkit.wrappers, the estimators of scikit-learn"),
+}
+REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")
+_CUDA13_DRIVER = 580  # the first version of the driver that runs CUDA 13
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """There are none."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print it, section by section; 1 if something that is required is missing."""
+    sections = {
+        "Versions": _versions(),
+        "Machine": _machine(),
+        "Backends": _backends(),
+        "Caches": _caches(),
+        "Not installed": _missing(),
+    }
+    for title, rows in sections.items():
+        found = list(rows)
+        if found:
+            print(title)
+            width = max(len(name) for name, _ in found)
+            for name, value in found:
+                print(f"  {name:{width}}  {value}")
+    return int(any(find_spec(name) is None for name in REQUIRED))
+
+
+Rows = Iterator[tuple[str, object]]
+
+
+def _versions() -> Rows:
+    yield "toolkit", f"{toolkit.__version__}, in {Path(toolkit.__file__).parent}"
+    yield "python", f"{platform.python_version()}, {sys.executable}"
+    for name in REQUIRED:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "missing"
+
+
+def _machine() -> Rows:
+    yield "system", f"{platform.system()} {platform.release()}, {platform.machine()}"
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        yield "memory", size_text(pages * size)
+    found = gpus()
+    for gpu in found:
+        yield "gpu", gpu
+    if not found:
+        yield "gpu", "none that nvidia-smi knows of"
+
+
+def gpus() -> list[str]:
+    """Name, memory and driver of each NVIDIA GPU, as the driver's own program says."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return []
+    query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(
+            [command, *query], capture_output=True, text=True, timeout=20
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def _backends() -> Rows:
+    for name, facts in describe_backends().items():
+        about = ", ".join(f"{key} {value}" for key, value in facts.items())
+        yield f"{name} (in use)" if name == config.backend() else name, about
+    yield "devices", ", ".join(config.list_devices())
+
+
+def _caches() -> Rows:
+    backend = get_backend(config.backend())
+    yield "compiled code", _folder(backend.cache_folder(), "TOOLKIT_CACHE_DIR")
+    yield (
+        "downloads",
+        _folder(config.home(), "TOOLKIT_HOME", but=backend.cache_folder()),
+    )
+
+
+def _folder(path: Path | None, variable: str, but: Path | None = None) -> str:
+    """A cache and its size, without that of another in it."""
+    if path is None:
+        return f"off ({variable})"
+    inside = [file for file in path.rglob("*") if file.is_file()]
+    files = [file for file in inside if but is None or but not in file.parents]
+    size = sum(file.stat().st_size for file in files)
+    return f"{size_text(size)} in {len(files)} files, {path} ({variable})"
+
+
+def _missing() -> Rows:
+    for name in REQUIRED:
+        if find_spec(name) is None:
+            yield name, f'is required: pip install "{name}"'
+    for extra, (module, purpose) in EXTRAS.items():
+        if find_spec(module) is None and _concerns(extra):
+            yield extra, f"{purpose}: pip install {_packages(extra)}"
+
+
+def _concerns(extra: str) -> bool:
+    """Whether an extra is for this machine: one for CUDA goes by the GPU's driver."""
+    if not extra.startswith("cuda"):
+        return True
+    drivers = [
+        int(found[1]) for gpu in gpus() if (found := re.search(r"(\d+)\.\S*$", gpu))
+    ]
+    fitting = "cuda13" if min(drivers, default=0) >= _CUDA13_DRIVER else "cuda12"
+    return bool(drivers) and extra == fitting
+
+
+def _packages(extra: str) -> str:
+    """What pip is to install for an extra, as this package's own metadata says."""
+    try:
+        every = requires("toolkit") or []
+    except PackageNotFoundError:
+        return f'"toolkit[{extra}]"'
+    wanted = re.compile(rf"""extra == ['"]{extra}['"]""")
+    found = [line.partition(";")[0].strip() for line in every if wanted.search(line)]
+    return " ".join(f'"{requirement}"' for requirement in found)

@@ -1,0 +1,112 @@
+"""Show what a file holds: the summary of a model, and its arrays with shapes and sizes.
+
+Known are .keras, .weights.h5, .weights.json, .h5 and .hdf5, .npz, .npy and TFRecord
+files, the folder of a saved model, and files of Dataset.save and cache, whatever
+their names. Nothing in a file can run, and sizes are checked before anything is read.
+
+Examples:
+  $ toolkit inspect model.keras
+  $ toolkit inspect model.weights.h5 --values
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from toolkit.cli.contents import Content, Stored, open_content
+from toolkit.errors import ToolkitError
+from toolkit.messages import size_text
+from toolkit.models.summary import summary_text
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The file, and how much to tell."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="to look at")
+    parser.add_argument(
+        "--values",
+        action="store_true",
+        help="read the arrays: least, mean and greatest value, and how many are not "
+        "finite",
+    )
+    parser.add_argument(
+        "--nested", action="store_true", help="layers inside of layers, in the summary"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print it; 1 if the file is damaged or of no known kind."""
+    with open_content(options.file) as content:
+        for line in chain(
+            _head(options.file, content),
+            _summary(content, options.nested),
+            _table(content, options.values),
+        ):
+            print(line)
+    return 0
+
+
+def _head(path: Path, content: Content) -> Iterator[str]:
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    size = sum(file.stat().st_size for file in files)
+    yield f"{path}: {content.kind}, {size_text(size)}"
+    for name, value in content.facts.items():
+        yield f"  {name}: {value}"
+
+
+def _summary(content: Content, nested: bool) -> Iterator[str]:
+    if content.load is None:
+        return
+    yield ""
+    try:
+        yield summary_text(content.load(False), expand_nested=nested)
+    except ToolkitError as error:
+        # A layer of the user's own, maybe: the arrays can still be shown.
+        yield f"No summary, for the model cannot be made here: {error}"
+
+
+def _table(content: Content, values: bool) -> Iterator[str]:
+    if not content.arrays:
+        return
+    titles = ["array", "shape", "dtype", "bytes"]
+    titles += ["least", "mean", "greatest", "not finite"] if values else []
+    rows = [titles]
+    for name in sorted(content.arrays, key=_in_order):
+        array = content.arrays[name]
+        array.check()
+        row = [name, str(array.shape), array.dtype, f"{array.nbytes:,}"]
+        rows.append(row + (_values(array) if values else []))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield ""
+    for row in rows:
+        cells = [
+            text.ljust(width) if i < 3 else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+    total = sum(array.nbytes for array in content.arrays.values())
+    yield f"{len(rows) - 1} arrays, {size_text(total)}"
+
+
+def _in_order(name: str) -> list[tuple[str, int]]:
+    """So that `vars/10` comes after `vars/9`."""
+    return [
+        (text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", name)
+    ]
+
+
+def _values(stored: Stored) -> list[str]:
+    array = stored.read()
+    if array.dtype.kind in "SUMmV" and array.dtype.isbuiltin != 2:  # no numbers
+        return ["", "", "", ""]
+    numbers = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    finite = numbers[np.isfinite(numbers)]
+    found = [
+        f"{f(finite):.4g}" if finite.size else "" for f in (np.min, np.mean, np.max)
+    ]
+    return [*found, f"{numbers.size - finite.size:,}"]

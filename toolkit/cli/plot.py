@@ -1,0 +1,65 @@
+"""Draw the model of a .keras or .h5 file: a box for each layer, and arrows between.
+
+An SVG or the text for Graphviz (.dot) needs nothing else; .png, .pdf and .jpg are drawn
+by Matplotlib.
+
+Examples:
+  $ toolkit plot model.keras --shapes
+  $ toolkit plot model.keras -o model.png --direction LR
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from toolkit.cli import one_of
+from toolkit.cli.contents import loaded
+from toolkit.utils.plotting.plot import DIRECTIONS, plot_model
+
+ENDINGS = (".svg", ".dot", ".png", ".pdf", ".jpg")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The file, the picture, and what it shows."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="of the model")
+    parser.add_argument(
+        *("-o", "--output"),
+        type=_picture,
+        metavar="PATH",
+        help="the picture; FILE's name with .svg, in this folder, unless given",
+    )
+    parser.add_argument("--shapes", action="store_true", help="show shapes")
+    parser.add_argument("--dtypes", action="store_true", help="show dtypes")
+    parser.add_argument("--names", action="store_true", help="show the layers' names")
+    parser.add_argument(
+        "--nested", action="store_true", help="open models inside of it"
+    )
+    parser.add_argument(
+        "--direction",
+        type=one_of(*DIRECTIONS),
+        default="TB",
+        metavar="TO",
+        help="where arrows go: TB from top to bottom (the default), BT, LR or RL",
+    )
+
+
+def _picture(text: str) -> Path:
+    return Path(text).with_suffix(one_of(*ENDINGS)(Path(text).suffix))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw it and print the picture's path."""
+    output = options.output or Path(f"{options.file.stem}.svg")
+    model = loaded(options.file, compile=False)
+    plot_model(
+        model,
+        output,
+        show_shapes=options.shapes,
+        show_dtype=options.dtypes,
+        show_layer_names=options.names,
+        rankdir=options.direction,
+        expand_nested=options.nested,
+    )
+    print(output)
+    return 0
