@@ -15,6 +15,8 @@ from importlib import import_module
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.cupy.cuda.scalars import OPS
+from toolkit.backends.space import REDUCTIONS
 from toolkit.dtypes import is_complex
 
 __all__ = ["Operand", "contiguous", "generate", "make_kernel", "scratch_bytes"]
@@ -130,7 +132,11 @@ Generator = Callable[
 
 # Where the generator of each primitive is, by module of this package; "fused" is that
 # of whole bodies.
-GENERATORS: dict[str, str] = {}
+GENERATORS: dict[str, str] = {
+    "fused": "fused:generate_fused",
+    **dict.fromkeys(OPS, "fused:generate_single"),
+    **dict.fromkeys(REDUCTIONS, "fused:generate_reduction"),
+}
 
 
 @cache

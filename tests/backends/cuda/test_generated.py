@@ -1,0 +1,72 @@
+"""Generated CUDA on the processor, against the reference."""
+
+import numpy as np
+import pytest
+
+from tests.backends.cases import ARRAYS, ELEMENTWISE
+from tests.backends.cuda.host import GXX, Host
+from tests.backends.test_kernels import compare, expected_of, specs_of, strided
+from toolkit import ops, random  # noqa: F401  (declare primitives)
+from toolkit.backends import get_backend
+from toolkit.backends.base import Operand
+from toolkit.backends.cupy.cuda.launch import GENERATORS, contiguous, generate
+from toolkit.ir import PRIMITIVES, Node
+from toolkit.tensor import Tensor
+
+pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
+# Whether a case is one of the fewer that are always tried.
+EVERY = 23
+FAMILIES = {
+    "elementwise": ELEMENTWISE,
+    "arrays": [c for c in ARRAYS if c.name in GENERATORS],
+}
+
+
+def operand(array, spec):
+    return Operand(spec, array.strides)
+
+
+def generated(case, arrays):
+    """The launches of a case's node for arrays that lie as these do."""
+    inputs, results = specs_of(case)
+    values = [Tensor(None, spec) for spec in inputs]
+    outputs = [Tensor(None, spec) for spec in results]
+    node = Node(PRIMITIVES[case.name], values, case.attrs, outputs)
+    operands = [operand(a, spec) for a, spec in zip(arrays, inputs, strict=True)]
+    aligned = all(a.ctypes.data % 16 == 0 for a in arrays)
+    return generate(node, operands, [contiguous(spec) for spec in results], aligned)
+
+
+def check(cases, folder):
+    """Every case in both layouts of its inputs, compiled together."""
+    reference = get_backend("reference")
+    work = []
+    for case in cases:
+        for lay in (np.ascontiguousarray, lambda a: strided(reference, a)):
+            arrays = [lay(a).reshape(a.shape) for a in case.arrays]
+            launches = generated(case, arrays)
+            if launches is not None:
+                work.append((case, arrays, launches))
+    assert work
+    host = Host([x for _, _, launches in work for x in launches], folder)
+    wrong = []
+    for case, arrays, launches in work:
+        _, results = specs_of(case)
+        expected = expected_of(reference, case)
+        try:
+            found, _ = host.run(launches, arrays, results)
+            compare(case, tuple(found) if len(found) > 1 else found[0], expected)
+        except AssertionError as error:
+            wrong.append(f"{case}: {str(error)[:600]}")
+    assert not wrong, f"{len(wrong)} of {len(work)}:\n" + "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_some(family, tmp_path):
+    check(FAMILIES[family][::EVERY], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all(family, tmp_path):
+    check(FAMILIES[family], tmp_path)

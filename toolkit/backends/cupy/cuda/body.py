@@ -1,0 +1,263 @@
+"""A fused body in CUDA: its operands, and how their elements become values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.cupy.cuda.launch import (
+    Argument,
+    Buffer,
+    Launch,
+    Problem,
+    make_kernel,
+)
+from toolkit.backends.cupy.cuda.prelude import PRELUDE, STORED
+from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, Writer, literal
+from toolkit.backends.numpy.jit.plan import (
+    FULL,
+    PICK,
+    PLACE,
+    PUT,
+    Planned,
+    Planner,
+    Source,
+)
+from toolkit.ir import PRIMITIVES, Graph
+
+Known = dict[Source, Value]
+# The column of the element that is computed.
+COLUMN_NUMBER: Source = ("column",)
+# Bytes of the widest access to memory.
+WIDEST = 16
+
+
+class GPUPlanner(Planner):
+    """Plans without the blocks that a processor's threads share a sum in."""
+
+    def _in_blocks(self, loops: Any, strides: Any, writes: Any) -> Any:
+        return loops, strides, False
+
+
+class Body:
+    """What is common to the kernels of fused bodies.
+
+    Attributes:
+        plan: what is read, computed and written.
+        extents: of the loops, those over rows first.
+        strides: of every read, then of every write, along the loops, in elements.
+        lanes: how many neighbours a thread handles with one access.
+        number: the type of an index.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        aligned: bool,
+    ) -> None:
+        planned: Planned = GPUPlanner(graph, inputs, outputs).plan(0)
+        self.plan = planned.plan
+        self.extents = planned.loops.extents
+        self.row_loops = self.plan.row_loops
+        arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
+        self.strides = [
+            tuple(stride // dtypes.itemsize(array.dtype) for stride in row)
+            for array, row in zip(arrays, planned.strides, strict=True)
+        ]
+        self.rows = prod(self.extents[: self.row_loops])
+        self.columns = prod(self.extents[self.row_loops :])
+        self.lanes = self._lanes() if aligned else 1
+        steps = ((n - 1) * abs(s) for r in self.strides for n, s in self._along(r))
+        size = max(prod(self.extents), *steps, 0)
+        self.number = "int" if 2 * size < 2**31 else "i64"
+        self.first_write = len(self.plan.reads)
+        self.number_of_inputs = len(inputs)
+        self.w = Writer()
+        self.s = CUDAScalars(self.w)
+        self.constant: Known = {}
+        self.row: Known = {}
+
+    def _along(self, row: Sequence[int]) -> Iterable[tuple[int, int]]:
+        return zip(self.extents, row, strict=True)
+
+    def _lanes(self) -> int:
+        """The most neighbours that every contiguous array allows."""
+        arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
+        wide = [
+            (array, row)
+            for array, row in zip(arrays, self.strides, strict=True)
+            if row[-1] == 1 and self.extents[-1] > 1
+        ]
+        if not wide or len(self.extents) == self.row_loops:
+            return 1
+        lanes = WIDEST // max(dtypes.itemsize(array.dtype) for array, _ in wide)
+        while lanes > 1 and (
+            self.extents[-1] % lanes
+            or any(stride % lanes for _, row in wide for stride in row[:-1])
+        ):
+            lanes //= 2
+        return lanes
+
+    # --- places -----------------------------------------------------------------------
+
+    def split(self, index: str, extents: Sequence[int], prefix: str) -> list[str]:
+        """Names of the indices of loops that a flat index falls apart into."""
+        if len(extents) <= 1:
+            return [index] * len(extents)
+        names = [f"{prefix}{k}" for k in range(len(extents))]
+        for k in reversed(range(len(extents))):
+            step, whole = prod(extents[k + 1 :]), k > 0
+            text = index if step == 1 else f"{index} / {step}"
+            text = f"({text}) % {extents[k]}" if whole else text
+            self.w(f"const {self.number} {names[k]} = {text};")
+        return names
+
+    def offset(self, array: int, first: int, indices: Sequence[str]) -> str:
+        """Where in an array the indices of the loops from `first` on lead, or ''."""
+        strides = self.strides[array][first : first + len(indices)]
+        terms = [
+            index if stride == 1 else f"{index} * {stride}"
+            for index, stride in zip(indices, strides, strict=True)
+            if stride
+        ]
+        return " + ".join(terms)
+
+    def pointer(self, array: int) -> str:
+        """The name of an array's address."""
+        if array < self.first_write:
+            return f"p{self.plan.reads[array].operand}"
+        return f"q{array - self.first_write}"
+
+    # --- values -----------------------------------------------------------------------
+
+    def load_constants(self) -> None:
+        """Read what is the same for all elements."""
+        for k, read in enumerate(self.plan.reads):
+            if not read.by_row and not read.by_column:
+                text = f"widen({self.pointer(k)}[0])"
+                self.constant["read", k] = self.w.let(read.dtype, text)
+
+    def value(self, source: Source, known: Known) -> Value:
+        """A value that is a number, known, or the same for the row or the kernel."""
+        if source[0] == "number":
+            _, content, dtype = source
+            raw = np.frombuffer(bytes.fromhex(content), dtypes.numpy_dtype(dtype))[0]
+            return Value(literal(raw, dtype), dtype)
+        for found in (known, self.row, self.constant):
+            if source in found:
+                return found[source]
+        raise KeyError(source)
+
+    def compute(self, step: int, known: Known) -> Value:
+        """A step's value from those of its arguments."""
+        record = self.plan.steps[step]
+        if record.op == PICK:
+            return self._pick(*record.arguments)
+        arguments = [self.value(a, known) for a in record.arguments]
+        if record.op == PLACE:
+            text = f"checked({arguments[0].text}, {self.columns}, problem)"
+            return self.w.let("int32", text)
+        if record.op == PUT:
+            mode = record.attrs[0][1]
+            return self._put(arguments, known[COLUMN_NUMBER], mode)
+        rule: Any = PRIMITIVES[record.op].scalar
+        value: Value = rule(self.s, *arguments, **dict(record.attrs))
+        return value
+
+    def _put(self, arguments: Sequence[Value], column: Value, mode: str) -> Value:
+        """An element of a row, or what an update makes of it."""
+        (row, place, update), s = arguments, self.s
+        names = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+        if mode != "set":
+            update = getattr(s, names[mode])(row, update)
+        return s.select(s.equal(column, place), update, row)
+
+    def _pick(self, source: Source, place: Source) -> Value:
+        """A full value at one column, which every thread of the row computes."""
+        at = self.value(place, {})
+        # Where the index was bad, any column will do.
+        column = self.w.let("int32", f"{at.text} < 0 ? 0 : {at.text}")
+        needed = self.needed(source)
+        known: Known = {COLUMN_NUMBER: at}
+        for k, read in enumerate(self.plan.reads):
+            if read.by_column and ("read", k) in needed:
+                known["read", k] = self.load(k, [column.text])
+        for i in range(len(self.plan.steps)):
+            if ("step", i) in needed:
+                known["step", i] = self.compute(i, known)
+        return self.value(source, known)
+
+    def needed(self, source: Source) -> set[Source]:
+        """The full values that one is computed from, and itself."""
+        found: set[Source] = set()
+        stack = [source]
+        while stack:
+            source = stack.pop()
+            if source not in found:
+                is_step = source[0] == "step"
+                if is_step and self.plan.steps[source[1]].role != FULL:
+                    continue
+                found.add(source)
+                if is_step:
+                    stack += self.plan.steps[source[1]].arguments
+        return found
+
+    def load(self, k: int, columns: Sequence[str]) -> Value:
+        """One element of a read, at a column of the row."""
+        place = self.offset(k, self.row_loops, columns)
+        pointer = f"r{k}" if self.plan.reads[k].by_row else self.pointer(k)
+        return self.w.let(self.plan.reads[k].dtype, f"widen({pointer}[{place or 0}])")
+
+    # --- the kernel -------------------------------------------------------------------
+
+    def parameters(self) -> list[tuple[str, str, Argument]]:
+        """(type, name, argument) of what is read, and of the problem."""
+        operands = {read.operand: read.dtype for read in self.plan.reads}
+        found: list[tuple[str, str, Argument]] = [
+            (f"const {STORED[dtype]}*", f"p{k}", Buffer(k))
+            for k, dtype in sorted(operands.items())
+        ]
+        if self.plan.picks:
+            found.append(("i64*", "problem", Problem()))
+        return found
+
+    def output(self, write: int) -> tuple[str, str, Argument]:
+        """(type, name, argument) of an output."""
+        dtype = self.plan.writes[write].dtype
+        buffer = Buffer(self.number_of_inputs + write)
+        return f"{STORED[dtype]}*", f"q{write}", buffer
+
+    def launch(
+        self,
+        family: str,
+        parameters: Sequence[tuple[str, str, Argument]],
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        problem: str = "",
+    ) -> Launch:
+        """The launch of the kernel that was written."""
+        text = kernel_text(parameters, prod(block), self.w.text)
+        kernel = make_kernel(family, text, [ctype for ctype, _, _ in parameters])
+        arguments = tuple(argument for _, _, argument in parameters)
+        return Launch(kernel, grid, block, arguments, problem=problem)
+
+
+def kernel_text(
+    parameters: Sequence[tuple[str, str, Argument]], threads: int, body: str
+) -> str:
+    """The source of a kernel around its body."""
+    declared = ", ".join(f"{ctype} {name}" for ctype, name, _ in parameters)
+    head = f'extern "C" __global__ void __launch_bounds__({threads})'
+    return f"{PRELUDE}\n{head}\nKERNEL({declared}) {{\n{body}\n}}\n"
+
+
+def narrowed(value: Value, dtype: str) -> str:
+    """A value as an element in memory."""
+    return f"Narrow<{STORED[dtype]}>::of({value.text})"

@@ -1,0 +1,83 @@
+"""Elementwise bodies: each thread computes a few neighbours, with wide accesses."""
+
+from __future__ import annotations
+
+from math import prod
+
+from toolkit.backends.cupy.cuda.body import Body, Known, narrowed
+from toolkit.backends.cupy.cuda.launch import Launch, Scalar
+from toolkit.backends.cupy.cuda.prelude import STORED
+
+THREADS = 256
+
+
+def emit_flat(body: Body) -> Launch:
+    """One launch over all elements."""
+    w, extents, lanes = body.w, list(body.extents), body.lanes
+    count = prod(extents) // lanes
+    parameters = body.parameters()
+    parameters += [body.output(k) for k in range(len(body.plan.writes))]
+    parameters.append(("i64", "count", Scalar(count)))
+    blocks = -(-count // THREADS)
+    w(f"const {body.number} i = ({body.number})blockIdx.x * {THREADS} + threadIdx.x;")
+    w("if (i >= count) return;")
+    emit_elements(body)
+    return body.launch("flat", parameters, (blocks, 1, 1), (THREADS, 1, 1))
+
+
+def emit_elements(body: Body) -> None:
+    """Compute the elements of the i-th pack."""
+    w, extents, lanes = body.w, list(body.extents), body.lanes
+    if len(extents) == 1:
+        w(f"const {body.number} j0 = i{f' * {lanes}' if lanes > 1 else ''};")
+        indices = ["j0"]
+    else:
+        inner = extents[-1] // lanes
+        indices = body.split("i", [*extents[:-1], inner], "i")
+        if lanes > 1:
+            w(f"const {body.number} j0 = {indices[-1]} * {lanes};")
+            indices[-1] = "j0"
+    body.load_constants()
+    known: Known = {}
+    wide = []
+    for k, read in enumerate(body.plan.reads):
+        place = body.offset(k, 0, indices)
+        if ("read", k) in body.constant:
+            continue
+        pointer = f"{body.pointer(k)} + {place or 0}"
+        if body.strides[k][-1] == 0 or lanes == 1:
+            known["read", k] = w.let(read.dtype, f"widen(*({pointer}))")
+        elif body.strides[k][-1] == 1:
+            pack = f"Pack<{STORED[read.dtype]}, {lanes}>"
+            w(f"const {pack} a{k} = *(const {pack}*)({pointer});")
+            wide.append((k, f"a{k}.of[k]"))
+        else:
+            w(f"const {STORED[read.dtype]}* a{k} = {pointer};")
+            wide.append((k, f"a{k}[k * {body.strides[k][-1]}]"))
+    if lanes == 1:
+        _emit_lane(body, known, [])
+        for k in range(len(body.plan.writes)):
+            place = body.offset(body.first_write + k, 0, indices)
+            w(f"q{k}[{place or 0}] = y{k};")
+        return
+    for k, write in enumerate(body.plan.writes):
+        w(f"Pack<{STORED[write.dtype]}, {lanes}> b{k};")
+    with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
+        _emit_lane(body, known, wide)
+        for k in range(len(body.plan.writes)):
+            w(f"b{k}.of[k] = y{k};")
+    for k, write in enumerate(body.plan.writes):
+        place = body.offset(body.first_write + k, 0, indices)
+        w(f"*(Pack<{STORED[write.dtype]}, {lanes}>*)(q{k} + {place}) = b{k};")
+
+
+def _emit_lane(body: Body, known: Known, wide: list[tuple[int, str]]) -> None:
+    """Compute one element of each output, called y0, y1, and so on."""
+    known = dict(known)
+    for k, text in wide:
+        known["read", k] = body.w.let(body.plan.reads[k].dtype, f"widen({text})")
+    for i in range(len(body.plan.steps)):
+        known["step", i] = body.compute(i, known)
+    for k, write in enumerate(body.plan.writes):
+        text = narrowed(body.value(write.source, known), write.dtype)
+        body.w(f"const {STORED[write.dtype]} y{k} = {text};")

@@ -1,0 +1,127 @@
+"""Bodies of fused nodes, and single nodes as bodies, as launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.cupy.cuda.body import Body
+from toolkit.backends.cupy.cuda.flat import emit_flat
+from toolkit.backends.cupy.cuda.launch import Launch, Operand
+from toolkit.backends.cupy.cuda.prelude import STORED
+from toolkit.backends.cupy.cuda.reduction import identity
+from toolkit.backends.cupy.cuda.rows import emit_rows
+from toolkit.backends.cupy.cuda.scalars import OPS
+from toolkit.backends.numpy.jit.lowering import index_problem
+from toolkit.backends.numpy.jit.plan import FULL
+from toolkit.backends.space import (
+    REDUCTIONS,
+    fits,
+    is_reduction,
+    is_relabelling,
+    picks_in_rows,
+    reduced_part,
+)
+from toolkit.ir import PRIMITIVES, Graph, Node, Spec
+
+
+@dataclass(eq=False)
+class Slot:
+    """A value of a body that is made here."""
+
+    spec: Spec
+    constant: Any = None
+
+
+def is_fusable(node: Node) -> bool:
+    """Whether a node can be part of a generated kernel."""
+    values = (*node.inputs, *node.outputs)
+    if any(v.spec.dtype not in STORED for v in values):
+        return False
+    if node.op.name in REDUCTIONS:
+        return is_reduction(node) or is_relabelling(node)
+    return picks_in_rows(node) or node.op.name in OPS
+
+
+def generate_fused(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The launches of a fused node."""
+    body = node.attrs["body"]
+    if not all(is_fusable(n) or is_relabelling(n) for n in body.nodes):
+        return None
+    if any(y.spec.size == 0 for y in outputs):
+        return ()
+    if not fits(body.nodes):
+        return None
+    return generate_body(body, inputs, outputs, aligned)
+
+
+def generate_single(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The launches of one elementwise node, alone in a body."""
+    if any(x.spec.dtype not in STORED for x in (*inputs, *outputs)):
+        return None
+    if outputs[0].spec.size == 0:
+        return ()
+    graph = Graph(tuple(node.inputs), (node,), tuple(node.outputs))
+    return generate_body(graph, inputs, outputs, aligned)
+
+
+def generate_body(
+    graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The launches of a body whose values lie in one space."""
+    if any(x.spec.dtype not in STORED for x in (*inputs, *outputs)):
+        return None
+    body = Body(graph, inputs, outputs, aligned)
+    plan = body.plan
+    if plan.picks and plan.column_loops > 1:
+        return None
+    if all(step.role == FULL for step in plan.steps) and not plan.picks:
+        return [emit_flat(body)]
+    picks = [node for node in graph.nodes if picks_in_rows(node)]
+    problem = index_problem(picks[0].op.name, picks[0].attrs["axis"]) if picks else ""
+    return emit_rows(body, problem)
+
+
+def generate_reduction(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The launches of a reduction of any axes."""
+    (x,), name, axis = inputs, node.op.name, node.attrs["axis"]
+    if outputs[0].spec.size == 0:
+        return ()
+    if x.spec.size == 0 or (name.startswith("arg") and reduced_part(node) == "none"):
+        return _fill(identity(name, x.spec.dtype), x, outputs[0])
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    kept = [a for a in range(x.spec.ndim) if a not in axes]
+    wide = [a for a in range(x.spec.ndim) if x.spec.shape[a] > 1]
+    inner = min(wide, key=lambda a: abs(x.strides[a]), default=None)
+    # What lies next to each other in memory are to be neighbouring columns.
+    if name.startswith("arg") or inner not in kept:
+        order, axes = [*kept, *axes], tuple(range(len(kept), x.spec.ndim))
+    else:
+        order, axes = [*axes, *kept], tuple(range(len(axes)))
+    shape = [x.spec.shape[a] for a in order]
+    operand = Operand(x.spec.with_shape(shape), tuple(x.strides[a] for a in order))
+    source = Slot(operand.spec)
+    result = Slot(outputs[0].spec.with_shape(x.spec.shape[a] for a in kept))
+    reduced = axes[0] if name.startswith("arg") else axes
+    attrs = {"axis": reduced, "keepdims": False}
+    body = Graph((source,), (Node(node.op, (source,), attrs, (result,)),), (result,))
+    return generate_body(body, (operand,), outputs, aligned)
+
+
+def _fill(number: Any, x: Operand, output: Operand) -> Sequence[Launch] | None:
+    """An output full of one number, whatever the input holds."""
+    spec = output.spec
+    number = 0 if spec.dtype == "int32" and isinstance(number, float) else number
+    content = dtypes.numpy_dtype(spec.dtype).type(number).reshape((1,) * spec.ndim)
+    result, one = Slot(spec), Slot(spec.with_shape((1,) * spec.ndim), content)
+    node = Node(PRIMITIVES["stop_gradient"], (one,), {}, (result,))
+    graph = Graph((Slot(x.spec),), (node,), (result,))
+    return generate_body(graph, (x,), (output,), True)

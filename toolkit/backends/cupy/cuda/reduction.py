@@ -1,0 +1,159 @@
+"""How values become one: in a thread, across the threads of a row, and of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit import dtypes
+from toolkit.backends.cupy.cuda.body import kernel_text, narrowed
+from toolkit.backends.cupy.cuda.launch import Argument, Launch, make_kernel
+from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
+from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, Writer, literal
+
+_RULES = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
+_NOWHERE = 2**31 - 1
+
+
+def identity(op: str, dtype: str) -> float | int | bool:
+    """The element that changes nothing."""
+    if op in ("sum", "any"):
+        return 0
+    if op in ("prod", "all"):
+        return 1
+    return dtypes.lowest(dtype) if op.endswith("max") else dtypes.highest(dtype)
+
+
+class Reducer:
+    """Combines elements with an associative operation.
+
+    A state is one variable, or two for a position: the best element, and where it is.
+    """
+
+    def __init__(self, op: str, dtype: str, writer: Writer) -> None:
+        self.op = op
+        self.dtype = dtype
+        self.w = writer
+        self.s = CUDAScalars(writer)
+        self.is_place = op.startswith("arg")
+        self.dtypes = (dtype, "int32") if self.is_place else (dtype,)
+
+    @property
+    def initial(self) -> list[Value]:
+        """What changes nothing."""
+        worst = Value(literal(identity(self.op, self.dtype), self.dtype), self.dtype)
+        return [worst, Value(str(_NOWHERE), "int32")][: len(self.dtypes)]
+
+    def declare(self) -> list[Value]:
+        """New variables that nothing was added to."""
+        state = [Value(self.w.name(), dtype) for dtype in self.dtypes]
+        for x, first in zip(state, self.initial, strict=True):
+            self.w(f"{COMPUTED[x.dtype]} {x.text} = {first.text};")
+        return state
+
+    def merge(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
+        """Two states as one."""
+        if not self.is_place:
+            combined: Value = getattr(self.s, _RULES[self.op])(a[0], b[0])
+            return [combined]
+        (x, i), (y, k) = a, b
+        sign = "<" if self.op == "argmax" else ">"
+        nan = not_nan = ""
+        if x.is_float:
+            nan = f"{y.text} != {y.text} && {x.text} == {x.text} || "
+            not_nan = f" || {x.text} != {x.text} && {y.text} != {y.text}"
+        better = self.w.let(
+            "bool",
+            f"{nan}{x.text} {sign} {y.text} || "
+            f"({x.text} == {y.text}{not_nan}) && {k.text} < {i.text}",
+        )
+        return [self.s.select(better, y, x), self.s.select(better, k, i)]
+
+    def add(self, state: Sequence[Value], other: Sequence[Value]) -> None:
+        """Merge another state into variables."""
+        for x, merged in zip(state, self.merge(state, other), strict=True):
+            self.w(f"{x.text} = {merged.text};")
+
+    def across_warp(self, state: Sequence[Value], width: int) -> None:
+        """Give `width` neighbouring threads of a warp the result of all of theirs."""
+        step = width // 2
+        while step:
+            others = [self.w.let(x.dtype, f"exchange({x.text}, {step})") for x in state]
+            self.add(state, others)
+            step //= 2
+
+    def across_warps(self, state: Sequence[Value], warps: int, groups: int) -> None:
+        """Give all threads of a row the result of its warps, in their order."""
+        w, parts = self.w, [self.w.name() for _ in state]
+        for x, name in zip(state, parts, strict=True):
+            w(f"__shared__ {COMPUTED[x.dtype]} {name}[{groups}][{warps}];")
+        for x, name in zip(state, parts, strict=True):
+            w(f"if (tx % 32 == 0) {name}[ty][tx / 32] = {x.text};")
+        w("__syncthreads();")
+        for x, first in zip(state, self.initial, strict=True):
+            w(f"{x.text} = {first.text};")
+        with w.block(f"for (int k = 0; k < {warps}; ++k)"):
+            pairs = zip(state, parts, strict=True)
+            self.add(state, [Value(f"{name}[ty][k]", x.dtype) for x, name in pairs])
+        w("__syncthreads();")
+
+    def result(self, state: Sequence[Value]) -> Value:
+        """What of a state is the result."""
+        return state[-1]
+
+    def across_block(self, x: Value, apart: int, threads: int) -> Value:
+        """Combine what threads of a block have whose numbers differ by `apart`.
+
+        The first `apart` threads get the results.
+        """
+        w, shared = self.w, self.w.name()
+        w(f"__shared__ {x.ctype} {shared}[{threads}];")
+        w(f"{shared}[thread] = {x.text};")
+        w("__syncthreads();")
+        head = f"for (int d = {threads // 2}; d >= {apart}; d /= 2)"
+        with w.block(head):
+            with w.block("if (thread < d)"):
+                pair = [
+                    Value(f"{shared}[{i}]", x.dtype) for i in ("thread", "thread + d")
+                ]
+                w(f"{shared}[thread] = {self.merge(pair[:1], pair[1:])[0].text};")
+            w("__syncthreads();")
+        result = w.let(x.dtype, f"{shared}[thread]")
+        w("__syncthreads();")
+        return result
+
+
+def combination(
+    op: str, dtype: str, count: int, columns: int, parts: Argument, out: Argument
+) -> Launch:
+    """out[c] = the reduction of parts[k, c] over k, in an order fixed by the shape."""
+    w = Writer()
+    reducer = Reducer(op, dtype, w)
+    tx = min(32, power_of_two(columns))
+    ty = min(256 // tx, power_of_two(count))
+    computed = COMPUTED[dtype]
+    w(f"const int thread = threadIdx.y * {tx} + threadIdx.x;")
+    w(f"const i64 column = (i64)blockIdx.x * {tx} + threadIdx.x;")
+    state = reducer.declare()
+    with w.block(f"if (column < {columns})"):
+        with w.block(f"for (i64 k = threadIdx.y; k < {count}; k += {ty})"):
+            reducer.add(state, [w.let(dtype, f"parts[k * {columns} + column]")])
+    total = reducer.across_block(state[0], tx, tx * ty)
+    with w.block(f"if (threadIdx.y == 0 && column < {columns})"):
+        w(f"out[column] = {narrowed(total, dtype)};")
+    parameters = [(f"const {computed}*", "parts", parts)]
+    parameters.append((f"{STORED[dtype]}*", "out", out))
+    text = kernel_text(parameters, tx * ty, w.text)
+    kernel = make_kernel(f"combine_{op}", text, [p[0] for p in parameters])
+    return Launch(kernel, (-(-columns // tx), 1, 1), (tx, ty, 1), (parts, out))
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(0, n - 1).bit_length()

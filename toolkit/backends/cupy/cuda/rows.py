@@ -1,0 +1,421 @@
+"""Bodies that reduce: rows of columns, a group of threads along each row.
+
+The threads of a block stand in a rectangle: `tx` along the columns, `ty` on rows of
+their own. A row is visited once for every reduction that waits for another one; what a
+later visit needs stays in registers where a row is short enough, and is computed again
+where it is not. What is reduced over rows is collected by each thread, then by each
+block, and then by a second kernel: in an order that only shapes decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toolkit.backends.base import aligned as aligned_bytes
+from toolkit.backends.cupy.cuda.body import COLUMN_NUMBER, Body, Known, narrowed
+from toolkit.backends.cupy.cuda.launch import Argument, Launch, Scratch
+from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
+from toolkit.backends.cupy.cuda.reduction import Reducer, combination, power_of_two
+from toolkit.backends.cupy.cuda.scalars import Value
+from toolkit.backends.numpy.jit.phases import Phase, Phases
+from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, ROW, Plan
+from toolkit.dtypes import itemsize
+
+# Registers of a thread that hold elements of its row.
+MOST_HELD = 48
+# Blocks that share sums over rows: a few for each processor of a large device.
+MOST_BLOCKS = 1024
+# The fewest rows of a thread, so that parts of sums are few beside what is summed.
+LEAST_ROWS = 4
+
+
+class Recomputed(Phases):
+    """Passes of which each computes all that it needs."""
+
+    def _reads_back(self, step: int, number: int) -> bool:
+        return False
+
+
+class Held(Phases):
+    """Passes that keep every value that a later one needs."""
+
+    def _reads_back(self, step: int, number: int) -> bool:
+        earlier = self._computed.get(step, number)
+        if earlier == number:
+            return False
+        if step not in self.kept:
+            self.kept.append(step)
+            self.phases[earlier].keeps.append(step)
+        return True
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How threads divide the work.
+
+    Attributes:
+        tx, ty: threads of a block along the columns, and rows of a block.
+        items: packs of columns that a thread handles in each row.
+        tiles: parts of the columns that different blocks have.
+        blocks: parts of the rows that different blocks have.
+        turns: how many times a block takes `ty` more rows.
+        held: whether the items of a row are variables of a thread.
+    """
+
+    tx: int
+    ty: int
+    items: int
+    tiles: int
+    blocks: int
+    turns: int
+    held: bool
+
+
+def shape_of(body: Body) -> Shape:
+    """The division of a body's work, a function of its shapes only."""
+    plan, packs = body.plan, body.columns // body.lanes
+    columns = sum(w.role == COLUMN for w in plan.writes)
+    collects = columns or any(w.role == ONE for w in plan.writes)
+    tiles = 1
+    if _is_along_rows(plan):
+        tx = power_of_two(packs)
+        if packs > 32:
+            tx = min(512, max(32, power_of_two(-(-packs // 4))))
+        items = -(-packs // tx)
+        kept = len(Held(plan).kept) + len(_read_again(Held(plan))) + columns
+        held = items * body.lanes * max(1, kept) <= MOST_HELD
+        if not held:
+            tx = max(256, tx)
+            items = -(-packs // tx)
+        ty = max(1, 128 // tx) if held or not columns else 1
+    elif columns:
+        tx, items, held = min(32, power_of_two(packs)), 1, True
+        ty, tiles = 256 // tx, -(-packs // tx)
+    else:
+        tx, held = min(256, power_of_two(packs)), False
+        ty = 256 // tx
+        tiles = min(-(-packs // tx), MOST_BLOCKS)
+        items = -(-packs // (tx * tiles))
+    groups = -(-body.rows // ty)
+    turns = 1
+    if collects:
+        most = max(1, MOST_BLOCKS // tiles)
+        turns = max(-(-groups // most), min(LEAST_ROWS, groups))
+    return Shape(tx, ty, items, tiles, -(-groups // turns), turns, held)
+
+
+def _is_along_rows(plan: Plan) -> bool:
+    """Whether something needs a whole row."""
+    return plan.picks or any(s.role == ROW and s.reduces for s in plan.steps)
+
+
+def _read_again(phases: Phases) -> list[int]:
+    """The reads that more than one pass uses."""
+    found = [k for phase in phases.phases for k in phase.reads]
+    return sorted({k for k in found if found.count(k) > 1})
+
+
+def emit_rows(body: Body, problem: str) -> list[Launch]:
+    """The launch over rows, and one for each reduction over rows of several blocks."""
+    return _Rows(body).launches(problem)
+
+
+class _Rows:
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.plan = body.plan
+        self.w = body.w
+        self.shape = shape_of(body)
+        self.phases = (Held if self.shape.held else Recomputed)(body.plan)
+        self.held_reads = _read_again(self.phases) if self.shape.held else []
+        self.loaded: set[int] = set()
+        self.states: dict[int, list[Value]] = {}
+        self.scratch = 0
+        self.combinations: list[Launch] = []
+
+    # --- the launches -----------------------------------------------------------------
+
+    def launches(self, problem: str) -> list[Launch]:
+        """All launches, in order."""
+        body, shape, w = self.body, self.shape, self.w
+        parameters = body.parameters()
+        parameters += [self._output(k) for k in range(len(self.plan.writes))]
+        w("const int tx = threadIdx.x, ty = threadIdx.y;")
+        w(f"const int thread = ty * {shape.tx} + tx;")
+        body.load_constants()
+        self._declare_collected()
+        with w.block(f"for (int turn = 0; turn < {shape.turns}; ++turn)"):
+            self._row()
+        self._finish()
+        grid, block = (shape.blocks, shape.tiles, 1), (shape.tx, shape.ty, 1)
+        first = body.launch("rows", parameters, grid, block, problem)
+        return [first, *self.combinations]
+
+    def _parts(self, k: int) -> int:
+        """How many blocks have a part of a write."""
+        role = self.plan.writes[k].role
+        parts = {COLUMN: self.shape.blocks, ONE: self.shape.blocks * self.shape.tiles}
+        return parts.get(role, 1)
+
+    def _output(self, k: int) -> tuple[str, str, Argument]:
+        """The parameter of a write: its output, or scratch for the parts of it."""
+        write, parts = self.plan.writes[k], self._parts(k)
+        ctype, name, buffer = self.body.output(k)
+        if parts == 1 and not self._collects_in_memory(k):
+            return ctype, name, buffer
+        size = self.body.columns if write.role == COLUMN else 1
+        dtype = "float32" if write.dtype in ("float16", "bfloat16") else write.dtype
+        nbytes = aligned_bytes(parts * size * itemsize(dtype))
+        place = Scratch(self.scratch, nbytes)
+        self.scratch += nbytes
+        op = self.plan.steps[write.source[1]].op
+        made = combination(op, write.dtype, parts, size, place, buffer)
+        self.combinations.append(made)
+        return f"{COMPUTED[write.dtype]}*", name, place
+
+    def _collects_in_memory(self, k: int) -> bool:
+        """Whether rows are too long for their threads to hold sums of columns."""
+        return self.plan.writes[k].role == COLUMN and not self.shape.held
+
+    # --- what is collected over rows --------------------------------------------------
+
+    def _reducer(self, k: int) -> Reducer:
+        write = self.plan.writes[k]
+        return Reducer(self.plan.steps[write.source[1]].op, write.dtype, self.w)
+
+    def _declare_collected(self) -> None:
+        """Variables for reductions over rows."""
+        size = self.shape.items * self.body.lanes
+        for k, write in enumerate(self.plan.writes):
+            if write.role == ONE:
+                self.states[k] = self._reducer(k).declare()
+            elif write.role == COLUMN and self.shape.held:
+                name, first = self.w.name(), self._reducer(k).initial[0]
+                self.w(f"{COMPUTED[write.dtype]} {name}[{size}];")
+                self.w("#pragma unroll")
+                self.w(f"for (int k = 0; k < {size}; ++k) {name}[k] = {first.text};")
+                self.states[k] = [Value(name, write.dtype)]
+
+    def _collect(self, k: int, value: Value) -> None:
+        """Add a value of a row, or of one of its elements, to what is collected."""
+        reducer, write = self._reducer(k), self.plan.writes[k]
+        if self._collects_in_memory(k):
+            place = f"q{k}[(i64)blockIdx.x * {self.body.columns} + column]"
+            merged = reducer.merge([Value(place, write.dtype)], [value])[0]
+            self.w(f"{place} = turn == 0 ? {value.text} : {merged.text};")
+            return
+        state = self.states[k]
+        if write.role == COLUMN:
+            state = [Value(f"{state[0].text}[held]", write.dtype)]
+        reducer.add(state, [value])
+
+    def _finish(self) -> None:
+        """Combine what the threads of the block have collected, and write it."""
+        shape, w, lanes = self.shape, self.w, self.body.lanes
+        for k, write in enumerate(self.plan.writes):
+            reducer, whole = self._reducer(k), self._parts(k) == 1
+            if write.role == ONE:
+                threads = shape.tx * shape.ty
+                total = reducer.across_block(self.states[k][0], 1, threads)
+                text = narrowed(total, write.dtype) if whole else total.text
+                place = f"blockIdx.y * {shape.blocks} + blockIdx.x"
+                w(f"if (thread == 0) q{k}[{place}] = {text};")
+            elif write.role == COLUMN and shape.held:
+                head = f"for (int held = 0; held < {shape.items * lanes}; ++held)"
+                with w.block("#pragma unroll", head):
+                    part = Value(f"{self.states[k][0].text}[held]", write.dtype)
+                    if shape.ty > 1:
+                        threads = shape.tx * shape.ty
+                        part = reducer.across_block(part, shape.tx, threads)
+                    text = narrowed(part, write.dtype) if whole else part.text
+                    w(f"const int pack = {self._pack(f'held / {lanes}')};")
+                    place = f"(i64)blockIdx.x * {self.body.columns} + pack * {lanes}"
+                    test = f"if (ty == 0 && pack < {self.body.columns // lanes})"
+                    w(f"{test} q{k}[{place} + held % {lanes}] = {text};")
+
+    def _pack(self, item: str) -> str:
+        """The number of a thread's pack of columns."""
+        shape = self.shape
+        first = f" + blockIdx.y * {shape.items * shape.tx}" if shape.tiles > 1 else ""
+        return f"({item}) * {shape.tx} + tx{first}"
+
+    # --- a row ------------------------------------------------------------------------
+
+    def _row(self) -> None:
+        body, w, shape = self.body, self.w, self.shape
+        body.row = {}
+        self.loaded = set()
+        row = f"((i64)blockIdx.x * {shape.turns} + turn) * {shape.ty} + ty"
+        w(f"const i64 asked = {row};")
+        w(f"const bool live = asked < {body.rows};")
+        # Threads without a row repeat the last one and write nothing: all of a warp
+        # take part in its exchanges.
+        w(f"const {body.number} row = live ? asked : {body.rows - 1};")
+        indices = body.split("row", body.extents[: body.row_loops], "r_")
+        for k, read in enumerate(self.plan.reads):
+            if not read.by_row:
+                continue
+            place = body.offset(k, 0, indices) or "0"
+            if read.by_column:
+                w(f"const {STORED[read.dtype]}* r{k} = {body.pointer(k)} + {place};")
+            else:
+                text = f"widen({body.pointer(k)}[{place}])"
+                body.row["read", k] = w.let(read.dtype, text)
+        for k, write in enumerate(self.plan.writes):
+            if write.role == FULL:
+                place = body.offset(body.first_write + k, 0, indices) or "0"
+                w(f"{STORED[write.dtype]}* s{k} = q{k} + {place};")
+        self._compute_rows(self.phases.before)
+        for phase in self.phases.phases:
+            self._pass(phase)
+            self._compute_rows(phase.after)
+        self._end_row()
+
+    def _compute_rows(self, steps: list[int]) -> None:
+        for i in steps:
+            if not self.plan.steps[i].reduces:
+                self.body.row["step", i] = self.body.compute(i, {})
+
+    def _end_row(self) -> None:
+        """Write what a row has one of, and collect it."""
+        tile = " && blockIdx.y == 0" if self.shape.tiles > 1 else ""
+        writes = list(enumerate(self.plan.writes))
+        of_rows = [(k, w) for k, w in writes if w.role == ROW or self._of_rows(k)]
+        if not of_rows:
+            return
+        with self.w.block(f"if (tx == 0 && live{tile})"):
+            for k, write in of_rows:
+                if write.role == ROW:
+                    value = self.body.value(write.source, {})
+                    self.w(f"q{k}[row] = {narrowed(value, write.dtype)};")
+                else:
+                    step = self.plan.steps[write.source[1]]
+                    self._collect(k, self.body.value(step.arguments[0], {}))
+
+    def _of_rows(self, k: int) -> bool:
+        """Whether a write reduces what rows have one of."""
+        write = self.plan.writes[k]
+        return write.role == ONE and self.plan.steps[write.source[1]].reduces == ROW
+
+    # --- a pass over a row ------------------------------------------------------------
+
+    def _pass(self, phase: Phase) -> None:
+        w, shape, body = self.w, self.shape, self.body
+        if not (phase.reductions or phase.writes or phase.keeps):
+            return
+        reducers = [
+            Reducer(s.op, body_dtype(body, i), w)
+            for i, s in ((i, self.plan.steps[i]) for i in phase.reductions)
+        ]
+        states = [r.declare() for r in reducers]
+        held = [*(("step", i) for i in phase.keeps)]
+        held += [("read", k) for k in phase.reads if self._is_first(k)]
+        for kind, i in held:
+            of = self.plan.steps if kind == "step" else self.plan.reads
+            w(f"{COMPUTED[of[i].dtype]} {kind}{i}[{shape.items * body.lanes}];")
+        heads = [f"for (int item = 0; item < {shape.items}; ++item)"]
+        with w.block(*(["#pragma unroll"] * shape.held), *heads):
+            w(f"const int pack = {self._pack('item')};")
+            with w.block(f"if (live && pack < {body.columns // body.lanes})"):
+                self._item(phase, reducers, states)
+        self.loaded |= {k for kind, k in held if kind == "read"}
+        for i, r, state in zip(phase.reductions, reducers, states, strict=True):
+            r.across_warp(state, min(32, shape.tx))
+            if shape.tx > 32:
+                r.across_warps(state, shape.tx // 32, shape.ty)
+            body.row["step", i] = r.result(state)
+
+    def _is_first(self, k: int) -> bool:
+        """Whether a read is to be held, and was not loaded yet."""
+        return k in self.held_reads and k not in self.loaded
+
+    def _item(
+        self, phase: Phase, reducers: list[Reducer], states: list[list[Value]]
+    ) -> None:
+        """The columns of one pack."""
+        body, w, lanes = self.body, self.w, self.body.lanes
+        extents = body.extents[body.row_loops :]
+        indices = body.split("pack", [*extents[:-1], extents[-1] // lanes], "c_")
+        if lanes > 1:
+            w(f"const {body.number} c0 = {indices[-1]} * {lanes};")
+            indices[-1] = "c0"
+        wide = self._load_packs(phase, indices)
+        full = [k for k in phase.writes if self.plan.writes[k].role == FULL]
+        if lanes > 1:
+            for k in full:
+                w(f"Pack<{STORED[self.plan.writes[k].dtype]}, {lanes}> b{k};")
+        with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
+            w(f"const {body.number} column = pack * {lanes} + k;")
+            if self.shape.held:
+                w(f"const int held = item * {lanes} + k;")
+            known = self._known(phase, wide)
+            for i, r, state in zip(phase.reductions, reducers, states, strict=True):
+                value = body.value(self.plan.steps[i].arguments[0], known)
+                r.add(state, [value, Value("(int)column", "int32")][: len(state)])
+            self._keep(phase, known)
+            for k in phase.writes:
+                write = self.plan.writes[k]
+                if write.role != FULL:
+                    step = self.plan.steps[write.source[1]]
+                    self._collect(k, body.value(step.arguments[0], known))
+                    continue
+                text = narrowed(body.value(write.source, known), write.dtype)
+                place = body.offset(body.first_write + k, body.row_loops, indices)
+                target = f"b{k}.of[k]" if lanes > 1 else f"s{k}[{place or 0}]"
+                w(f"{target} = {text};")
+        if lanes > 1:
+            for k in full:
+                pack = f"Pack<{STORED[self.plan.writes[k].dtype]}, {lanes}>"
+                place = body.offset(body.first_write + k, body.row_loops, indices)
+                w(f"*({pack}*)(s{k} + {place}) = b{k};")
+
+    def _load_packs(self, phase: Phase, indices: list[str]) -> dict[int, str]:
+        """For each read of the columns, its element in lane k."""
+        body, lanes, found = self.body, self.body.lanes, {}
+        for k in phase.reads:
+            read = self.plan.reads[k]
+            if not read.by_column:
+                continue
+            if k in self.loaded:
+                found[k] = f"read{k}[held]"
+                continue
+            pointer = f"r{k}" if read.by_row else body.pointer(k)
+            place = body.offset(k, body.row_loops, indices) or "0"
+            inner = body.strides[k][-1]
+            if lanes > 1 and inner == 1:
+                pack = f"Pack<{STORED[read.dtype]}, {lanes}>"
+                self.w(f"const {pack} a{k} = *(const {pack}*)({pointer} + {place});")
+                found[k] = f"widen(a{k}.of[k])"
+            else:
+                step = f" + k * {inner}" if lanes > 1 and inner else ""
+                found[k] = f"widen({pointer}[{place}{step}])"
+        return found
+
+    def _known(self, phase: Phase, wide: dict[int, str]) -> Known:
+        """The values of one column."""
+        body, known = self.body, Known()
+        known[COLUMN_NUMBER] = Value("(int)column", "int32")
+        for k, text in wide.items():
+            known["read", k] = body.w.let(self.plan.reads[k].dtype, text)
+        for i in phase.reads_back:
+            known["step", i] = Value(f"step{i}[held]", self.plan.steps[i].dtype)
+        for i in phase.steps:
+            known["step", i] = body.compute(i, known)
+        return known
+
+    def _keep(self, phase: Phase, known: Known) -> None:
+        """Put what later passes need into the thread's variables."""
+        for i in phase.keeps:
+            self.w(f"step{i}[held] = {known['step', i].text};")
+        for k in phase.reads:
+            if self._is_first(k) and self.plan.reads[k].by_column:
+                self.w(f"read{k}[held] = {known['read', k].text};")
+
+
+def body_dtype(body: Body, step: int) -> str:
+    """The dtype of what a step reduces."""
+    kind, index, *rest = body.plan.steps[step].arguments[0]
+    if kind == "number":
+        return str(rest[0])
+    of = body.plan.reads if kind == "read" else body.plan.steps
+    return of[index].dtype  # type: ignore[attr-defined,no-any-return]

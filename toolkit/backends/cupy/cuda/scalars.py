@@ -1,0 +1,259 @@
+"""The scalar vocabulary as CUDA C++: what elementwise primitives are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.cupy.cuda.prelude import COMPUTED
+
+OPS = frozenset(
+    "negative abs sign exp expm1 log log1p sqrt rsqrt sin cos tan arcsin arccos arctan "
+    "sinh cosh tanh arcsinh arccosh arctanh erf erfinv sigmoid floor ceil round trunc "
+    "isnan isinf isfinite logical_not bitwise_not add subtract multiply divide power "
+    "floor_divide remainder maximum minimum arctan2 equal not_equal less less_equal "
+    "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift "
+    "right_shift where cast stop_gradient".split()
+)
+# The function of CUDA's library; float32 has those with an f behind the name.
+_FUNCTIONS = {
+    **{name: name for name in "exp expm1 log log1p sqrt sin cos tan sinh cosh".split()},
+    **{name: name for name in "tanh erf erfinv floor ceil trunc".split()},
+    **{f"arc{name}": f"a{name}" for name in "sin cos tan sinh cosh tanh".split()},
+    "round": "rint",
+    "power": "pow",
+    "arctan2": "atan2",
+}
+_COMPARE = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<="}
+_ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*"}
+_BITWISE = {"and": "&", "or": "|", "xor": "^"}
+_INTEGERS = {
+    "floor_divide": "quotient",
+    "remainder": "modulo",
+    "left_shift": "shift_left",
+    "right_shift": "shift_right",
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression without side effects, and what it is."""
+
+    text: str
+    dtype: str
+
+    @property
+    def is_float(self) -> bool:
+        return dtypes.is_float(self.dtype)
+
+    @property
+    def ctype(self) -> str:
+        return COMPUTED[self.dtype]
+
+
+class Writer:
+    """Lines of C, indented by their blocks, and names that were not used before."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.count = 0
+
+    def __call__(self, *lines: str) -> None:
+        self.lines += ["  " * self.depth + line for line in lines]
+
+    def name(self) -> str:
+        """A new name."""
+        self.count += 1
+        return f"v{self.count}"
+
+    def let(self, dtype: str, text: str) -> Value:
+        """A new constant with the value of an expression."""
+        name = self.name()
+        self(f"const {COMPUTED[dtype]} {name} = {text};")
+        return Value(name, dtype)
+
+    @contextmanager
+    def block(self, *heads: str) -> Iterator[None]:
+        """What is written inside stands in a block; the last head opens it."""
+        self(*heads[:-1], f"{heads[-1]} {{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self("}")
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+def literal(number: Any, dtype: str) -> str:
+    """A number of a dtype as an expression, to the last bit."""
+    if dtype == "bool":
+        return "true" if number else "false"
+    if not dtypes.is_float(dtype):
+        number, ctype = int(number), COMPUTED[dtype]
+        if dtype == "uint64":
+            return f"{number}ull"
+        # No literal is negative, so the least number has none.
+        text = f"{number}ll" if number > -(2**63) else f"(-{2**63 - 1}ll - 1)"
+        return f"(({ctype}){text})"
+    is_double = dtype == "float64"
+    value = float(number) if is_double else float(np.float32(number))
+    if np.isfinite(value):
+        return f"{value.hex()}{'' if is_double else 'f'}"
+    if is_double:
+        bits = np.float64(value).view(np.int64)
+        return f"__longlong_as_double({int(bits)}ll)"
+    return f"__int_as_float({int(np.float32(value).view(np.int32))})"
+
+
+class CUDAScalars:
+    """Writes each scalar operation; arguments and results are Values."""
+
+    # What `__getattr__` finds, and other methods here use.
+    equal: Callable[[Value, Value], Value]
+    less: Callable[[Value, Value], Value]
+    subtract: Callable[[Value, Value], Value]
+
+    def __init__(self, writer: Writer) -> None:
+        self.let = writer.let
+
+    def const(self, number: Any, like: Value) -> Value:
+        """A number in the dtype of another value."""
+        return Value(literal(number, like.dtype), like.dtype)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        """a where the condition holds, else b."""
+        return self.let(a.dtype, f"{condition.text} ? {a.text} : {b.text}")
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """x in another dtype; floats are truncated, halves rounded."""
+        if x.dtype == dtype:
+            return x
+        if dtype == "bool":
+            return self.let(dtype, f"{x.text} != 0")
+        text = f"({COMPUTED[dtype]}){x.text}"
+        if dtype in ("float16", "bfloat16"):
+            half = "f16" if dtype == "float16" else "bf16"
+            text = f"widen(Narrow<{half}>::of({text}))"
+        elif x.is_float and not dtypes.is_float(dtype):
+            # Through a type that holds all of this one, as NumPy does it.
+            wide = {"int64": "i64", "uint32": "i64", "uint64": "u64"}.get(dtype, "int")
+            text = f"({COMPUTED[dtype]})({wide}){x.text}"
+        return self.let(dtype, text)
+
+    def negative(self, x: Value) -> Value:
+        """-x."""
+        if x.is_float:
+            return self.let(x.dtype, f"-{x.text}")
+        return self.subtract(self.const(0, x), x)
+
+    def abs(self, x: Value) -> Value:
+        """|x|."""
+        if x.is_float:
+            return self._call("fabs", x)
+        if x.dtype == "bool" or x.dtype.startswith("u"):
+            return x
+        return self.maximum(x, self.negative(x))
+
+    def sign(self, x: Value) -> Value:
+        """-1, 0 or 1; NaN stays."""
+        zero = self.const(0, x)
+        up = self.select(self.less(zero, x), self.const(1, x), x)
+        return self.select(self.less(x, zero), self.const(-1, x), up)
+
+    def divide(self, a: Value, b: Value) -> Value:
+        """a / b, for floats."""
+        return self.let(a.dtype, f"{a.text} / {b.text}")
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """The larger; NaN if either is."""
+        return self._limit(f"{a.text} > {b.text}", a, b)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """The smaller; NaN if either is."""
+        return self._limit(f"{a.text} < {b.text}", a, b)
+
+    def _limit(self, first: str, a: Value, b: Value) -> Value:
+        nan = f" || {a.text} != {a.text}" if a.is_float else ""
+        return self.select(Value(f"({first}{nan})", "bool"), a, b)
+
+    def isnan(self, x: Value) -> Value:
+        """Whether x is NaN."""
+        return self.let("bool", f"{x.text} != {x.text}")
+
+    def isinf(self, x: Value) -> Value:
+        """Whether x is infinite."""
+        if not x.is_float:
+            return Value("false", "bool")
+        return self.equal(self.abs(x), self.const(float("inf"), x))
+
+    def isfinite(self, x: Value) -> Value:
+        """Whether x is neither infinite nor NaN."""
+        if not x.is_float:
+            return Value("true", "bool")
+        return self.less(self.abs(x), self.const(float("inf"), x))
+
+    def logical_not(self, x: Value) -> Value:
+        """Not x."""
+        return self.let("bool", f"!{x.text}")
+
+    def _logical(self, sign: str, a: Value, b: Value) -> Value:
+        a, b = (self.cast(x, "bool") for x in (a, b))
+        return self.let("bool", f"{a.text} {sign} {b.text}")
+
+    def bitwise_not(self, x: Value) -> Value:
+        """The other bits."""
+        return self.let(x.dtype, f"{'!' if x.dtype == 'bool' else '~'}{x.text}")
+
+    def _call(self, name: str, *xs: Value) -> Value:
+        suffix = "" if xs[0].dtype == "float64" else "f"
+        arguments = ", ".join(x.text for x in xs)
+        return self.let(xs[0].dtype, f"{name}{suffix}({arguments})")
+
+    def _arithmetic(self, sign: str, a: Value, b: Value) -> Value:
+        if a.dtype == "bool":
+            return self.let("bool", f"{a.text} {'|' if sign == '+' else '&'} {b.text}")
+        if a.is_float:
+            return self.let(a.dtype, f"{a.text} {sign} {b.text}")
+        # Integers wrap around, which C promises for unsigned ones only.
+        unsigned = "u64" if dtypes.itemsize(a.dtype) == 8 else "unsigned"
+        return self.let(
+            a.dtype, f"({a.ctype})(({unsigned}){a.text} {sign} ({unsigned}){b.text})"
+        )
+
+    def _helper(self, name: str, xs: Sequence[Value]) -> Value:
+        """A function of the prelude, of operands of one type."""
+        arguments = ", ".join(f"({xs[0].ctype}){x.text}" for x in xs)
+        return self.let(xs[0].dtype, f"{name}({arguments})")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ARITHMETIC:
+            return lambda a, b: self._arithmetic(_ARITHMETIC[name], a, b)
+        if name in _COMPARE:
+            sign = _COMPARE[name]
+            return lambda a, b: self.let("bool", f"{a.text} {sign} {b.text}")
+        prefix, _, kind = name.partition("_")
+        if prefix == "logical" and kind in _BITWISE:
+            return lambda a, b: self._logical(_BITWISE[kind], a, b)
+        if prefix == "bitwise" and kind in _BITWISE:
+            sign = _BITWISE[kind]
+            return lambda a, b: self.let(a.dtype, f"{a.text} {sign} {b.text}")
+        if name in _INTEGERS:
+            return lambda *xs: self._helper(_INTEGERS[name], xs)
+        if name in _FUNCTIONS:
+            return lambda *xs: self._function(name, xs)
+        raise AttributeError(f"the scalar vocabulary has no {name!r}")
+
+    def _function(self, name: str, xs: Sequence[Value]) -> Value:
+        if xs[0].is_float:
+            return self._call(_FUNCTIONS[name], *xs)
+        if name == "power":
+            return self._helper("integer_power", xs)
+        return xs[0]  # integers are whole

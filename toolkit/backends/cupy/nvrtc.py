@@ -1,0 +1,111 @@
+"""NVRTC by ctypes: CUDA sources to machine code, with or without a device."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from toolkit.backends.cupy.cuda.launch import Kernel
+from toolkit.errors import DeviceError
+
+# C++17, and arithmetic as IEEE 754 has it: nothing here asks for fast approximations.
+# A prelude holds more than one kernel uses, which is nothing to warn of.
+OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """NVRTC, None if it is not installed."""
+    for path in _candidates():
+        # NVRTC looks for its other half by name only, so that is loaded before.
+        for other in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")):
+            ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    return None
+
+
+def _candidates() -> list[str]:
+    """Where it may be: in NVIDIA's wheels, then wherever the system looks."""
+    names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+    if sys.platform == "win32":
+        names = ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
+    found: list[str] = []
+    spec = find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        for name in names:
+            found += map(str, sorted(Path(root).glob(f"*/**/{name}")))
+    return [*found, *names]
+
+
+def _check(status: int) -> None:
+    if status:
+        get = library().nvrtcGetErrorString  # type: ignore[union-attr]
+        get.restype = ctypes.c_char_p
+        raise DeviceError(f"nvrtc: {get(status).decode()}")
+
+
+def compile_source(
+    source: str, name: str, arch: int, options: Sequence[str] = ()
+) -> tuple[bytes, str]:
+    """The machine code of a source.
+
+    Args:
+        source: complete CUDA C++ text.
+        name: what messages call it.
+        arch: the compute capability, 90 for sm_90.
+        options: further ones for the compiler.
+
+    Returns:
+        The cubin, and what the compiler said.
+
+    Raises:
+        DeviceError: without NVRTC, or with the compiler's messages.
+    """
+    nvrtc = library()
+    if nvrtc is None:
+        raise DeviceError(
+            "nvrtc: not found; expected NVIDIA's compiler library, which the extras "
+            "cuda12 and cuda13 install"
+        )
+    program = ctypes.c_void_p()
+    _check(
+        nvrtc.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None
+        )
+    )
+    try:
+        words = [w.encode() for w in (f"-arch=sm_{arch}", *OPTIONS, *options)]
+        array = (ctypes.c_char_p * len(words))(*words)
+        status = nvrtc.nvrtcCompileProgram(program, len(words), array)
+        log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        message = log.rstrip(b"\0").decode()
+        if status:
+            raise DeviceError(f"nvrtc: {name} does not compile:\n{message}")
+        cubin = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return cubin, message
+
+
+def _read(
+    size_of: ctypes._NamedFuncPointer,
+    get: ctypes._NamedFuncPointer,
+    program: ctypes.c_void_p,
+) -> bytes:
+    size = ctypes.c_size_t()
+    _check(size_of(program, ctypes.byref(size)))
+    content = ctypes.create_string_buffer(size.value)
+    _check(get(program, content))
+    return content.raw
+
+
+def compile_kernel(kernel: Kernel, arch: int, options: Sequence[str] = ()) -> bytes:
+    """The cubin of a kernel for a compute capability."""
+    return compile_source(kernel.source, kernel.name, arch, options)[0]
