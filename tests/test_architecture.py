@@ -11,7 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "toolkit"
 
 LEVELS = (
-    ("errors", "dtypes", "tree", "config", "naming", "messages", "tracebacks"),
+    (
+        *("errors", "dtypes", "tree", "config", "naming", "messages", "tracebacks"),
+        "pictures",
+    ),
     ("ir", "data"),
     ("backends",),
     (

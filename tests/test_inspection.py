@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.pictures.geometry import check, texts_of
 from toolkit import layers, ops
+from toolkit.pictures.shapes import Rectangle
 
 pytestmark = pytest.mark.skipif(
     not toolkit.tensor.backend().generates, reason="needs generated code (llvmlite)"
@@ -42,7 +44,8 @@ def test_every_node_that_computes_is_in_one_kernel():
     computing = [n for n in plan.graph.nodes if id(n.outputs[0]) not in views]
     assert sorted(inside) == sorted(map(id, computing))
     moments = {moment for kernel in plan.kernels for moment in kernel.moments}
-    assert moments == set(range(len(moments)))
+    steps = plan.program.plan.distinct
+    assert {b.first for b in steps} | {b.last for b in steps} <= moments
     assert any(len(kernel.moments) > 1 for kernel in plan.kernels)
 
 
@@ -80,3 +83,36 @@ def test_source_is_the_code_of_a_kernel():
     for number, kernel in enumerate(plan.kernels):
         assert "define" in plan.source(number)
         assert kernel.seconds is not None
+
+
+def test_the_arena_is_drawn():
+    plan = training_step()
+    picture = plan.plot()
+    check(picture)
+    hints = [s.hint for s in picture.shapes if isinstance(s, Rectangle) and s.hint]
+    assert len(hints) == len(plan.program.plan.distinct)
+    assert picture.title.startswith("Arena of train_step: ")
+    registers = toolkit.function(lambda x: x * 2.0 + 1.0).inspect(ops.ones((4,)))
+    assert "every value stays in registers" in registers.plot().title
+
+
+def test_the_graph_is_drawn_in_kernels(tmp_path):
+    plan = toolkit.function(lambda x, y: ops.sum(x + y * 2.0) * ops.max(x @ y)).inspect(
+        ops.ones((40, 40)), ops.ones((40, 40))
+    )
+    names = texts_of(plan.plot("graph"))
+    assert {f"kernel {i}" for i in range(len(plan.kernels))} <= set(names)
+    for kernel in plan.kernels:
+        assert {node.op.name for node in kernel.nodes} - {"fused"} <= set(names)
+    assert names.count("multiply") == 2 and names.count("max") == 1
+    closed = texts_of(plan.plot("graph", tmp_path / "graph.svg", expand=False))
+    assert f"({plan.kernels[-1].name})" in closed and "multiply" not in closed
+    assert (tmp_path / "graph.svg").stat().st_size > 1000
+    with pytest.raises(ValueError, match="expected one of 'arena', 'graph'"):
+        plan.plot("memory")
+
+
+def test_variables_are_named_where_they_are_read():
+    texts = texts_of(training_step().plot("graph", expand=True))
+    assert sum(text.endswith("/conv2d/kernel") for text in texts) == 2
+    assert texts.count("input 0") == 1

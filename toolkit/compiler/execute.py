@@ -156,9 +156,11 @@ class Program:
         return self.backend.assemble(lowered, share, barrier)
 
     def _moments(self) -> list[tuple[int, int]]:
-        """When each node runs: its first and its last step."""
+        """When each node runs: its first and last step; and when segments do."""
         moments, now = [(0, 0)] * len(self.lowered), 0
+        self.starts: list[int] = []
         for members, native in self.segments:
+            self.starts.append(now)
             steps = {} if native is None else native.moments
             for i, member in enumerate(members):
                 first, last = steps.get(i, (0, 0))

@@ -28,7 +28,7 @@ Step = Callable[[], Any]
 class Part:
     """What is timed as one: a kernel, or generated calls that run together.
 
-    moment: parts of one moment run side by side.
+    moment: the step of the memory plan; parts of one moment run side by side.
     codes: what the calls were generated from, each with `text()`.
     """
 
@@ -80,9 +80,9 @@ class Frame:
     def _bind(self) -> None:
         """Turn every segment into a step; those on fixed arrays are bound for good."""
         needed = self._needed_by_kernels()
-        for members, native in self.program.segments:
+        segments = zip(self.program.starts, self.program.segments, strict=True)
+        for now, (members, native) in segments:
             nodes = [self.graph.nodes[i] for i in members]
-            now = 1 + self.parts[-1].moment if self.parts else 0
             if native is not None:
                 address = self.arena.ctypes.data
                 runner = native.bind(

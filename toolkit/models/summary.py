@@ -55,7 +55,7 @@ def summary_text(
     layers = getattr(model, "operations", model.layers)
     rows = [
         row
-        for layer in _in_range(layers, layer_range)
+        for layer in in_range("summary", layers, layer_range)
         for row in _rows(layer, topology, expand_nested, show_trainable, 0)
     ]
     table = _table([column.title for column in columns], rows, columns, widths)
@@ -109,7 +109,8 @@ def _widths(columns: list[Column], length: int | None, positions: Any) -> list[i
     return widths
 
 
-def _in_range(layers: list[Any], layer_range: Any) -> list[Any]:
+def in_range(caller: str, layers: list[Any], layer_range: Any) -> list[Any]:
+    """The layers from one to another, both told by their name or a pattern of it."""
     if layer_range is None:
         return layers
     places = [
@@ -118,7 +119,7 @@ def _in_range(layers: list[Any], layer_range: Any) -> list[Any]:
     ]
     if len(places) != 2 or not all(places):
         raise ArgumentError(
-            "summary: expected layer_range to be two names, or patterns, of layers "
+            f"{caller}: expected layer_range to be two names, or patterns, of layers "
             f"among {[layer.name for layer in layers]}; received {layer_range!r}"
         )
     first, last = sorted((places[0][0], places[1][-1]))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         pack_x_y_sample_weight,
         unpack_x_y_sample_weight,
     )
+    from toolkit.models.plotting import model_to_dot, plot_model
     from toolkit.models.py_dataset import PyDataset
     from toolkit.models.topology import get_source_inputs
     from toolkit.random import set_random_seed
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     )
     from toolkit.utils.feature_space import FeatureSpace
     from toolkit.utils.images import array_to_img, img_to_array, load_img, save_img
-    from toolkit.utils.plotting import model_to_dot, plot_model
     from toolkit.utils.progress import Progbar
     from toolkit.utils.sequences import pad_sequences, timeseries_dataset_from_array
     from toolkit.utils.splitting import split_dataset
@@ -118,7 +118,7 @@ _LATE = {
     ),
     "toolkit.utils.feature_space": ("FeatureSpace",),
     "toolkit.utils.images": ("array_to_img", "img_to_array", "load_img", "save_img"),
-    "toolkit.utils.plotting": ("model_to_dot", "plot_model"),
+    "toolkit.models.plotting": ("model_to_dot", "plot_model"),
     "toolkit.utils.progress": ("Progbar",),
     "toolkit.utils.splitting": ("split_dataset",),
     "toolkit.utils.sequences": ("pad_sequences", "timeseries_dataset_from_array"),

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.callbacks.callback import Callback, Logs
+
+if TYPE_CHECKING:
+    from toolkit.pictures.curves import Curve
+    from toolkit.pictures.picture import Picture
+
+_VALIDATION = "val_"
 
 
 class History(Callback):
@@ -15,12 +28,14 @@ class History(Callback):
         epoch: the numbers of the epochs recorded in the last run.
     """
 
-    _state = ("history", "epoch")
+    _state = ("history", "epoch", "_epochs")
 
     def __init__(self) -> None:
         super().__init__()
         self.history: dict[str, list[Any]] = {}
         self.epoch: list[int] = []
+        # The epoch of each value: validation may be less frequent than training.
+        self._epochs: dict[str, list[int]] = {}
 
     def on_train_begin(self, logs: Logs = None) -> None:
         if not self._is_resumed():
@@ -30,4 +45,89 @@ class History(Callback):
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)
+            self._epochs.setdefault(name, []).append(epoch)
         self.model.history = self
+
+    def plot(
+        self,
+        to_file: str | os.PathLike[str] | None = None,
+        metrics: Sequence[str] | None = None,
+        logarithmic: bool = False,
+    ) -> Picture:
+        """Curves of the loss and the metrics: training solid, validation dashed.
+
+        Values beside the ends of curves are the last ones; a ring marks the lowest
+        validation loss.
+
+        Args:
+            to_file: where to save the picture: ".svg" needs no other package, ".png"
+                and ".pdf" need Matplotlib.
+            metrics: the names to show, such as ["loss", "accuracy"]; all if None.
+            logarithmic: whether panels of positive values have a logarithmic scale.
+
+        Returns:
+            A picture that notebooks show; its `svg()` is text, `save(path)` a file.
+
+        Raises:
+            ArgumentError: nothing has been recorded, or not this metric.
+
+        Example:
+            >>> import toolkit
+            >>> model = toolkit.Sequential([toolkit.layers.Dense(1)])
+            >>> model.compile("sgd", "mse")
+            >>> x = toolkit.ops.ones((4, 2))
+            >>> history = model.fit(x, x[:, :1], epochs=3, verbose=0)
+            >>> history.plot()
+            <Picture 'loss by epoch', 400 by 250>
+        """
+        from toolkit.pictures.curves import Panel, draw_curves
+
+        recorded = self._names()
+        names = recorded if metrics is None else list(metrics)
+        if not names:
+            raise ArgumentError("History.plot: no numbers have been recorded yet")
+        for name in names:
+            if name not in recorded:
+                raise unknown_choice("History.plot: metrics", name, recorded)
+        panels = [Panel(name, self._curves(name)) for name in names]
+        title = f"{', '.join(names)} by epoch"
+        picture = draw_curves(panels, title, logarithmic=logarithmic)
+        if to_file is not None:
+            picture.save(to_file)
+        return picture
+
+    def _names(self) -> list[str]:
+        """What is recorded as numbers, without "val_"; the loss first."""
+        names = [
+            name.removeprefix(_VALIDATION)
+            for name, values in self.history.items()
+            if all(np.ndim(value) == 0 for value in values)
+        ]
+        return sorted(dict.fromkeys(names), key=lambda name: name != "loss")
+
+    def _curves(self, name: str) -> list[Curve]:
+        from toolkit.pictures.curves import Curve
+
+        curves = []
+        for kind, color in (("", "first"), (_VALIDATION, "second")):
+            values = [float(value) for value in self.history.get(kind + name, ())]
+            if values:
+                best = None
+                if kind and name == "loss" and np.isfinite(values).any():
+                    best = int(np.nanargmin(np.nan_to_num(values, nan=np.inf)))
+                title = "validation" if kind else "training"
+                places = self._places(kind + name, len(values))
+                curves.append(Curve(title, places, values, color, bool(kind), best))
+        return curves
+
+    def _places(self, name: str, count: int) -> list[int]:
+        """The epochs of values, from 1; those of several runs are counted on."""
+        epochs = self._epochs.get(name, [])
+        if len(epochs) == count and all(a < b for a, b in pairwise(epochs)):
+            return [epoch + 1 for epoch in epochs]
+        return list(range(1, count + 1))
+
+    def _repr_html_(self) -> str:
+        if not self._names():
+            return f"<code>{escape(repr(self))}</code>"
+        return self.plot().svg()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,12 @@ from toolkit import dtypes
 from toolkit.compiler.execute import Program
 from toolkit.compiler.frame import Event, Frame, Part
 from toolkit.compiler.passes import stages
+from toolkit.errors import unknown_choice
 from toolkit.ir import Graph, Node, format_graph
 from toolkit.variable import Variable
+
+if TYPE_CHECKING:
+    from toolkit.pictures.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,8 @@ class Kernel:
         nodes: their nodes; each node that computes is in one kernel.
         flops, nbytes: its arithmetic operations and memory traffic in bytes, 0 where
             it is not generated code.
-        moments: when it runs, counted from the start of the program: most kernels
-            have one moment, some prepare weights earlier or add up what threads have
+        moments: when it runs, in the steps by which the arena is planned: most
+            kernels have one, some prepare weights earlier or add up what threads have
             summed later. Kernels that share a moment run side by side in it.
         seconds: the median of its measured times, None before `measure`.
         roofline: the share of what the processor could do at best: the time that its
@@ -125,6 +129,42 @@ class Inspection:
             for kernel, parts in zip(self.kernels, self._parts, strict=True)
         ]
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
+
+    def plot(
+        self,
+        what: str = "arena",
+        to_file: str | PathLike[str] | None = None,
+        expand: bool | None = None,
+    ) -> Picture:
+        """A picture of the memory plan, or of the graph.
+
+        Args:
+            what: "arena" for each buffer as a rectangle, the steps in which it lives
+                across and its bytes up; "graph" for the kernels and what they pass on.
+            to_file: where to save it: ".svg" needs no other package, ".png" and
+                ".pdf" need Matplotlib.
+            expand: whether the graph shows each node, in frames for kernels; by
+                default if there are not too many.
+
+        Returns:
+            A picture that notebooks show; its `svg()` is text, `save(path)` a file.
+
+        Example:
+            >>> import toolkit
+            >>> from toolkit import ops
+            >>> x = ops.ones((4, 4))
+            >>> plan = toolkit.function(lambda x: ops.exp(x) @ x).inspect(x)
+            >>> plan.plot().title
+            'Arena of <lambda>: 64 B, at most 64 B live at once'
+        """
+        from toolkit.inspection.drawing import draw_arena, draw_graph
+
+        if what not in ("arena", "graph"):
+            raise unknown_choice("Inspection.plot: what", what, ("arena", "graph"))
+        picture = draw_arena(self) if what == "arena" else draw_graph(self, expand)
+        if to_file is not None:
+            picture.save(to_file)
+        return picture
 
     def trace(self, path: str | PathLike[str]) -> None:
         """Run once and write a timeline that Perfetto and chrome://tracing open.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from toolkit.utils.plotting.layers import downward, ordered, ranks
-from toolkit.utils.plotting.positions import Link, end, horizontal, start, tracks
-from toolkit.utils.plotting.routes import Gap, path, rounded
-from toolkit.utils.plotting.shapes import Commands
+from toolkit.pictures.layers import downward, ordered, ranks
+from toolkit.pictures.positions import Link, end, horizontal, start, tracks
+from toolkit.pictures.routes import Gap, path, rounded
+from toolkit.pictures.shapes import Commands
 
 _ROOM = 36.0  # between two ranks
 _SHORT = 4.0  # the same to a rank without boxes, if no line bends

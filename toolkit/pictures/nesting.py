@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from toolkit.utils.plotting.arrange import Arranged, arrange
-from toolkit.utils.plotting.graph import Box, Cluster
-from toolkit.utils.plotting.positions import Link
-from toolkit.utils.plotting.shapes import TITLE, Commands, box_size, text_width
+from toolkit.pictures.arrange import Arranged, arrange
+from toolkit.pictures.boxes import Box, Cluster, box_size
+from toolkit.pictures.positions import Link
+from toolkit.pictures.shapes import TITLE, Commands, text_width
 
 _PAD = 14.0  # inside the frame of a cluster
 _LABEL = 22.0  # the height of its name

@@ -1,18 +1,24 @@
-"""Pictures in the formats of Matplotlib: PNG, PDF and others."""
+"""Shapes in the formats of Matplotlib: PNG, PDF and others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from toolkit.utils.plotting.picture import FRAME_COLOR, Picture, head
-from toolkit.utils.plotting.shapes import LINE_COLOR, Line, Rectangle, Text
+from toolkit.pictures.shapes import PALETTE, Line, Rectangle, Shape, Text, head
 
 _CODES = {"M": 1, "L": 2, "Q": 3, "C": 4}  # as matplotlib.path.Path has them
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
 _DEJAVU = 1.17  # Matplotlib's letters are wider than Helvetica's by this
 
 
-def save(picture: Picture, path: str, kind: str, dpi: float) -> None:
+def save_raster(
+    shapes: Sequence[Shape],
+    size: tuple[float, float],
+    path: str,
+    kind: str,
+    dpi: float,
+) -> None:
     """Write a file in which the size of texts is in points.
 
     Raises:
@@ -22,21 +28,21 @@ def save(picture: Picture, path: str, kind: str, dpi: float) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            f"plot_model: a picture as {kind} needs Matplotlib, which is not installed "
-            "(`pip install matplotlib`); SVG needs nothing: to_file='model.svg'"
+            f"a picture as {kind} needs Matplotlib, which is not installed "
+            f"(`pip install matplotlib`); {path[: -len(kind)]}svg needs nothing"
         ) from error
-    width, height = picture.width, picture.height
+    width, height = size
     figure = Figure(figsize=(width / 72, height / 72), dpi=dpi)
     axes: Any = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
-    for order, shape in enumerate(picture.shapes):
+    for order, shape in enumerate(shapes):
         if isinstance(shape, Text):
             _add_text(axes, shape, order)
         elif isinstance(shape, Rectangle):
             _add_rectangle(axes, shape, order)
         else:
             _add_line(axes, shape, order)
-    figure.savefig(path, format=kind, dpi=dpi, facecolor="#ffffff")
+    figure.savefig(path, format=kind, dpi=dpi, facecolor=_light("paper"))
 
 
 def _add_text(axes: Any, text: Text, order: int) -> None:
@@ -44,7 +50,7 @@ def _add_text(axes: Any, text: Text, order: int) -> None:
         text.x,
         text.y,
         text.text,
-        color=text.color,
+        color=_light(text.color),
         fontsize=text.size / _DEJAVU,
         fontweight="bold" if text.bold else "normal",
         horizontalalignment=_ALIGNMENTS[text.anchor],
@@ -64,8 +70,8 @@ def _add_rectangle(axes: Any, shape: Rectangle, order: int) -> None:
             shape.width,
             shape.height,
             boxstyle=style,
-            facecolor=shape.fill,
-            edgecolor=FRAME_COLOR if shape.dashed else "none",
+            facecolor=(_light(shape.fill), shape.opacity),
+            edgecolor=_light("frame") if shape.dashed else "none",
             linestyle="--" if shape.dashed else "-",
             zorder=order,
         )
@@ -79,7 +85,13 @@ def _add_line(axes: Any, line: Line, order: int) -> None:
     points = [point for _, points in line.commands for point in points]
     codes = [_CODES[kind] for kind, points in line.commands for _ in points]
     path = Path(points, codes)
-    style = {"facecolor": "none", "edgecolor": LINE_COLOR, "zorder": order}
-    axes.add_patch(PathPatch(path, linewidth=1.5, **style))
+    style: dict[str, Any] = {"edgecolor": _light(line.color), "zorder": order}
+    dashes = (0, (5 / line.width, 4 / line.width)) if line.dashed else "-"
+    style |= {"facecolor": "none", "linewidth": line.width, "linestyle": dashes}
+    axes.add_patch(PathPatch(path, **style))
     if line.arrow:
-        axes.add_patch(Polygon(head(line), color=LINE_COLOR, zorder=order))
+        axes.add_patch(Polygon(head(line), color=_light(line.color), zorder=order))
+
+
+def _light(role: str) -> str:
+    return "none" if role == "none" else PALETTE[role][0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import hypot
 from typing import NamedTuple
 
-from toolkit.utils.plotting.shapes import Commands, Point
+from toolkit.pictures.shapes import Commands, Point
 
 SPLINES = ("curved", "line", "ortho", "polyline", "spline")
 _RADIUS = 7.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.utils.plotting.dot import Dot
-from toolkit.utils.plotting.graph import Show, read_model
-from toolkit.utils.plotting.picture import draw, svg
-from toolkit.utils.plotting.raster import save
-from toolkit.utils.plotting.routes import SPLINES
+from toolkit.models.plotting.dot import Dot
+from toolkit.models.plotting.graph import Show, read_model
+from toolkit.pictures.diagram import draw
+from toolkit.pictures.routes import SPLINES
 
 DIRECTIONS = ("BT", "LR", "RL", "TB")
 
@@ -28,13 +28,14 @@ def model_to_dot(
     show_layer_activations: bool = False,
     show_trainable: bool = False,
     splines: str = "ortho",
+    layer_range: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> Dot:
     """A model's graph in the DOT language, which Graphviz and other programs draw.
 
     Args:
         model, show_shapes, show_dtype, show_layer_names, rankdir, expand_nested,
-            show_layer_activations, show_trainable: as for `plot_model`.
+            show_layer_activations, show_trainable, layer_range: as for `plot_model`.
         dpi: pixels per inch of what Graphviz draws.
         subgraph: whether to return a cluster for another graph.
         splines: how Graphviz shall draw the edges, such as "ortho" or "curved".
@@ -59,7 +60,7 @@ def model_to_dot(
         activations=show_layer_activations,
         trainable=show_trainable,
     )
-    content = read_model(model, show, expand_nested)
+    content = read_model(model, show, expand_nested, layer_range)
     return Dot(content, rankdir, splines, dpi, subgraph)
 
 
@@ -75,6 +76,7 @@ def plot_model(
     show_layer_activations: bool = False,
     show_trainable: bool = False,
     splines: str = "ortho",
+    layer_range: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> Any:
     """Draw a model: a box for each layer, and arrows along which tensors go.
@@ -95,6 +97,7 @@ def plot_model(
         show_trainable: whether they tell if layers with weights are trainable.
         splines: the shape of arrows: "ortho" (right angles), "curved" or "spline"
             (smooth), "line" or "polyline" (straight).
+        layer_range: names, or patterns of names, of the first and last layer to draw.
 
     Returns:
         In a notebook the picture, else None.
@@ -115,26 +118,17 @@ def plot_model(
         activations=show_layer_activations,
         trainable=show_trainable,
     )
-    content = read_model(model, show, expand_nested)
+    content = read_model(model, show, expand_nested, layer_range)
     path = os.fspath(to_file)
     kind = os.path.splitext(path)[1][1:].lower() or "png"
     if kind == "dot":
         Dot(content, rankdir, splines, dpi).write(path)
-    elif kind == "svg":
-        text = svg(draw(content, rankdir, splines), dpi)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
     else:
-        save(draw(content, rankdir, splines), path, kind, dpi)
+        draw(content, rankdir, splines).save(path, dpi, kind)
     return _shown(path, kind)
 
 
 def _check(caller: str, rankdir: str, others: dict[str, Any]) -> None:
-    if others.pop("layer_range", None) is not None:
-        raise ArgumentError(
-            f"{caller}: Argument `layer_range` is no longer supported; draw a "
-            "Model(inputs, outputs) of the layers instead"
-        )
     if others:
         raise ArgumentError(f"{caller}: Unrecognized keyword arguments: {others}")
     if rankdir not in DIRECTIONS:

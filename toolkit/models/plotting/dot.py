@@ -8,8 +8,8 @@ from html import escape
 from itertools import count
 from typing import Any
 
-from toolkit.utils.plotting.graph import Box, Cell, Cluster
-from toolkit.utils.plotting.shapes import COLORS, printable
+from toolkit.pictures.boxes import MOODS, Box, Cell, Cluster
+from toolkit.pictures.shapes import PALETTE, printable
 
 _FONT = '<font point-size="{size}" color="{color}">{text}</font>'
 
@@ -81,7 +81,7 @@ def _label(box: Box) -> str:
     kind = escape(printable(box.kind))
     name = escape(printable(box.name))
     title = f"<b>{name}</b> ({kind})" if name else f"<b>{kind}</b>"
-    color = COLORS[box.role]
+    color = PALETTE[box.role][0]
     title = _FONT.format(size=16, color="white", text=title)
     rows = [f'<tr><td colspan="{span}" bgcolor="{color}">{title}</td></tr>']
     for row in box.rows:
@@ -97,7 +97,8 @@ def _cell(cell: Cell, span: int) -> str:
     text = f"{escape(cell.label)}: {value}" if cell.label else value
     color = "white" if cell.mood else "black"
     text = _FONT.format(size=14, color=color, text=text)
-    return f'<td colspan="{span}" bgcolor="{COLORS[cell.mood]}">{text}</td>'
+    paper = PALETTE[MOODS[cell.mood]][0]
+    return f'<td colspan="{span}" bgcolor="{paper}">{text}</td>'
 
 
 def _quoted(text: Any) -> str:

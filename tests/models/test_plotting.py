@@ -11,11 +11,11 @@ import pytest
 import toolkit
 from toolkit import layers
 from toolkit.errors import ArgumentError
+from toolkit.pictures.boxes import Box, Cell, Cluster
+from toolkit.pictures.diagram import draw
+from toolkit.pictures.routes import SPLINES
+from toolkit.pictures.shapes import Line, Rectangle
 from toolkit.utils import model_to_dot, plot_model
-from toolkit.utils.plotting.graph import Box, Cell, Cluster
-from toolkit.utils.plotting.picture import draw, svg
-from toolkit.utils.plotting.routes import SPLINES
-from toolkit.utils.plotting.shapes import Line, Rectangle
 
 DIRECTIONS = ["BT", "LR", "RL", "TB"]
 EVERYTHING = {
@@ -171,6 +171,19 @@ def test_models_inside(tmp_path):
     assert "(Sequential)" not in opened and "(Multiply)" in opened
 
 
+def test_a_range_of_layers(tmp_path):
+    plot_model(
+        siamese(),
+        tmp_path / "part.svg",
+        show_layer_names=True,
+        layer_range=["difference", "bo.*"],
+    )
+    found = texts(tmp_path / "part.svg")
+    assert found == ["difference", "(Subtract)", "block", "(Functional)", "both"] + [
+        "(Concatenate)"
+    ]
+
+
 def test_names_cannot_break_out(tmp_path):
     name = '"<script>alert(1)</script>&]]>\x00'
     model = toolkit.Sequential([layers.Dense(1, name="x")], name="net")
@@ -190,8 +203,7 @@ def test_names_cannot_break_out(tmp_path):
 def test_the_size_follows_dpi():
     picture = draw(Cluster("net", [Box("a", "Dense", "plain", [])]), "TB", "ortho")
     width, double = (
-        float(re.search(r'width="([\d.]+)"', svg(picture, dpi))[1])
-        for dpi in (200, 400)
+        float(re.search(r'width="([\d.]+)"', picture.svg(dpi))[1]) for dpi in (200, 400)
     )
     assert double == pytest.approx(2 * width, abs=0.2)
 
@@ -231,13 +243,15 @@ def test_a_model_that_is_only_code_is_one_box(tmp_path):
         ({"rankdir": "DOWN"}, "rankdir: expected one of 'BT', 'LR', 'RL', 'TB'"),
         ({"splines": "wavy"}, "splines: expected one of"),
         ({"dpi": 0}, "dpi > 0"),
-        ({"layer_range": ["a", "b"]}, "no longer supported"),
+        ({"layer_range": ["a", "b"]}, "plot_model: expected layer_range to be two"),
+        ({"to_file": "model.bmp"}, "expected one of"),
         ({"colour": "red"}, "Unrecognized keyword arguments"),
     ],
 )
 def test_bad_arguments(arguments, message, tmp_path):
+    path = tmp_path / arguments.pop("to_file", "model.svg")
     with pytest.raises(ArgumentError, match=message):
-        plot_model(chain(), tmp_path / "model.svg", **arguments)
+        plot_model(chain(), path, **arguments)
     assert not list(tmp_path.iterdir())
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolkit.errors import ArgumentError
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.models import Functional, Model, Sequential
-from toolkit.models.summary import class_name
+from toolkit.models.summary import class_name, in_range
+from toolkit.pictures.boxes import Box, Cell, Cluster
 from toolkit.symbolic import any_symbolic, is_symbolic
 
 _LONG = 100  # characters of a cell
@@ -25,38 +26,13 @@ class Show(NamedTuple):
     trainable: bool = False
 
 
-class Cell(NamedTuple):
-    """A field of a box: what it is, its value, and a mood: "", "good" or "bad"."""
-
-    label: str
-    value: str
-    mood: str = ""
-
-
-@dataclass(eq=False)
-class Box:
-    """A layer: its name, if shown, its class and rows of cells."""
-
-    name: str
-    kind: str
-    role: str  # "input", "weights", "model" or "plain"
-    rows: list[list[Cell]]
-
-
-@dataclass(eq=False)
-class Cluster:
-    """A model with what is inside of it."""
-
-    name: str
-    children: list[Box | Cluster] = field(default_factory=list)
-    edges: dict[tuple[Box, Box], None] = field(default_factory=dict)  # a set in order
-
-
-def read_model(model: Any, show: Show, expand: bool) -> Cluster:
+def read_model(
+    model: Any, show: Show, expand: bool, layer_range: Sequence[str] | None = None
+) -> Cluster:
     """The picture's content; nested models are clusters if they are expanded.
 
     Raises:
-        ArgumentError: the model is not built.
+        ArgumentError: the model is not built, or has no such range of layers.
     """
     if not model.built:
         raise ArgumentError(
@@ -66,7 +42,8 @@ def read_model(model: Any, show: Show, expand: bool) -> Cluster:
     reader = _Reader(show, expand)
     if not _has_parts(model):
         return Cluster(model.name, [reader.box(model, None)])
-    cluster = reader.cluster(model)
+    parts = in_range("plot_model", _parts(model), layer_range)
+    cluster = reader.cluster(model, parts)
     cluster.edges = reader.edges
     return cluster
 
@@ -90,12 +67,12 @@ class _Reader:
         self.boxes: dict[int, Box] = {}
         self.edges: dict[tuple[Box, Box], None] = {}
 
-    def cluster(self, model: Any) -> Cluster:
+    def cluster(self, model: Any, parts: list[Any]) -> Cluster:
         found = Cluster(model.name)
         members = None if isinstance(model, Sequential) else model._topology.members
-        for part in _parts(model):
+        for part in parts:
             if self._is_open(part):
-                found.children.append(self.cluster(part))
+                found.children.append(self.cluster(part, _parts(part)))
             elif id(part) not in self.boxes:
                 self.boxes[id(part)] = self.box(part, members)
                 found.children.append(self.boxes[id(part)])

@@ -1,0 +1,93 @@
+"""Charts: nothing is cut or overlaps, whatever the values."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pictures.geometry import check, texts_of
+from toolkit.pictures.blocks import Block, draw_blocks
+from toolkit.pictures.curves import Curve, Panel, draw_curves, spread
+from toolkit.pictures.shapes import Line, Rectangle
+
+VALUES = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, 0.0, 1e-9])
+KINDS = {"a": "first", "b": "second"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=3),
+    st.booleans(),
+    st.integers(0, 200),
+)
+def test_curves_of_any_values(lists, logarithmic, first):
+    panels = [
+        Panel(
+            f"panel {i}",
+            [
+                Curve("training", range(first, first + len(v)), v, "first"),
+                Curve(
+                    "validation", range(first, first + len(v)), v[::-1], "second", True
+                ),
+            ],
+        )
+        for i, v in enumerate(lists)
+    ]
+    check(draw_curves(panels, "curves", logarithmic=logarithmic))
+
+
+def test_gaps_where_values_are_not_finite():
+    values = [1.0, 2.0, math.nan, 4.0, 5.0]
+    picture = draw_curves([Panel("p", [Curve("c", range(5), values, "first")])], "t")
+    line = next(s for s in picture.shapes if isinstance(s, Line) and s.width == 2)
+    assert [kind for kind, _ in line.commands] == ["M", "L", "M", "L"]
+    hints = [s.hint for s in picture.shapes if isinstance(s, Rectangle)]
+    assert hints == ["c, 0: 1", "c, 1: 2", "c, 3: 4", "c, 4: 5"]
+
+
+@given(st.lists(st.floats(0, 100), max_size=8).map(sorted))
+def test_labels_keep_apart(places):
+    moved = spread(places, 12.0)
+    pairs = zip(moved, moved[1:], strict=False)
+    assert all(b - a >= 12 - 1e-6 for a, b in pairs) and len(moved) == len(places)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 60),
+            st.integers(1, 9),
+            st.integers(0, 1 << 22),
+            st.integers(1, 1 << 22),
+            st.sampled_from("ab"),
+        ),
+        max_size=12,
+    )
+)
+def test_blocks_stay_inside(rows):
+    blocks = [
+        Block(first, first + steps, low, low + size, kind, "label", "hint")
+        for first, steps, low, size, kind in rows
+    ]
+    picture = draw_blocks(blocks, "Arena", "a remark", "step", KINDS)
+    inside = [s for s in picture.shapes if isinstance(s, Rectangle) and s.hint]
+    assert len(inside) == len(blocks)
+    for shape in inside:
+        assert 84 <= shape.x + 0.1 and shape.x + shape.width <= 776.1
+        assert 74 <= shape.y and shape.y + shape.height <= 392.6
+
+
+def test_nothing_breaks_out_of_a_picture(tmp_path):
+    evil = '</title><script>alert("1")</script>\x00'
+    panel = Panel(
+        evil, [Curve(evil, [1], [0.5], "first"), Curve(evil, [1], [1], "fifth")]
+    )
+    picture = draw_curves([panel], evil)
+    picture.save(tmp_path / "evil.svg")
+    text = (tmp_path / "evil.svg").read_text("utf-8")
+    assert "<script" not in text and "&lt;script" in text and "\x00" not in text
+    assert texts_of(picture)[0].startswith("</title>")
+    with pytest.raises(ValueError, match="expected one of 'jpeg', 'jpg'"):
+        picture.save(tmp_path / "evil.exe")

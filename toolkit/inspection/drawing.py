@@ -1,0 +1,168 @@
+"""Pictures of a program: its arena over time, and its graph in kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from toolkit.ir import Graph, Node
+from toolkit.pictures.axes import bytes_text, count_text, seconds_text
+from toolkit.pictures.blocks import Block, draw_blocks
+from toolkit.pictures.boxes import Box, Cell, Cluster
+from toolkit.pictures.diagram import draw
+from toolkit.pictures.picture import Picture
+
+if TYPE_CHECKING:
+    from toolkit.inspection.inspection import Inspection, Kernel
+
+_SMALL = 32  # nodes up to which each is shown
+_LONG = 60  # characters of a kernel's name
+_COLORS = {"fused loops": "first", "other kernels": "third", "workspace": "sixth"}
+
+
+def draw_arena(inspection: Inspection) -> Picture:
+    """Each buffer as a rectangle: the steps in which it lives, and its bytes."""
+    blocks = []
+    for buffer in inspection.program.plan.distinct:
+        kind = "fused loops" if buffer.label.startswith("fused") else "other kernels"
+        if buffer.label.endswith("workspace"):
+            kind = "workspace"
+        lives = f"from step {buffer.first} to step {buffer.last}"
+        size = f"{bytes_text(buffer.nbytes)} at {buffer.offset:,}"
+        blocks.append(
+            Block(
+                buffer.first,
+                buffer.last + 1,
+                buffer.offset,
+                buffer.offset + buffer.nbytes,
+                kind,
+                buffer.label,
+                f"{buffer.label}: {size}, {lives}",
+            )
+        )
+    peak, live = map(bytes_text, (inspection.peak_bytes, inspection.live_bytes))
+    return draw_blocks(
+        blocks,
+        f"Arena of {inspection.name}: {peak}",
+        f"at most {live} live at once" if blocks else "every value stays in registers",
+        "step of the schedule",
+        _COLORS,
+    )
+
+
+def draw_graph(inspection: Inspection, expand: bool | None) -> Picture:
+    """Boxes for kernels, or frames with a box for each of their nodes."""
+    graph = inspection.graph
+    if expand is None:
+        expand = sum(1 for _ in _members(graph)) <= _SMALL
+    content = _Reader(inspection).nodes() if expand else _Reader(inspection).kernels()
+    return draw(content, "TB", "ortho")
+
+
+def _members(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph, those of fused ones instead of them."""
+    for node in graph.nodes:
+        if node.op.name == "fused":
+            yield from node.attrs["body"].nodes
+        else:
+            yield node
+
+
+class _Reader:
+    """Makes the content of a diagram of a program's graph."""
+
+    def __init__(self, inspection: Inspection) -> None:
+        self.inspection = inspection
+        self.graph = inspection.graph
+        self.content = Cluster(f"graph of {inspection.name}")
+        self.producers = self.graph.producers()
+        self.names = dict(self.graph.names)
+        self.box_of: dict[int, Box] = {}  # by the id of the value that it makes
+
+    def kernels(self) -> Cluster:
+        """A box for each kernel; views are passed through."""
+        boxes = {}
+        for number, kernel in enumerate(self.inspection.kernels):
+            box = Box(f"kernel {number}", _cut(kernel.name), "weights", [])
+            box.rows = [_cells(kernel)]
+            self.content.children.append(box)
+            boxes |= {id(node): box for node in kernel.nodes}
+        for node in self.graph.nodes:
+            for x in node.inputs:
+                self._connect(x, boxes.get(id(node)))
+            source = self.box_of.get(id(node.inputs[0])) if node.inputs else None
+            for y in node.outputs:
+                found = boxes.get(id(node)) or source
+                if found is not None:
+                    self.box_of[id(y)] = found
+        return self.content
+
+    def nodes(self) -> Cluster:
+        """A frame for each kernel with its nodes and their views; boxes for inputs."""
+        for number, x in enumerate(self.graph.inputs):
+            if id(x) not in self.graph.names:  # Variables are told where they are read
+                box = Box(f"input {number}", str(x.spec), "input", [])
+                self._add(self.content, x, box)
+        clusters: dict[int, Cluster] = {}
+        for number, kernel in enumerate(self.inspection.kernels):
+            cluster = Cluster(f"kernel {number}")
+            self.content.children.append(cluster)
+            clusters |= {id(node): cluster for node in kernel.nodes}
+        for node in self.graph.nodes:
+            source = self.producers.get(id(node.inputs[0])) if node.inputs else None
+            beside = clusters.get(id(source), self.content)
+            cluster = clusters.setdefault(id(node), beside)
+            if node.op.name == "fused":
+                self._inside(node, cluster)
+            else:
+                self._node(node, cluster)
+        return self.content
+
+    def _inside(self, fused: Node, cluster: Cluster) -> None:
+        """The nodes of a fused one; what they read and make is what it does."""
+        body = fused.attrs["body"]
+        for inner, outer in zip(body.inputs, fused.inputs, strict=True):
+            if id(outer) in self.box_of:
+                self.box_of[id(inner)] = self.box_of[id(outer)]
+            if id(outer) in self.names:
+                self.names[id(inner)] = self.names[id(outer)]
+        for node in body.nodes:
+            self._node(node, cluster)
+        for inner, outer in zip(body.outputs, fused.outputs, strict=True):
+            self.box_of[id(outer)] = self.box_of[id(inner)]
+
+    def _node(self, node: Node, cluster: Cluster) -> None:
+        is_view = id(node.outputs[0]) in self.inspection.program.layouts.views
+        spec = ", ".join(str(y.spec) for y in node.outputs)
+        names = [self.names[id(x)] for x in node.inputs if id(x) in self.names]
+        rows = [[Cell("reads", ", ".join(names))]] if names else []
+        box = Box(node.op.name, spec, "plain" if is_view else "weights", rows)
+        for y in node.outputs:
+            self._add(cluster, y, box)
+        for x in node.inputs:
+            self._connect(x, box)
+
+    def _add(self, cluster: Cluster, value: Any, box: Box) -> None:
+        if box not in cluster.children:
+            cluster.children.append(box)
+        self.box_of[id(value)] = box
+
+    def _connect(self, value: Any, box: Box | None) -> None:
+        source = self.box_of.get(id(value))
+        if source is not None and box is not None and source is not box:
+            self.content.edges[source, box] = None
+
+
+def _cells(kernel: Kernel) -> list[Cell]:
+    cells = []
+    if kernel.flops:
+        cells.append(Cell("flop", count_text(kernel.flops)))
+    if kernel.nbytes:
+        cells.append(Cell("traffic", bytes_text(kernel.nbytes)))
+    if kernel.seconds is not None:
+        cells.append(Cell("time", seconds_text(kernel.seconds)))
+    return cells or [Cell("moment", ", ".join(map(str, kernel.moments)))]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}\N{HORIZONTAL ELLIPSIS}"

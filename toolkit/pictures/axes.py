@@ -1,0 +1,114 @@
+"""Axes: round ticks, their labels, and where values lie on the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, isfinite, log10
+from typing import NamedTuple
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+class Scale(NamedTuple):
+    """A way from values to places: linear, or logarithmic to base 10.
+
+    Attributes:
+        low, high: the values at both ends.
+        start, end: where these are.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.logarithmic:
+            value, low, high = log10(value), log10(low), log10(high)
+        share = (value - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+
+def round_step(span: float, count: int, whole: bool = False) -> float:
+    """1, 2 or 5 times a power of 10: a step that divides a span into about `count`."""
+    if not span > 0:
+        return 1.0
+    power = 10.0 ** floor(log10(span / count))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power * count >= span * 0.999)
+    return max(1.0, step) if whole else step
+
+
+def ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[float]:
+    """Round values from `low` to `high`."""
+    step = round_step(high - low, count, whole)
+    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    return [step * i for i in range(first, last + 1)]
+
+
+def value_scale(
+    values: Sequence[float], start: float, end: float, logarithmic: bool = False
+) -> tuple[Scale, list[float]]:
+    """A scale that begins and ends at a tick, around values; and its ticks."""
+    finite = [v for v in values if isfinite(v) and (v > 0 or not logarithmic)]
+    low, high = (min(finite), max(finite)) if finite else (0.1, 1.0)
+    if logarithmic:
+        first, last = floor(log10(low)), ceil(log10(high))
+        last += first == last
+        apart = ceil((last - first) / 6)
+        marks = [10.0**power for power in range(first, last + 1, apart)]
+        return Scale(marks[0], max(10.0**last, high), start, end, True), marks
+    if low == high:
+        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    step = round_step(high - low, 5)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    marks = [step * i for i in range(first, last + 1)]
+    return Scale(marks[0], marks[-1], start, end), marks
+
+
+def number_text(value: float, digits: int = 4) -> str:
+    """A number as short as its first digits allow: 0.03125, 12.5, 1.2e-05."""
+    if value == 0 or not isfinite(value):
+        return f"{value:g}"
+    if abs(value) >= 10**6 or abs(value) < 10**-3:
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        if "." in mantissa:
+            mantissa = mantissa.rstrip("0").rstrip(".")
+        return f"{mantissa}e{int(exponent)}"
+    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def tick_texts(marks: Sequence[float]) -> list[str]:
+    """The labels of ticks, with the same number of decimals."""
+    step = min((b - a for a, b in zip(marks, marks[1:], strict=False)), default=1.0)
+    largest = max(map(abs, marks), default=0.0)
+    if largest >= 10**6 or (0 < largest < 10**-3):
+        return [number_text(mark, 3) for mark in marks]
+    decimals = max(0, -floor(log10(step) + 1e-9))
+    return [f"{mark + 0.0:.{decimals}f}" for mark in marks]
+
+
+def count_text(count: float) -> str:
+    """A number of things: 576, 82.4 K, 1.2 M."""
+    unit = 0
+    while count >= 1000 and unit < 4:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.3g} {' KMGT'[unit]}".rstrip()
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes with a unit of 1024."""
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    text = f"{count:.0f}" if unit == 0 or count >= 100 else f"{count:.3g}"
+    return f"{text} {_UNITS[unit]}"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with the unit that it is short in."""
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -1,0 +1,118 @@
+"""Boxes with a title and rows of cells, in clusters, and edges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from toolkit.pictures.shapes import (
+    BODY,
+    TITLE,
+    Rectangle,
+    Shape,
+    Text,
+    printable,
+    text_width,
+)
+
+MOODS = {"": "paper", "good": "input", "bad": "bad"}  # the colour of a cell
+_PAD = 12.0  # beside a text
+_ROW = 26.0  # height
+_SPACE = 0.3  # between two texts, in their size
+_FRAME = 1.5  # of the box, around its cells
+
+
+class Cell(NamedTuple):
+    """A field of a box: what it is, its value, and a mood: "", "good" or "bad"."""
+
+    label: str
+    value: str
+    mood: str = ""
+
+
+@dataclass(eq=False)
+class Box:
+    """A layer: its name, if shown, its class and rows of cells."""
+
+    name: str
+    kind: str
+    role: str  # "input", "weights", "model" or "plain"
+    rows: list[list[Cell]]
+
+
+@dataclass(eq=False)
+class Cluster:
+    """A model with what is inside of it."""
+
+    name: str
+    children: list[Box | Cluster] = field(default_factory=list)
+    edges: dict[tuple[Box, Box], None] = field(default_factory=dict)  # a set in order
+
+
+Words = list[tuple[str, bool]]  # one or two texts, and whether each is bold
+
+
+def _title(box: Box) -> Words:
+    name, kind = printable(box.name), printable(box.kind)
+    return [(name, True), (f"({kind})", False)] if name else [(kind, True)]
+
+
+def _words(cell: Cell) -> Words:
+    value = [(printable(cell.value), True)]
+    return [(f"{cell.label}:", False), *value] if cell.label else value
+
+
+def _width(words: Words, size: float) -> float:
+    return sum(text_width(text, size, bold) for text, bold in words) + size * _SPACE
+
+
+def _cell_widths(row: list[Cell]) -> list[float]:
+    return [_width(_words(cell), BODY) + 2 * _PAD for cell in row]
+
+
+def box_size(box: Box) -> tuple[float, float]:
+    """The width and height that the texts of a box need."""
+    rows = [sum(_cell_widths(row)) + len(row) - 1 for row in box.rows]
+    title = _width(_title(box), TITLE) + 2 * _PAD
+    height = _ROW + 4 + len(rows) * (_ROW + 1) - bool(rows)
+    return max(title, *rows, 60.0) + 2 * _FRAME if rows else title + 2 * _FRAME, height
+
+
+def box_shapes(box: Box, x: float, y: float) -> Iterator[Shape]:
+    """A box with its upper left corner at (x, y)."""
+    width, height = box_size(box)
+    yield Rectangle(x, y, width, height, box.role, radius=4)
+    yield from _centred(_title(box), TITLE, x, y + 2, width, "title")
+    y += _ROW + 4 - _FRAME
+    for row in box.rows:
+        widths = _cell_widths(row)
+        spare = (width - 2 * _FRAME - sum(widths) - len(row) + 1) / len(row)
+        left = x + _FRAME
+        for cell, needed in zip(row, widths, strict=True):
+            yield Rectangle(left, y, needed + spare, _ROW, MOODS[cell.mood])
+            color = "title" if cell.mood else "ink"
+            yield from _centred(_words(cell), BODY, left, y, needed + spare, color)
+            left += needed + spare + 1
+        y += _ROW + 1
+
+
+def _centred(
+    words: Words, size: float, x: float, y: float, width: float, color: str
+) -> Iterator[Text]:
+    """Words in the middle of a row; two of them on either side of one point, so that
+    they stay apart in whatever letters they are drawn."""
+    x += width / 2
+    y += _ROW / 2 + 0.36 * size  # a capital letter is about 0.72 as high as its size
+    if len(words) == 1:
+        yield Text(x, y, *_with_size(words[0], size), color, "middle")
+        return
+    left, right = (text_width(text, size, bold) for text, bold in words)
+    x += (left - right) / 2
+    space = size * _SPACE / 2
+    yield Text(x - space, y, *_with_size(words[0], size), color, "end")
+    yield Text(x + space, y, *_with_size(words[1], size), color, "start")
+
+
+def _with_size(words: tuple[str, bool], size: float) -> tuple[str, float, bool]:
+    return words[0], size, words[1]

@@ -1,0 +1,213 @@
+"""Curves over epochs: a panel for each quantity, with its training and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import NamedTuple
+
+from toolkit.pictures.axes import Scale, number_text, tick_texts, ticks, value_scale
+from toolkit.pictures.picture import Picture
+from toolkit.pictures.shapes import (
+    SMALL,
+    TITLE,
+    Line,
+    Rectangle,
+    Shape,
+    Text,
+    printable,
+    straight,
+    text_width,
+)
+
+_WIDTH, _HEIGHT = 400.0, 250.0  # of a panel
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 56.0, 52.0, 42.0  # around its plot
+_FEW = 20  # points up to which each is drawn
+_MANY = 300  # points beyond which none tells its value
+_APART = 13.0  # between the labels at the ends of curves
+
+
+class Curve(NamedTuple):
+    """Values over places; those that are not finite leave gaps.
+
+    Attributes:
+        best: the place of the value that is marked as the best one, if any.
+    """
+
+    name: str
+    places: Sequence[float]
+    values: Sequence[float]
+    color: str
+    dashed: bool = False
+    best: int | None = None
+
+
+class Panel(NamedTuple):
+    """Curves that share a scale."""
+
+    title: str
+    curves: Sequence[Curve]
+
+
+def draw_curves(
+    panels: Sequence[Panel],
+    title: str,
+    axis: str = "epoch",
+    columns: int = 2,
+    logarithmic: bool = False,
+) -> Picture:
+    """Panels in rows.
+
+    Args:
+        panels: at least one.
+        title: of the picture, for readers who cannot see it.
+        axis: what the places are.
+        columns: panels in a row, if there are so many.
+        logarithmic: whether values above 0 have a scale of powers of 10.
+    """
+    columns = min(columns, len(panels))
+    shapes: list[Shape] = []
+    for i, panel in enumerate(panels):
+        row, column = divmod(i, columns)
+        drawn = _Panel(panel, column * _WIDTH, row * _HEIGHT, logarithmic)
+        shapes += drawn.shapes(axis)
+    rows = -(-len(panels) // columns)
+    return Picture(shapes, columns * _WIDTH, rows * _HEIGHT, title)
+
+
+class _Panel:
+    """One panel with its upper left corner at (x, y)."""
+
+    def __init__(self, panel: Panel, x: float, y: float, logarithmic: bool) -> None:
+        self.panel = panel
+        self.x, self.y = x, y
+        values = [value for curve in panel.curves for value in curve.values]
+        positive = all(v > 0 for v in values if isfinite(v))
+        bottom, top = y + _HEIGHT - _BOTTOM, y + _TOP
+        self.up, self.marks = value_scale(
+            values, bottom, top, logarithmic and positive and bool(values)
+        )
+        places = [place for curve in panel.curves for place in curve.places]
+        low, high = min(places, default=0), max(places, default=1)
+        self.across = Scale(low, high, x + _LEFT, x + _WIDTH - _RIGHT)
+
+    def shapes(self, axis: str) -> Iterator[Shape]:
+        yield from self._heading()
+        yield from self._grid(axis)
+        for curve in self.panel.curves:
+            yield from self._curve(curve)
+        yield from self._end_labels()
+
+    def _heading(self) -> Iterator[Shape]:
+        x, y = self.x + 16, self.y + 26
+        title = Text(x, y, printable(self.panel.title), TITLE, bold=True)
+        yield title
+        x = self.x + _WIDTH - 16
+        for curve in reversed(self.panel.curves if len(self.panel.curves) > 1 else ()):
+            name = printable(curve.name)
+            yield Text(x, y, name, SMALL, color="muted", anchor="end")
+            x -= text_width(name, SMALL) + 6
+            yield straight(
+                (x - 20, y - 4),
+                (x, y - 4),
+                color=curve.color,
+                width=2,
+                dashed=curve.dashed,
+            )
+            x -= 20 + 14
+
+    def _grid(self, axis: str) -> Iterator[Shape]:
+        left, right = self.across.start, self.across.end
+        for mark, text in zip(self.marks, tick_texts(self.marks), strict=True):
+            y = self.up(mark)
+            yield straight((left, y), (right, y), color="faint", width=1)
+            yield Text(left - 8, y + 4, text, SMALL, color="muted", anchor="end")
+        y = self.up.start + 17
+        marks = ticks(self.across.low, self.across.high, 6, whole=True)
+        if self.across.low not in marks and marks:
+            near = self.across(marks[0]) - self.across(self.across.low) < 24
+            marks = [self.across.low, *marks[near:]]
+        for mark in marks:
+            x, text = self.across(mark), f"{mark:.0f}"
+            yield Text(x, y, text, SMALL, color="muted", anchor="middle")
+        middle = (left + right) / 2
+        yield Text(middle, y + 16, axis, SMALL, color="muted", anchor="middle")
+
+    def _curve(self, curve: Curve) -> Iterator[Shape]:
+        points = self._points(curve)
+        commands = []
+        for i, point in enumerate(points):
+            if point is not None:
+                continues = i > 0 and points[i - 1] is not None
+                commands.append(("L" if continues else "M", [point]))
+        if commands:
+            yield Line(commands, color=curve.color, width=2, dashed=curve.dashed)
+        for i, point in enumerate(points if len(points) <= _MANY else ()):
+            if point is None:
+                continue
+            value = number_text(curve.values[i], 6)
+            hint = f"{curve.name}, {curve.places[i]:.0f}: {value}"
+            seen = len(points) <= _FEW
+            yield _dot(point, 3 if seen else 5, curve.color, float(seen), hint)
+        if curve.best is not None and points[curve.best] is not None:
+            best = points[curve.best]
+            assert best is not None
+            hint = f"best {curve.name}: {number_text(curve.values[curve.best], 6)}"
+            yield _dot(best, 6, curve.color, 1, hint)
+            yield _dot(best, 3.5, "paper", 1, hint)
+
+    def _points(self, curve: Curve) -> list[tuple[float, float] | None]:
+        return [
+            (self.across(place), self.up(value)) if isfinite(value) else None
+            for place, value in zip(curve.places, curve.values, strict=True)
+        ]
+
+    def _end_labels(self) -> Iterator[Shape]:
+        """The last value of each curve, beside its end; labels keep apart."""
+        ends = []
+        for curve in self.panel.curves:
+            finite = [v for v in curve.values if isfinite(v)]
+            if finite:
+                texts = (number_text(finite[-1], digits) for digits in (3, 2, 1))
+                text = next((t for t in texts if text_width(t, SMALL, True) < 46), "")
+                ends.append((self.up(finite[-1]), text, curve))
+        ends.sort(key=lambda end: end[0])
+        heights = spread([end[0] for end in ends], _APART)
+        for y, (_, text, curve) in zip(heights, ends, strict=True):
+            x = self.across.end + 9
+            yield Text(x, y + 4, text, SMALL, bold=True, color=curve.color)
+
+
+def _dot(
+    point: tuple[float, float], radius: float, color: str, opacity: float, hint: str
+) -> Rectangle:
+    x, y = point
+    size = 2 * radius
+    corner = (x - radius, y - radius, size, size)
+    return Rectangle(*corner, color, radius, opacity=opacity, hint=hint)
+
+
+def spread(places: Sequence[float], apart: float) -> list[float]:
+    """Ascending places moved as little as need be to lie apart.
+
+    >>> spread([0.0, 1.0, 30.0], 12.0)
+    [-5.5, 6.5, 30.0]
+    """
+    groups: list[
+        tuple[float, int]
+    ] = []  # the middle of places that touch, and how many
+    for place in places:
+        middle, count = place, 1
+        while groups:
+            before, others = groups[-1]
+            if middle - before >= apart * (count + others) / 2:
+                break
+            groups.pop()
+            middle = (middle * count + before * others) / (count + others)
+            count += others
+        groups.append((middle, count))
+    return [
+        middle + apart * (i - (count - 1) / 2)
+        for middle, count in groups
+        for i in range(count)
+    ]

@@ -1,0 +1,160 @@
+"""Pictures: shapes as SVG or, through Matplotlib, as PNG and others."""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from typing import NamedTuple
+
+from toolkit.errors import unknown_choice
+from toolkit.pictures.raster import save_raster
+from toolkit.pictures.shapes import (
+    PALETTE,
+    Line,
+    Rectangle,
+    Shape,
+    Text,
+    head,
+    printable,
+)
+
+_NATURAL_DPI = 200  # at which an SVG's texts have their size in pixels
+_RASTERS = ("jpeg", "jpg", "pdf", "png")
+_ROOT = 'font-family="Helvetica, Arial, sans-serif" role="img" class="toolkit-picture"'
+
+
+class Picture(NamedTuple):
+    """Shapes, those in front last. A notebook shows it; `save` writes it to a file.
+
+    Colours follow the reader's choice of light or dark where it is known.
+
+    Attributes:
+        title: what the picture shows, for readers who cannot see it.
+    """
+
+    shapes: list[Shape]
+    width: float
+    height: float
+    title: str
+
+    def svg(self, dpi: float = _NATURAL_DPI) -> str:
+        """The text of an SVG file; for 200 dpi texts have their natural size."""
+        width, height = _short(self.width), _short(self.height)
+        scale = dpi / _NATURAL_DPI
+        size = f'width="{_short(self.width * scale)}" '
+        size += f'height="{_short(self.height * scale)}"'
+        body = "\n".join(map(_svg_shape, self.shapes))
+        paper = _svg_shape(Rectangle(0, 0, self.width, self.height, "paper"))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
+            f'viewBox="0 0 {width} {height}" {_ROOT}>\n'
+            f"<title>{escape(printable(self.title))}</title>\n"
+            f"{_STYLE}\n{paper}\n{body}\n</svg>\n"
+        )
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        dpi: float = _NATURAL_DPI,
+        format: str | None = None,
+    ) -> None:
+        """Write a file.
+
+        Args:
+            path: where to.
+            dpi: pixels per inch, where texts have about 14 points.
+            format: "svg" needs no other package; "png", "pdf" and "jpg" need
+                Matplotlib. The path's ending tells it if None.
+
+        Raises:
+            ArgumentError: there is no such format.
+            ImportError: the format needs Matplotlib, and it is not there.
+        """
+        name = os.fspath(path)
+        kind = format or os.path.splitext(name)[1][1:].lower()
+        if kind == "svg":
+            with open(name, "w", encoding="utf-8") as file:
+                file.write(self.svg(dpi))
+        elif kind in _RASTERS:
+            save_raster(self.shapes, (self.width, self.height), name, kind, dpi)
+        else:
+            raise unknown_choice(
+                f"picture {name!r}: its format", kind, ("svg", *_RASTERS)
+            )
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+    def __repr__(self) -> str:
+        return f"<Picture {self.title!r}, {self.width:.0f} by {self.height:.0f}>"
+
+
+def _dark_rules() -> str:
+    for_dark = (
+        f".toolkit-picture .f-{role}{{fill:{dark}}}"
+        f".toolkit-picture .s-{role}{{stroke:{dark}}}"
+        for role, (light, dark) in PALETTE.items()
+        if light != dark
+    )
+    return f"@media(prefers-color-scheme:dark){{{''.join(for_dark)}}}"
+
+
+# Attributes hold the light colours, for programs that know no style sheets.
+_STYLE = f"<style>.toolkit-picture{{max-width:100%;height:auto}}{_dark_rules()}</style>"
+
+
+def _paint(what: str, role: str) -> str:
+    """The attributes that fill or stroke a shape in a colour."""
+    if role == "none":
+        return f'{what}="none"'
+    light, dark = PALETTE[role]
+    rule = f' class="{what[0]}-{role}"' if light != dark else ""
+    return f'{what}="{light}"{rule}'
+
+
+def _svg_shape(shape: Shape) -> str:
+    if isinstance(shape, Rectangle):
+        return _svg_rectangle(shape)
+    if isinstance(shape, Text):
+        x, y, size, length = map(_short, (shape.x, shape.y, shape.size, shape.width))
+        weight = ' font-weight="bold"' if shape.bold else ""
+        return (
+            f'<text x="{x}" y="{y}" font-size="{size}" {_paint("fill", shape.color)}'
+            f'{weight} text-anchor="{shape.anchor}" textLength="{length}" '
+            f'lengthAdjust="spacingAndGlyphs">{escape(shape.text)}</text>'
+        )
+    style = _paint("stroke", shape.color)
+    style += f' stroke-width="{_short(shape.width)}"'
+    if shape.dashed:
+        style += ' stroke-dasharray="5 4"'
+    line = f'<path d="{_svg_path(shape)}" fill="none" {style}/>'
+    if not shape.arrow:
+        return line
+    points = " ".join(f"{_short(x)},{_short(y)}" for x, y in head(shape))
+    return f'{line}\n<polygon points="{points}" {_paint("fill", shape.color)}/>'
+
+
+def _svg_rectangle(shape: Rectangle) -> str:
+    x, y, width, height = map(_short, shape[:4])
+    style = _paint("fill", shape.fill)
+    if shape.dashed:
+        style += f' {_paint("stroke", "frame")} stroke-dasharray="5 4"'
+    if shape.radius:
+        style += f' rx="{_short(shape.radius)}"'
+    if shape.opacity != 1:
+        style += f' fill-opacity="{shape.opacity:.3g}"'
+    rectangle = f'<rect x="{x}" y="{y}" width="{width}" height="{height}" {style}'
+    if not shape.hint:
+        return f"{rectangle}/>"
+    return f"{rectangle}><title>{escape(printable(shape.hint))}</title></rect>"
+
+
+def _svg_path(line: Line) -> str:
+    return "".join(
+        kind + " ".join(f"{_short(x)},{_short(y)}" for x, y in points)
+        for kind, points in line.commands
+    )
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
