@@ -19,7 +19,7 @@ def training_step():
     model = toolkit.Sequential(
         [
             toolkit.Input((8, 8, 1)),
-            layers.Conv2D(4, 3, activation="relu"),
+            layers.Conv2D(4, 3, activation="relu", name="conv"),
             layers.Flatten(),
             layers.Dense(10),
         ]
@@ -114,5 +114,5 @@ def test_the_graph_is_drawn_in_kernels(tmp_path):
 
 def test_variables_are_named_where_they_are_read():
     texts = texts_of(training_step().plot("graph", expand=True))
-    assert sum(text.endswith("/conv2d/kernel") for text in texts) == 2
+    assert sum(text.endswith("/conv/kernel") for text in texts) == 2
     assert texts.count("input 0") == 1

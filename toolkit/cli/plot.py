@@ -15,7 +15,7 @@ from pathlib import Path
 
 from toolkit.cli import one_of
 from toolkit.cli.contents import loaded
-from toolkit.utils.plotting.plot import DIRECTIONS, plot_model
+from toolkit.models.plotting.plot import DIRECTIONS, plot_model
 
 ENDINGS = (".svg", ".dot", ".png", ".pdf", ".jpg")
 

@@ -81,7 +81,7 @@ class _Reader:
 
     def kernels(self) -> Cluster:
         """A box for each kernel; views are passed through."""
-        boxes = {}
+        boxes: dict[int, Box] = {}
         for number, kernel in enumerate(self.inspection.kernels):
             box = Box(f"kernel {number}", _cut(kernel.name), "weights", [])
             box.rows = [_cells(kernel)]
