@@ -14,6 +14,7 @@ LEVELS = (
     (
         *("errors", "dtypes", "tree", "config", "naming", "messages", "tracebacks"),
         "pictures",
+        "progress",
     ),
     ("ir", "data"),
     ("backends",),

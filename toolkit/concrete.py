@@ -72,6 +72,7 @@ class Concrete:
             (self.fetched + i, read.get(id(v))) for i, v in enumerate(self.written)
         ]
         self.program = Program(self.graph, backend(), generate, updates=updates)
+        self.program.name = name
         self._gradient: Callable[..., Any] | None = None
         self.last_call = next(_calls)
 

@@ -17,6 +17,7 @@ from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.inspection import Inspection
 from toolkit.ir import Spec
+from toolkit.progress import stage, working
 from toolkit.symbolic import any_symbolic
 from toolkit.tensor import Tensor, leaked, state
 from toolkit.trace import Trace
@@ -201,18 +202,8 @@ class Function:
     def _trace(self, key: Any, args: Any, kwargs: Any, leaves: list[Any]) -> Concrete:
         """Run the Python code on placeholders and compile what it did."""
         self._watch_retraces(key)
-        with Trace(self.name, creates_variables=self.trace_count == 0) as trace:
-            stand_ins = [
-                trace.placeholder(part) if isinstance(part, Spec) else leaf
-                for leaf, part in zip(leaves, key[1], strict=True)
-            ]
-            local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
-            outputs = self.python_function(*local_args, **local_kwargs)
-            # What is returned and could change later is read inside the trace.
-            outputs = tree.map_structure(_read, outputs)
-        concrete = Concrete(
-            self.name, trace, outputs, self.jit_compile is not False, Function
-        )
+        with working(f"compiling {self.name}"):
+            concrete = self._compiled(key, args, kwargs, leaves)
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.
         concrete.kept = [leaf for leaf in leaves if not self._is_dynamic(leaf)]
@@ -221,6 +212,22 @@ class Function:
             self._quick.clear()
         self._concrete[key] = concrete
         return concrete
+
+    def _compiled(
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
+    ) -> Concrete:
+        creates = self.trace_count == 0
+        with stage("tracing"), Trace(self.name, creates_variables=creates) as trace:
+            stand_ins = [
+                trace.placeholder(part) if isinstance(part, Spec) else leaf
+                for leaf, part in zip(leaves, key[1], strict=True)
+            ]
+            local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
+            outputs = self.python_function(*local_args, **local_kwargs)
+            # What is returned and could change later is read inside the trace.
+            outputs = tree.map_structure(_read, outputs)
+        generates = self.jit_compile is not False
+        return Concrete(self.name, trace, outputs, generates, Function)
 
     def _last_call(self, key: Any) -> int:
         return self._concrete[key].last_call

@@ -20,6 +20,7 @@ from toolkit.compiler.placement import place, transfer_p
 from toolkit.compiler.schedule import schedule, settle, updates_last
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
+from toolkit.progress import stage
 from toolkit.tensor import Tensor, backend
 from toolkit.trace import body_graph
 
@@ -36,7 +37,12 @@ class Program:
         inputs: how the inputs lie in memory; None: whole arrays, in row-major order.
         updates: pairs of an output and the input that it is the new value of, or None.
             If `in_place` they may be one array.
+
+    Attributes:
+        name: of the function that it comes from.
     """
+
+    name = "a graph"
 
     def __init__(
         self,
@@ -49,38 +55,29 @@ class Program:
         self.source = graph
         self.backend = backend
         self.generate = generate
-        optimized = own(optimize(place(graph, backend.devices()[0]), backend))
-        if generate:
-            optimized = fuse(optimized, backend.fuses, backend.anchors)
-        self.graph = schedule(optimized)
-        if updates and generate and backend.generates:
-            self.graph = settle(self.graph, updates)
+        with stage("simplifying"):
+            optimized = own(optimize(place(graph, backend.devices()[0]), backend))
+        with stage("fusing"):
+            if generate:
+                optimized = fuse(optimized, backend.fuses, backend.anchors)
+            self.graph = schedule(optimized)
+            if updates and generate and backend.generates:
+                self.graph = settle(self.graph, updates)
         updated = [self.graph.outputs[i] for i, _ in updates]
         self.graph, self._barrier = updates_last(self.graph, updated)
         self.layouts = Layouts(self.graph, inputs)
         # For each node: what the backend lowered it to, or else its kernel.
         self.kernels: list[Any] = []
         self.lowered: list[Any] = []
-        nodes: list[Node] = []
-        for node in self.graph.nodes:
-            kernel = self._kernel(node)
-            lowered = self._lower(node, kernel)
-            parts = [node] if lowered is not None else _apart(node)
-            if len(parts) > 1:
-                kernels = [self._kernel(part) for part in parts]
-                pairs = zip(parts, kernels, strict=True)
-                self.lowered += [self._lower(part, k) for part, k in pairs]
-                self.kernels += kernels
-            else:
-                self.lowered.append(lowered)
-                self.kernels.append(kernel)
-            nodes += parts
+        nodes = self._lower_all()
         self._barrier += len(nodes) - len(self.graph.nodes)
         self.graph = self.graph.replace(nodes)
-        self.segments = list(self._segments())
+        with stage("scheduling"):
+            self.segments = list(self._segments())
         work = [self._work(i) for i in range(len(self.lowered))]
         moments = self._moments()
-        self.plan: Plan = plan_memory(self.graph, self.layouts.views, work, moments)
+        with stage("planning memory"):
+            self.plan: Plan = plan_memory(self.graph, self.layouts.views, work, moments)
         # Generated code knows arrays that come with a call by their numbers.
         moving = (*self.graph.inputs, *self.graph.outputs)
         self.numbers = {id(value): i for i, value in enumerate(moving)}
@@ -92,6 +89,26 @@ class Program:
         }
         self.in_place = bool(updates) and self._is_in_place(updates, moments)
         self._frames: list[Frame] = []
+
+    def _lower_all(self) -> list[Node]:
+        """Lower each node, or its parts; returns these nodes."""
+        nodes: list[Node] = []
+        with stage("lowering", len(self.graph.nodes)) as lowering:
+            for node in self.graph.nodes:
+                kernel = self._kernel(node)
+                lowered = self._lower(node, kernel)
+                parts = [node] if lowered is not None else _apart(node)
+                if len(parts) > 1:
+                    kernels = [self._kernel(part) for part in parts]
+                    pairs = zip(parts, kernels, strict=True)
+                    self.lowered += [self._lower(part, k) for part, k in pairs]
+                    self.kernels += kernels
+                else:
+                    self.lowered.append(lowered)
+                    self.kernels.append(kernel)
+                nodes += parts
+                lowering.done += 1
+        return nodes
 
     def _kernel(self, node: Node) -> Any:
         if node.op.kind is Kind.CONTROL:

@@ -16,6 +16,7 @@ import numpy as np
 
 from toolkit.compiler.control import ControlKernel
 from toolkit.ir import Kind, Node
+from toolkit.progress import working
 
 if TYPE_CHECKING:
     from toolkit.compiler.execute import Program
@@ -72,7 +73,8 @@ class Frame:
         self.has_native = any(native is not None for _, native in program.segments)
         # The `id` of each array that `update` last wrote over.
         self.kept: list[int] = []
-        self._bind()
+        with working(f"compiling {program.name}"):
+            self._bind()
         self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
 
     # --- binding ----------------------------------------------------------------------

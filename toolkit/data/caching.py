@@ -12,6 +12,7 @@ from toolkit.data.rows import ArrayRows, ItemRows, Numbers, RangeRows, Rows, as_
 from toolkit.data.store import StoredRows, Writer
 from toolkit.data.streams import Pass, Stream
 from toolkit.errors import DatasetError
+from toolkit.progress import Stage, Work
 
 ELEMENTS = "elements.data"  # in the folder of a saved data set
 
@@ -140,15 +141,22 @@ class _WritingStream(Stream):
                 yield element
             return
         writer = Writer(self._path, repr(self.dataset._parents[0]))
+        work = Work(f"caching in {self._path}")
+        count = self.dataset._cardinality()
         self.here.run.at_close(writer.abandon)
+        self.here.run.at_close(work.end)
+        kept = Stage("", count if count >= 0 else None)
+        work.stages.append(kept)
+        work.begin()
         try:
             for element in self.parent:
                 writer.write(element)
-                self.position += 1
+                self.position = kept.done = self.position + 1
                 yield element
             writer.finish()
         finally:
             writer.abandon()
+            work.end()
 
 
 @transformation("snapshot")

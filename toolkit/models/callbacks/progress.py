@@ -9,15 +9,15 @@ from typing import Any
 from toolkit.config import is_interactive_logging_enabled
 from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.progress import can_redraw
 
+_LOOK = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 _REFRESH = 0.1  # seconds between two drawings of the bar
 
 
 def is_interactive() -> bool:
     """Whether standard output can redraw a line: a terminal or a notebook."""
-    return "ipykernel" in sys.modules or bool(
-        getattr(sys.stdout, "isatty", lambda: False)()
-    )
+    return can_redraw(sys.stdout)
 
 
 def resolve_verbose(verbose: Any) -> int:
@@ -62,6 +62,7 @@ class ProgbarLogger(Callback):
         self._drawn = 0.0
         self._started = 0.0
         self._seen = 0
+        self._after_first: float | None = None  # when the first step was done
 
     def set_params(self, params: dict[str, Any]) -> None:
         super().set_params(params)
@@ -118,6 +119,7 @@ class ProgbarLogger(Callback):
     def _begin(self, label: str) -> None:
         self._started = self._drawn = perf_counter()
         self._seen = 0
+        self._after_first = None
         if self.verbose != 1:
             return
         from tqdm.auto import tqdm
@@ -129,28 +131,40 @@ class ProgbarLogger(Callback):
             file=sys.stdout,
             mininterval=0,
             dynamic_ncols=True,
+            bar_format=_LOOK,
         )
 
     def _step(self, batch: int, logs: Logs) -> None:
         self._seen = min(batch + 1, self.target or batch + 1)
-        if self._bar is None or not self.is_due():
-            return
-        self._drawn = perf_counter()
-        self._bar.set_postfix_str(format_logs(logs), refresh=False)
+        if self._after_first is None:
+            self._after_first = perf_counter()
+        if self._bar is not None and self.is_due():
+            self._drawn = perf_counter()
+            self._redraw(logs)
+
+    def _redraw(self, logs: Logs) -> None:
+        shown = f"{self._pace()}/step, {format_logs(logs)}".removesuffix(", ")
+        self._bar.set_postfix_str(shown, refresh=False)
         self._bar.update(self._seen - self._bar.n)
+
+    def _pace(self) -> str:
+        """The time of a step; the first, which may compile, counts only alone."""
+        now = perf_counter()
+        if self._seen > 1 and self._after_first is not None:
+            return duration((now - self._after_first) / (self._seen - 1))
+        return duration((now - self._started) / max(self._seen, 1))
 
     def _end(self, logs: Logs) -> None:
         if self.target is None:
             self.target = self._seen
         if self._bar is not None:
-            self._bar.set_postfix_str(format_logs(logs), refresh=False)
-            self._bar.update(self._seen - self._bar.n)
+            self._redraw(logs)
             self._bar.close()
             self._bar = None
         elif self.verbose == 2:
             seconds = perf_counter() - self._started
-            pace = duration(seconds / max(self._seen, 1))
-            parts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", f"{pace}/step"]
+            pace = f"{self._pace()}/step"
+            parts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", pace]
             print_message(" - ".join([*parts, *filter(None, [format_logs(logs)])]))
 
 

@@ -18,6 +18,7 @@ from threading import local
 from typing import Any
 
 from toolkit import config
+from toolkit.progress import Stage, stage
 
 # Changes whenever the meaning of what is cached does.
 FORMAT = "3"
@@ -96,12 +97,20 @@ def machine_codes(texts: Mapping[str, Callable[[], str]]) -> list[bytes]:
 def _compile_all(sources: Iterator[str], count: int) -> list[bytes]:
     """The object files of modules; this thread writes the next while others compile."""
     threads = min(count, config.num_threads())
-    if threads < 2:
-        return [_compile(source) for source in sources]
-    from concurrent.futures import ThreadPoolExecutor
+    with stage("kernels", count) as written:
+        told = _told(sources, written)
+        if threads < 2:
+            return list(map(_compile, told))
+        from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(_compile, sources))
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(_compile, told))
+
+
+def _told(sources: Iterator[str], written: Stage) -> Iterator[str]:
+    for source in sources:
+        yield source
+        written.done += 1
 
 
 class _Own(local):
