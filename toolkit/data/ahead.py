@@ -11,7 +11,7 @@ import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from itertools import islice
 from queue import SimpleQueue
 from time import perf_counter, perf_counter_ns
@@ -27,7 +27,7 @@ from toolkit.data.errors import note, place
 from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.structure import size_of
 from toolkit.data.tuning import Knob, Tuner
-from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.errors import ArgumentError
 
 WORTH_A_THREAD = 200_000  # ns: cheaper elements are made when they are asked for
 FAR_WORTH_A_THREAD = 5_000_000  # ns: more than what is done once in a while
@@ -64,6 +64,7 @@ class AheadStream(Stream):
             there are threads.
         ordered: whether elements are given out in the order of the source.
         gate: what a thread must hold while it takes an element of the source.
+        news: set when an element is ready, or the end has come.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class AheadStream(Stream):
         capacity: Knob | None = None,
         ordered: bool = True,
         gate: threading.Semaphore | None = None,
+        news: threading.Event | None = None,
     ) -> None:
         super().__init__(dataset, here, parent)
         self._function, self._ordered = function, ordered
@@ -88,17 +90,14 @@ class AheadStream(Stream):
         self._snapshots: deque[tuple[int, Any]] = deque()
         self._is_inline = True  # no threads have been started so far
         self._has_begun_inline = False
-        self._gate = gate
+        self._gate, self._news = gate, news
+        if not ordered:
+            here.run.unordered.append(dataset._name)
         self._tuner = Tuner(self.stage, here.run.options, workers, capacity)
 
     # The position
 
     def state(self) -> Any:
-        if not self._ordered:
-            raise UnsupportedError(
-                f"get_state: the stage {self.dataset._name} gives out elements as they "
-                "become ready (deterministic=False): there is no position to go back to"
-            )
         if self._base is None or self._has_begun_inline:
             return [self.parent.state(), 0, self._given]
         return [self._base, self._since, self._given]
@@ -114,6 +113,11 @@ class AheadStream(Stream):
                 return  # cheap to the end
         yield from self._taken()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next element, or the end, has come already."""
+        return not self._slots.empty()
+
     def begin(self) -> None:
         """Start the threads now, not when the first element is asked for."""
         self._start(self._from_position())
@@ -121,7 +125,7 @@ class AheadStream(Stream):
     def _from_position(self) -> Iterator[Any]:
         """The source's elements after those that were given out."""
         if self._base is None:
-            self._base = self._source_position()
+            self._base = self.parent.state()
         return self.parent.skip(self._since) if self._since else iter(self.parent)
 
     def _while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
@@ -147,7 +151,7 @@ class AheadStream(Stream):
             is_cheap = is_scouted or not slow_for_good
             self._has_begun_inline = is_cheap
             if not is_cheap:
-                self._base, self._since = self._source_position(), 0
+                self._base, self._since = self.parent.state(), 0
                 self._start(source)
             if value is not SKIPPED:
                 yield value
@@ -171,17 +175,12 @@ class AheadStream(Stream):
         """The value of an element that is made; raises its error."""
         if slot.error is not None:
             self._stop()
-            where = place(self.dataset._name, slot.index, slot.origin)
-            note(slot.error, f"{where}, in {self.dataset._detail()}")
+            stage = self.dataset
+            where = place(stage._name, slot.index, slot.origin, stage._detail())
+            note(slot.error, where)
             raise slot.error
         self._given += 1
         return slot.value
-
-    def _source_position(self) -> Any:
-        """Where the source is; None where it cannot be told, as `state` will say."""
-        with suppress(UnsupportedError):
-            return self.parent.state()
-        return None
 
     # The threads
 
@@ -189,7 +188,7 @@ class AheadStream(Stream):
         """Start the threads; the first element may be in the making already."""
         self._is_inline = self._has_begun_inline = False
         self._source = source
-        self._pulling = allocate_lock()
+        self._pulling, self._counting = allocate_lock(), allocate_lock()
         self._pulled = self._given + (first is not None)
         self._is_over = self._is_closed = self._is_ending = False
         self._slots: SimpleQueue[Slot | None] = SimpleQueue()
@@ -209,23 +208,33 @@ class AheadStream(Stream):
         return self._capacity.value if self._capacity else workers + workers // 2 + 1
 
     def _hire(self) -> None:
-        """Start the threads that are missing."""
+        """Start the threads that are missing, as many as the system allows."""
         while self._threads < self._workers.value:
             number = self._threads
-            self._threads += 1
             name = f"data-{self.dataset._name}-{number}"
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._work, args=(number,), name=name, daemon=True
-            ).start()
+            )
+            with self._counting:
+                self._threads += 1
+            try:
+                thread.start()
+            except RuntimeError:
+                with self._counting:
+                    self._threads -= 1
+                if number == 0:
+                    raise
+                break
         self.stage.workers = self._workers.value
 
     def _stop(self) -> None:
         if self._is_inline:
             return
         self._is_closed = True
-        self._slots.put(END)
-        for _ in range(self._threads):
-            self._room.release()
+        self._put(END)
+        self._room.release()  # wakes one thread, which wakes the next
+        self._source = iter(())  # its files are closed
+        self.here.run.has_ended(self._stop)
 
     def _work(self, number: int) -> None:
         if number == 0 and self._first is not None:
@@ -234,9 +243,11 @@ class AheadStream(Stream):
         while True:
             self._room.acquire()
             if self._is_closed:
+                self._room.release()
                 return
             if number >= self._workers.value:  # there are too many of us
-                self._threads -= 1
+                with self._counting:
+                    self._threads -= 1
                 self._room.release()
                 return
             slot = self._pull()
@@ -247,7 +258,12 @@ class AheadStream(Stream):
                 self._make(slot)
             slot.ready.release()
             if not self._ordered:
-                self._slots.put(slot)
+                self._put(slot)
+
+    def _put(self, slot: Slot | None) -> None:
+        self._slots.put(slot)
+        if self._news is not None:
+            self._news.set()
 
     def _pull(self) -> Slot | None:
         """The next element of the source, to be made; None after the last."""
@@ -258,29 +274,29 @@ class AheadStream(Stream):
             try:
                 with self._gate or nullcontext():
                     slot.value = next(self._source)
+                if self._function is not None:
+                    slot.origin = self.parent.origin()
+                self._note_position(self._pulled + 1)
             except StopIteration:
                 self._is_over = True
-                self._slots.put(END)
+                self._put(END)
                 return None
             except BaseException as error:
                 slot.error = error
                 self._is_over = True
             self._pulled += 1
-            if self._function is not None:
-                slot.origin = self.parent.origin()
-            self._note_position()
             if self._ordered:
-                self._slots.put(slot)
+                self._put(slot)
                 if slot.error is not None:
-                    self._slots.put(END)
+                    self._put(END)
             return slot
 
-    def _note_position(self) -> None:
+    def _note_position(self, pulled: int) -> None:
         """Write down where the source is, now and then: little is to be made again."""
         now = perf_counter()
-        if now < self._next_snapshot or self._base is None:
+        if now < self._next_snapshot or self.here.run.unordered:
             return
-        self._snapshots.append((self._pulled, self.parent.state()))
+        self._snapshots.append((pulled, self.parent.state()))
         spent = perf_counter() - now
         self._next_snapshot = now + max(0.05, spent * SHARE_OF_SNAPSHOTS)
 
@@ -303,6 +319,7 @@ class AheadStream(Stream):
         while True:
             slot = self._wait()
             if slot is None:
+                self.here.run.has_ended(self._stop)
                 return
             value = self._given_out(slot)
             self._since += 1

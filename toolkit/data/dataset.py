@@ -21,7 +21,7 @@ from toolkit.data.stats import Stats
 from toolkit.data.streams import Pass, Run, Stream
 from toolkit.data.structure import TensorSpec, map_leaves, spec_of
 from toolkit.data.watching import Watch
-from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
@@ -264,10 +264,25 @@ class DatasetIterator:
         return self
 
     def __next__(self) -> Any:
-        return next(self._elements)
+        try:
+            return next(self._elements)
+        except BaseException:  # at the end, too, nothing goes on in the background
+            self._close()
+            raise
 
     def get_state(self) -> dict[str, Any]:
-        """The position: a dict that JSON can hold, for `set_state`."""
+        """The position: a dict that JSON can hold, for `set_state`.
+
+        Raises:
+            UnsupportedError: a parallel stage keeps no order (deterministic=False).
+        """
+        assert self._run is not None
+        if self._run.unordered:
+            raise UnsupportedError(
+                f"get_state: the stage {self._run.unordered[0]} gives out elements as "
+                "they become ready (deterministic=False): there is no position to go "
+                "back to"
+            )
         return {
             "pipeline": repr(self._dataset),
             "epoch": list(self._epoch),

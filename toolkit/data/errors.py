@@ -8,9 +8,10 @@ from typing import Any
 MARK = "data set: "
 
 
-def place(stage: str, index: int, origin: str | None) -> str:
-    """A stage and an element in words."""
-    return f"stage {stage}, element {index:,}" + (f", from {origin}" if origin else "")
+def place(stage: str, index: int, origin: str | None, detail: str = "") -> str:
+    """A stage and an element in words; `detail` is what the stage was given."""
+    where = f", from {origin}" if origin else ""
+    return f"stage {stage}, element {index:,}{where}" + (detail and f", in {detail}")
 
 
 def note(error: BaseException, where: str) -> None:
@@ -28,8 +29,11 @@ def spread(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """A function of an element whose parts, if it is a tuple, become arguments."""
 
     def call(element: Any) -> Any:
-        if isinstance(element, tuple):
-            return function(*element)
-        return function(element)
+        try:
+            if isinstance(element, tuple):
+                return function(*element)
+            return function(element)
+        except StopIteration as error:  # it would pass for the end of the elements
+            raise RuntimeError(f"{name_of(function)} raised StopIteration") from error
 
     return call

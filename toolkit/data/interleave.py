@@ -121,6 +121,9 @@ class _InterleaveStream(Stream):
         wide = WIDE if dataset._workers == AUTOTUNE else dataset._workers
         self._ahead = min(dataset._cycle, wide or 0, options.most_threads)
         self._gate = threading.Semaphore(self._ahead)
+        self._news = threading.Event()
+        if self._ahead and not self._ordered:
+            here.run.unordered.append(dataset._name)
 
     def elements(self) -> Iterator[Any]:
         source = iter(self.parent)
@@ -146,11 +149,15 @@ class _InterleaveStream(Stream):
         self._given = 0
 
     def _find_ready(self) -> None:
-        """Give the turn to a child that has an element, if any has."""
-        for _ in range(len(self._children)):
-            if self._given or self._children[0].stream.stage.buffered != 0:
-                return
-            self._children.rotate(-1)
+        """Give the turn to the next child that has an element."""
+        while not self._given:
+            self._news.clear()
+            for _ in range(len(self._children)):
+                stream: Any = self._children[0].stream
+                if stream.is_ready:
+                    return
+                self._children.rotate(-1)
+            self._news.wait()
 
     def _fill(self, source: Iterator[Any]) -> None:
         """Open data sets until enough of them are open."""
@@ -174,7 +181,9 @@ class _InterleaveStream(Stream):
         if self._ahead:
             buffer = Knob(max(2, self._of._block))
             ahead = AheadStream(
-                self._of, here, stream, None, Knob(1), buffer, gate=self._gate
+                *(self._of, here, stream, None, Knob(1), buffer),
+                gate=self._gate,
+                news=self._news,
             )
             stream = ahead
         if position is not None:
@@ -185,18 +194,21 @@ class _InterleaveStream(Stream):
 
     def _made(self, number: int, element: Any) -> Dataset | None:
         """What the function makes of an element; None if its error is passed over."""
+        origin = self.parent.origin() or _in_words(element)
         try:
             dataset = self._function(element)
         except Exception as error:
             if self.here.on_error is None:
-                note(error, place(self._of._name, number, _in_words(element)))
+                stage = self._of
+                note(error, place(stage._name, number, origin, stage._detail()))
                 raise
             self.here.on_error(error, self._of._name)
             return None
         if not isinstance(dataset, Dataset):
             raise ArgumentTypeError(
                 f"{self._of._name}: expected a function that returns a Dataset; "
-                f"{self._of._detail()} returned a {type(dataset).__name__}"
+                f"{self._of._detail()} returned a {type(dataset).__name__} for element "
+                f"{number:,}"
             )
         return dataset
 

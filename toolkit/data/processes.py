@@ -3,57 +3,44 @@
 A worker is a fresh Python. The function travels to it as a pickle, or by cloudpickle
 what pickle cannot hold; elements travel through a pipe, and the arrays in them through
 memory that both share. That memory has no name in the file system, so nothing of it can
-be left behind, however a process ends.
+be left behind, however a process ends; and a worker ends when its pipe is closed.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
-from collections import deque
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.data.dataset import Dataset
-from toolkit.data.errors import name_of, note, place
+from toolkit.data.errors import note, place
+from toolkit.data.pickling import packed
 from toolkit.data.shared_memory import Exchange
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.tuning import Knob
 from toolkit.errors import DatasetError, UnsupportedError
 
 DEATHS = 3  # of workers at one element before it is given up
 
 
-def packed(function: Callable[..., Any], stage: str) -> bytes:
-    """A function for another process.
+class Task(NamedTuple):
+    """An element of the source that a worker is given.
 
-    Raises:
-        UnsupportedError: neither pickle nor cloudpickle can hold it.
+    Attributes:
+        number: its number.
+        element: the element.
+        origin: where it comes from, such as a file and a line.
     """
-    is_importable = getattr(function, "__module__", "__main__") != "__main__"
-    if is_importable:
-        try:
-            return pickle.dumps(function)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            pass
-    try:
-        import cloudpickle
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{stage}: {name_of(function)} cannot be sent to a worker process without "
-            "cloudpickle (pip install 'toolkit[workers]'), because it cannot be "
-            "imported from a module"
-        ) from error
-    try:
-        return bytes(cloudpickle.dumps(function))
-    except Exception as error:
-        raise UnsupportedError(
-            f"{stage}: {name_of(function)} cannot be sent to a worker process: {error}"
-        ) from error
+
+    number: int
+    element: Any
+    origin: str | None
 
 
 class Worker:
@@ -61,33 +48,50 @@ class Worker:
 
     Attributes:
         connection: readable when an element is ready, or the process has ended.
+        task: what it is at; None: nothing.
     """
 
     def __init__(self, function: bytes) -> None:
         self.connection, theirs = Pipe()
         self._exchange = Exchange()
+        self.task: Task | None = None
         fds = (theirs.fileno(), *self._exchange.fds)
-        command = [sys.executable, "-m", "toolkit.data.worker", *map(str, fds)]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        }
-        self.process = subprocess.Popen(command, pass_fds=fds, env=environment)
-        theirs.close()
-        self.connection.send_bytes(function)
-        self.element: Any = None
-        self.index = -1  # of the element in the making; -1: none
+        paths = [path or os.getcwd() for path in sys.path]
+        try:
+            # In a group of its own: Ctrl-C in a terminal is for this side alone.
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-u", "-m", __package__ + ".worker"]
+                + [str(fd) for fd in fds],
+                pass_fds=fds,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+            )
+        except BaseException:
+            self.connection.close()
+            self._exchange.close()
+            raise
+        finally:
+            theirs.close()
+        with suppress(OSError):  # of one that is dead already, the first `send` tells
+            self.connection.send_bytes(function)
 
-    def send(self, index: int, element: Any) -> None:
-        """Have an element made."""
-        self.index, self.element = index, element
-        self.connection.send(self._exchange.put(0, element))
+    def send(self, task: Task) -> None:
+        """Have an element made; OSError where the process has died."""
+        self.task = task
+        self.connection.send(self._exchange.put(0, task.element))
 
     def receive(self) -> tuple[bool, Any]:
-        """(whether it was made, the element or the error)."""
-        is_made, message = self.connection.recv()
-        self.index, self.element = -1, None
-        return is_made, self._exchange.get(1, message)
+        """(whether it was made, the element or the error); OSError as of `send`."""
+        try:
+            is_made, message = self.connection.recv()
+        except EOFError as error:
+            raise OSError("the process has ended") from error
+        self.task = None
+        try:
+            return is_made, self._exchange.get(1, message)
+        except Exception as error:
+            return False, error
 
     def end(self) -> None:
         """Kill the process, if it still runs, and let go of what was shared."""
@@ -119,18 +123,19 @@ class ProcessStream(Stream):
         free = here.run.options.processors
         self._count = min(workers.value, free) if workers.is_free else workers.value
         self._ordered = ordered
+        if not ordered:
+            here.run.unordered.append(dataset._name)
         self._base: Any = None  # a position of the source
         self._given = 0  # elements given out since then
         self._workers: list[Worker] = []
         self._deaths: dict[int, int] = {}
+        self._is_ended = False
+        # Held while workers are used: whoever ends the pass waits for it. Reentrant,
+        # since Python may collect the iterator of this pass in the thread that has it.
+        self._using = threading.RLock()
         self.stage.workers = self._count
 
     def state(self) -> Any:
-        if not self._ordered:
-            raise UnsupportedError(
-                "get_state: the stage map gives out elements as they become ready "
-                "(deterministic=False): there is no position to go back to"
-            )
         return [self.parent.state() if self._base is None else self._base, self._given]
 
     def restore(self, state: Any) -> None:
@@ -142,77 +147,112 @@ class ProcessStream(Stream):
             self._base = self.parent.state()
         source = self.parent.skip(self._given) if self._given else iter(self.parent)
         self.here.run.at_close(self._end)
-        self._workers = [Worker(self._function) for _ in range(self._count)]
         try:
             yield from self._made(source)
         finally:
             self._end()
 
     def _end(self) -> None:
-        while self._workers:
-            self._workers.pop().end()
+        self._is_ended = True
+        for worker in tuple(self._workers):
+            worker.process.kill()  # wakes the thread that waits for it
+        with self._using:
+            while self._workers:
+                self._workers.pop().end()
+        self.here.run.has_ended(self._end)
 
     def _made(self, source: Iterator[Any]) -> Iterator[Any]:
         taken = self._given  # of the source
-        order: deque[int] = deque()  # in the making or made, in their order
-        made: dict[int, Any] = {}
-        while True:
-            for worker in self._workers:
-                if worker.index < 0 and len(order) < 2 * self._count + 2:
+        order: dict[int, Task] = {}  # in the making or made, in their order
+        made: dict[int, tuple[bool, Any]] = {}
+        with self._using:
+            while len(self._workers) < self._count and not self._is_ended:
+                self._workers.append(Worker(self._function))
+        while not self._is_ended:
+            for slot in range(self._count):
+                if self._is_free(slot) and len(order) < 2 * self._count + 2:
                     element = next(source, self)
                     if element is self:
                         break
-                    order.append(taken)
-                    self._send(worker, taken, element)
+                    order[taken] = Task(taken, element, self.parent.origin())
+                    self._send(slot, order[taken])
                     taken += 1
             if not order:
                 return
             self._collect(made)
-            while made and (order[0] in made or not self._ordered):
-                index = order[0] if self._ordered else next(iter(made))
-                order.remove(index)
+            while made and (next(iter(order)) in made or not self._ordered):
+                first = next(iter(order if self._ordered else made))
                 self._given += 1
-                yield self._checked(index, made.pop(index))
+                value = self._checked(order.pop(first), *made.pop(first))
+                if value is not SKIPPED:
+                    yield value
 
-    def _checked(self, index: int, result: tuple[bool, Any]) -> Any:
-        is_made, value = result
-        if not is_made:
-            where = place(self.dataset._name, index, None)
-            note(value, f"{where}, in {self.dataset._detail()}")
-            raise value
-        return value
+    def _checked(self, task: Task, is_made: bool, value: Any) -> Any:
+        if is_made:
+            return value
+        stage = self.dataset
+        if self.here.on_error is not None:
+            self.here.on_error(value, stage._name)
+            return SKIPPED
+        note(value, place(stage._name, task.number, task.origin, stage._detail()))
+        raise value
 
-    def _collect(self, made: dict[int, Any]) -> None:
+    def _is_free(self, slot: int) -> bool:
+        with self._using:
+            return not self._is_ended and self._workers[slot].task is None
+
+    def _send(self, slot: int, task: Task) -> None:
+        """Give an element to a worker, or to one in its place if it has died."""
+        with self._using:
+            while not self._is_ended:
+                try:
+                    return self._workers[slot].send(task)
+                except OSError:
+                    self._replace(slot)
+                except Exception as error:
+                    stage = self.dataset
+                    number, _, origin = task
+                    note(error, place(stage._name, number, origin, stage._detail()))
+                    raise
+
+    def _collect(self, made: dict[int, tuple[bool, Any]]) -> None:
         """Wait for an element, and take all that are ready."""
-        working = {w.connection: w for w in self._workers if w.index >= 0}
-        start = perf_counter_ns()
-        ready: list[Connection] = wait(list(working))  # type: ignore[assignment]
-        self.stage.waited += perf_counter_ns() - start
-        for connection in ready:
-            worker = working[connection]
-            index = worker.index
-            try:
-                made[index] = worker.receive()
-            except (EOFError, OSError):
-                self._replace(worker)
+        with self._using:
+            if self._is_ended:  # nobody is at work: it would be a wait without end
+                return
+            working = {
+                worker.connection: slot
+                for slot, worker in enumerate(self._workers)
+                if worker.task is not None
+            }
+            start = perf_counter_ns()
+            ready: list[Connection] = wait(list(working))  # type: ignore[assignment]
+            self.stage.waited += perf_counter_ns() - start
+            for connection in ready:
+                if self._is_ended:
+                    return
+                slot = working[connection]
+                task = self._workers[slot].task
+                assert task is not None
+                try:
+                    made[task.number] = self._workers[slot].receive()
+                except OSError:
+                    self._replace(slot)
+                    self._send(slot, task)
 
-    def _send(self, worker: Worker, index: int, element: Any) -> None:
-        try:
-            worker.send(index, element)
-        except OSError:
-            self._replace(worker)
-
-    def _replace(self, dead: Worker) -> None:
-        """A new worker for one that has died, with its element."""
-        index, element = dead.index, dead.element
+    def _replace(self, slot: int) -> None:
+        """A new worker for one that has died; a few times for the same element."""
+        dead = self._workers[slot]
+        task = dead.task
+        assert task is not None
         dead.end()
-        self._deaths[index] = self._deaths.get(index, 0) + 1
-        if self._deaths[index] >= DEATHS:
+        self._deaths[task.number] = self._deaths.get(task.number, 0) + 1
+        if self._deaths[task.number] >= DEATHS:
+            detail = self.dataset._detail()
+            where = place(self.dataset._name, task.number, task.origin)
             raise DatasetError(
-                f"map: {DEATHS} worker processes ended while {self.dataset._detail()} "
-                f"made element {index:,}; the last was process {dead.process.pid}, "
-                f"with exit code {dead.process.returncode}"
+                f"{where}: {DEATHS} worker processes ended while {detail} made it; the "
+                f"last was process {dead.process.pid}, with exit code "
+                f"{dead.process.returncode}"
             )
-        fresh = Worker(self._function)
-        self._workers[self._workers.index(dead)] = fresh
-        self._send(fresh, index, element)
+        self._workers[slot] = Worker(self._function)

@@ -8,6 +8,8 @@ import pickle
 import tempfile
 from typing import Any
 
+from toolkit.data.pickling import dumps
+
 ALIGN = 64
 FIRST = 1 << 20  # bytes; a channel grows when an element needs more
 SMALL = 1 << 14  # bytes: smaller elements go through the pipe whole
@@ -18,9 +20,7 @@ class Channel:
 
     def __init__(self, fd: int | None = None) -> None:
         if fd is None:
-            folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-            with tempfile.TemporaryFile(dir=folder) as file:
-                fd = os.dup(file.fileno())
+            fd = _nameless_file()
             os.ftruncate(fd, FIRST)
         self.fd = fd
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
@@ -41,6 +41,13 @@ class Channel:
         self.fd = -1
 
 
+def _nameless_file() -> int:
+    if hasattr(os, "memfd_create"):  # not bounded by /dev/shm, which may be small
+        return os.memfd_create("toolkit-data")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 class Exchange:
     """Elements between two processes, one at a time in each direction.
 
@@ -55,10 +62,10 @@ class Exchange:
     def put(self, direction: int, element: Any) -> tuple[bytes, list[tuple[int, int]]]:
         """What to send through the pipe for an element, whose arrays are put here."""
         buffers: list[pickle.PickleBuffer] = []
-        data = pickle.dumps(element, 5, buffer_callback=buffers.append)
+        data = dumps(element, buffers)
         raws = [buffer.raw() for buffer in buffers]
         if sum(raw.nbytes for raw in raws) < SMALL:
-            return pickle.dumps(element, 5), []
+            return dumps(element) if raws else data, []
         places, at = [], 0
         for raw in raws:
             places.append((at, raw.nbytes))

@@ -30,26 +30,32 @@ class Run:
     Attributes:
         watch: how long each stage takes.
         options: those of the data set.
+        unordered: stages that give out elements as they become ready.
     """
 
     def __init__(self, watch: Watch, options: Any) -> None:
         self.watch = watch
         self.options = options
-        self._closing: list[Callable[[], None]] = []
+        self.unordered: list[str] = []
+        self._closing: dict[Callable[[], None], None] = {}
         self.is_closed = False
 
     def at_close(self, function: Callable[[], None]) -> None:
         """Have a function called when the pass ends, however it ends."""
-        self._closing.append(function)
+        self._closing[function] = None
         if self.is_closed:  # a thread came to this stage when the pass was over
             self.close()
+
+    def has_ended(self, function: Callable[[], None]) -> None:
+        """Forget a function for the end: its stream has come to its own."""
+        self._closing.pop(function, None)
 
     def close(self) -> None:
         """Stop threads and processes, close files; idempotent."""
         self.is_closed = True
         while self._closing:
             with contextlib.suppress(Exception):  # also where two threads close it
-                self._closing.pop()()
+                self._closing.popitem()[0]()
 
 
 class Pass(NamedTuple):

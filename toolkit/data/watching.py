@@ -13,6 +13,8 @@ from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolkit.data.errors import note
+
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
@@ -59,20 +61,24 @@ class Stage:
     def timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The same elements, with the time that some of them take."""
         following = iterator.__next__
-        while True:
-            start = perf_counter_ns()
-            try:
-                element = following()
-            except StopIteration:
-                return
-            end = perf_counter_ns()
-            self.record(start, end)
-            yield element
-            took = end - start
-            if took < OFTEN:
-                for element in islice(iterator, OFTEN // (took + 1)):
-                    self.elements += 1
-                    yield element
+        try:
+            while True:
+                start = perf_counter_ns()
+                try:
+                    element = following()
+                except StopIteration:
+                    return
+                end = perf_counter_ns()
+                self.record(start, end)
+                yield element
+                took = end - start
+                if took < OFTEN:
+                    for element in islice(iterator, OFTEN // (took + 1)):
+                        self.elements += 1
+                        yield element
+        except Exception as error:  # for stages that do not say it more exactly
+            note(error, f"stage {self.name}, after {self.elements:,} elements")
+            raise
 
     def record(self, start: int, end: int) -> None:
         """Count an element that was made in this time."""

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import select
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import Any
 
 from toolkit.data.errors import spread
+from toolkit.data.pickling import sendable
 from toolkit.data.shared_memory import Exchange
 
 
 def work(connection: Connection, exchange: Exchange) -> None:
     """Make elements until the other side has gone."""
-    function = spread(pickle.loads(connection.recv_bytes()))
+    function = loaded(connection.recv_bytes())
     while True:
         try:
-            element = exchange.get(0, connection.recv())
+            message = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            result = True, exchange.put(1, function(element))
+            result = True, exchange.put(1, function(exchange.get(0, message)))
         except Exception as error:
             result = False, exchange.put(1, sendable(error))
         try:
@@ -29,19 +35,34 @@ def work(connection: Connection, exchange: Exchange) -> None:
             return
 
 
-def sendable(error: Exception) -> Exception:
-    """An error that pickle can hold, with the place where it was raised."""
-    import traceback
-
-    error.add_note("".join(traceback.format_exception(error)).rstrip())
+def loaded(data: bytes) -> Callable[[Any], Any]:
+    """The function that was sent; one that cannot be loaded fails with an element."""
     try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+        return spread(pickle.loads(data))
+    except Exception as error:
+        failure = error
+
+    def fail(element: Any) -> Any:
+        raise failure
+
+    return fail
+
+
+def end_with(connection: Connection) -> None:
+    """End this process as soon as the other side has gone, whatever it is doing."""
+    poll = select.poll()
+    poll.register(connection.fileno(), 0)  # a hang-up is reported in any case
+
+    def wait() -> None:
+        poll.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side
     pipe, *fds = map(int, sys.argv[1:])
-    work(Connection(pipe), Exchange((fds[0], fds[1])))
+    with Connection(pipe) as connection:
+        end_with(connection)
+        work(connection, Exchange((fds[0], fds[1])))

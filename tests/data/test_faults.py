@@ -1,0 +1,385 @@
+"""Whatever happens to a pass, it ends: no hang, and nothing is left behind."""
+
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from toolkit.data import AUTOTUNE, Dataset, TextLineDataset
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="looks into /proc"
+)
+
+
+def slow(x):
+    time.sleep(0.001)
+    return x
+
+
+def slow_square(x):
+    time.sleep(0.002)
+    return x * x
+
+
+# --- what is left ---------------------------------------------------------------------
+
+
+def is_running(pid):
+    """Whether a process is there, and more than an entry that nobody has read."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def eventually(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return condition()
+
+
+def children():
+    """The processes that this one has started and that still run."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        own = file.read().split()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            own += (task / "children").read_text().split()
+    return {int(pid) for pid in own if is_running(pid)}
+
+
+def held():
+    """What this process holds: threads, files, processes, files in shared memory."""
+    shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    ours = {name for name in shared if "toolkit" in name or name.startswith("tmp")}
+    return (
+        {t.name for t in threading.enumerate() if t.name.startswith("data-")},
+        len(os.listdir("/proc/self/fd")),
+        children(),
+        ours,
+    )
+
+
+# --- killed workers -------------------------------------------------------------------
+
+
+def kill_at_random(kills, seed):
+    """Take all of a data set whose workers are killed at random moments."""
+    rng, done = random.Random(seed), threading.Event()
+    count, killed, given = 100 + 60 * kills, 0, []
+    dataset = Dataset.range(count).map(
+        slow_square, num_parallel_calls=2, workers="process"
+    )
+    iterator = iter(dataset)
+    stream = iterator._stream.parents[0]
+
+    def kill():
+        nonlocal killed
+        seen = -1
+        while killed < kills and not done.wait(rng.expovariate(50)):
+            if len(given) > seen:  # it goes on: not the same element each time
+                seen = len(given)
+                rng.choice(stream._workers).process.kill()
+                killed += 1
+
+    given.append(int(next(iterator)))
+    watchdog = threading.Timer(120, iterator.close)  # a hang becomes a wrong result
+    killer = threading.Thread(target=kill)
+    watchdog.start(), killer.start()
+    try:
+        given.extend(map(int, iterator))
+    finally:
+        done.set(), killer.join(), watchdog.cancel()
+    assert given == [x * x for x in range(count)]
+    return killed
+
+
+def test_order_stays_when_workers_are_killed():
+    before = held()[2]
+    assert kill_at_random(3, seed=0) >= 1
+    assert children() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_order_stays_when_many_workers_are_killed(seed):
+    before = held()[2]
+    assert kill_at_random(20, seed) == 20
+    assert children() == before
+
+
+def test_element_that_always_kills_is_named_soon(tmp_path):
+    path = tmp_path / "codes.txt"
+    path.write_text("7\n")
+    codes = TextLineDataset(path).map(int).map(os._exit, workers="process")
+    with pytest.raises(RuntimeError, match=r"map, element 0.*process \d+.*code 7"):
+        list(codes)
+
+
+def test_idle_worker_that_was_killed_is_replaced():
+    dataset = Dataset.range(9).map(np.square, num_parallel_calls=2, workers="process")
+    iterator = iter(dataset)
+    given = [int(next(iterator))]
+    for worker in iterator._stream.parents[0]._workers:
+        os.kill(worker.process.pid, signal.SIGKILL)
+    assert given + [int(x) for x in iterator] == [x * x for x in range(9)]
+
+
+# --- how a pass ends ------------------------------------------------------------------
+
+THREADS = {"num_parallel_calls": 3}
+PROCESSES = {"num_parallel_calls": 2, "workers": "process"}
+
+CHAINS = {
+    "map": lambda d: d.map(slow, **THREADS),
+    "tuned map": lambda d: d.map(slow, num_parallel_calls=AUTOTUNE),
+    "free order": lambda d: d.map(slow, deterministic=False, **THREADS),
+    "prefetch": lambda d: d.map(slow).prefetch(3),
+    "interleave": lambda d: d.interleave(
+        lambda x: Dataset.range(4).map(slow), num_parallel_calls=3
+    ),
+    "free interleave": lambda d: d.interleave(
+        lambda x: Dataset.range(4).map(slow), num_parallel_calls=3, deterministic=False
+    ),
+    "inside": lambda d: d.map(slow, **THREADS).shuffle(5).batch(2).prefetch(2),
+    "repeat": lambda d: d.take(9).map(slow, **THREADS).repeat(),
+    "generator": lambda d: Dataset.from_generator(lambda: map(slow, range(50))),
+}
+
+
+def end_of(iterator, how):
+    """End a pass in one of the ways in which passes end."""
+    if how == "closed":
+        iterator.close()
+    elif how == "exhausted":
+        for _ in zip(iterator, range(120), strict=False):
+            pass
+        iterator.close()
+    elif how == "in a cycle":
+        iterator.itself = iterator
+    elif how == "by an exception":
+        with suppress(ZeroDivisionError):
+            for _ in iterator:
+                raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_nothing_is_left_of_a_pass(name):
+    gc.collect()
+    before = held()
+    for taken in (0, 1, 2, 7):
+        for how in ("dropped", "closed", "in a cycle", "by an exception", "exhausted"):
+            iterator = iter(CHAINS[name](Dataset.range(60)))
+            for _ in range(taken):
+                next(iterator)
+            end_of(iterator, how)
+            del iterator
+    gc.collect()
+    assert eventually(lambda: held() == before), (held(), before)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 5])
+def test_nothing_is_left_of_processes(taken):
+    gc.collect()
+    before = held()
+    for how in ("dropped", "closed", "in a cycle"):
+        iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
+        for _ in range(taken):
+            next(iterator)
+        end_of(iterator, how)
+        del iterator
+        gc.collect()
+    assert eventually(lambda: held() == before), (held(), before)
+
+
+def test_error_ends_threads_at_once():
+    gc.collect()
+    before = held()
+    dataset = Dataset.range(100).map(lambda x: slow(1) // int(5 - x), **THREADS)
+    iterator = iter(dataset.prefetch(2))
+    with pytest.raises(ZeroDivisionError) as error:
+        list(iterator)
+    assert eventually(lambda: held()[0] == before[0])  # though the iterator is there
+    assert "map, element 5" in error.value.__notes__[0]
+    assert list(iterator) == []
+
+
+def test_passes_within_one_pass_are_forgotten():
+    dataset = Dataset.range(2).map(slow, num_parallel_calls=2).repeat(50)
+    iterator = iter(dataset)
+    for _ in range(99):
+        next(iterator)
+    assert len(iterator._run._closing) <= 2
+
+
+@pytest.mark.slow
+def test_many_iterators_with_processes_leave_nothing():
+    gc.collect()
+    before = held()
+    for taken in range(40):
+        iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
+        for _ in range(taken):
+            next(iterator)
+    del iterator
+    gc.collect()
+    assert eventually(lambda: held() == before), (held(), before)
+
+
+# --- how a program ends ---------------------------------------------------------------
+
+PROGRAM = """
+    import math, os, signal, sys, time
+    import numpy as np
+    from toolkit.data import Dataset
+
+    def slow(x):
+        time.sleep(0.002)
+        return x
+
+    MAPS = {
+        "threads": lambda d: d.map(slow, num_parallel_calls=3).prefetch(2),
+        "processes": lambda d: d.map(np.square, 2, workers="process"),
+        "busy processes": lambda d: d.map(time.sleep, 2, workers="process"),
+    }
+    kind, ending = sys.argv[1:]
+    iterator = iter(MAPS[kind](Dataset.range(10**6).map(lambda x: x * (x > 5) * 0.01)))
+    for _ in range(5):
+        next(iterator)
+    stream = iterator._stream.parents[0]
+    pids = [w.process.pid for w in stream._workers] if kind != "threads" else []
+    print(*pids, flush=True)
+    if ending == "exception":
+        raise ZeroDivisionError
+    if ending == "exit":
+        sys.exit(3)
+    if ending == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if ending == "interrupt":
+        for _ in iterator:
+            pass
+"""
+
+ENDINGS = {"exception": 1, "exit": 3, "end": 0, "killed": -9, "interrupt": -2}
+
+
+def run_program(kind, ending):
+    """(exit code, its workers' processes, what it wrote to stderr)."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), kind, ending],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with program:
+        try:
+            pids = [int(pid) for pid in program.stdout.readline().split()]
+            if ending == "interrupt":
+                time.sleep(0.05)
+                os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+            errors = program.communicate(timeout=60)[1]
+        finally:
+            program.kill()
+    return program.returncode, pids, errors
+
+
+def check_program(kind, ending):
+    shared = held()[3]
+    code, pids, errors = run_program(kind, ending)
+    assert code == ENDINGS[ending], errors
+    assert len(pids) == (0 if kind == "threads" else 2)
+    assert eventually(lambda: not any(map(is_running, pids)))
+    assert held()[3] <= shared
+    words = {"exception": "ZeroDivisionError", "interrupt": "KeyboardInterrupt"}
+    assert errors.count("Traceback") == (ending in words)
+    assert words.get(ending, "") in errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [
+        ("threads", "interrupt"),
+        ("threads", "end"),
+        ("processes", "interrupt"),
+        ("processes", "exit"),
+        ("busy processes", "killed"),
+    ],
+)
+def test_program_ends(kind, ending):
+    check_program(kind, ending)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["threads", "processes", "busy processes"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_program_ends_in_any_way(kind, ending):
+    for _ in range(3):
+        check_program(kind, ending)
+
+
+# --- errors in parallel ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [THREADS, PROCESSES])
+def test_error_in_a_parallel_map_names_its_place(tmp_path, arguments):
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"{i if i != 12_345 else 'x'}\n" for i in range(12_400)))
+    dataset = TextLineDataset(path).map(int, **arguments)
+    seen = 0
+    with pytest.raises(ValueError, match="invalid literal") as error:
+        for x in dataset:
+            assert x == seen
+            seen += 1
+    assert seen == 12_345
+    places = [note for note in error.value.__notes__ if note.startswith("data set")]
+    assert len(places) == 1
+    for words in ("stage map", "element 12,345", "lines.txt, record 12,345", "in int"):
+        assert words in places[0]
+
+
+class Picky(Exception):
+    """An error that pickle cannot load: it asks for two arguments, and keeps one."""
+
+    def __init__(self, message, code):
+        super().__init__(message)
+        self.code = code
+
+
+def picky(x):
+    raise Picky("no", 7)
+
+
+def test_error_of_any_class_comes_back_from_a_process():
+    with pytest.raises(Picky, match="no") as error:
+        list(Dataset.range(3).map(picky, **PROCESSES))
+    assert error.value.code == 7
+    assert "element 0" in "".join(error.value.__notes__)
+
+
+def test_ignored_errors_in_processes():
+    log = []
+    dataset = Dataset.from_items(["1", "x", "3"]).map(int, **PROCESSES)
+    assert list(dataset.ignore_errors(log=log.append)) == [1, 3]
+    assert len(log) == 1 and "ValueError" in log[0]
+
+
+def test_element_that_cannot_travel_is_named():
+    locks = Dataset.from_items([1, threading.Lock()])
+    with pytest.raises((TypeError, NotImplementedError), match="pickle") as error:
+        list(locks.map(id, **PROCESSES))
+    assert "map, element 1" in "".join(error.value.__notes__)

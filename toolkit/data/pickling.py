@@ -1,0 +1,93 @@
+"""Functions, elements and errors as bytes, for another process of this program."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from toolkit.data.errors import name_of
+from toolkit.errors import UnsupportedError
+
+MAIN = b"__main__"  # in a pickle: a worker's main module has something else in it
+
+
+def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes:
+    """A pickle of a value, by cloudpickle where no module has what it is made of.
+
+    Args:
+        buffers: where to put the bytes of arrays; None: into the pickle.
+
+    Raises:
+        UnsupportedError: it takes cloudpickle, which is not installed.
+    """
+    call = None if buffers is None else buffers.append
+    try:
+        data = pickle.dumps(value, 5, buffer_callback=call)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        data, reason = b"", f"{error}"
+    if data and MAIN not in data:
+        return data
+    if data:
+        reason = "it is of the main module, which workers do not import"
+    try:
+        import cloudpickle
+    except ImportError as error:
+        if data and not callable(value):  # it may be nothing but text
+            return data
+        name = name_of(value) if callable(value) else f"a {type(value).__name__}"
+        raise UnsupportedError(
+            f"{name} cannot be sent to a worker process without cloudpickle (pip "
+            f"install 'toolkit[workers]'): {reason}"
+        ) from error
+    if buffers is not None:
+        buffers.clear()
+    return bytes(cloudpickle.dumps(value, 5, buffer_callback=call))
+
+
+def packed(function: Callable[..., Any], stage: str) -> bytes:
+    """A function of a stage for another process.
+
+    Raises:
+        UnsupportedError: neither pickle nor cloudpickle can hold it.
+    """
+    try:
+        return dumps(function)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{stage}: {error}") from error
+    except Exception as error:
+        raise UnsupportedError(
+            f"{stage}: {name_of(function)} cannot be sent to a worker process: {error}"
+        ) from error
+
+
+def sendable(error: Exception) -> Any:
+    """An error that another process can load, with the place where it was raised."""
+    error.add_note("".join(traceback.format_exception(error)).rstrip())
+    for candidate in (error, _Rebuilt(error)):
+        try:
+            if type(pickle.loads(dumps(candidate))) is type(error):
+                return candidate
+        except Exception:
+            continue
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+class _Rebuilt:
+    """Stands for an error whose class asks for more arguments than it keeps."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __reduce__(self) -> Any:
+        error = self._error
+        return rebuilt, (type(error), error.args, error.__dict__)
+
+
+def rebuilt(kind: type[Exception], args: tuple[Any, ...], attributes: Any) -> Exception:
+    """An error as it was, without the help of its class."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
