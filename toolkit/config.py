@@ -1,8 +1,8 @@
 """Global settings, and the one place that reads the environment.
 
 Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
-TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS, TOOLKIT_CACHE_DIR
-(compiled kernels; "off" for none), TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
+TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS,
+TOOLKIT_MATMUL_PRECISION, TOOLKIT_CACHE_DIR (compiled kernels; "off" for none), TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
 TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks).
 """
 
@@ -22,6 +22,7 @@ from toolkit.errors import (
 
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
+_PRECISIONS = ("strict", "tf32")
 
 
 def environment(name: str, default: str | None = None) -> str | None:
@@ -38,6 +39,7 @@ _settings: dict[str, Any] = {
     "backend": environment("BACKEND", "numpy"),
     "device": environment("DEVICE", "cpu:0"),
     "flash_attention": None,
+    "matmul_precision": environment("MATMUL_PRECISION", "strict"),
     "threads": None,
     "logical_devices": {"cpu": 1},
     "interactive_logging": True,
@@ -118,6 +120,28 @@ def disable_flash_attention() -> None:
 def is_flash_attention_enabled() -> bool | None:
     """None if attention may be computed block by block, False if that was disabled."""
     return _settings["flash_attention"]  # type: ignore[no-any-return]
+
+
+def matmul_precision() -> str:
+    """How products and convolutions of float32 are computed, "strict" unless set."""
+    chosen: str = _settings["matmul_precision"]
+    if chosen not in _PRECISIONS:
+        raise unknown_choice("TOOLKIT_MATMUL_PRECISION", chosen, _PRECISIONS)
+    return chosen
+
+
+def set_matmul_precision(precision: str) -> None:
+    """Choose how products and convolutions of float32 are computed on a GPU.
+
+    A processor computes them in float32 whatever is chosen.
+
+    Args:
+        precision: "strict" for float32 throughout, or "tf32" to let tensor cores round
+            the factors to 10 bits and add in float32, several times faster.
+    """
+    if precision not in _PRECISIONS:
+        raise unknown_choice("set_matmul_precision", precision, _PRECISIONS)
+    _settings["matmul_precision"] = precision
 
 
 def enable_interactive_logging() -> None:

@@ -6,7 +6,10 @@
     ├── ArgumentError (ValueError)      an unknown or contradictory argument
     │   └── MissingKeyError (KeyError)  a name that is not there
     ├── UnsupportedError (NotImplementedError)  what Keras has and toolkit has not
+    │   └── UnsupportedOnBackend        what one backend cannot compute
     ├── DeviceError (RuntimeError)      a device that is not there
+    │   ├── BackendUnavailable          no library, driver or device for a backend
+    │   └── OutOfDeviceMemory (MemoryError)  a device has too little memory
     ├── TraceError (RuntimeError)       something a traced function may not do
     ├── GradientError (RuntimeError)    a gradient that cannot be taken
     ├── NotBuiltError (ValueError, AttributeError)  what is made later, asked for now
@@ -52,8 +55,27 @@ class UnsupportedError(ToolkitError, NotImplementedError):
     """Something that Keras offers and this package does not."""
 
 
+class UnsupportedOnBackend(UnsupportedError):
+    """An operation that a backend cannot compute, known when it is compiled."""
+
+    def __init__(self, op: str, dtype: str, layout: str, reason: str) -> None:
+        super().__init__(f"{op} of {dtype} ({layout}): {reason}")
+        self.op, self.dtype, self.layout, self.reason = op, dtype, layout, reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.op, self.dtype, self.layout, self.reason)
+
+
 class DeviceError(ToolkitError, RuntimeError):
     """A device is unknown or cannot be used."""
+
+
+class BackendUnavailable(DeviceError):
+    """A backend lacks a library, a driver or a device; it says which."""
+
+
+class OutOfDeviceMemory(DeviceError, MemoryError):
+    """A device has too little memory for a program."""
 
 
 class TraceError(ToolkitError, RuntimeError):
