@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops, tree
+from toolkit.backends.base import accelerators
 from toolkit.compiler.execute import Program
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
@@ -100,6 +101,9 @@ class Concrete:
     def call(self, tensors: Sequence[Tensor]) -> Any:
         """Run on tensors that are known to fit."""
         self.last_call = next(_calls)
+        if accelerators:
+            for variable in (*self.variables, *self.written):
+                variable.settle()
         if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
             results = self._call_observed(tensors)
         elif self.written:

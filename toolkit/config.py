@@ -2,7 +2,8 @@
 
 Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
 TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS,
-TOOLKIT_MATMUL_PRECISION, TOOLKIT_CACHE_DIR (compiled kernels; "off" for none), TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
+TOOLKIT_MATMUL_PRECISION, TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
+TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
 TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks).
 """
 
@@ -23,6 +24,10 @@ from toolkit.errors import (
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
 _PRECISIONS = ("strict", "tf32")
+# The backend that the devices "gpu:0" and so on belong to.
+GPU_BACKEND = "cupy"
+# What computes constants while a program for any backend is compiled.
+HOST_BACKEND = "numpy"
 
 
 def environment(name: str, default: str | None = None) -> str | None:
@@ -37,7 +42,7 @@ _settings: dict[str, Any] = {
     "epsilon": 1e-7,
     "image_data_format": "channels_last",
     "backend": environment("BACKEND", "numpy"),
-    "device": environment("DEVICE", "cpu:0"),
+    "device": environment("DEVICE"),
     "flash_attention": None,
     "matmul_precision": environment("MATMUL_PRECISION", "strict"),
     "threads": None,
@@ -273,27 +278,56 @@ def device() -> str:
     """Where to compute: "cpu:0" unless TOOLKIT_DEVICE or `set_device` say else.
 
     Raises:
-        DeviceError: if the backend has no such device.
+        DeviceError: if there is no such device.
     """
+    if _settings["device"] is None:
+        return _devices_of(backend())[0]
     return check_device(_settings["device"])
 
 
 def set_device(name: str) -> None:
-    """Choose the device on which to compute, such as "cpu:0"."""
+    """Choose the device on which to compute, such as "cpu:0" or "gpu:0"."""
     _settings["device"] = check_device(name)
+    for callback in _backend_listeners:
+        callback()
 
 
 def check_device(name: str) -> str:
-    """The full name of a device ("cpu" is "cpu:0"), if the backend has it."""
-    from toolkit.backends.base import get_backend
+    """The full name of a device ("cpu" is "cpu:0"), if there is one.
 
-    known = get_backend(backend()).devices()
+    Raises:
+        DeviceError: if not; for a GPU, with the reason why it cannot be used.
+    """
     wanted = name.lower() if ":" in name else f"{name.lower()}:0"
+    known = _devices_of(backend_of(wanted))
     if wanted not in known:
         raise DeviceError(
             f"device: expected one of {', '.join(known)}; received {name!r}"
         )
     return wanted
+
+
+def backend_of(device: str | None) -> str:
+    """The name of the backend that computes on a device; None: where nothing is said.
+
+    The GPUs belong to one backend, all else to the one that `set_backend` chose.
+    """
+    name = device or _settings["device"]
+    if name is None or not name.lower().startswith("gpu"):
+        return _settings["backend"]  # type: ignore[no-any-return]
+    return GPU_BACKEND
+
+
+def placement() -> tuple[Any, ...]:
+    """All settings that decide what a function is compiled to, beside its arguments."""
+    s = _settings
+    return s["backend"], s["device"], s["matmul_precision"]
+
+
+def _devices_of(name: str) -> tuple[str, ...]:
+    from toolkit.backends.base import get_backend
+
+    return get_backend(name).devices()
 
 
 def num_threads() -> int:
@@ -368,10 +402,17 @@ def logical_devices(kind: str) -> int:
 
 
 def list_devices() -> tuple[str, ...]:
-    """The names of the devices that the backend computes on, such as "cpu:0"."""
-    from toolkit.backends.base import get_backend
+    """The names of the devices to compute on: "cpu:0", and "gpu:0" if it can be used.
 
-    return get_backend(backend()).devices()
+    `toolkit.config.show()` says why a GPU cannot.
+    """
+    found = _devices_of(backend())
+    if backend() == GPU_BACKEND:
+        return found
+    try:
+        return found + _devices_of(GPU_BACKEND)
+    except DeviceError:
+        return found
 
 
 def on_backend_change(callback: Callable[[], None]) -> None:

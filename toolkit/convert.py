@@ -9,7 +9,7 @@ import numpy as np
 from toolkit import config, dtypes, tree
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
-from toolkit.tensor import Tensor, backend, bind
+from toolkit.tensor import Tensor, backend, bind, state
 
 _SCALARS = (bool, int, float, complex)
 _WEAK = frozenset(_SCALARS)
@@ -53,7 +53,7 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
         return _from_list(x, dtype)
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
-    return Tensor(backend().asarray(_checked(np.array(x)), None))
+    return Tensor(_stored(_checked(np.array(x))))
 
 
 def _python_type(x: Any) -> type:
@@ -69,9 +69,16 @@ def _scalar(x: Any, dtype: str | None) -> Any:
     elif isinstance(x, float) and dtypes.is_integer(dtype):
         x = int(x) if np.isfinite(x) else 0
     try:
-        return backend().asarray(x, dtype)
+        return _stored(x, dtype)
     except OverflowError:
         raise _misfit(x, dtype) from None
+
+
+def _stored(x: Any, dtype: str | None = None) -> Any:
+    """The array of a tensor: where it is computed on, or in a trace in host memory."""
+    if state.trace is None:
+        return backend().asarray(x, dtype)
+    return np.asarray(x, None if dtype is None else dtypes.numpy_dtype(dtype))
 
 
 def _misfit(x: Any, dtype: str) -> DTypeError:
@@ -108,7 +115,7 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
                 raise _misfit(values, found)
         with np.errstate(invalid="ignore"):
             array = array.astype(dtypes.numpy_dtype(dtype or found))
-    return Tensor(backend().asarray(array, None))
+    return Tensor(_stored(array))
 
 
 def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:

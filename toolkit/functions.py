@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, tree
+from toolkit import config, dtypes, tree
 from toolkit.concrete import DATA, Concrete
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -133,6 +133,7 @@ class Function:
             return concrete.call(tensors)
         try:
             quick = tuple([(x._array.shape, x._array.dtype) for x in args])
+            quick = state.device, config.placement(), quick
         except AttributeError:  # a tensor without data
             self._find(args, kwargs)
             raise
@@ -158,7 +159,8 @@ class Function:
                 parts.append(tensor.spec)
             else:
                 parts.append(_static_key(leaf))
-        key = tree.signature((args, kwargs)), tuple(parts)
+        place = state.device, config.placement()
+        key = tree.signature((args, kwargs)), tuple(parts), place
         concrete = self._concrete.get(key)
         if concrete is None:
             with self._tracing:
@@ -234,7 +236,7 @@ class Function:
 
     def _watch_retraces(self, key: Any) -> None:
         """Warn once when traces pile up, naming what changed last."""
-        structure, parts = key
+        structure, parts, _ = key
         general = structure, tuple(map(_without_leading, parts))
         if len(self._retraces) == RETRACES and general not in self._retraces:
             last = max(self._concrete, key=self._last_call, default=(structure, ()))[1]

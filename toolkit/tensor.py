@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import config, dtypes
-from toolkit.backends.base import Backend, get_backend, quiet_context
+from toolkit.backends.base import (
+    Backend,
+    accelerators,
+    get_backend,
+    on_host,
+    owner_of,
+    quiet_context,
+)
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError
 from toolkit.ir import Primitive, Spec
 
@@ -84,8 +91,9 @@ class Tensor:
 
     @property
     def constant(self) -> Array | None:
-        """The data if there is any, else None (inside a trace)."""
-        return self._array
+        """The data in host memory if there is any, else None (inside a trace)."""
+        array = self._array
+        return array if array is None else on_host(array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -113,7 +121,8 @@ class Tensor:
         try:
             return self._device
         except AttributeError:
-            return config.device()
+            owner = owner_of(self._array)
+            return config.device() if owner is None else owner.devices()[0]
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, without a copy where that is possible.
@@ -127,7 +136,7 @@ class Tensor:
                 "inside a traced function; return it from the function, or use ops "
                 "such as `where` and `cond` instead of Python's own control flow"
             )
-        return backend().to_numpy(self._array)
+        return on_host(self._array)
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
@@ -210,8 +219,8 @@ _eager_kernels: dict[str, Any] = {}
 
 
 def backend() -> Backend:
-    """The backend that computes."""
-    return get_backend(config.backend())
+    """The backend that computes: that of the device scope, or of the default device."""
+    return get_backend(config.backend_of(state.device))
 
 
 config.on_backend_change(_eager_kernels.clear)
@@ -242,6 +251,8 @@ def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
 
 def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Run a primitive's kernel, or its body where the backend has none."""
+    if accelerators:
+        return run_placed(primitive, inputs, attrs)
     try:
         kernel = _eager_kernels[primitive.name]
     except KeyError:
@@ -260,11 +271,53 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
             result = kernel(*arrays, **attrs)
     if type(result) is np.ndarray:
         return Tensor(result)
+    return _wrapped(result)
+
+
+def _wrapped(result: Any) -> Any:
+    """What a kernel returned as a Tensor, or as several."""
     if type(result) is tuple:
         return tuple([Tensor(array) for array in result])
     if isinstance(result, np.generic):  # ufuncs return 0-d results as scalars
         result = np.asarray(result)
     return Tensor(result)
+
+
+def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
+    """Like `run` where tensors lie on several devices.
+
+    It runs on the device of the scope; without one on that of the first operand that is
+    on another than the processor, and else on the default one.
+    """
+    owners = (owner_of(x._array) for x in inputs)
+    owner = next((found for found in owners if found is not None), None)
+    chosen = backend() if state.device is not None or owner is None else owner
+    if primitive.body is not None and not chosen.supports(primitive.name):
+        with no_tapes():
+            return primitive.body(*inputs, **attrs)
+    if any(x._array is None for x in inputs):
+        raise leaked(primitive.name, next(x for x in inputs if x._array is None))
+    arrays = [chosen.asarray(_for(chosen, x._array)) for x in inputs]
+    try:
+        with chosen.errstate():
+            return _wrapped(chosen.kernels[primitive.name](*arrays, **attrs))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _explain(primitive, inputs, attrs, error) from error
+
+
+def _for(chosen: Backend, array: Array) -> Array:
+    """An array that a backend can take: its own, or the host's."""
+    return array if chosen.owns(array) else on_host(array)
+
+
+def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
+    """Like `run` on the processor, whatever computes otherwise."""
+    host = get_backend(config.HOST_BACKEND)
+    if primitive.body is not None and not host.supports(primitive.name):
+        return run(primitive, inputs, attrs)
+    with host.errstate():
+        kernel = host.kernels[primitive.name]
+        return _wrapped(kernel(*(x.constant for x in inputs), **attrs))
 
 
 def _explain(

@@ -83,7 +83,7 @@ class Variable:
         self.lock = threading.RLock()
         with no_trace():
             self._tensor = _initial_value(initializer, shape, dtype)
-        if self._tensor.constant is None:
+        if self._tensor._array is None:
             raise TraceError(
                 f"variable {self.path!r}: its first value must exist outside the "
                 "traced function; pass an initializer function, or an array"
@@ -206,11 +206,19 @@ class Variable:
     def own_buffer(self) -> Any:
         """The buffer of the value, which nobody else holds: to be written in place."""
         if self._shared:
-            own = backend().aligned(self.shape, self._tensor.dtype)
-            own[...] = self._tensor._array
+            own = backend().owned(self._tensor._array)
             self._tensor = Tensor(own, self._tensor.spec)
             self._shared = False
         return self._tensor._array
+
+    def settle(self) -> None:
+        """Bring the value into the memory of the backend that computes."""
+        with self.lock:
+            chosen = backend()
+            if not chosen.owns(self._tensor._array):
+                own = chosen.owned(self._tensor._array)
+                self._tensor = Tensor(own, self._tensor.spec)
+                self._shared, self._spare = False, None
 
     def spare_buffer(self) -> Any:
         """A buffer of the value's size that a program may write the next value to."""
@@ -332,7 +340,7 @@ def _dense(tensor: Tensor) -> Tensor:
 
     It stays the same tensor, because tapes know what it was computed from.
     """
-    array = tensor.constant
+    array = tensor._array
     if array is not None and not array.flags.c_contiguous:
         tensor._array = array.copy(order="C")
     return tensor

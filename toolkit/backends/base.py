@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import ctypes
 import importlib
 import math
 import os
@@ -121,6 +122,21 @@ class Share:
     whole: bool
 
 
+def on_host(array: Any) -> Array:
+    """An array as one of NumPy's, copied from its device if it is on one."""
+    if type(array) is np.ndarray:
+        return array
+    owner = owner_of(array)
+    return np.asarray(array) if owner is None else owner.to_numpy(array)
+
+
+def owner_of(array: Any) -> Backend | None:
+    """The backend in whose own memory an array lies; None: it lies in the host's."""
+    if type(array) is np.ndarray:
+        return None
+    return next((b for b in accelerators if b.owns(array)), None)
+
+
 def quiet_context() -> contextvars.Context:
     """A context in which NumPy says nothing of overflow, NaN and the like.
 
@@ -164,6 +180,10 @@ class Backend:
     """
 
     name = "backend"
+    # Whether its arrays are elsewhere than in the host's memory.
+    is_accelerator = False
+    # Whether programs compute in bfloat16 what is bfloat16, instead of in float32.
+    keeps_bfloat16 = False
 
     def __init__(self, kernels: dict[str, Kernel]) -> None:
         self.kernels = kernels
@@ -177,11 +197,20 @@ class Backend:
         return self.supports(node.op.name)
 
     def lower(
-        self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        node: Any,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        is_aligned: bool = True,
     ) -> Any:
         """Generated calls that compute a node, with their scratch bytes as `.work`.
 
         None, unless a subclass generates code: then `kernels` compute the node.
+
+        Args:
+            node: of a fused or of any other primitive.
+            inputs, outputs: the operands in the order of the node's.
+            is_aligned: whether all of them lie at multiples of 16 bytes.
         """
         return None
 
@@ -252,8 +281,13 @@ class Backend:
         """The content as a NumPy array, without a copy where the memory is shared."""
         return np.asarray(array)
 
-    def arena(self, nbytes: int) -> Array:
-        """A 64-byte aligned 1-D uint8 array."""
+    def arena(self, nbytes: int, plan: Any = None) -> Array:
+        """A 64-byte aligned 1-D uint8 array.
+
+        Args:
+            nbytes: its size.
+            plan: what lies in it, for the words of an error.
+        """
         block = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -block.ctypes.data % ALIGNMENT
         return block[start : start + nbytes]
@@ -268,6 +302,41 @@ class Backend:
     ) -> Array:
         """An array on the bytes of `arena` that start at `offset`."""
         return np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array lies in the memory that the kernels compute on."""
+        return type(array) is np.ndarray
+
+    def owned(self, array: Any) -> Array:
+        """A copy of an array that nobody else holds, in this backend's memory."""
+        own = self.aligned(array.shape, dtypes.name_of(array.dtype))
+        own[...] = self.in_order(array)
+        return own
+
+    def in_order(self, array: Any) -> Array:
+        """As generated code expects an array: of this backend's memory, row-major."""
+        if type(array) is np.ndarray and array.flags.c_contiguous:
+            return array
+        return np.array(on_host(array), order="C")
+
+    def constant(self, array: Any) -> Array:
+        """A constant of a program, given as a NumPy array."""
+        return np.asarray(array, order="C")
+
+    def address(self, array: Array) -> int:
+        """Where the first byte of an array is."""
+        return int(array.ctypes.data)
+
+    # What generated code knows an array of a call by.
+    handle: Callable[[Any, Array], int] = staticmethod(id)  # type: ignore[assignment]
+
+    def call_table(self, specs: Sequence[Spec]) -> Any:
+        """Where generated code finds the handles of the arrays of a call.
+
+        Args:
+            specs: of the arrays, by number.
+        """
+        return (ctypes.c_int64 * max(1, len(specs)))()
 
     def peaks(self) -> tuple[float, float] | None:
         """Arithmetic operations and bytes per second at best; None if not known."""
@@ -310,8 +379,11 @@ def available_cores() -> int:
 _factories: dict[str, Factory | str] = {
     "numpy": "toolkit.backends.numpy:create",
     "reference": "toolkit.backends.reference:create",
+    "cupy": "toolkit.backends.cupy:create",
 }
 _backends: dict[str, Backend] = {}
+# Those in use whose arrays are not in the host's memory.
+accelerators: list[Backend] = []
 
 
 def register_backend(name: str, factory: Factory | str) -> None:
@@ -323,7 +395,9 @@ def register_backend(name: str, factory: Factory | str) -> None:
             called once, when the backend is first asked for.
     """
     _factories[name] = factory
-    _backends.pop(name, None)
+    replaced = _backends.pop(name, None)
+    if replaced in accelerators:
+        accelerators.remove(replaced)
 
 
 def get_backend(name: str) -> Backend:
@@ -337,7 +411,9 @@ def get_backend(name: str) -> Backend:
             _find_installed()
         if name not in _factories:
             raise unknown_choice("backend", name, _factories)
-        _backends[name] = _load(_factories[name])()
+        _backends[name] = created = _load(_factories[name])()
+        if created.is_accelerator:
+            accelerators.append(created)
     return _backends[name]
 
 

@@ -11,8 +11,6 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
-
 from toolkit.backends.base import Move, Operand, aligned
 from toolkit.ir import Graph, Node, Spec
 
@@ -95,7 +93,7 @@ class Scan(_Loop):
             run([*carry, *at, *consts], targets)
             carry, current, following = following, following, current
         for target, value in zip(out[:n], carry, strict=True):
-            np.copyto(target, value)
+            target[...] = value
 
     def lower(
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
@@ -157,7 +155,7 @@ class While(_Loop):
             carry, current, following = following, following, current
             count += 1
         for target, value in zip(out, carry, strict=True):
-            np.copyto(target, value)
+            target[...] = value
 
 
 CONTROL_KERNELS: dict[str, type[ControlKernel]] = {

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from toolkit.backends.base import Backend, Operand, Share, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
 from toolkit.compiler.frame import Frame
@@ -83,9 +81,7 @@ class Program:
         self.numbers = {id(value): i for i, value in enumerate(moving)}
         reads = (x for node in self.graph.nodes for x in node.inputs)
         self.constants = {
-            id(x): np.asarray(x.constant, order="C")
-            for x in reads
-            if x.constant is not None
+            id(x): backend.constant(x.constant) for x in reads if x.constant is not None
         }
         self.in_place = bool(updates) and self._is_in_place(updates, moments)
         self._frames: list[Frame] = []
@@ -133,7 +129,9 @@ class Program:
         outputs = [self.layouts.operand(y) for y in node.outputs]
         if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
             return kernel.lower(self.backend, inputs, outputs)
-        return self.backend.lower(node, inputs, outputs)
+        layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
+        is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
+        return self.backend.lower(node, inputs, outputs, is_aligned)
 
     def _work(self, index: int) -> int:
         """Bytes of scratch memory of a node."""
@@ -241,7 +239,7 @@ class Program:
         if root in self.numbers:
             return self.numbers[root], layout.offset
         if root in self.constants:
-            return None, self.constants[root].ctypes.data + layout.offset
+            return None, self.backend.address(self.constants[root]) + layout.offset
         return None, arena + self.plan.buffers[root].offset + layout.offset
 
     @cached_property

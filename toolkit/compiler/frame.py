@@ -5,7 +5,6 @@ A running call borrows a frame, so concurrent callers never share one.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,10 +56,11 @@ class Frame:
         self.program = program
         self.backend = program.backend
         self.graph = program.graph
-        self.arena = self.backend.arena(program.plan.nbytes)
+        self.arena = self.backend.arena(program.plan.nbytes, program.plan)
         self.specs = [(y.spec.shape, y.spec.dtype) for y in self.graph.outputs]
-        # The `id` of each array of a call, for generated code.
-        self.objects = (ctypes.c_int64 * max(1, len(program.numbers)))()
+        # What generated code knows each array of a call by.
+        moving = (*self.graph.inputs, *self.graph.outputs)
+        self.objects = self.backend.call_table([value.spec for value in moving])
         # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
         # never change from call to call.
         self.slots: list[Array] = [None] * len(program.numbers)
@@ -86,7 +86,7 @@ class Frame:
         for now, (members, native) in segments:
             nodes = [self.graph.nodes[i] for i in members]
             if native is not None:
-                address = self.arena.ctypes.data
+                address = self.backend.address(self.arena)
                 runner = native.bind(
                     partial(self._place, address, members), self.objects
                 )
@@ -180,15 +180,15 @@ class Frame:
     ) -> list[Array]:
         """Run every step; `events`, if given, takes when each part ran."""
         arrays = list(inputs)
-        if self.has_native:
-            arrays = [_in_order(a) for a in inputs]
+        if self.has_native or any(type(a) is not np.ndarray for a in inputs):
+            arrays = [self.backend.in_order(a) for a in inputs]
         results: list[Array] = list(outs) if outs else [None] * len(self.specs)
         for i, (shape, dtype) in enumerate(self.specs):
             if results[i] is None:
                 results[i] = self.backend.empty(shape, dtype)
         arrays += results
         if self.has_native:
-            self.objects[: len(arrays)] = [id(a) for a in arrays]
+            self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
             self.kept = []
         self.slots[: len(arrays)] = arrays
         try:
@@ -213,28 +213,22 @@ class Frame:
         Returns:
             New arrays for its first outputs.
         """
-        given = list(map(_in_order, inputs))
+        given = list(map(self.backend.in_order, inputs))
         variables = len(self.graph.inputs) - len(given)
         fetched = self.specs[: len(self.specs) - (len(kept) - variables)]
         made = [self.backend.empty(*spec) for spec in fetched]
         first = len(self.graph.inputs)
-        ids: list[Any] = list(map(id, kept))
+        handle = self.backend.handle
+        ids: list[Any] = list(map(handle, kept))
         if ids != self.kept:
             self.objects[len(given) : first] = ids[:variables]
             self.objects[first + len(made) : first + len(self.specs)] = ids[variables:]
             self.kept = ids
-        self.objects[: len(given)] = list(map(id, given))
-        self.objects[first : first + len(made)] = list(map(id, made))
+        self.objects[: len(given)] = list(map(handle, given))
+        self.objects[first : first + len(made)] = list(map(handle, made))
         for step in self.steps:
             step()
         return made
-
-
-def _in_order(array: Array) -> Array:
-    """As generated code expects an array: NumPy's own class, row-major."""
-    if type(array) is np.ndarray and array.flags.c_contiguous:
-        return array
-    return np.array(array, order="C")
 
 
 def _events(step: Step, part: int) -> list[Event]:
@@ -288,4 +282,4 @@ def _step(
 
 
 def _copy_reshaped(x: Array, out: Array) -> None:
-    np.copyto(out.reshape(x.shape), x)
+    out.reshape(x.shape)[...] = x

@@ -16,7 +16,7 @@ from toolkit.compiler.pads import join_pads
 from toolkit.compiler.precision import widen
 from toolkit.compiler.scans import hoist, tidy_scans
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node
-from toolkit.tensor import Tensor, run
+from toolkit.tensor import Tensor, run_on_host
 from toolkit.trace import Trace, body_graph, inline
 
 # A folded constant may be this large, or as large as what it is computed from.
@@ -93,7 +93,7 @@ def fold(graph: Graph, backend: Backend) -> Graph:
             nodes.append(node)
             continue
         try:
-            outputs = run(node.op, node.inputs, node.attrs)
+            outputs = run_on_host(node.op, node.inputs, node.attrs)
         except IndexError:  # it may stand in a branch that is never taken
             nodes.append(node)
             continue

@@ -20,7 +20,8 @@ def widen(graph: Graph, backend: Backend) -> Graph:
     A processor without arithmetic in bfloat16 converts every operand; to keep float32
     is faster, and more precise. What enters and leaves the graph stays bfloat16.
     """
-    if not backend.generates or not _has_narrow(graph):
+    keeps = backend.keeps_bfloat16 or not backend.generates
+    if keeps or not _has_narrow(graph):
         return graph
     return _widened(graph, _cast)
 

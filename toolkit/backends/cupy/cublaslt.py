@@ -8,8 +8,7 @@ Descriptors can be made without a device; handles, algorithms and calls need one
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -56,7 +55,9 @@ _LAYOUT = {
     "stride": (6, ctypes.c_int64),
 }
 _PREFERENCE = {"workspace": (1, ctypes.c_uint64)}
-_PREFERENCE.update((f"align_{x}", (5 + i, ctypes.c_uint32)) for i, x in enumerate("abcd"))
+_PREFERENCE.update(
+    (f"align_{x}", (5 + i, ctypes.c_uint32)) for i, x in enumerate("abcd")
+)
 
 # What NVIDIA recommends for Hopper; smaller ones after running out of memory.
 WORKSPACE = 32 << 20
@@ -115,7 +116,9 @@ class Gemm:
     @property
     def descriptor(self) -> dict[str, int]:
         """The attributes of the product, but for its pointers."""
-        found = {f"transpose_{x}": int(t) for x, t in zip("ab", self.transpose, strict=True)}
+        found = {
+            f"transpose_{x}": int(t) for x, t in zip("ab", self.transpose, strict=True)
+        }
         found["epilogue"] = EPILOGUES[self.epilogue]
         if "bias" in self.epilogue or "bgrad" in self.epilogue:
             found["bias_type"] = DATA_TYPES[self.dtypes[1]]
@@ -206,7 +209,11 @@ class Handle:
             cell = kind(value)
             size = ctypes.sizeof(cell)
             call(
-                f"{self.kind}SetAttribute", self.pointer, number, ctypes.byref(cell), size
+                f"{self.kind}SetAttribute",
+                self.pointer,
+                number,
+                ctypes.byref(cell),
+                size,
             )
 
     def get(self, table: Mapping[str, tuple[int, Any]], name: str) -> int:
@@ -272,60 +279,53 @@ class Plan:
     Args:
         handle: of the library, on the device.
         gemm: the product.
-        pointers: the addresses of a, b, d, and of bias and aux (0: none).
+        alignment: what divides the addresses of a, b and d.
         workspace: how many bytes of scratch memory it may use.
     """
 
     def __init__(
-        self, handle: Handle, gemm: Gemm, pointers: tuple[int, ...], workspace: int
+        self, handle: Handle, gemm: Gemm, alignment: tuple[int, ...], workspace: int
     ) -> None:
         self.handle = handle
+        self.gemm = gemm
         self.product = Product(gemm)
         self.limit = workspace
-        self.pointers = pointers
+        self.alignment = alignment
         kind = ctypes.c_double if gemm.compute == "64F" else ctypes.c_float
         self.scale = kind(1.0), kind(0.0)
-        extra = dict(zip(("bias", "aux"), pointers[3:], strict=False))
-        given = {name: pointer for name, pointer in extra.items() if pointer}
-        self.product.descriptor.set(_DESCRIPTOR, **given)
         self.algorithms = self._find(8)
         self.algorithm = self.algorithms[0]
 
-    @property
-    def workspace(self) -> int:
-        """The bytes of scratch memory that the chosen algorithm needs."""
-        return int(self.algorithm.workspace)
-
-    @contextmanager
-    def _preference(self) -> Iterator[Handle]:
-        preference = Handle("MatmulPreference")
-        a, b, d = (aligned_to(pointer) for pointer in self.pointers[:3])
-        limits = {"align_a": a, "align_b": b, "align_c": d, "align_d": d}
-        preference.set(_PREFERENCE, workspace=self.limit, **limits)
-        yield preference
-        preference.close()
-
     def _find(self, count: int) -> list[_Algorithm]:
         """The best algorithms by the library's own estimate, best first."""
-        found = (_Algorithm * count)()
-        number = ctypes.c_int()
+        found, number = (_Algorithm * count)(), ctypes.c_int()
         a, b, d = (layout.pointer for layout in self.product.layouts)
-        with self._preference() as preference:
-            call(
-                "MatmulAlgoGetHeuristic",
-                *(self.handle.pointer, self.product.descriptor.pointer, a, b, d, d),
-                *(preference.pointer, count, ctypes.byref(found), ctypes.byref(number)),
-            )
-        if not number.value:
-            gemm = self.product.gemm
-            raise UnsupportedOnBackend(
-                "matmul", gemm.dtypes[0], repr(gemm), "cuBLASLt has no algorithm"
-            )
+        preference = Handle("MatmulPreference")
+        limits = zip("abcd", (*self.alignment, self.alignment[2]), strict=True)
+        alignments = {f"align_{x}": limit for x, limit in limits}
+        preference.set(_PREFERENCE, workspace=self.limit, **alignments)
+        status = library().cublasLtMatmulAlgoGetHeuristic(
+            *(self.handle.pointer, self.product.descriptor.pointer, a, b, d, d),
+            *(preference.pointer, count, found, ctypes.byref(number)),
+        )
+        if status or not number.value:
+            gemm = self.gemm
+            layout = f"{gemm.m} x {gemm.n} x {gemm.k}, {gemm.epilogue}"
+            reason = f"cuBLASLt has no algorithm (status {status})"
+            raise UnsupportedOnBackend("matmul", gemm.dtypes[0], layout, reason)
         return list(found[: number.value])
 
-    def __call__(self, workspace: int, stream: int) -> None:
-        """Start the product on a stream; `workspace` is an address."""
-        a, b, d = self.pointers[:3]
+    def __call__(self, pointers: tuple[int, ...], workspace: int, stream: int) -> None:
+        """Start the product on a stream; all are addresses.
+
+        Args:
+            pointers: of a, b, d, and of what the epilogue reads or keeps.
+            workspace: of as many bytes as the plan was made for.
+            stream: the CUDA stream.
+        """
+        a, b, d = pointers[:3]
+        extra = dict(zip(("bias", "aux"), pointers[3:], strict=False))
+        self.product.descriptor.set(_DESCRIPTOR, **extra)
         la, lb, ld = (layout.pointer for layout in self.product.layouts)
         alpha, beta = map(ctypes.byref, self.scale)
         call(
@@ -335,6 +335,22 @@ class Plan:
             *(ctypes.byref(self.algorithm.algorithm), workspace),
             *(self.limit, stream),
         )
+
+
+class Plans:
+    """The plans of one device, by product and by how its operands are aligned."""
+
+    def __init__(self) -> None:
+        self.handle = Handle("")
+        self._plans: dict[Any, Plan] = {}
+
+    def get(self, gemm: Gemm, pointers: tuple[int, ...], workspace: int) -> Plan:
+        """The plan of a product on operands at these addresses."""
+        alignment = tuple(map(aligned_to, pointers[:3]))
+        key = gemm, alignment, workspace
+        if key not in self._plans:
+            self._plans[key] = Plan(self.handle, gemm, alignment, workspace)
+        return self._plans[key]
 
 
 def aligned_to(pointer: int) -> int:

@@ -1,16 +1,16 @@
 """What a program on a GPU does, step by step, as plain data made without a device.
 
 A step is a launch of a generated kernel, a product by cuBLASLt, a graph of cuDNN, or a
-loop over the steps of another program. Operands are named as launches name them.
+loop over the steps of another program. Operands are named as in launches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.backends.base import Move, Operand, aligned
+from toolkit.backends.base import Move, Operand, aligned, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
@@ -23,19 +23,139 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.ir import PRIMITIVES, Node, Spec
-from toolkit.tensor import Tensor
 
 Place = Buffer | Scratch
 
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product: a, b, d, then a bias and what an epilogue keeps, if any."""
+    """A matrix product: a, b, d, and a bias if the epilogue adds one.
+
+    offsets: the bytes at which each of them begins in its operand.
+    """
 
     gemm: Gemm
     operands: tuple[Place, ...]
-    offsets: tuple[int, ...] = (0, 0, 0)
+    offsets: tuple[int, ...]
 
-    @property
-    def flops(self) -> int:
-        return self.gemm.flops
+
+@dataclass(frozen=True)
+class Dnn:
+    """A graph of cuDNN on operands, in the order of its uids from 1 on."""
+
+    signature: Signature
+    operands: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A program that runs turn after turn.
+
+    Attributes:
+        body: has `native`, the indices of its lowered nodes and their program, and
+            `place`, which tells where their operands are.
+        arena: where the body keeps its intermediate values.
+        moves: where each array of the body is.
+        turns: how often it runs.
+    """
+
+    body: Any
+    arena: Scratch
+    moves: tuple[Move, ...]
+    turns: int
+
+
+Step = Launch | Product | Dnn | Loop
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The steps of a node, in order.
+
+    Attributes:
+        work: the bytes of scratch memory that they share.
+        inputs: how many inputs the node has: buffers count on with its outputs.
+    """
+
+    steps: tuple[Step, ...] = ()
+    work: int = 0
+    inputs: int = 0
+
+
+class Value:
+    """A value of a node that is made up while lowering another."""
+
+    constant = None
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+
+class Pieces:
+    """Steps in the making, with the scratch memory that they share."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.work = 0
+
+    def take(self, nbytes: int) -> Scratch:
+        """A piece of scratch memory."""
+        piece = Scratch(self.work, nbytes)
+        self.work += aligned(nbytes)
+        return piece
+
+    def copy(self, place: Place, source: Operand, target: Place | None = None) -> Place:
+        """Copy an operand into a row-major array: scratch memory, if not given."""
+        target = target or self.take(source.spec.nbytes)
+        self.generate("stop_gradient", [source], [place], [target], [source.spec])
+        return target
+
+    def generate(
+        self,
+        name: str,
+        sources: Sequence[Operand],
+        places: Sequence[Place],
+        targets: Sequence[Place],
+        specs: Sequence[Spec],
+        **attrs: Any,
+    ) -> None:
+        """Append the launches of a primitive on places of this node's operands."""
+        inputs = [Value(x.spec) for x in sources]
+        node = Node(PRIMITIVES[name], inputs, attrs, [Value(spec) for spec in specs])
+        launches = generate(node, sources, [contiguous(spec) for spec in specs], False)
+        if launches is None:
+            raise NotLowered(name)
+        self.launch(launches, [*places, *targets])
+
+    def launch(self, launches: Sequence[Launch], places: Sequence[Place]) -> None:
+        """Append launches whose buffers are at these places; their scratch is here."""
+        inner = self.take(scratch_bytes(launches)) if scratch_bytes(launches) else None
+        base = inner.offset if inner else 0
+        self.steps += [moved(launch, places, base) for launch in launches]
+
+    def done(self) -> Lowered:
+        """What was collected."""
+        return Lowered(tuple(self.steps), self.work)
+
+
+class NotLowered(Exception):
+    """No generated kernel fits: another provider, or NumPy's interface, has to do."""
+
+
+def moved(launch: Launch, places: Sequence[Place], base: int) -> Launch:
+    """A launch on other places: of each buffer, and where its scratch begins."""
+
+    def place(word: Any) -> Any:
+        if isinstance(word, Buffer):
+            return places[word.index]
+        if isinstance(word, Scratch):
+            return replace(word, offset=word.offset + base)
+        return word
+
+    def argument(found: Argument) -> Argument:
+        if isinstance(found, Table):
+            rows = (tuple(place(word) for word in row) for row in found.rows)
+            return Table(tuple(rows))
+        return place(found)  # type: ignore[no-any-return]
+
+    return replace(launch, arguments=tuple(map(argument, launch.arguments)))

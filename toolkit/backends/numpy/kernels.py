@@ -56,7 +56,11 @@ class NumPyBackend(Backend):
         return self.jit is not None
 
     def lower(
-        self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        node: Any,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        is_aligned: bool = True,
     ) -> Any:
         """Generated calls for a node; None where NumPy's kernels have to do."""
         return self.jit and self.lowering.lower(node, inputs, outputs)

@@ -1,0 +1,223 @@
+"""The GPU backend: steps of generated kernels and libraries on one device."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, dtypes
+from toolkit.backends.array import array_table
+from toolkit.backends.base import Backend, Move, Operand, aligned
+from toolkit.backends.cupy.cuda.fused import is_fusable
+from toolkit.backends.cupy.cuda.launch import Scratch
+from toolkit.backends.cupy.device import Device, OutOfMemory
+from toolkit.backends.cupy.eager import EagerKernel
+from toolkit.backends.cupy.lowering import ANCHORS, Numerics, check, lower
+from toolkit.backends.cupy.program import CallTable, GpuProgram
+from toolkit.backends.cupy.steps import Loop, Lowered
+from toolkit.errors import OutOfDeviceMemory
+from toolkit.ir import PRIMITIVES, Kind, Spec
+
+Array = Any
+# The largest buffers that are named where an arena finds no room.
+NAMED = 5
+
+
+class CupyBackend(Backend):
+    """Everything on one GPU.
+
+    Args:
+        device: which.
+        xp: the array module of its memory, for what no generated kernel computes.
+        count: how many such devices there are.
+    """
+
+    name = "cupy"
+    is_accelerator = True
+    keeps_bfloat16 = True
+
+    def __init__(self, device: Device, xp: Any, count: int = 1) -> None:
+        self.device = device
+        self.count = count
+        self.arrays = array_table(xp)
+        kernels = {
+            name: EagerKernel(self, name, self.arrays.get(name))
+            for name, primitive in PRIMITIVES.items()
+            if primitive.kind not in (Kind.COMPOSITE, Kind.CONTROL, Kind.VIEW)
+        }
+        views = {
+            n: k for n, k in self.arrays.items() if PRIMITIVES[n].kind is Kind.VIEW
+        }
+        super().__init__(kernels | views)
+
+    # --- compiling --------------------------------------------------------------------
+
+    @property
+    def numerics(self) -> Numerics:
+        """What decides about steps now."""
+        return Numerics(self.device.libraries, config.matmul_precision())
+
+    @property
+    def generates(self) -> bool:
+        return True
+
+    @property
+    def anchors(self) -> Collection[str]:
+        """The products and convolutions that take an epilogue."""
+        return ANCHORS
+
+    def fuses(self, node: Any) -> bool:
+        """Whether the generator knows the operation and its dtypes."""
+        return is_fusable(node)
+
+    def lower(
+        self,
+        node: Any,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        is_aligned: bool = True,
+    ) -> Lowered | None:
+        """The steps of a node; None where CuPy's functions have to do.
+
+        Raises:
+            UnsupportedOnBackend: nothing here computes it.
+        """
+        found = lower(node, inputs, outputs, is_aligned, self.numerics)
+        if found is None:
+            check(node, self.arrays)
+        return found
+
+    def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
+        """One program for consecutive lowered nodes."""
+        return GpuProgram(self.device, lowered)
+
+    def repeat(
+        self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int
+    ) -> Lowered:
+        """A loop over a program as the one step of a node."""
+        place = Scratch(arena[1], body.plan.nbytes)
+        loop = Loop(body, place, tuple(moves), turns)
+        # The arena has a place even where nothing lies in it.
+        return Lowered((loop,), max(1, arena[1] + body.plan.nbytes))
+
+    # --- memory -----------------------------------------------------------------------
+
+    def errstate(self) -> contextlib.AbstractContextManager[Any]:
+        """The device and its stream."""
+        return self.device.scope()
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        return self.allocated(shape, dtype, "an array")
+
+    def aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """Like `empty`: the pool aligns all that it gives."""
+        return self.empty(shape, dtype)
+
+    def arena(self, nbytes: int, plan: Any = None) -> Array:
+        """The memory of a program's intermediate values.
+
+        Raises:
+            OutOfDeviceMemory: naming the largest of them.
+        """
+        return self.allocated((aligned(nbytes),), "uint8", "the arena", plan)
+
+    def allocated(
+        self, shape: tuple[int, ...], dtype: str, what: str, plan: Any = None
+    ) -> Array:
+        """An array, after giving back what the pool holds if there was no room."""
+        for attempt in range(2):
+            try:
+                return self.device.empty(shape, dtype)
+            except OutOfMemory:
+                if attempt == 0:
+                    self.device.trim()
+        nbytes = math.prod(shape) * dtypes.itemsize(dtype)
+        raise OutOfDeviceMemory(
+            f"{self.device.name}: no room for {what} of {nbytes:,} bytes; "
+            f"{self.device.memory()}{_largest(plan)}"
+        )
+
+    def view(
+        self, arena: Array, offset: int, shape: tuple[int, ...], dtype: str
+    ) -> Array:
+        return self.device.view(arena, offset, shape, dtype)
+
+    def asarray(self, value: Any, dtype: str | None = None) -> Array:
+        """An array of this device, copied only if it must be."""
+        if self.device.owns(value):
+            if dtype is None or dtypes.name_of(value.dtype) == dtype:
+                return value
+            return self.kernels["cast"](value, dtype=dtype)
+        host = np.asarray(value, None if dtype is None else dtypes.numpy_dtype(dtype))
+        return self.device.upload(host)
+
+    def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
+        """A copy in host memory; here an index that was out of range is an error."""
+        if not self.device.owns(array):
+            return np.asarray(array)
+        with self.device.scope():
+            found = self.device.download(array)
+            self.device.raise_problems()
+        return found
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array lies in the memory of the device."""
+        return self.device.owns(array)
+
+    def owned(self, array: Any) -> Array:
+        """A copy of an array that nobody else holds."""
+        source = self.in_order(array)
+        spec = Spec(source.shape, dtypes.name_of(source.dtype))
+        own = self.empty(spec.shape, spec.dtype)
+        with self.device.scope():
+            self.device.copy(self.address(own), self.address(source), spec.nbytes)
+        return own
+
+    def in_order(self, array: Any) -> Array:
+        """As steps expect an array: on the device, in row-major order."""
+        found = self.asarray(array)
+        if found.flags.c_contiguous:
+            return found
+        return self.kernels["stop_gradient"](found)
+
+    def constant(self, array: Any) -> Array:
+        """A constant of a program in the device's memory."""
+        return self.asarray(np.asarray(array, order="C"))
+
+    def address(self, array: Array) -> int:
+        """Where the first element of an array is, on the device."""
+        return self.device.address(array)
+
+    handle = address
+
+    def call_table(self, specs: Sequence[Spec]) -> CallTable:
+        """Where a program finds the addresses of the arrays of a call."""
+        return CallTable(specs)
+
+    # --- facts ------------------------------------------------------------------------
+
+    def devices(self) -> tuple[str, ...]:
+        """The GPUs of this machine; programs run on the one of the backend."""
+        return tuple(f"gpu:{i}" for i in range(self.count))
+
+    def describe(self) -> dict[str, Any]:
+        """The device, its libraries and its memory."""
+        return {
+            "device": self.device.name,
+            "libraries": ", ".join(sorted(self.device.libraries)) or "none",
+            "memory": self.device.memory(),
+            "matmul precision": config.matmul_precision(),
+        }
+
+
+def _largest(plan: Any) -> str:
+    """The largest buffers of a plan, in words."""
+    if plan is None:
+        return ""
+    found = sorted(plan.distinct, key=lambda buffer: -buffer.nbytes)[:NAMED]
+    rows = (f"{b.label} ({b.nbytes:,} bytes)" for b in found)
+    return f"; largest: {', '.join(rows)}"

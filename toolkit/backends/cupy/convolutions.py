@@ -1,0 +1,112 @@
+"""Convolutions as steps: by cuDNN, or as products over gathered windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.cupy.cuda.launch import Buffer
+from toolkit.backends.cupy.epilogues import epilogue_of
+from toolkit.backends.cupy.signatures import (
+    Geometry,
+    Signature,
+    convolution,
+    filters,
+    images,
+)
+from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces, Place
+from toolkit.ir import Graph, Node, Spec
+
+OPS = {
+    "conv": "conv_fprop",
+    "conv_input_grad": "conv_dgrad",
+    "conv_kernel_grad": "conv_wgrad",
+}
+# cuDNN has no convolution of float64.
+DTYPES = frozenset({"float16", "bfloat16", "float32"})
+
+
+def takes(dtype: str) -> bool:
+    """Whether cuDNN convolves a dtype."""
+    return dtype in DTYPES
+
+
+def lower_by_cudnn(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
+) -> Lowered | None:
+    """The steps of a convolution or of one of its gradients, and what follows it.
+
+    Images lie channels last as they are; filters are turned around before a call, and
+    their gradient after it.
+
+    Args:
+        body: the convolution, and the elementwise nodes on its result.
+        inputs, outputs: the operands of the whole.
+        precision: of float32: "strict" or "tf32".
+    """
+    node, found = body.nodes[0], epilogue_of(body)
+    if found is None or len(outputs) != 1:
+        return None
+    op, dtype = OPS[node.op.name], outputs[0].spec.dtype
+    if not takes(dtype) or not all(x.spec.size for x in (*inputs, *outputs)):
+        return None
+    numbers = {id(x): i for i, x in enumerate(body.inputs)}
+    if any(id(x) not in numbers for x in (*node.inputs, *found.extra)):
+        return None
+    pieces = Pieces()
+    first, second, *extra = (
+        (Buffer(numbers[id(x)]), inputs[numbers[id(x)]])
+        for x in (*node.inputs, *found.extra)
+    )
+    is_gradient = op == "conv_wgrad"
+    try:
+        second_is_image = is_gradient
+        places = [_whole(pieces, *first)]
+        places.append(
+            _whole(pieces, *second) if second_is_image else _turned(pieces, *second)
+        )
+        places += [_whole(pieces, *pair) for pair in extra]
+        result = Buffer(len(inputs))
+        target = pieces.take(outputs[0].spec.nbytes) if is_gradient else result
+        signature = _signature(op, node, found.steps, dtype, precision)
+        pieces.steps.append(Dnn(signature, (*places, target)))
+        if is_gradient:
+            _turn_back(pieces, target, outputs[0].spec, result)
+    except NotLowered:
+        return None
+    return pieces.done()
+
+
+def _signature(
+    op: str, node: Node, follow: Sequence[str], dtype: str, precision: str
+) -> Signature:
+    values = [*node.inputs, *node.outputs]
+    kinds = {
+        "conv_fprop": (images, filters, images),
+        "conv_dgrad": (images, filters, images),
+        "conv_wgrad": (images, images, filters),
+    }[op]
+    shapes = [kind(x.spec.shape) for kind, x in zip(kinds, values, strict=True)]
+    geometry = Geometry.of(node.attrs)
+    return convolution(op, shapes, geometry, dtype, precision, follow)
+
+
+def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
+    """An operand that lies in row-major order, copied if it does not."""
+    return place if operand.is_contiguous else pieces.copy(place, operand)
+
+
+def _turned(pieces: Pieces, place: Place, kernel: Operand) -> Place:
+    """A kernel (*size, channels, filters) with its filters first, channels last."""
+    order = (kernel.spec.ndim - 1, *range(kernel.spec.ndim - 1))
+    spec = kernel.spec.with_shape(kernel.spec.shape[axis] for axis in order)
+    strides = tuple(kernel.strides[axis] for axis in order)
+    return pieces.copy(place, Operand(spec, strides))
+
+
+def _turn_back(pieces: Pieces, place: Place, spec: Spec, target: Place) -> None:
+    """Filters first, as cuDNN wrote them, back into (*size, channels, filters)."""
+    *rest, count = spec.shape
+    source = contiguous(spec.with_shape((count, *rest)))
+    strides = (*source.strides[1:], source.strides[0])
+    pieces.copy(place, Operand(spec, strides), target)

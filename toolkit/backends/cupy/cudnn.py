@@ -1,0 +1,256 @@
+"""cuDNN through NVIDIA's frontend: the one module that touches it.
+
+Operands are addresses, as Python ints: the frontend then asks no other library what
+they are. Plans are kept in memory, and on disk by graph, versions and device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from toolkit import config
+from toolkit.backends.cupy import libraries
+from toolkit.backends.cupy.signatures import Signature
+from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
+
+DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
+
+
+@cache
+def frontend() -> Any:
+    """The frontend's module, with all that it needs loaded.
+
+    Raises:
+        BackendUnavailable: the frontend, cuDNN or cuBLASLt is missing.
+    """
+    try:
+        module = import_module("cudnn")
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"nvidia-cudnn-frontend is not installed ({error}): "
+            "pip install 'toolkit[cuda13]'"
+        ) from error
+    libraries.preload()
+    libraries.load("cudnn")
+    try:
+        module.backend_version()
+    except RuntimeError as error:
+        raise BackendUnavailable(f"cuDNN cannot be used: {error}") from error
+    return module
+
+
+def version() -> int:
+    """cuDNN's version, such as 92800."""
+    return int(frontend().backend_version())
+
+
+def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
+    """The frontend's graph of a signature, not yet planned.
+
+    Args:
+        signature: what to compute.
+        where: the `handle` of a device; or `device_property` and `sm_version`, to plan
+            for a device that is not there.
+    """
+    fe = frontend()
+    kinds = {name: getattr(fe.data_type, kind) for name, kind in DATA_TYPES.items()}
+    graph = fe.pygraph(
+        io_data_type=kinds[signature.dtype],
+        intermediate_data_type=fe.data_type.FLOAT,
+        compute_data_type=fe.data_type.FLOAT,
+        **where,
+    )
+    made = {node.output for node in signature.nodes}
+    found: dict[int, Any] = {}
+    for number, tensor in enumerate(signature.tensors):
+        if number not in made:
+            found[number] = graph.tensor(
+                dim=list(tensor.shape),
+                stride=list(tensor.strides),
+                data_type=kinds[tensor.dtype],
+                uid=tensor.uid,
+                name=f"t{tensor.uid}",
+            )
+    for node in signature.nodes:
+        inputs = [found[i] for i in node.inputs]
+        found[node.output] = _apply(fe, graph, node, inputs)
+        tensor = signature.tensors[node.output]
+        result = found[node.output]
+        # Without a shape, the gradients' own would be the smallest that fits.
+        result.set_dim(list(tensor.shape)).set_stride(list(tensor.strides))
+        result.set_data_type(kinds[tensor.dtype])
+        if tensor.uid:
+            result.set_output(True).set_uid(tensor.uid)
+    return graph
+
+
+def _apply(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> Any:
+    arguments = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in node.arguments
+    }
+    method = getattr(graph, node.op)
+    return method(*inputs, compute_data_type=fe.data_type.FLOAT, **arguments)
+
+
+def plan(
+    signature: Signature, where: Mapping[str, Any], workspace: int | None = None
+) -> Any:
+    """The frontend's graph with a plan that is as exact as the signature asks.
+
+    Args:
+        signature: what to compute.
+        where: as for `make_graph`.
+        workspace: the most bytes of scratch memory; None for no limit.
+
+    Raises:
+        UnsupportedOnBackend: cuDNN has no plan.
+    """
+    fe = frontend()
+    graph = make_graph(signature, where)
+    try:
+        graph.validate()
+        graph.build_operation_graph()
+        modes = fe.heur_mode
+        graph.create_execution_plans([modes.A, modes.B, modes.FALLBACK])
+        notes = fe.numerical_note
+        # The same seed gives the same bits.
+        refused = [notes.NONDETERMINISTIC]
+        if signature.is_strict:
+            refused += [notes.TENSOR_CORE, notes.DOWN_CONVERT_INPUTS]
+            refused += [notes.REDUCED_PRECISION_REDUCTION]
+        graph.deselect_numeric_notes(refused)
+        if workspace is not None:
+            graph.deselect_workspace_greater_than(workspace)
+        graph.check_support()
+        graph.build_plans(fe.build_plan_policy.HEURISTICS_CHOICE)
+    except fe.cudnnGraphNotSupportedError as error:
+        raise refused_graph(signature, error) from error
+    return graph
+
+
+def refused_graph(signature: Signature, error: Exception) -> UnsupportedOnBackend:
+    """The error for a graph that cuDNN has no plan for."""
+    names = "+".join(node.op for node in signature.nodes)
+    shapes = " ".join(str(t.shape) for t in signature.tensors if t.uid)
+    return UnsupportedOnBackend(
+        names,
+        signature.dtype,
+        f"channels last, {shapes}",
+        f"cuDNN has no plan: {error}",
+    )
+
+
+class Plan:
+    """A planned graph on a device, ready to be called and captured.
+
+    Args:
+        cache: the plans of the device.
+        signature: what it computes.
+        graph: the frontend's graph with its plan.
+    """
+
+    def __init__(self, cache: Plans, signature: Signature, graph: Any) -> None:
+        self.cache = cache
+        self.signature = signature
+        self.graph = graph
+        self.workspace = int(graph.get_workspace_size())
+        self.uids = sorted(t.uid for t in signature.tensors if t.uid)
+
+    def __call__(self, pointers: tuple[int, ...], workspace: int) -> None:
+        """Start the graph on the stream of the handle; all are addresses."""
+        operands = dict(zip(self.uids, pointers, strict=True))
+        self.graph.execute(operands, workspace, handle=self.cache.handle)
+
+
+class Plans:
+    """The plans of one device, by signature.
+
+    Args:
+        device: its name and what else tells devices apart.
+        stream: the address of the stream that they run on.
+        folder: where they are kept between processes; None: nowhere.
+    """
+
+    def __init__(self, device: str, stream: int, folder: Path | None) -> None:
+        fe = frontend()
+        self.handle = fe.create_handle()
+        fe.set_stream(self.handle, stream)
+        self.folder = folder and folder / f"cudnn-{version()}-{_safe(device)}"
+        self._plans: dict[tuple[Signature, int | None], Plan] = {}
+
+    def get(self, signature: Signature, workspace: int | None = None) -> Plan:
+        """The plan of a graph, from memory, from disk, or made now."""
+        key = signature, workspace
+        if key not in self._plans:
+            graph = self._read(signature, workspace)
+            if graph is None:
+                graph = plan(signature, {"handle": self.handle}, workspace)
+                self._write(signature, workspace, graph)
+            self._plans[key] = Plan(self, signature, graph)
+        return self._plans[key]
+
+    def tune(self, signature: Signature, measure: Any) -> Plan:
+        """Try every plan of a graph and keep the fastest, on disk too.
+
+        Args:
+            signature: what to compute.
+            measure: `measure(run, workspace bytes)`, the seconds that one takes;
+                `run(pointers, workspace)` starts it.
+        """
+        graph = plan(signature, {"handle": self.handle})
+        times = []
+        for index in range(graph.get_execution_plan_count()):
+            with suppress(Exception):  # a plan that the device refuses is no candidate
+                graph.build_plan_at_index(index)
+                trial = Plan(self, signature, graph)
+                times.append((measure(trial, trial.workspace), index))
+        if times:
+            graph.build_plan_at_index(min(times)[1])
+        self._write(signature, None, graph)
+        best = self._plans[signature, None] = Plan(self, signature, graph)
+        return best
+
+    def _path(self, signature: Signature, workspace: int | None) -> Path | None:
+        limit = "" if workspace is None else f"-{workspace}"
+        return self.folder and self.folder / f"{signature.key}{limit}.plan"
+
+    def _read(self, signature: Signature, workspace: int | None) -> Any:
+        """A plan from disk; None if there is none, or this cuDNN refuses it."""
+        path = self._path(signature, workspace)
+        if path is None or not path.is_file():
+            return None
+        graph = frontend().pygraph(handle=self.handle)
+        try:
+            graph.deserialize(self.handle, path.read_bytes())
+        except Exception:  # whatever is wrong with it: it is made again
+            return None
+        return graph
+
+    def _write(self, signature: Signature, workspace: int | None, graph: Any) -> None:
+        path = self._path(signature, workspace)
+        if path is None:
+            return
+        with suppress(OSError):  # a cache that cannot be written is none
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_suffix(f".{os.getpid()}")
+            draft.write_bytes(bytes(graph.serialize()))
+            draft.replace(path)
+
+
+def cache_folder() -> Path | None:
+    """Where plans are kept between processes; None if nowhere."""
+    chosen = config.environment("CACHE_DIR")
+    if chosen == "off":
+        return None
+    return Path(chosen).expanduser() if chosen else config.home() / "kernels"
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in name)

@@ -1,0 +1,100 @@
+"""Eager kernels: the steps of one node, on arrays as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolkit import dtypes
+from toolkit.backends.base import Kernel, Operand, contiguous
+from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner, Where
+from toolkit.backends.cupy.steps import Value
+from toolkit.errors import UnsupportedOnBackend
+from toolkit.ir import PRIMITIVES, Node, Spec
+
+if TYPE_CHECKING:
+    from toolkit.backends.cupy.backend import CupyBackend
+
+Array = Any
+# Ways to call one primitive that are remembered.
+REMEMBERED = 256
+ALIGNED = 16
+
+
+class EagerKernel:
+    """A primitive, lowered once for each way in which it is called.
+
+    Args:
+        backend: on whose device.
+        name: of the primitive.
+        other: the kernel on the array module, for what is not lowered; None: none.
+    """
+
+    def __init__(self, backend: CupyBackend, name: str, other: Kernel | None) -> None:
+        self.backend = backend
+        self.name = name
+        self.other = other
+        self.known: dict[Any, tuple[GpuProgram | None, tuple[Spec, ...]]] = {}
+
+    def __call__(
+        self, *arrays: Array, out: Any = None, work: Any = None, **attrs: Any
+    ) -> Any:
+        device = self.backend.device
+        inputs = [self.backend.asarray(x) for x in arrays]
+        operands = [_operand(x) for x in inputs]
+        is_aligned = all(device.address(x) % ALIGNED == 0 for x in inputs)
+        program, results = self._program(operands, is_aligned, attrs)
+        if program is None:
+            return self._by_array_module(inputs, out, attrs)
+        outs = out if isinstance(out, tuple) else (out,) * (out is not None)
+        outs = outs or tuple(self.backend.empty(y.shape, y.dtype) for y in results)
+        with device.scope():
+            self._run(program, [*inputs, *outs], len(inputs))
+        return outs if len(results) > 1 else outs[0]
+
+    def _program(
+        self, operands: list[Operand], is_aligned: bool, attrs: dict[str, Any]
+    ) -> tuple[GpuProgram | None, tuple[Spec, ...]]:
+        numerics = self.backend.numerics
+        key = tuple(operands), is_aligned, numerics, tuple(attrs.items())
+        if key not in self.known:
+            if len(self.known) >= REMEMBERED:
+                del self.known[next(iter(self.known))]
+            primitive = PRIMITIVES[self.name]
+            specs = primitive.spec(*(x.spec for x in operands), **attrs)
+            results = specs if isinstance(specs, tuple) else (specs,)
+            values = [Value(x.spec) for x in operands]
+            node = Node(primitive, values, attrs, [Value(y) for y in results])
+            outputs = [contiguous(y) for y in results]
+            lowered = self.backend.lower(node, operands, outputs, is_aligned)
+            program = lowered and GpuProgram(self.backend.device, [lowered])
+            self.known[key] = program, results
+        return self.known[key]
+
+    def _run(self, program: GpuProgram, arrays: list[Array], inputs: int) -> None:
+        device = program.device
+        (node,) = program.nodes
+        scratch = device.empty((node.work,), "uint8") if node.work else None
+
+        def resolve(index: int, operand: tuple[str, int]) -> Where:
+            kind, number = operand
+            if kind == "work":
+                return None, device.address(scratch) + number
+            return number if kind == "in" else inputs + number, 0
+
+        objects = CallTable([_operand(x).spec for x in arrays])
+        objects[:] = [device.address(x) for x in arrays]
+        Runner(program, resolve, objects).run()
+
+    def _by_array_module(self, inputs: list[Array], out: Any, attrs: Any) -> Any:
+        if self.other is None:
+            raise UnsupportedOnBackend(
+                *(self.name, ", ".join(str(x.dtype) for x in inputs), "row-major"),
+                "neither a generator nor the array module computes it",
+            )
+        with self.backend.device.scope():
+            return self.other(*inputs, out=out, **attrs)
+
+
+def _operand(array: Array) -> Operand:
+    spec = Spec(array.shape, dtypes.name_of(array.dtype))
+    return Operand(spec, tuple(array.strides))

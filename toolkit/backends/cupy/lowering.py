@@ -1,0 +1,147 @@
+"""Which library or generator computes what: one table, and the way through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.cupy import convolutions, products
+from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
+from toolkit.backends.cupy.steps import Lowered
+from toolkit.errors import UnsupportedOnBackend
+from toolkit.ir import Graph, Kind
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+CONVOLUTIONS = tuple(convolutions.OPS)
+# What elementwise nodes may follow as an epilogue.
+ANCHORS = frozenset({"matmul", "conv", "conv_input_grad"})
+
+
+@dataclass(frozen=True)
+class Row:
+    """Who computes primitives: the first row that fits, and whose provider agrees.
+
+    Attributes:
+        primitives: their names; none: all others.
+        dtypes: of the result.
+        layout: how operands may lie: "rows" are neighbours in the last axis, "any".
+        provider: a library, "generated", or "array" for CuPy's own functions.
+        needs: the library without which the row is left out.
+    """
+
+    primitives: tuple[str, ...]
+    dtypes: frozenset[str]
+    layout: str
+    provider: str
+    needs: str = ""
+
+
+ALL = frozenset(dtypes.NAMES.values())
+CAPABILITIES = (
+    Row(("matmul",), FLOATS, "any", "cublaslt", "cublaslt"),
+    Row(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),
+    Row(CONVOLUTIONS, FLOATS, "channels last", "windows", "cublaslt"),
+    Row((), ALL, "any", "generated"),
+    Row((), ALL, "any", "array"),
+)
+
+
+def providers(name: str, dtype: str, libraries: frozenset[str]) -> list[str]:
+    """Who may compute a primitive with results of a dtype, best first."""
+    return [
+        row.provider
+        for row in CAPABILITIES
+        if (not row.primitives or name in row.primitives)
+        and dtype in row.dtypes
+        and (not row.needs or row.needs in libraries)
+    ]
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """What decides about steps beside the graph.
+
+    Attributes:
+        libraries: those that are there: "cublaslt", "cudnn".
+        precision: of float32: "strict" or "tf32".
+    """
+
+    libraries: frozenset[str] = frozenset({"cublaslt", "cudnn"})
+    precision: str = "strict"
+
+
+def lower(
+    node: Any,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    aligned: bool = True,
+    numerics: Numerics = Numerics(),
+) -> Lowered | None:
+    """The steps of a node, or None where only CuPy's functions compute it.
+
+    Args:
+        node: of a fused or of any other primitive.
+        inputs, outputs: the operands in the order of the node's; outputs are whole
+            arrays in row-major order.
+        aligned: whether all operands are at multiples of 16 bytes.
+        numerics: which libraries there are, and how exact they have to be.
+    """
+    body = _body(node)
+    anchor = body.nodes[0]
+    is_anchored = anchor.op.name in (*ANCHORS, *CONVOLUTIONS)
+    name = anchor.op.name if is_anchored else node.op.name
+    for provider in providers(name, outputs[0].spec.dtype, numerics.libraries):
+        found = None
+        if provider in _BY_LIBRARY:
+            found = _BY_LIBRARY[provider](body, inputs, outputs, numerics.precision)
+        elif provider == "generated" and (not is_anchored or node is anchor):
+            found = _generated(node, inputs, outputs, aligned)
+        if found is not None:
+            return replace(found, inputs=len(inputs))
+    return None
+
+
+def _body(node: Any) -> Graph:
+    """The nodes of a fused node, or the node alone."""
+    if node.op.name == "fused":
+        return node.attrs["body"]  # type: ignore[no-any-return]
+    return Graph(node.inputs, (node,), node.outputs)
+
+
+def _generated(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Lowered | None:
+    launches = generate(node, inputs, outputs, aligned)
+    if launches is None:
+        return None
+    return Lowered(launches, scratch_bytes(launches))
+
+
+_BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
+    "cublaslt": products.lower_matmul,
+    "cudnn": convolutions.lower_by_cudnn,
+}
+
+
+def check(node: Any, kernels: Any) -> None:
+    """Refuse what nothing computes, when it is compiled.
+
+    Args:
+        node: that `lower` has no steps for.
+        kernels: of the array module, by the name of the primitive.
+
+    Raises:
+        UnsupportedOnBackend: with the reason.
+    """
+    name = node.op.name
+    if node.op.kind in (Kind.CONTROL, Kind.VIEW, Kind.COMPOSITE) or name in kernels:
+        return
+    if name in ("fused", "transfer"):  # taken apart, or copied
+        return
+    spec = node.outputs[0].spec
+    raise UnsupportedOnBackend(
+        name, spec.dtype, "row-major", "neither a library nor a generator computes it"
+    )

@@ -1,0 +1,197 @@
+"""Matrix products as steps: how operands lie decides between strides and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.cupy.cublaslt import Gemm, compute_type
+from toolkit.backends.cupy.cuda.launch import Buffer
+from toolkit.backends.cupy.epilogues import epilogue_of
+from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Product
+from toolkit.ir import Graph
+
+# Products that differ in no single stride are this many calls at most; else a copy.
+MOST_CALLS = 64
+
+
+class Matrix:
+    """An operand of a product: where it is, and its strides in elements."""
+
+    def __init__(self, place: Place, operand: Operand) -> None:
+        self.place = place
+        self.spec = operand.spec
+        self.itemsize = dtypes.itemsize(operand.spec.dtype)
+        self.strides = tuple(s // self.itemsize for s in operand.strides)
+
+    @property
+    def rows(self) -> tuple[bool, int] | None:
+        """Whether it is transposed, and the elements from row to row; None: neither.
+
+        Row-major is what has neighbours in a row; an extent of 1 has any stride.
+        """
+        (m, n), (down, across) = self.spec.shape[-2:], self.strides[-2:]
+        if (n == 1 or across == 1) and (m == 1 or down >= n):
+            return False, max(n, down if m > 1 else n)
+        if (m == 1 or down == 1) and (n == 1 or across >= m):
+            return True, max(m, across if n > 1 else m)
+        return None
+
+    def batch_strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The strides of the batch axes of a product, 0 where it is broadcast."""
+        own = self.spec.shape[:-2]
+        lead = (0,) * (len(shape) - len(own))
+        axes = zip(own, self.strides, strict=False)
+        return lead + tuple(0 if n == 1 else stride for n, stride in axes)
+
+
+def lower_matmul(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
+) -> Lowered | None:
+    """The steps of a product and what follows it; None where another has to do.
+
+    Args:
+        body: the product, and the elementwise nodes on its result.
+        inputs, outputs: the operands of the whole.
+        precision: of float32: "strict" or "tf32".
+    """
+    (out,) = outputs if len(outputs) == 1 else (None,)
+    if out is None or not dtypes.is_float(out.spec.dtype) or not out.spec.size:
+        return Lowered() if out is not None and not out.spec.size else None
+    found = epilogue_of(body)
+    anchor = body.nodes[0]
+    if found is None or not anchor.inputs[0].spec.size or "add" in found.steps:
+        return None
+    numbers = {id(x): i for i, x in enumerate(body.inputs)}
+    pieces = Pieces()
+    try:
+        a, b = (
+            Matrix(Buffer(numbers[id(x)]), inputs[numbers[id(x)]])
+            for x in anchor.inputs
+        )
+    except KeyError:  # a constant that is written into the body
+        return None
+    target = Matrix(Buffer(len(inputs)), contiguous(anchor.outputs[0].spec))
+    extra = [Buffer(numbers[id(x)]) for x in found.extra]
+    name = {(): "default", ("bias",): "bias", ("relu",): "relu"}.get(
+        found.steps, "_".join(reversed(found.steps))
+    )
+    try:
+        multiply(pieces, a, b, target, precision, name, extra)
+    except NotLowered:
+        return None
+    return pieces.done()
+
+
+def multiply(
+    pieces: Pieces,
+    a: Matrix,
+    b: Matrix,
+    d: Matrix,
+    precision: str,
+    epilogue: str = "default",
+    extra: Sequence[Place] = (),
+) -> None:
+    """Append d = epilogue(a @ b), all row-major, with leading batch axes."""
+    a, b = (x if x.rows else _copied(pieces, x) for x in (a, b))
+    batch = d.spec.shape[:-2]
+    if not any(b.batch_strides(batch)):
+        a, batch, d = _joined_rows(a, batch, d)
+    strides = [x.batch_strides(batch) for x in (a, b, d)]
+    axes = [(n, *steps) for n, *steps in zip(batch, *strides, strict=True) if n != 1]
+    outer, inner = _split(axes)
+    if prod(row[0] for row in outer) > MOST_CALLS:
+        a, b = (_copied(pieces, _expanded(x, batch)) for x in (a, b))
+        strides = [x.batch_strides(batch) for x in (a, b, d)]
+        rows = zip(batch, *strides, strict=True)
+        outer, inner = _split([(n, *steps) for n, *steps in rows if n != 1])
+    gemm = _gemm(a, b, d, precision, epilogue, inner)
+    for at in product(*(range(row[0]) for row in outer)):
+        steps = [
+            sum(i * row[which] for i, row in zip(at, outer, strict=True))
+            for which in (1, 2, 3)
+        ]
+        sa, sb, sd = (n * x.itemsize for n, x in zip(steps, (a, b, d), strict=True))
+        pieces.steps.append(
+            # Column-major, the product is that of the transposed: b comes first.
+            Product(gemm, (b.place, a.place, d.place, *extra), (sb, sa, sd))
+        )
+
+
+def _gemm(
+    a: Matrix,
+    b: Matrix,
+    d: Matrix,
+    precision: str,
+    epilogue: str,
+    inner: tuple[int, int, int, int],
+) -> Gemm:
+    (turned_a, leading_a), (turned_b, leading_b) = a.rows, b.rows  # type: ignore[misc]
+    m, k = a.spec.shape[-2:]
+    n = b.spec.shape[-1]
+    count, step_a, step_b, step_d = inner
+    return Gemm(
+        *(n, m, k),
+        transpose=(turned_b, turned_a),
+        leading=(leading_b, leading_a, n),
+        dtypes=(a.spec.dtype, d.spec.dtype),
+        compute=compute_type(a.spec.dtype, precision),
+        epilogue=epilogue,
+        batch=count,
+        strides=(step_b, step_a, step_d),
+    )
+
+
+def _copied(pieces: Pieces, x: Matrix) -> Matrix:
+    source = Operand(x.spec, tuple(s * x.itemsize for s in x.strides))
+    return Matrix(pieces.copy(x.place, source), contiguous(x.spec))
+
+
+def _expanded(x: Matrix, batch: tuple[int, ...]) -> Matrix:
+    """The same with all batch axes; those that are broadcast have stride 0."""
+    strides = (*x.batch_strides(batch), *x.strides[-2:])
+    spec = x.spec.with_shape((*batch, *x.spec.shape[-2:]))
+    return Matrix(x.place, Operand(spec, tuple(s * x.itemsize for s in strides)))
+
+
+def _joined_rows(
+    a: Matrix, batch: tuple[int, ...], d: Matrix
+) -> tuple[Matrix, tuple[int, ...], Matrix]:
+    """The batch as more rows of a, where b is the same for all and a is one block."""
+    whole = contiguous(a.spec)
+    steps = tuple(s // a.itemsize for s in whole.strides)
+    if a.strides != steps or a.spec.shape[:-2] != batch:
+        return a, batch, d
+    rows = prod(batch) * a.spec.shape[-2]
+
+    def joined(x: Matrix) -> Matrix:
+        spec = x.spec.with_shape((rows, x.spec.shape[-1]))
+        return Matrix(x.place, contiguous(spec))
+
+    return joined(a), (), joined(d)
+
+
+Axis = tuple[int, ...]
+
+
+def _split(axes: list[Axis]) -> tuple[list[Axis], tuple[int, int, int, int]]:
+    """Batch axes as those to loop over, and one whose strides a call can have.
+
+    Args:
+        axes: extent, and the strides of a, b and d, outermost first.
+    """
+    inner: tuple[int, ...] = (1, 0, 0, 0)
+    outer = list(axes)
+    while outer:
+        n, *steps = outer[-1]
+        count, *inside = inner
+        if count > 1 and any(
+            s != count * i for s, i in zip(steps, inside, strict=True)
+        ):
+            break
+        inner = (count * n, *(inside if count > 1 else steps))
+        outer.pop()
+    return outer, inner  # type: ignore[return-value]

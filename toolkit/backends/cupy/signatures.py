@@ -1,0 +1,200 @@
+"""Graphs of cuDNN as data: hashable, so that plans are found by them.
+
+Tensors are channels first by name, as cuDNN counts axes, and channels last by stride.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+Extents = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DnnTensor:
+    """A tensor of a graph; uid 0: a value inside of it that never reaches memory."""
+
+    uid: int
+    shape: Extents
+    strides: Extents
+    dtype: str
+
+
+@dataclass(frozen=True)
+class DnnNode:
+    """One operation: method name, positions of its tensors, and arguments."""
+
+    op: str
+    inputs: tuple[int, ...]
+    output: int
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A graph of cuDNN, with how exact it must be.
+
+    Attributes:
+        tensors: in the order in which nodes count them.
+        nodes: in the order in which they run.
+        precision: "strict" forbids tensor cores for float32.
+    """
+
+    tensors: tuple[DnnTensor, ...]
+    nodes: tuple[DnnNode, ...]
+    precision: str = "strict"
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of what enters and leaves."""
+        return self.tensors[0].dtype
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether tensor cores would round its factors."""
+        return self.precision == "strict" and self.dtype == "float32"
+
+    @property
+    def key(self) -> str:
+        """A short name that only equal graphs share."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:24]
+
+    @property
+    def flops(self) -> int:
+        """The operations of its convolution."""
+        node = self.nodes[0]
+        shapes = [self.tensors[i].shape for i in (*node.inputs, node.output)]
+        # Input, filter and result, in the order of conv_fprop.
+        order = {"conv_dgrad": (0, 1), "conv_wgrad": (1, 2)}.get(node.op, (2, 1))
+        result, filters = (shapes[i] for i in order)
+        return 2 * prod(result) * prod(filters[1:])
+
+
+@dataclass
+class Builder:
+    """Collects the tensors and nodes of a signature."""
+
+    dtype: str
+    precision: str
+    tensors: list[DnnTensor] = field(default_factory=list)
+    nodes: list[DnnNode] = field(default_factory=list)
+    uids: int = 0
+
+    def tensor(self, shape: Sequence[int]) -> int:
+        """A tensor in memory, channels last, by its channels-first shape."""
+        self.uids += 1
+        shape = tuple(shape)
+        tensor = DnnTensor(self.uids, shape, channels_last(shape), self.dtype)
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def inner(self, like: int) -> int:
+        """A tensor inside the graph, computed and kept in float32."""
+        x = self.tensors[like]
+        self.tensors.append(DnnTensor(0, x.shape, x.strides, "float32"))
+        return len(self.tensors) - 1
+
+    def add(self, op: str, inputs: Sequence[int], output: int, **arguments: Any) -> int:
+        """Append an operation; returns its output."""
+        given = tuple(sorted(arguments.items()))
+        self.nodes.append(DnnNode(op, tuple(inputs), output, given))
+        return output
+
+    def build(self) -> Signature:
+        """The graph."""
+        return Signature(tuple(self.tensors), tuple(self.nodes), self.precision)
+
+
+def channels_last(shape: Extents) -> Extents:
+    """The strides in elements of a channels-first shape that lies channels last."""
+    strides, step = [0] * len(shape), 1
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How windows move: a convolution of 1 axis is one of 2, the first of extent 1."""
+
+    strides: Extents
+    padding: tuple[tuple[int, int], ...]
+    dilation: Extents
+
+    @classmethod
+    def of(cls, attrs: Any) -> Geometry:
+        """That of a node's attributes."""
+        strides, dilation = attrs["strides"], attrs["dilation"]
+        if len(strides) > 1:
+            return cls(strides, attrs["padding"], dilation)
+        return cls((1, *strides), ((0, 0), *attrs["padding"]), (1, *dilation))
+
+    @property
+    def arguments(self) -> dict[str, Extents]:
+        """What cuDNN calls them."""
+        return {
+            "pre_padding": tuple(low for low, _ in self.padding),
+            "post_padding": tuple(high for _, high in self.padding),
+            "stride": self.strides,
+            "dilation": self.dilation,
+        }
+
+
+def images(shape: Extents) -> Extents:
+    """The channels-first shape of (batch, *spatial, channels)."""
+    batch, *spatial, channels = shape
+    return (batch, channels, *([1, *spatial] if len(spatial) == 1 else spatial))
+
+
+def filters(shape: Extents) -> Extents:
+    """The cuDNN shape of a kernel (*size, channels, filters)."""
+    *size, channels, count = shape
+    return (count, channels, *([1, *size] if len(size) == 1 else size))
+
+
+def convolution(
+    op: str,
+    shapes: Sequence[Extents],
+    geometry: Geometry,
+    dtype: str,
+    precision: str,
+    follow: Sequence[str] = (),
+) -> Signature:
+    """A convolution, or one of its gradients, with what follows it.
+
+    Args:
+        op: "conv_fprop" of an image and filters, "conv_dgrad" of the gradient of the
+            result and filters, or "conv_wgrad" of an image and that gradient.
+        shapes: of the two inputs and the result, channels first; filters count first.
+        geometry: how windows move.
+        dtype: of all tensors in memory.
+        precision: "strict" or "tf32".
+        follow: "bias" and "add" (each with one more input), or "relu".
+
+    Returns:
+        The uids of its tensors are 1 and 2 for the inputs, then those of the inputs
+        of what follows, and last that of the result.
+    """
+    graph = Builder(dtype, precision)
+    inputs = [graph.tensor(shape) for shape in shapes[:2]]
+    result = shapes[2]
+    vector = (1, result[1], *[1] * (len(result) - 2))
+    extra = {"bias": vector, "add": result}
+    given = [graph.tensor(extra[step]) for step in follow if step != "relu"]
+    out = graph.tensor(result)
+    steps = [op, *follow]
+    value, rest = -1, iter(given)
+    for number, step in enumerate(steps):
+        target = out if number == len(steps) - 1 else graph.inner(out)
+        if number == 0:
+            value = graph.add(op, inputs, target, **geometry.arguments)
+        elif step == "relu":
+            value = graph.add("relu", [value], target)
+        else:
+            value = graph.add("add", [value, next(rest)], target)
+    return graph.build()
