@@ -132,11 +132,11 @@ class Function:
                 return self.python_function(*args, **kwargs)
             return concrete.call(tensors)
         try:
-            quick = tuple([(x._array.shape, x._array.dtype) for x in args])
-            quick = state.device, config.placement(), quick
+            given = tuple([(x._array.shape, x._array.dtype) for x in args])
         except AttributeError:  # a tensor without data
             self._find(args, kwargs)
             raise
+        quick = state.device, config.placement(), given
         found = self._quick.get(quick)
         if found is None:
             found = self._quick[quick] = self._find(args, kwargs)[0]

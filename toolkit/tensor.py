@@ -136,7 +136,7 @@ class Tensor:
                 "inside a traced function; return it from the function, or use ops "
                 "such as `where` and `cond` instead of Python's own control flow"
             )
-        return on_host(self._array)
+        return on_host(self._array)  # type: ignore[no-any-return]
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None

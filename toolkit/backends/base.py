@@ -327,8 +327,8 @@ class Backend:
         """Where the first byte of an array is."""
         return int(array.ctypes.data)
 
-    # What generated code knows an array of a call by.
-    handle: Callable[[Any, Array], int] = staticmethod(id)  # type: ignore[assignment]
+    # What generated code knows an array of a call by: a NumPy array is an object.
+    handle: Callable[[Array], int] = staticmethod(id)
 
     def call_table(self, specs: Sequence[Spec]) -> Any:
         """Where generated code finds the handles of the arrays of a call.

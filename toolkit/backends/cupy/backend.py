@@ -23,6 +23,8 @@ from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import PRIMITIVES, Kind, Spec
 
 Array = Any
+# These need no kernel, in any layout.
+VIEWS = ("reshape", "transpose", "broadcast_to", "slice")
 # The largest buffers that are named where an arena finds no room.
 NAMED = 5
 
@@ -44,15 +46,14 @@ class CupyBackend(Backend):
         self.device = device
         self.count = count
         self.arrays = array_table(xp)
-        kernels = {
-            name: EagerKernel(self, name, self.arrays.get(name))
-            for name, primitive in PRIMITIVES.items()
-            if primitive.kind not in (Kind.COMPOSITE, Kind.CONTROL, Kind.VIEW)
-        }
-        views = {
-            n: k for n, k in self.arrays.items() if PRIMITIVES[n].kind is Kind.VIEW
-        }
-        super().__init__(kernels | views)
+        kernels = {name: EagerKernel(self, name, k) for name, k in self.arrays.items()}
+        super().__init__(kernels | {name: self.arrays[name] for name in VIEWS})
+
+    def supports(self, name: str) -> bool:
+        """Composites are taken apart, so that what they are made of is fused."""
+        known = PRIMITIVES.get(name)
+        is_composite = known is not None and known.kind is Kind.COMPOSITE
+        return not is_composite and super().supports(name)
 
     # --- compiling --------------------------------------------------------------------
 
@@ -192,7 +193,9 @@ class CupyBackend(Backend):
         """Where the first element of an array is, on the device."""
         return self.device.address(array)
 
-    handle = address
+    def handle(self, array: Array) -> int:  # type: ignore[override]
+        """What steps know an array of a call by."""
+        return self.device.address(array)
 
     def call_table(self, specs: Sequence[Spec]) -> CallTable:
         """Where a program finds the addresses of the arrays of a call."""

@@ -54,7 +54,7 @@ _LAYOUT = {
     "batch": (5, ctypes.c_int32),
     "stride": (6, ctypes.c_int64),
 }
-_PREFERENCE = {"workspace": (1, ctypes.c_uint64)}
+_PREFERENCE: dict[str, tuple[int, Any]] = {"workspace": (1, ctypes.c_uint64)}
 _PREFERENCE.update(
     (f"align_{x}", (5 + i, ctypes.c_uint32)) for i, x in enumerate("abcd")
 )

@@ -66,7 +66,7 @@ class EagerKernel:
             node = Node(primitive, values, attrs, [Value(y) for y in results])
             outputs = [contiguous(y) for y in results]
             lowered = self.backend.lower(node, operands, outputs, is_aligned)
-            program = lowered and GpuProgram(self.backend.device, [lowered])
+            program = GpuProgram(self.backend.device, [lowered]) if lowered else None
             self.known[key] = program, results
         return self.known[key]
 

@@ -177,7 +177,8 @@ class Runner:
 
     def _used(self) -> tuple[set[int], set[int]]:
         """The numbers of the arrays of a call that steps read, and write."""
-        read, written = set(), set()
+        read: set[int] = set()
+        written: set[int] = set()
         for i, node in enumerate(self.program.nodes):
             for name in (n for step in node.steps for n in names_of(step, node.inputs)):
                 number = self.resolve(i, name)[0]
@@ -315,7 +316,7 @@ class _Binder:
         if isinstance(step, Product):
             return self.limit
         if isinstance(step, Dnn):
-            return self.device.dnn(step.signature, self.limit).workspace
+            return int(self.device.dnn(step.signature, self.limit).workspace)
         return 0
 
     def _calls(
@@ -352,8 +353,8 @@ class _Binder:
             return self.device.scalar(argument.value, argument.ctype)
         if isinstance(argument, Problem):
             self.binding.problems.append(step.problem)
-            words: int = self.device.address(self.words)
-            return words + 24 * (len(self.binding.problems) - 1)
+            first: int = self.device.address(self.words)
+            return first + 24 * (len(self.binding.problems) - 1)
         if isinstance(argument, Table):
             words = [
                 at(w) if isinstance(w, (Buffer, Scratch)) else w

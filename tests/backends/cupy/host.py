@@ -1,0 +1,267 @@
+"""A device made of host memory: all of the GPU backend but what only a GPU has.
+
+Generated kernels run as g++ compiles them; products and convolutions are computed by
+NumPy from nothing but their descriptors, addresses and strides.
+"""
+
+import ctypes
+import hashlib
+import subprocess
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tests.backends.cuda.host import GXX, OPTIONS, SHIM
+from toolkit import dtypes
+from toolkit.backends import get_backend
+from toolkit.backends.cupy.device import Device, OutOfMemory
+
+POISON = 0xA5
+CTYPES = {
+    np.int64: ctypes.c_longlong,
+    np.int32: ctypes.c_int,
+    np.float32: ctypes.c_float,
+    np.float64: ctypes.c_double,
+}
+ACCUMULATE = {"64F": np.float64, "32F": np.float32, "32F_FAST_TF32": np.float32}
+
+
+class DeviceArray(np.ndarray):
+    """Memory of the device: nothing of the host's own kind."""
+
+
+class HostDevice(Device):
+    """A GPU that is none.
+
+    Args:
+        folder: where to build kernels.
+        built: the libraries of kernels that have been built.
+        libraries: which there are.
+        limit: bytes of memory.
+    """
+
+    captures = True
+
+    def __init__(self, folder, built, libraries=("cublaslt", "cudnn"), limit=1 << 30):
+        super().__init__()
+        self.folder = folder
+        self.libraries = frozenset(libraries)
+        self.limit = limit
+        self.log = []  # what was started, and what was captured
+        self.depth = 0
+        self.trims = 0
+        self.built = built
+
+    @contextmanager
+    def scope(self):
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def empty(self, shape, dtype):
+        kind = dtypes.numpy_dtype(dtype)
+        nbytes = int(np.prod(shape)) * kind.itemsize
+        if nbytes > self.limit:
+            raise OutOfMemory(f"{nbytes} bytes")
+        block = np.full(nbytes + 256, POISON, np.uint8)
+        start = -block.ctypes.data % 256
+        return np.ndarray(shape, kind, block, start).view(DeviceArray)
+
+    def owns(self, array):
+        return isinstance(array, DeviceArray)
+
+    def upload(self, values):
+        host = np.asarray(values, np.int64) if isinstance(values, list) else values
+        array = self.empty(host.shape, dtypes.name_of(host.dtype))
+        array[...] = host
+        self.log.append("upload")
+        return array
+
+    def download(self, array):
+        self.log.append("download")
+        return np.array(array, order="C", subok=False)
+
+    def address(self, array):
+        return array.ctypes.data
+
+    def view(self, arena, offset, shape, dtype):
+        found = np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
+        return found.view(DeviceArray)
+
+    def copy(self, target, source, nbytes):
+        assert self.depth
+        ctypes.memmove(target, source, nbytes)
+        self.log.append("copy")
+
+    def memory(self):
+        return f"{self.limit:,} bytes in all"
+
+    def trim(self):
+        self.trims += 1
+
+    def synchronize(self):
+        self.log.append("synchronize")
+
+    def capture(self, start):
+        self.log.append("capture")
+
+        def replay():
+            self.log.append("replay")
+            start()
+
+        return replay
+
+    def load(self, kernels):
+        missing = [k for k in kernels if k not in self.built]
+        if missing:
+            self._build(missing)
+        return [self._function(k, self.built[k]) for k in kernels]
+
+    def _build(self, kernels):
+        parts = [f'#include "{SHIM}"']
+        for kernel in kernels:
+            types = enumerate(kernel.parameters)
+            arguments = ", ".join(f"*({ctype}*)a[{i}]" for i, ctype in types)
+            own = kernel.source.rpartition("#endif")[2]
+            fibers = int("__syncthreads" in own or "exchange(" in own)
+            parts += [
+                kernel.source,
+                f"static void call_{kernel.name}(void** a) "
+                f"{{ {kernel.name}({arguments}); }}",
+                f'extern "C" void run_{kernel.name}(void** a, const unsigned* sizes) '
+                f"{{ run_grid(call_{kernel.name}, a, sizes, {fibers}, false); }}",
+            ]
+        text = "\n".join(parts)
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        source, library = self.folder / f"{name}.cpp", self.folder / f"{name}.so"
+        source.write_text(text)
+        command = [GXX, *OPTIONS, "-O0", "-shared", str(source), "-o", str(library)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:4000]
+        loaded = ctypes.CDLL(str(library))
+        self.built.update(dict.fromkeys(kernels, loaded))
+
+    def _function(self, kernel, library):
+        run = getattr(library, f"run_{kernel.name}")
+
+        def start(grid, block, arguments, shared):
+            assert self.depth, "started outside of the device's scope"
+            assert len(arguments) == len(kernel.parameters)
+            cells = [
+                CTYPES[type(a)](a) if type(a) in CTYPES else ctypes.c_void_p(a)
+                for a in arguments
+            ]
+            pointers = [ctypes.addressof(cell) for cell in cells]
+            array = (ctypes.c_void_p * len(pointers))(*pointers)
+            run(array, (ctypes.c_uint * 6)(*grid, *block))
+            self.log.append(kernel.name)
+
+        return start
+
+    def product(self, gemm, pointers, workspace):
+        def start(where, scratch):
+            assert self.depth
+            multiply(gemm, where)
+            self.log.append("product")
+
+        return start
+
+    def dnn(self, signature, workspace):
+        return Convolution(self, signature, workspace)
+
+
+def memory_at(address, shape, strides, dtype):
+    """An array of what lies at an address; strides are in elements."""
+    kind = dtypes.numpy_dtype(dtype)
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    block = (ctypes.c_uint8 * ((last + 1) * kind.itemsize)).from_address(address)
+    flat = np.frombuffer(block, kind)
+    return as_strided(flat, shape, [s * kind.itemsize for s in strides])
+
+
+def multiply(gemm, pointers):
+    """What cuBLASLt does with a descriptor: everything lies column by column."""
+    found = []
+    for layout, pointer in zip(gemm.layouts, pointers, strict=False):
+        names = {number: name for name, number in TYPES.items()}
+        shape = layout["batch"], layout["rows"], layout["columns"]
+        strides = layout["stride"], 1, layout["leading"]
+        assert layout["leading"] >= layout["rows"]
+        found.append(memory_at(pointer, shape, strides, names[layout["type"]]))
+    a, b, d = found
+    kind = ACCUMULATE[gemm.compute]
+    a, b = (
+        (x.swapaxes(1, 2) if turned else x).astype(kind)
+        for x, turned in zip((a, b), gemm.transpose, strict=True)
+    )
+    result = a @ b
+    if "bias" in gemm.epilogue:
+        vector = memory_at(pointers[3], (gemm.m, 1), (1, 0), gemm.dtypes[1])
+        result = result + vector.astype(kind)
+    if "relu" in gemm.epilogue:
+        result = np.maximum(result, 0)
+    d[...] = result.astype(d.dtype)
+
+
+from toolkit.backends.cupy.cublaslt import DATA_TYPES as TYPES  # noqa: E402
+
+
+class Convolution:
+    """What cuDNN does with a graph, by the reference's convolutions."""
+
+    def __init__(self, device, signature, workspace):
+        self.device = device
+        self.signature = signature
+        self.workspace = 1024
+
+    def __call__(self, pointers, workspace):
+        assert self.device.depth
+        assert workspace
+        tensors, values = self.signature.tensors, {}
+        rest = iter(pointers)
+        uids = sorted((t.uid, i) for i, t in enumerate(tensors) if t.uid)
+        places = {i: next(rest) for _, i in uids}
+        for i, place in places.items():
+            t = tensors[i]
+            values[i] = memory_at(place, t.shape, t.strides, t.dtype)
+        for node in self.signature.nodes:
+            result = self.apply(node, [values[i] for i in node.inputs], tensors)
+            if node.output in places:
+                values[node.output][...] = result.astype(values[node.output].dtype)
+            else:
+                values[node.output] = result
+        self.device.log.append("dnn")
+
+    def apply(self, node, inputs, tensors):
+        inputs = [np.asarray(x, np.float32) for x in inputs]
+        if node.op == "relu":
+            return np.maximum(inputs[0], 0)
+        if node.op == "add":
+            return inputs[0] + inputs[1]
+        kernels, given = get_backend("reference").kernels, dict(node.arguments)
+        pairs = zip(given["pre_padding"], given["post_padding"], strict=True)
+        attrs = {
+            "strides": given["stride"],
+            "dilation": given["dilation"],
+            "padding": tuple(pairs),
+        }
+        first = np.moveaxis(inputs[0], 1, -1)
+        shape = tensors[node.output].shape
+        if node.op == "conv_wgrad":
+            second = np.moveaxis(inputs[1], 1, -1)
+            groups = inputs[0].shape[1] // shape[1]
+            attrs.update(kernel=shape[2:], groups=groups)
+            found = kernels["conv_kernel_grad"](first, second, **attrs)
+            return np.moveaxis(found, (-1, -2), (0, 1))
+        second = np.moveaxis(inputs[1], (0, 1), (-1, -2))
+        if node.op == "conv_dgrad":
+            groups = shape[1] // inputs[1].shape[1]
+            attrs.update(spatial=shape[2:], groups=groups)
+            found = kernels["conv_input_grad"](first, second, **attrs)
+        else:
+            groups = inputs[0].shape[1] // inputs[1].shape[1]
+            found = kernels["conv"](first, second, groups=groups, **attrs)
+        return np.moveaxis(found, -1, 1)

@@ -1,0 +1,218 @@
+"""A CUDA device by CuPy: memory, one stream, modules and captured graphs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.base import available_cores
+from toolkit.backends.cupy import cublaslt, cudnn
+from toolkit.backends.cupy.availability import cupy_module, usable_libraries
+from toolkit.backends.cupy.cublaslt import Gemm
+from toolkit.backends.cupy.cuda.launch import Kernel
+from toolkit.backends.cupy.device import Array, Device, OutOfMemory
+from toolkit.backends.cupy.nvrtc import compile_kernel
+from toolkit.backends.cupy.signatures import Signature
+from toolkit.errors import DeviceError
+
+
+class CudaDevice(Device):
+    """The GPU of a number.
+
+    All work is on one stream of its own, so that it runs in the order in which it was
+    started, and captures do not meet the work of others.
+    """
+
+    captures = True
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.cupy = cupy_module()
+        self.runtime = self.cupy.cuda.runtime
+        self.name = f"gpu:{number}"
+        self.device = self.cupy.cuda.Device(number)
+        with self.device:
+            self.stream = self.cupy.cuda.Stream(non_blocking=True)
+        self.libraries, self.missing = usable_libraries()
+        self.arch = int(self.device.compute_capability)
+        self._functions: dict[Kernel, Callable[..., None]] = {}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        with self.device, self.stream:
+            yield
+
+    # --- memory -----------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
+        try:
+            with self.device, self.stream:
+                return self.cupy.empty(shape, dtypes.numpy_dtype(dtype))
+        except self.cupy.cuda.memory.OutOfMemoryError as error:
+            raise OutOfMemory(str(error)) from error
+
+    def owns(self, array: Any) -> bool:
+        return isinstance(array, self.cupy.ndarray)
+
+    def upload(self, values: Any) -> Array:
+        host = np.asarray(values, np.int64) if isinstance(values, list) else values
+        array = self.empty(host.shape, dtypes.name_of(host.dtype))
+        with self.device, self.stream:
+            # Pageable memory is copied to a buffer of the driver's before it returns.
+            array.set(np.ascontiguousarray(host), stream=self.stream)
+        return array
+
+    def download(self, array: Array) -> np.ndarray[Any, Any]:
+        with self.device, self.stream:
+            return self.cupy.asnumpy(array, stream=self.stream, order="C")  # type: ignore[no-any-return]
+
+    def address(self, array: Array) -> int:
+        return int(array.data.ptr)
+
+    def view(
+        self, arena: Array, offset: int, shape: tuple[int, ...], dtype: str
+    ) -> Array:
+        kind = dtypes.numpy_dtype(dtype)
+        return self.cupy.ndarray(shape, kind, memptr=arena.data + offset)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        if nbytes:
+            kind = self.runtime.memcpyDeviceToDevice
+            self.runtime.memcpyAsync(target, source, nbytes, kind, self.stream.ptr)
+
+    def memory(self) -> str:
+        free, total = self.device.mem_info
+        pool = self.cupy.get_default_memory_pool()
+        return (
+            f"{free:,} of {total:,} bytes are free, the pool holds "
+            f"{pool.total_bytes():,}, of which {pool.used_bytes():,} are in use"
+        )
+
+    def trim(self) -> None:
+        self.synchronize()
+        self.cupy.get_default_memory_pool().free_all_blocks()
+
+    # --- work -------------------------------------------------------------------------
+
+    def load(self, kernels: Sequence[Kernel]) -> list[Callable[..., None]]:
+        missing = [k for k in kernels if k not in self._functions]
+        if missing:
+            workers = min(len(missing), available_cores())
+            with ThreadPoolExecutor(workers) as pool:
+                cubins = list(pool.map(self._cubin, missing))
+            with self.device:
+                for kernel, cubin in zip(missing, cubins, strict=True):
+                    self._functions[kernel] = self._function(kernel, cubin)
+        return [self._functions[k] for k in kernels]
+
+    def _function(self, kernel: Kernel, cubin: bytes) -> Callable[..., None]:
+        module = self.cupy.cuda.function.Module()
+        module.load(cubin)
+        function = module.get_function(kernel.name)
+        most_shared = 48 << 10  # more has to be asked for
+
+        def start(grid: Any, block: Any, arguments: Any, shared: int) -> None:
+            if shared > most_shared:
+                self.cupy.cuda.driver.funcSetAttribute(function.ptr, 8, shared)
+            function(grid, block, arguments, shared, self.stream)
+
+        return start
+
+    def _cubin(self, kernel: Kernel) -> bytes:
+        """The machine code of a kernel, from disk if it was compiled before."""
+        folder = cudnn.cache_folder()
+        text = f"{self.arch} {self._compiler} {kernel.source}"
+        path = folder and folder / f"{hashlib.sha256(text.encode()).hexdigest()}.cubin"
+        if path and path.is_file():
+            return path.read_bytes()
+        cubin = compile_kernel(kernel, self.arch)
+        if path:
+            _write(path, cubin)
+        return cubin
+
+    @cached_property
+    def _compiler(self) -> str:
+        return str(self.runtime.runtimeGetVersion())
+
+    @cached_property
+    def _products(self) -> cublaslt.Plans:
+        with self.device:
+            return cublaslt.Plans()
+
+    @cached_property
+    def _graphs(self) -> cudnn.Plans:
+        with self.device:
+            properties = self.runtime.getDeviceProperties(self.device.id)
+            name = f"{properties['name'].decode()}-{self.arch}"
+            return cudnn.Plans(name, self.stream.ptr, cudnn.cache_folder())
+
+    def product(
+        self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
+    ) -> Callable[[tuple[int, ...], int], None]:
+        plan = self._products.get(gemm, pointers, workspace)
+        stream = self.stream.ptr
+        return lambda where, scratch: plan(where, scratch, stream)
+
+    def dnn(self, signature: Signature, workspace: int) -> Any:
+        with self.device:
+            return self._graphs.get(signature, workspace)
+
+    def tune(self, signature: Signature) -> None:
+        """Find the fastest plan of a graph of cuDNN and keep it."""
+        self._graphs.tune(signature, partial(self._seconds, signature))
+
+    def _seconds(self, signature: Signature, run: Any, workspace: int) -> float:
+        """The time that a plan takes on memory of its own."""
+        tensors = [t for t in signature.tensors if t.uid]
+        arrays = [self.empty(t.shape, t.dtype) for t in tensors]
+        scratch = self.empty((max(1, workspace),), "uint8")
+        pointers = tuple(map(self.address, arrays))
+        begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        with self.scope():
+            for turn in range(6):
+                if turn == 1:  # the first loads what it runs
+                    begin.record(self.stream)
+                run(pointers, self.address(scratch))
+            end.record(self.stream)
+            end.synchronize()
+        return float(self.cupy.cuda.get_elapsed_time(begin, end))
+
+    def synchronize(self) -> None:
+        try:
+            self.stream.synchronize()
+        except self.runtime.CUDARuntimeError as error:
+            raise self._end(error) from error
+
+    def _end(self, error: Exception) -> DeviceError:
+        """After an error inside of a kernel, every later call fails."""
+        self.broken = DeviceError(
+            f"{self.name}: {error}: a kernel failed, and nothing more can be computed "
+            "on this device; restart the process"
+        )
+        return self.broken
+
+    def capture(self, start: Callable[[], None]) -> Callable[[], None]:
+        self.stream.begin_capture()
+        try:
+            start()
+        finally:
+            graph = self.stream.end_capture()
+        graph.upload(self.stream)
+        return partial(graph.launch, self.stream)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with suppress(OSError):  # a cache that cannot be written is none
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(content)
+        draft.replace(path)
