@@ -50,8 +50,8 @@ def test_device_scope(name):
 
 
 def test_a_device_that_is_not_there():
-    with pytest.raises(DeviceError, match="expected one of cpu:0; received 'gpu:0'"):
-        with toolkit.device("gpu:0"):
+    with pytest.raises(DeviceError, match="expected one of .*; received 'gpu:99'"):
+        with toolkit.device("gpu:99"):
             pass
     with pytest.raises(DeviceError, match="received 'tpu'"):
         toolkit.config.set_device("tpu")
@@ -61,8 +61,8 @@ def test_the_environment_chooses_backend_device_and_dtype():
     code = "import toolkit; print(toolkit.config.backend(), toolkit.ops.ones(()).dtype)"
     done = run(code, TOOLKIT_BACKEND="reference", TOOLKIT_FLOATX="float64")
     assert done.stdout.split() == ["reference", "float64"], done.stderr
-    done = run("import toolkit; toolkit.ops.ones(()) + 1", TOOLKIT_DEVICE="gpu")
-    assert "DeviceError: device: expected one of cpu:0" in done.stderr
+    done = run("import toolkit; toolkit.ops.ones(()) + 1", TOOLKIT_DEVICE="gpu:99")
+    assert "gpu" in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_show_names_cpu_blas_and_threads(capsys):

@@ -353,8 +353,8 @@ def test_copies_and_pickles():
 def test_device_scope():
     with toolkit.device("cpu:0"):
         assert tensor(1.0).device == "cpu:0"
-    with pytest.raises(DeviceError, match="expected one of cpu:0"):
-        with toolkit.device("gpu:7"):
+    with pytest.raises(DeviceError, match="expected one of"):
+        with toolkit.device("gpu:77"):
             pass
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from toolkit.errors import (
     ArgumentError,
+    BackendUnavailable,
     DeviceError,
     UnsupportedError,
     unknown_choice,
@@ -299,7 +300,13 @@ def check_device(name: str) -> str:
         DeviceError: if not; for a GPU, with the reason why it cannot be used.
     """
     wanted = name.lower() if ":" in name else f"{name.lower()}:0"
-    known = _devices_of(backend_of(wanted))
+    try:
+        known = _devices_of(backend_of(wanted))
+    except BackendUnavailable as error:
+        others = ", ".join(_devices_of(backend()))
+        raise BackendUnavailable(
+            f"device: expected one of {others}; received {name!r}: {error}"
+        ) from error
     if wanted not in known:
         raise DeviceError(
             f"device: expected one of {', '.join(known)}; received {name!r}"
