@@ -47,6 +47,8 @@ class KerasTensor:
     """
 
     __array_priority__ = 2000
+    # What wants to be told of calls with it, by `add(node)`: a graph of `compat`.
+    graph: Any = None
 
     def __init__(
         self,

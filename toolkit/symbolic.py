@@ -142,6 +142,9 @@ def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:
     index = len(operation._inbound_nodes) - 1
     for i, symbol in enumerate(symbols):
         symbol._keras_history = KerasHistory(operation, index, i)
+    graph = next((x.graph for x in inputs if x.graph is not None), None)
+    if graph is not None:
+        graph.add(node)
     return node
 
 

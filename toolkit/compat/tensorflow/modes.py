@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
 from toolkit.tensor import state
 
 
@@ -11,7 +17,17 @@ class _Mode:
     is_eager = True
 
 
+class _Local(threading.local):
+    """The graphs and sessions whose `with` blocks a thread is in."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+        self.sessions: list[Any] = []
+        self.is_replaying = False  # whether a session runs operations of a graph
+
+
 mode = _Mode()
+local = _Local()
 
 
 def executing_eagerly() -> bool:
@@ -25,4 +41,34 @@ def executing_eagerly() -> bool:
         >>> tf.executing_eagerly()
         True
     """
-    return mode.is_eager and state.trace is None
+    return state.trace is None and not building_graph()
+
+
+def building_graph() -> bool:
+    """Whether what is called is to be recorded in a graph of TensorFlow 1."""
+    wanted = local.graphs or not mode.is_eager
+    return bool(wanted) and not local.is_replaying and state.trace is None
+
+
+@contextmanager
+def replaying() -> Iterator[None]:
+    """Compute inside, whatever the mode."""
+    outer, local.is_replaying = local.is_replaying, True
+    try:
+        yield
+    finally:
+        local.is_replaying = outer
+
+
+def graphed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of tensors be recorded, whatever its arguments, in a graph."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not building_graph():
+            return function(*args, **kwargs)
+        from toolkit.compat.tensorflow.v1.graph import get_default_graph
+
+        return get_default_graph().record(function, args, kwargs)
+
+    return wrapper

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from toolkit import variable as core
+from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.naming import name_scope
 from toolkit.tensor import Tensor
@@ -15,9 +16,19 @@ from toolkit.trace import no_trace
 class _AnyVariable(type):
     """Variables that layers and optimizers make are `tf.Variable`s too."""
 
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """In a graph, Variables are symbols: their values are in sessions."""
+        if cls is not Variable or not building_graph():
+            return type.__call__(cls, *args, **kwargs)
+        from toolkit.compat.tensorflow.v1.variables import GraphVariable
+
+        return GraphVariable(*args, **kwargs)
+
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is Variable:
-            return isinstance(instance, core.Variable)
+            return isinstance(instance, core.Variable) or hasattr(
+                instance, "initialized_value"
+            )
         return type.__instancecheck__(cls, instance)
 
 

@@ -1,0 +1,112 @@
+"""TensorFlow 1's names: graphs, placeholders, Sessions, Variables in collections.
+
+What is not there is `toolkit.compat.tensorflow`'s: its functions take the tensors of
+graphs too.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from toolkit.compat.tensorflow.modes import executing_eagerly
+from toolkit.compat.tensorflow.v1 import initial, layers, losses, summary
+from toolkit.compat.tensorflow.v1.basics import (
+    add_to_collection,
+    add_to_collections,
+    assign,
+    assign_add,
+    assign_sub,
+    control_dependencies,
+    disable_eager_execution,
+    disable_v2_behavior,
+    enable_eager_execution,
+    enable_v2_behavior,
+    get_collection,
+    get_collection_ref,
+    global_variables,
+    global_variables_initializer,
+    group,
+    init_scope,
+    initialize_all_variables,
+    is_variable_initialized,
+    local_variables,
+    local_variables_initializer,
+    model_variables,
+    moving_average_variables,
+    name_scope,
+    no_op,
+    placeholder,
+    placeholder_with_default,
+    set_random_seed,
+    tables_initializer,
+    trainable_variables,
+    variables_initializer,
+)
+from toolkit.compat.tensorflow.v1.gradients import gradients
+from toolkit.compat.tensorflow.v1.graph import (
+    Graph,
+    get_default_graph,
+    reset_default_graph,
+)
+from toolkit.compat.tensorflow.v1.graph import GraphOperation as Operation
+from toolkit.compat.tensorflow.v1.graph import GraphTensor as Tensor
+from toolkit.compat.tensorflow.v1.initial import (
+    constant_initializer,
+    glorot_normal_initializer,
+    glorot_uniform_initializer,
+    ones_initializer,
+    orthogonal_initializer,
+    random_normal_initializer,
+    random_uniform_initializer,
+    truncated_normal_initializer,
+    variance_scaling_initializer,
+    zeros_initializer,
+)
+from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
+from toolkit.compat.tensorflow.v1.scopes import (
+    AUTO_REUSE,
+    VariableScope,
+    get_local_variable,
+    get_variable,
+    get_variable_scope,
+    variable_scope,
+)
+from toolkit.compat.tensorflow.v1.session import (
+    InteractiveSession,
+    Session,
+    get_default_session,
+)
+from toolkit.compat.tensorflow.v1.settings import ConfigProto, GPUOptions, logging
+from toolkit.compat.tensorflow.v1.variables import GraphKeys
+
+__all__ = [name for name in globals() if name[0] != "_" and name != "annotations"]
+
+
+def __getattr__(name: str) -> Any:
+    """Modules that are made at first use, and the names of TensorFlow 2."""
+    if name == "train":
+        return import_module(f"{__name__}.train")
+    return getattr(import_module("toolkit.compat.tensorflow"), name)
+
+
+initializers = SimpleNamespace(
+    constant=constant_initializer,
+    glorot_normal=glorot_normal_initializer,
+    glorot_uniform=glorot_uniform_initializer,
+    global_variables=global_variables_initializer,
+    he_normal=initial.he_normal,
+    he_uniform=initial.he_uniform,
+    lecun_normal=initial.lecun_normal,
+    lecun_uniform=initial.lecun_uniform,
+    local_variables=local_variables_initializer,
+    ones=ones_initializer,
+    orthogonal=orthogonal_initializer,
+    random_normal=random_normal_initializer,
+    random_uniform=random_uniform_initializer,
+    truncated_normal=truncated_normal_initializer,
+    variables=variables_initializer,
+    variance_scaling=variance_scaling_initializer,
+    zeros=zeros_initializer,
+)

@@ -1,0 +1,303 @@
+"""The functions of TensorFlow 1 that make graphs: placeholders, scopes, collections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from toolkit import dtypes, naming, tree
+from toolkit import random as random_numbers
+from toolkit.compat.tensorflow.modes import building_graph, local, mode
+from toolkit.compat.tensorflow.v1.graph import (
+    GraphOperation,
+    GraphStep,
+    GraphTensor,
+    get_default_graph,
+    operation_of,
+)
+from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.keras_tensor import KerasTensor
+from toolkit.tensor import state
+
+# --- modes ----------------------------------------------------------------------------
+
+
+def disable_eager_execution() -> None:
+    """Record what is called in a graph from here on, at any time.
+
+    What was made before stays what it is: tensors are constants for graphs.
+    """
+    mode.is_eager = False
+
+
+def enable_eager_execution(
+    config: Any = None, device_policy: Any = None, execution_mode: Any = None
+) -> None:
+    """Compute what is called at once from here on, at any time.
+
+    Args:
+        config, device_policy, execution_mode: only None.
+    """
+    if any(x is not None for x in (config, device_policy, execution_mode)):
+        raise ArgumentError(
+            "enable_eager_execution: config, device_policy and execution_mode must be "
+            "None"
+        )
+    mode.is_eager = True
+
+
+disable_v2_behavior = disable_eager_execution
+
+
+def enable_v2_behavior() -> None:
+    """Compute what is called at once: `enable_eager_execution`."""
+    enable_eager_execution()
+
+
+def _check_graph(function: str) -> None:
+    if not building_graph() and not local.is_replaying and state.trace is None:
+        raise TraceError(
+            f"tf.{function}() is not compatible with eager execution; call "
+            "tf.disable_eager_execution(), or use `with tf.Graph().as_default():`"
+        )
+
+
+# --- what is fed ----------------------------------------------------------------------
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> GraphTensor:
+    """A tensor of the graph that must be fed.
+
+    Args:
+        dtype: of what is fed.
+        shape: its extents, None where unknown; the number of axes must be known.
+        name: made up if None.
+    """
+    _check_graph("placeholder")
+    if shape is None:
+        raise ShapeError(
+            f"placeholder {name or ''}: expected a shape, with None for extents that "
+            "are unknown; a tensor whose number of axes is unknown is not supported"
+        )
+    shape = (shape,) if isinstance(shape, int) else shape
+    symbol = KerasTensor(shape, dtypes.standardize(dtype))
+    step = GraphStep(_unfed, "Placeholder")
+    return get_default_graph().append(step, (), symbol, name=name)  # type: ignore[no-any-return]
+
+
+def _unfed(run: Any) -> Any:
+    raise AssertionError("a plan with a placeholder that is not fed is refused")
+
+
+def placeholder_with_default(
+    input: Any, shape: Any, name: str | None = None
+) -> GraphTensor:
+    """A tensor of the graph that may be fed, and else is `input`.
+
+    Args:
+        input: the value if nothing is fed.
+        shape: extents of what may be fed, None where any is possible.
+        name: made up if None.
+    """
+    _check_graph("placeholder_with_default")
+    input = input if isinstance(input, KerasTensor) else convert(input)
+    symbol = KerasTensor((shape,) if isinstance(shape, int) else shape, input.dtype)
+    if len(input.shape) != symbol.ndim or any(
+        n is not None and m not in (None, n)
+        for m, n in zip(input.shape, symbol.shape, strict=True)
+    ):
+        raise ShapeError(
+            f"placeholder_with_default: expected an input of shape {symbol.shape}; "
+            f"received shape {tuple(input.shape)}"
+        )
+    step = GraphStep(lambda run, x: run.value(x), "PlaceholderWithDefault")
+    return get_default_graph().append(step, (input,), symbol, name=name)  # type: ignore[no-any-return]
+
+
+# --- scopes ---------------------------------------------------------------------------
+
+
+class name_scope:
+    """Put a name in front of the names of operations; in eager mode, of Variables.
+
+    Args:
+        name: of the scope; None for `default_name`.
+        default_name: used if `name` is None.
+        values: ignored, as TensorFlow ignores it where the graph is the default one.
+    """
+
+    def __init__(
+        self, name: str | None, default_name: str | None = None, values: Any = None
+    ) -> None:
+        self.name = default_name if name is None else name
+
+    def __enter__(self) -> str:
+        if building_graph():
+            self._scope: Any = get_default_graph().name_scope(self.name)
+            return self._scope.__enter__()  # type: ignore[no-any-return]
+        self._scope = naming.name_scope(str(self.name).rstrip("/"))
+        self._scope.__enter__()
+        return naming.current_path() + "/"
+
+    def __exit__(self, *exception: Any) -> None:
+        self._scope.__exit__(*exception)
+
+
+@contextmanager
+def control_dependencies(control_inputs: Any) -> Iterator[None]:
+    """Run what is given before whatever is recorded inside; in eager mode, nothing."""
+    if not building_graph():
+        yield
+        return
+    with get_default_graph().control_dependencies(control_inputs):
+        yield
+
+
+def init_scope() -> AbstractContextManager[None]:
+    """A scope without control dependencies."""
+    return control_dependencies(None)
+
+
+# --- collections ----------------------------------------------------------------------
+
+
+def add_to_collection(name: Any, value: Any) -> None:
+    """Put a value at the end of a collection of the default graph."""
+    get_default_graph().add_to_collection(name, value)
+
+
+def add_to_collections(names: Any, value: Any) -> None:
+    """Put a value into several collections of the default graph."""
+    get_default_graph().add_to_collections(names, value)
+
+
+def get_collection(key: Any, scope: str | None = None) -> list[Any]:
+    """The values of a collection; with `scope`, those whose name it matches."""
+    return get_default_graph().get_collection(key, scope)
+
+
+def get_collection_ref(key: Any) -> list[Any]:
+    """The collection itself: what is done to the list is done to it."""
+    return get_default_graph().get_collection_ref(key)
+
+
+def global_variables(scope: str | None = None) -> list[Any]:
+    """The Variables of the default graph that are saved and initialized by default."""
+    return get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
+
+
+def trainable_variables(scope: str | None = None) -> list[Any]:
+    """The Variables of the default graph that optimizers change."""
+    return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
+
+
+def local_variables(scope: str | None = None) -> list[Any]:
+    """The Variables of the default graph that are not saved."""
+    return get_collection(GraphKeys.LOCAL_VARIABLES, scope)
+
+
+def model_variables(scope: str | None = None) -> list[Any]:
+    """The Variables of the default graph that its user has put in that collection."""
+    return get_collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Any]:
+    """The moving averages of the default graph."""
+    return get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
+
+
+# --- operations -----------------------------------------------------------------------
+
+
+def group(*inputs: Any, name: str | None = None) -> GraphOperation:
+    """The operation that runs all of these.
+
+    Args:
+        inputs: tensors and operations, or nests of them.
+        name: made up if None.
+    """
+    graph = get_default_graph()
+    controls = [operation_of(x, graph) for x in tree.flatten(inputs) if x is not None]
+    step = GraphStep(lambda run: None, "NoOp")
+    return graph.append(  # type: ignore[no-any-return]
+        step, (), None, name=name or "group_deps", controls=controls
+    )
+
+
+def no_op(name: str | None = None) -> GraphOperation:
+    """The operation that does nothing: to hang control dependencies on."""
+    return group(name=name or "NoOp")
+
+
+def variables_initializer(var_list: Any, name: str = "init") -> GraphOperation:
+    """The operation that gives Variables their first values.
+
+    Those of layers have them from the start, in every session.
+    """
+    return group(
+        *(v.initializer for v in var_list if isinstance(v, GraphVariable)), name=name
+    )
+
+
+def global_variables_initializer() -> GraphOperation:
+    """The operation that gives the global variables their first values."""
+    return variables_initializer(global_variables())
+
+
+def local_variables_initializer() -> GraphOperation:
+    """The operation that gives the local variables their first values."""
+    return variables_initializer(local_variables())
+
+
+initialize_all_variables = global_variables_initializer
+
+
+def tables_initializer(name: str = "init_all_tables") -> GraphOperation:
+    """The operation that does nothing, because there are no tables."""
+    return no_op(name)
+
+
+def is_variable_initialized(variable: GraphVariable) -> GraphTensor:
+    """A bool: whether a Variable had a value in the session before the run."""
+
+    def check(run: Any, v: Any) -> Any:
+        return convert(run.is_initialized(v))
+
+    step = GraphStep(check, "IsVariableInitialized", asks=(variable,))
+    return variable.graph.append(step, (variable,), KerasTensor((), "bool"))  # type: ignore[no-any-return]
+
+
+def assign(
+    ref: GraphVariable,
+    value: Any,
+    validate_shape: Any = None,
+    use_locking: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The operation that replaces the value of a Variable; as a tensor, the new one."""
+    return ref.assign(value, name=name)
+
+
+def assign_add(
+    ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
+) -> Any:
+    """The operation that adds to a Variable; as a tensor, the new value."""
+    return ref.assign_add(value, name=name)
+
+
+def assign_sub(
+    ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
+) -> Any:
+    """The operation that subtracts from a Variable; as a tensor, the new value."""
+    return ref.assign_sub(value, name=name)
+
+
+def set_random_seed(seed: int) -> None:
+    """Make random numbers repeatable: those of the default graph, or of eager mode."""
+    if building_graph():
+        get_default_graph().seed = seed
+    else:
+        random_numbers.set_random_seed(seed)

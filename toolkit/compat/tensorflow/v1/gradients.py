@@ -1,0 +1,115 @@
+"""Gradients in graphs: one operation, which asks the tape of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.v1.graph import GraphStep, GraphTensor
+from toolkit.compat.tensorflow.v1.variables import GraphVariable
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, GradientError, UnsupportedError
+from toolkit.keras_tensor import KerasTensor
+from toolkit.variable import Variable
+
+_NO_GRADIENT = frozenset(("StopGradient", "VariableV2", "Placeholder"))
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: Any = False,
+    aggregation_method: Any = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: str = "none",
+) -> list[Any]:
+    """The gradients of the sum of `ys` by each of `xs`.
+
+    Args:
+        ys, xs: a tensor of the graph or several; `xs` may be Variables.
+        grad_ys: weights of the elements of `ys`; ones if None.
+        name: a scope for the operation.
+        colocate_gradients_with_ops, gate_gradients, aggregation_method: hints to
+            TensorFlow about where and in which order to add up; the sum is the same.
+        stop_gradients: only None; use `tf.stop_gradient`.
+        unconnected_gradients: "none" or "zero", for xs on which no y depends.
+
+    Returns:
+        One tensor, or None, for each of `xs`.
+    """
+    if stop_gradients is not None:
+        raise UnsupportedError("gradients: use tf.stop_gradient, not stop_gradients")
+    unconnected = str(getattr(unconnected_gradients, "value", unconnected_gradients))
+    if unconnected not in ("none", "zero"):
+        raise ArgumentError(
+            "gradients: unconnected_gradients: expected 'none' or 'zero'; received "
+            f"{unconnected_gradients!r}"
+        )
+    ys, xs = (list(v) if isinstance(v, (list, tuple)) else [v] for v in (ys, xs))
+    weights = grad_ys if isinstance(grad_ys, (list, tuple)) else [grad_ys] * len(ys)
+    weights = [
+        g if g is None or isinstance(g, KerasTensor) else convert(g) for g in weights
+    ]
+    _check(ys, xs, weights)
+    reached = connected(ys, xs)
+    wanted = [x for x in xs if id(x) in reached]
+    zero = unconnected == "zero"
+    if not wanted:
+        return [ops.zeros_like(x) if zero else None for x in xs]
+    graph = ys[0].graph
+    step = GraphStep(_differentiate, "Gradients", watched=tuple(wanted))
+    symbols = [KerasTensor(x.shape, x.dtype) for x in wanted]
+    with graph.name_scope(name):
+        graph.append(step, (ys, wanted, weights), symbols)
+    found = {id(x): g for x, g in zip(wanted, symbols, strict=True)}
+    missing = {id(x): ops.zeros_like(x) for x in xs if zero and id(x) not in found}
+    return [found.get(id(x), missing.get(id(x))) for x in xs]
+
+
+def _check(ys: list[Any], xs: list[Any], weights: list[Any]) -> None:
+    if len(weights) != len(ys):
+        raise ArgumentError(
+            f"gradients: expected {len(ys)} grad_ys, one for each of ys; received "
+            f"{len(weights)}"
+        )
+    for x in (*ys, *xs):
+        if not isinstance(x, (GraphTensor, Variable)):
+            raise GradientError(
+                f"gradients: expected tensors and Variables of a graph; received {x!r}"
+            )
+
+
+def _differentiate(run: Any, ys: Any, xs: Any, weights: Any) -> list[Any]:
+    sources = [
+        run.cell(x)
+        if isinstance(x, (GraphVariable, Variable)) and id(x) not in run.known
+        else run.value(x)
+        for x in xs
+    ]
+    ys, weights = run.values(ys), run.values(weights)
+    weights = [
+        ops.ones_like(y) if g is None else g for y, g in zip(ys, weights, strict=True)
+    ]
+    return run.tape.gradient(ys, sources, weights, "zero")  # type: ignore[no-any-return]
+
+
+def connected(ys: Iterable[Any], xs: Iterable[Any]) -> set[int]:
+    """The ids of those xs on which a y depends through floating values."""
+    wanted, found = set(map(id, xs)), set()
+    stack, seen = list(ys), set()
+    while stack:
+        x = stack.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if id(x) in wanted:
+            found.add(id(x))
+        if isinstance(x, GraphTensor) and dtypes.is_float(x.dtype):
+            if x.op.type not in _NO_GRADIENT:
+                stack += x.op.inputs
+                stack += getattr(x.op.node.op, "variables", ())
+    return found

@@ -1,0 +1,336 @@
+"""`tf.layers` of TensorFlow 1: functions whose weights are Variables of the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import activations, ops
+from toolkit import random as random_numbers
+from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.initial import zeros_initializer
+from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
+from toolkit.compat.tensorflow.v1.seeds import GraphSeed
+from toolkit.compat.tensorflow.v1.variables import GraphKeys
+from toolkit.errors import ShapeError
+from toolkit.keras_tensor import KerasTensor
+
+
+def _scope(name: str | None, default: str, reuse: Any) -> variable_scope:
+    """The scope of a layer's weights: of its own unless it is named."""
+    return variable_scope(name, default_name=default, reuse=reuse or None)
+
+
+def _weights(shape: tuple[Any, ...], units: int, options: dict[str, Any]) -> Any:
+    """The Variables `kernel` and, if wanted, `bias`."""
+
+    def variable(name: str, shape: tuple[Any, ...]) -> Any:
+        wanted = ("initializer", "regularizer", "constraint")
+        given = {key: options[f"{name}_{key}"] for key in wanted}
+        trainable = options["trainable"]
+        return get_variable(name, shape, options["dtype"], trainable=trainable, **given)
+
+    kernel = variable("kernel", shape)
+    return kernel, variable("bias", (units,)) if options["use_bias"] else None
+
+
+def _finished(y: Any, bias: Any, options: dict[str, Any], axis: int = -1) -> Any:
+    """Add the bias, apply the activation, and note its penalty."""
+    if bias is not None:
+        around = (-1, *[1] * (y.ndim - 2)) if axis == 1 else (-1,)
+        y = y + (bias if axis == -1 else ops.reshape(bias, around))
+    if options["activation"] is not None:
+        y = activations.get(options["activation"])(y)
+    if options["activity_regularizer"] is not None:
+        penalty = options["activity_regularizer"](y)
+        get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, penalty)
+    return y
+
+
+def dense(
+    inputs: Any,
+    units: int,
+    activation: Any = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = zeros_initializer(),  # noqa: B008
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """activation(inputs @ kernel + bias).
+
+    Args:
+        inputs: shape (..., features).
+        units: features of the result.
+        activation: a function, a name, or None.
+        use_bias: whether there is a bias.
+        kernel_initializer, ...: as of `get_variable`, for each weight.
+        activity_regularizer: a function of the result that returns a penalty.
+        trainable: whether optimizers change the weights.
+        name: of the scope of the weights; made unique if None.
+        reuse: whether to share the weights of that scope.
+
+    Example:
+        >>> import toolkit.compat.tensorflow.v1 as tf
+        >>> with tf.Graph().as_default():
+        ...     x = tf.placeholder("float32", (None, 3))
+        ...     y = tf.layers.dense(x, 2)
+        ...     tuple(y.shape), [v.name for v in tf.global_variables()]
+        ((None, 2), ['dense/kernel:0', 'dense/bias:0'])
+    """
+    options = dict(locals(), dtype=inputs.dtype)
+    if inputs.shape[-1] is None:
+        raise ShapeError(
+            "dense: the last extent of the inputs should be defined; received shape "
+            f"{tuple(inputs.shape)}"
+        )
+    with _scope(name, "dense", reuse):
+        kernel, bias = _weights((inputs.shape[-1], units), units, options)
+        return _finished(ops.matmul(inputs, kernel), bias, options)
+
+
+def _conv(ndim: int, options: dict[str, Any]) -> Any:
+    """A convolution over `ndim` axes; `options` are the arguments of the caller."""
+    x, size, filters = options["inputs"], options["kernel_size"], options["filters"]
+    size = (size,) * ndim if isinstance(size, int) else tuple(size)
+    axis = 1 if options["data_format"] == "channels_first" else -1
+    if x.ndim != ndim + 2 or x.shape[axis] is None:
+        raise ShapeError(
+            f"conv{ndim}d: expected inputs of {ndim + 2} axes and a known number of "
+            f"channels; received shape {tuple(x.shape)}"
+        )
+    options = {**options, "dtype": x.dtype}
+    with _scope(options["name"], f"conv{ndim}d", options["reuse"]):
+        kernel, bias = _weights((*size, x.shape[axis], filters), filters, options)
+        common = ("padding", "data_format", "dilation_rate")
+        given = {key: options[key] for key in common}
+        y = ops.conv(x, kernel, options["strides"], **given)
+        return _finished(y, bias, options, axis)
+
+
+def conv1d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Any = 1,
+    activation: Any = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = zeros_initializer(),  # noqa: B008
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """A convolution over one axis; see `conv2d`."""
+    return _conv(1, dict(locals()))
+
+
+def conv2d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Any = (1, 1),
+    activation: Any = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = zeros_initializer(),  # noqa: B008
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """activation(convolution of inputs with kernel + bias), over two axes.
+
+    Args:
+        inputs: shape (batch, height, width, channels), or as `data_format` says.
+        filters: channels of the result.
+        kernel_size, strides, dilation_rate: a number, or one for each axis.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first".
+        activation, use_bias, ...: as of `dense`.
+    """
+    return _conv(2, dict(locals()))
+
+
+def _pool(pool: Any, name: str | None, x: Any, *arguments: Any) -> Any:
+    size, strides, padding, data_format = arguments
+    given = {"padding": padding, "data_format": data_format}
+    with get_default_graph().name_scope(name or pool.__name__):
+        return pool(x, size, strides, **given)
+
+
+def max_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """The largest element of each window, over two axes."""
+    return _pool(ops.max_pool, name, inputs, pool_size, strides, padding, data_format)
+
+
+def average_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Any:
+    """The mean of each window, over two axes."""
+    pool = ops.average_pool
+    return _pool(pool, name, inputs, pool_size, strides, padding, data_format)
+
+
+max_pooling1d, average_pooling1d = max_pooling2d, average_pooling2d
+
+
+def flatten(inputs: Any, name: str | None = None) -> Any:
+    """Shape (batch, all the rest)."""
+
+    def flat(x: Any) -> Any:
+        return ops.reshape(x, (x.shape[0], -1))
+
+    return get_default_graph().record(flat, (inputs,), {}, name or "flatten")
+
+
+def dropout(
+    inputs: Any,
+    rate: float = 0.5,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Any:
+    """Zero a part of the elements, and scale up the others, while training.
+
+    Args:
+        inputs: of any shape.
+        rate: the part, in [0, 1).
+        noise_shape: extents of what is drawn; 1 where elements share their fate.
+        seed: an integer, or None for that of the graph.
+        training: a bool, or a tensor of the graph that is one.
+        name: of the operation.
+    """
+    graph = get_default_graph()
+
+    def drop(x: Any, training: Any, seed: Any) -> Any:
+        dropped = random_numbers.dropout(x, rate, noise_shape, seed)
+        return dropped if training is True else ops.where(training, dropped, x)
+
+    if not isinstance(training, KerasTensor) and not training:
+        return graph.record(ops.copy, (inputs,), {}, name or "dropout")
+    if not isinstance(training, KerasTensor):
+        training = True
+    arguments = (inputs, training, GraphSeed(graph, seed))
+    return graph.record(drop, arguments, {}, name or "dropout")
+
+
+def batch_normalization(
+    inputs: Any,
+    axis: int = -1,
+    momentum: float = 0.99,
+    epsilon: float = 1e-3,
+    center: bool = True,
+    scale: bool = True,
+    beta_initializer: Any = "zeros",
+    gamma_initializer: Any = "ones",
+    moving_mean_initializer: Any = "zeros",
+    moving_variance_initializer: Any = "ones",
+    beta_regularizer: Any = None,
+    gamma_regularizer: Any = None,
+    beta_constraint: Any = None,
+    gamma_constraint: Any = None,
+    training: Any = False,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """gamma * (inputs - mean) / sqrt(variance + epsilon) + beta.
+
+    While training, mean and variance are those of the batch, and the operations that
+    update the moving ones are put into the collection `GraphKeys.UPDATE_OPS`.
+
+    Args:
+        inputs: of any shape with a known extent at `axis`.
+        axis: of the features.
+        momentum: the weight of the old value in the moving ones.
+        epsilon: added to the variance.
+        center, scale: whether there is a beta, a gamma.
+        beta_initializer, ...: as of `get_variable`, for each weight.
+        training: a bool, or a tensor of the graph that is one.
+        trainable: whether optimizers change beta and gamma.
+        name, reuse: as of `dense`.
+    """
+    axis %= inputs.ndim
+    shape = (inputs.shape[axis],)
+    with _scope(name, "batch_normalization", reuse):
+        given = locals()
+
+        def variable(key: str, trained: bool) -> Any:
+            rest = (f"{key}_regularizer", f"{key}_constraint")
+            regularizer, constraint = (given.get(option) for option in rest)
+            return get_variable(
+                key,
+                shape,
+                inputs.dtype,
+                given[f"{key}_initializer"],
+                regularizer,
+                trained,
+                constraint=constraint,
+            )
+
+        gamma = variable("gamma", trainable) if scale else None
+        beta = variable("beta", trainable) if center else None
+        moving = [variable(f"moving_{key}", False) for key in ("mean", "variance")]
+        statistics = _statistics(inputs, axis, moving, training, momentum)
+
+    def normalize(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
+        return ops.batch_normalization(x, mean, variance, axis, beta, gamma, epsilon)
+
+    arguments = (inputs, *statistics, beta, gamma)
+    path = f"{moving[0].path.rpartition('/')[0]}/batchnorm"
+    with get_default_graph().name_scope(None):
+        return get_default_graph().record(normalize, arguments, {}, path)
+
+
+def _statistics(
+    x: Any, axis: int, moving: list[Any], training: Any, momentum: float
+) -> Any:
+    """Mean and variance to normalize with; records the updates of the moving ones."""
+    is_symbol = isinstance(training, KerasTensor)
+    if not is_symbol and not training:
+        return moving
+    others = [i for i in range(x.ndim) if i != axis]
+    batch = ops.moments(x, others)
+    graph = get_default_graph()
+    for v, new in zip(moving, batch, strict=True):
+        if is_symbol:
+            new = ops.where(training, new, v)
+        update = v.assign_sub((v - new) * (1.0 - momentum))
+        graph.add_to_collection(GraphKeys.UPDATE_OPS, update)
+    if not is_symbol:
+        return batch
+    return [ops.where(training, b, v) for b, v in zip(batch, moving, strict=True)]

@@ -1,0 +1,302 @@
+"""`tf.losses` of TensorFlow 1: weighted losses, kept in a collection of the graph."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.variables import GraphKeys
+from toolkit.convert import convert
+from toolkit.errors import ShapeError, unknown_choice
+from toolkit.keras_tensor import KerasTensor
+
+
+class Reduction:
+    """How a loss becomes a number: what weighted elements are divided by."""
+
+    NONE = "none"
+    SUM = "weighted_sum"
+    MEAN = "weighted_mean"  # by the sum of the weights
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"  # by the number of elements
+    SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+    SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """All of them."""
+        by_weights = cls.SUM_BY_NONZERO_WEIGHTS
+        return cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, by_weights
+
+
+BY_WEIGHTS = Reduction.SUM_BY_NONZERO_WEIGHTS
+
+
+def add_loss(loss: Any, loss_collection: Any = GraphKeys.LOSSES) -> None:
+    """Put a loss into a collection, unless that is None."""
+    if loss_collection:
+        get_default_graph().add_to_collection(loss_collection, loss)
+
+
+def get_losses(
+    scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES
+) -> list[Any]:
+    """The losses of a collection; with `scope`, those whose name it matches."""
+    return get_default_graph().get_collection(loss_collection, scope)
+
+
+def get_regularization_losses(scope: str | None = None) -> list[Any]:
+    """The penalties of regularizers; with `scope`, those whose name it matches."""
+    return get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
+
+
+def get_regularization_loss(
+    scope: str | None = None, name: str = "total_regularization_loss"
+) -> Any:
+    """The sum of the penalties of regularizers; 0 if there are none."""
+    return _total(get_regularization_losses(scope), name)
+
+
+def get_total_loss(
+    add_regularization_losses: bool = True,
+    name: str = "total_loss",
+    scope: str | None = None,
+) -> Any:
+    """The sum of all losses, and of the penalties of regularizers if wanted."""
+    penalties = get_regularization_losses(scope) if add_regularization_losses else []
+    return _total(get_losses(scope) + penalties, name)
+
+
+def _total(losses: list[Any], name: str) -> Any:
+    def total(losses: list[Any]) -> Any:
+        return reduce(ops.add, losses) if losses else convert(0.0)
+
+    return get_default_graph().record(total, (losses,), {}, name)
+
+
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """Losses times weights, made one number, in a collection.
+
+    Args:
+        losses: of any shape.
+        weights: a number, or of as many axes as the losses, with extents equal or 1.
+        scope: a name for the operations.
+        loss_collection: where to put it; None for nowhere.
+        reduction: a member of `Reduction`.
+    """
+    if reduction not in Reduction.all():
+        raise unknown_choice("reduction", reduction, Reduction.all())
+    losses = losses if isinstance(losses, KerasTensor) else convert(losses)
+    weights = weights if isinstance(weights, KerasTensor) else convert(weights)
+    _check_weights(losses, weights)
+
+    def weighted_loss(losses: Any, weights: Any) -> Any:
+        weights = ops.cast(weights, losses.dtype)
+        weighted = losses * weights
+        if reduction == Reduction.NONE:
+            return weighted
+        total = ops.sum(weighted)
+        if reduction == Reduction.SUM:
+            return total
+        every = ops.broadcast_to(weights, losses.shape)
+        counts = {
+            Reduction.MEAN: every,
+            BY_WEIGHTS: ops.cast(ops.not_equal(every, 0.0), losses.dtype),
+            Reduction.SUM_OVER_BATCH_SIZE: ops.ones_like(losses),
+        }
+        return ops.divide_no_nan(total, ops.sum(counts[reduction]))
+
+    with get_default_graph().name_scope(scope or "weighted_loss"):
+        loss = get_default_graph().record(weighted_loss, (losses, weights), {}, "value")
+    add_loss(loss, loss_collection)
+    return loss
+
+
+def _check_weights(losses: Any, weights: Any) -> None:
+    fits = not weights.shape or (
+        len(weights.shape) == len(losses.shape)
+        and all(
+            m in (1, n) or None in (m, n)
+            for m, n in zip(weights.shape, losses.shape, strict=True)
+        )
+    )
+    if not fits:
+        raise ShapeError(
+            "weights can not be broadcast to values: expected a number or shape "
+            f"{tuple(losses.shape)} with extents equal or 1; received "
+            f"{tuple(weights.shape)}"
+        )
+
+
+def _same(name: str, labels: Any, predictions: Any) -> tuple[Any, Any]:
+    """Both as tensors of float32 or the like, of shapes that fit."""
+    predictions = (
+        predictions if isinstance(predictions, KerasTensor) else convert(predictions)
+    )
+    labels = labels if isinstance(labels, KerasTensor) else convert(labels)
+    shapes = tuple(labels.shape), tuple(predictions.shape)
+    if len(shapes[0]) != len(shapes[1]) or any(
+        None not in (m, n) and m != n for m, n in zip(*shapes, strict=True)
+    ):
+        raise ShapeError(
+            f"{name}: expected labels of shape {shapes[1]}, as the predictions; "
+            f"received {shapes[0]}"
+        )
+    return ops.cast(labels, predictions.dtype), predictions
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """(labels - predictions)², weighted; see `compute_weighted_loss`."""
+    y, p = _same("mean_squared_error", labels, predictions)
+    losses = ops.square(p - y)
+    scope = scope or "mean_squared_error"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """|labels - predictions|, weighted; see `compute_weighted_loss`."""
+    y, p = _same("absolute_difference", labels, predictions)
+    losses = ops.abs(p - y)
+    scope = scope or "absolute_difference"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: float = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """e²/2 up to |e| = delta, and a straight line beyond, with e the difference."""
+    y, p = _same("huber_loss", labels, predictions)
+    error = ops.abs(p - y)
+    near = ops.minimum(error, delta)
+    losses = 0.5 * ops.square(near) + delta * (error - near)
+    scope = scope or "huber_loss"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """-y log(p + epsilon) - (1 - y) log(1 - p + epsilon), weighted."""
+    y, p = _same("log_loss", labels, predictions)
+    losses = -y * ops.log(p + epsilon) - (1.0 - y) * ops.log(1.0 - p + epsilon)
+    scope = scope or "log_loss"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """max(0, 1 - (2 * labels - 1) * logits), weighted; labels are 0 or 1."""
+    y, p = _same("hinge_loss", labels, logits)
+    losses = ops.relu(1.0 - (2.0 * y - 1.0) * p)
+    scope = scope or "hinge_loss"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """The cross entropy of independent classes, weighted.
+
+    Args:
+        multi_class_labels: probabilities, shape as the logits.
+        logits: before the sigmoid.
+        weights, scope, loss_collection, reduction: as of `compute_weighted_loss`.
+        label_smoothing: the weight of 1/2 in the labels.
+    """
+    y, x = _same("sigmoid_cross_entropy", multi_class_labels, logits)
+    if label_smoothing:
+        y = y * (1.0 - label_smoothing) + 0.5 * label_smoothing
+    losses = ops.relu(x) - x * y + ops.softplus(-ops.abs(x))
+    scope = scope or "sigmoid_cross_entropy_loss"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """The cross entropy of exclusive classes, weighted.
+
+    Args:
+        onehot_labels: probabilities, shape (..., classes).
+        logits: before the softmax, of the same shape.
+        weights, scope, loss_collection, reduction: as of `compute_weighted_loss`;
+            weights have one element for each example, or one.
+        label_smoothing: the weight of equal probabilities in the labels.
+    """
+    y, x = _same("softmax_cross_entropy", onehot_labels, logits)
+    if label_smoothing:
+        y = y * (1.0 - label_smoothing) + label_smoothing / x.shape[-1]
+    losses = ops.categorical_crossentropy(ops.stop_gradient(y), x, from_logits=True)
+    scope = scope or "softmax_cross_entropy_loss"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """The cross entropy of exclusive classes that are given by number, weighted.
+
+    Args:
+        labels: integers, shape (...).
+        logits: before the softmax, shape (..., classes).
+        weights, scope, loss_collection, reduction: as of `compute_weighted_loss`.
+    """
+    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    scope = scope or "sparse_softmax_cross_entropy_loss"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)

@@ -1,0 +1,264 @@
+"""Plans: what a set of fetches needs, replayed as one compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.compat.tensorflow.modes import replaying
+from toolkit.compat.tensorflow.v1.graph import (
+    GraphOperation,
+    GraphStep,
+    GraphTensor,
+)
+from toolkit.compat.tensorflow.v1.seeds import GraphSeed
+from toolkit.compat.tensorflow.v1.variables import GraphVariable
+from toolkit.convert import convert
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ShapeError,
+    ToolkitError,
+)
+from toolkit.functions import Function
+from toolkit.keras_tensor import KerasTensor
+from toolkit.tape import GradientTape, alias
+from toolkit.tensor import Tensor, backend
+from toolkit.variable import Variable
+
+
+class FailedPreconditionError(ToolkitError, RuntimeError):
+    """A Variable is read in a session where it has no value yet."""
+
+
+class Plan:
+    """What a set of fetches needs, in order, as one function of what is fed."""
+
+    def __init__(
+        self,
+        session: Any,
+        fetches: list[Any],
+        feeds: list[GraphTensor],
+        pack: Callable[[list[Any]], Any],
+    ) -> None:
+        self.session, self.fetches, self.feeds, self.pack = (
+            session,
+            fetches,
+            feeds,
+            pack,
+        )
+        self.fed = set(map(id, feeds))
+        self.operations = needed(fetches, self.fed)
+        steps = [op.node.op for op in self.operations]
+        steps = [step for step in steps if isinstance(step, GraphStep)]
+        self.sets = {v for step in steps for v in step.sets}
+        self.watched = {id(x): x for step in steps for x in step.watched}.values()
+        self.arguments = [
+            (x, dtypes.numpy_dtype(x.dtype), tuple(x.shape)) for x in feeds
+        ]
+        self._check_feeds()
+        self._ready = False
+        # First values are made once, which is not worth compiling; whether there are
+        # any is asked at each run.
+        self._once = any(step.name == "Assign" or step.asks for step in steps)
+        self._compute = self._replay if self._once else Function(self._replay)
+
+    def __call__(self, values: Any) -> Any:
+        if not self._ready:
+            self._check_variables()
+        fed = [
+            _as_fed(*wanted, x)
+            for wanted, x in zip(self.arguments, values, strict=True)
+        ]
+        if self._once:  # no program that copies what it keeps and returns
+            fed = [convert(np.array(x)) for x in fed]
+        results = self._compute(*fed)
+        if not self._ready:
+            self.session.initialized |= self.sets
+            self._ready = True
+        return self.pack(
+            [None if x is None else _as_array(x, self._once) for x in results]
+        )
+
+    def _check_feeds(self) -> None:
+        for operation in self.operations:
+            if operation.type == "Placeholder":
+                x = operation.outputs[0]
+                raise ArgumentError(
+                    "You must feed a value for placeholder tensor "
+                    f"{operation.name!r} with dtype {x.dtype} and shape {x.shape}"
+                )
+
+    def _check_variables(self) -> None:
+        """Raise if a Variable is read before it has a value."""
+        known = self.session.initialized | {
+            x for x in self.feeds if isinstance(x, GraphVariable)
+        }
+        for operation in self.operations:
+            step = operation.node.op
+            asked: tuple[Any, ...] = ()
+            if isinstance(step, GraphStep):
+                known, asked = known.union(step.sets), step.asks
+            _check_known(operation.node.inputs, known.union(asked), operation.name)
+        _check_known(self.fetches, known, "Session.run")
+
+    def _replay(self, *fed: Tensor) -> list[Any]:
+        with replaying():
+            return Run(self, fed).results()
+
+
+class Run:
+    """One replay: the values of symbols as far as they are known."""
+
+    def __init__(self, plan: Plan, fed: tuple[Tensor, ...]) -> None:
+        self.plan, self.session = plan, plan.session
+        self.known: dict[int, Any] = {}
+        self.tape: Any = None
+        self.watched = set(map(id, plan.watched))
+        if plan.watched:
+            self.tape = GradientTape(True, watch_accessed_variables=False)
+        for symbol, value in zip(plan.feeds, fed, strict=True):
+            self.know(symbol, value)
+
+    def results(self) -> list[Any]:
+        """Run all operations; the values of the fetches."""
+        if self.tape is None:
+            return self._results()
+        with self.tape:
+            self.tape.watch(
+                [
+                    self.session.cell(x)
+                    for x in self.plan.watched
+                    if isinstance(x, (GraphVariable, Variable))
+                    and id(x) not in self.known
+                ]
+            )
+            return self._results()
+
+    def _results(self) -> list[Any]:
+        # A Variable that is fetched has the value from before the run.
+        early = {
+            id(x): self.value(x)
+            for x in self.plan.fetches
+            if isinstance(x, GraphVariable) and x not in self.plan.sets
+        }
+        for operation in self.plan.operations:
+            self.perform(operation)
+        return [
+            early[id(x)] if id(x) in early else self.value(x) for x in self.plan.fetches
+        ]
+
+    def perform(self, operation: GraphOperation) -> None:
+        """Run one operation."""
+        node = operation.node
+        args, kwargs = node.attrs["arguments"]
+        if isinstance(node.op, GraphStep):
+            outputs = node.op.function(self, *args, **kwargs)
+        else:
+            args, kwargs = self.values((args, kwargs))
+            outputs = node.op(*args, **kwargs)
+        symbols = tree.flatten(node.attrs["outputs"])
+        for symbol, value in zip(symbols, tree.flatten(outputs), strict=True):
+            if isinstance(symbol, KerasTensor):
+                self.know(symbol, value)
+
+    def know(self, symbol: Any, value: Any) -> None:
+        """Take in the value of a symbol."""
+        if id(symbol) in self.watched and dtypes.is_float(value.dtype):
+            value = alias(value)  # other symbols may have the same value
+            self.tape.watch(value)
+        self.known.setdefault(id(symbol), value)
+
+    def value(self, x: Any) -> Any:
+        """The value of a symbol, of a Variable as of now; others stay as they are."""
+        if isinstance(x, KerasTensor):
+            if id(x) not in self.known and isinstance(x, GraphVariable):
+                return self.session.cell(x).read()
+            return self.known[id(x)]
+        if isinstance(x, GraphSeed):
+            return self.session.generator(x)
+        if isinstance(x, GraphOperation):
+            return None
+        return x
+
+    def values(self, nest: Any) -> Any:
+        """`value` of each in a nest."""
+        return tree.map_structure(self.value, nest)
+
+    def cell(self, variable: Any) -> Variable:
+        """What holds the value of a Variable in the session."""
+        return self.session.cell(variable)
+
+    def is_initialized(self, variable: Any) -> bool:
+        """Whether a Variable had a value before the run."""
+        return variable in self.session.initialized
+
+
+def needed(fetches: list[Any], fed: set[int]) -> list[GraphOperation]:
+    """The operations that the fetches need when some values are fed, in order."""
+    found: dict[GraphOperation, None] = {}
+    stack = list(fetches)
+    while stack:
+        x = stack.pop()
+        if isinstance(x, (GraphVariable, Tensor, Variable)) or id(x) in fed:
+            continue
+        operation = x.op if isinstance(x, GraphTensor) else x
+        if operation not in found:
+            found[operation] = None
+            stack += operation.control_inputs
+            stack += operation.inputs
+    return sorted(found, key=lambda operation: operation.number)
+
+
+def _check_known(symbols: Any, known: set[Any], what: str) -> None:
+    for x in symbols:
+        if isinstance(x, GraphVariable) and x not in known:
+            raise FailedPreconditionError(
+                f"{what}: Attempting to use uninitialized value {x.path} (variable "
+                f"{x.name}); run its initializer or tf.global_variables_initializer() "
+                "in this session first"
+            )
+
+
+def _as_fed(symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any) -> Tensor:
+    """What is fed as a tensor of the symbol's dtype, checked."""
+    if isinstance(value, KerasTensor):
+        raise ArgumentTypeError(
+            f"{symbol.name}: the value of a feed cannot be a tensor of a graph; "
+            f"received {value!r}"
+        )
+    try:
+        given = np.asarray(value)
+        array = given if given.dtype == dtype else given.astype(dtype)
+    except (ValueError, TypeError) as error:
+        raise DTypeError(
+            f"Cannot feed {value!r} for Tensor {symbol.name}, which has dtype "
+            f"{symbol.dtype}: {error}"
+        ) from None
+    if array is not given and dtype.kind in "iub" and not (array == given).all():
+        raise DTypeError(
+            f"Cannot feed values of dtype {given.dtype} for Tensor {symbol.name}, "
+            f"which has dtype {symbol.dtype}: they would change"
+        )
+    found = array.shape
+    if found != shape and (
+        len(found) != len(shape)
+        or any(m not in (None, n) for m, n in zip(shape, found, strict=True))
+    ):
+        raise ShapeError(
+            f"Cannot feed value of shape {found} for Tensor {symbol.name}, which has "
+            f"shape {shape}"
+        )
+    return Tensor(
+        backend().asarray(np.ascontiguousarray(array) if array.ndim else array, None)
+    )
+
+
+def _as_array(x: Any, copy: bool) -> Any:
+    """The value as an array of its own, a 0-d one as a scalar."""
+    array = np.array(x) if copy else backend().to_numpy(x._array)
+    return array if array.ndim else array[()]

@@ -1,0 +1,176 @@
+"""Values of a session's Variables in files, and which of the files is the latest."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.variables import GraphKeys
+from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
+from toolkit.models.h5_files import open_datasets, replace_file, write_groups
+
+SUFFIX = ".ckpt.h5"
+STATE = "checkpoint"
+
+
+class CheckpointState:
+    """The checkpoints of a folder: the latest one, and all that are kept."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self.all_model_checkpoint_paths = paths
+        self.model_checkpoint_path = paths[-1]
+
+
+class Saver:
+    """Writes the values of Variables to HDF5 files, by name, and reads them.
+
+    Args:
+        var_list: a list of Variables, or a dict of them by the names to use in files;
+            by default all global variables.
+        max_to_keep: the number of files to keep; None or 0 for all.
+        name: kept.
+
+    Example:
+        >>> import tempfile, toolkit.compat.tensorflow.v1 as tf
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     v = tf.get_variable("v", initializer=2.0)
+        ...     saver = tf.train.Saver()
+        ...     session.run(v.initializer)
+        ...     path = saver.save(session, tempfile.mkdtemp() + "/model", global_step=5)
+        ...     _ = session.run(v.assign(0.0))
+        ...     saver.restore(session, path)
+        ...     path.endswith("model-5"), float(session.run(v))
+        (True, 2.0)
+    """
+
+    def __init__(
+        self, var_list: Any = None, max_to_keep: int | None = 5, name: str | None = None
+    ) -> None:
+        if var_list is None:
+            var_list = get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES)
+        if not isinstance(var_list, Mapping):
+            var_list = {v.path: v for v in var_list}
+        if not var_list:
+            raise ArgumentError("Saver: No variables to save")
+        self._variables: dict[str, Any] = dict(var_list)
+        self._max_to_keep, self.name = max_to_keep or 0, name
+        self.last_checkpoints: list[str] = []
+
+    def save(
+        self,
+        sess: Any,
+        save_path: str | os.PathLike[str],
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        write_state: bool = True,
+    ) -> str:
+        """Write a file, in one step, and note that it is the latest of its folder.
+
+        Args:
+            sess: whose values to write.
+            save_path: the file without its ending; its folder must exist.
+            global_step: a number, or a tensor, to put at the end of the name.
+            latest_filename: of the note; "checkpoint" by default.
+            write_state: whether to write the note.
+
+        Returns:
+            The path to give to `restore`.
+        """
+        path = os.fspath(save_path)
+        if global_step is not None:
+            is_number = isinstance(global_step, (int, np.integer))
+            path = f"{path}-{int(global_step if is_number else sess.run(global_step))}"
+        if not Path(path).parent.is_dir():
+            raise ArgumentError(
+                f"Saver.save: the parent directory of {path!r} doesn't exist"
+            )
+        values = sess.run(self._variables)
+        groups = {
+            f"variables/{i}": (name, {"value": np.asarray(values[name])})
+            for i, name in enumerate(self._variables)
+        }
+        replace_file(Path(path + SUFFIX), lambda file: write_groups(file, groups))
+        kept = [p for p in self.last_checkpoints if p != path]
+        self.last_checkpoints = [*kept, path]
+        while self._max_to_keep and len(self.last_checkpoints) > self._max_to_keep:
+            with suppress(OSError):
+                os.remove(self.last_checkpoints.pop(0) + SUFFIX)
+        if write_state:
+            _write_state(Path(path).parent, self.last_checkpoints, latest_filename)
+        return path
+
+    def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
+        """Give the session's Variables the values of a file; they need no initializer.
+
+        Raises:
+            MissingFileError: if there is no such file.
+            ModelFileError: if it lacks a Variable, or has one of another shape.
+        """
+        path = os.fspath(save_path)
+        if not checkpoint_exists(path):
+            raise MissingFileError(f"The passed save_path is not a checkpoint: {path}")
+        with open_datasets(Path(path + SUFFIX)) as datasets:
+            found = {dataset.owner: dataset for dataset in datasets.values()}
+            values = {}
+            for name, v in self._variables.items():
+                if name not in found:
+                    raise ModelFileError(f"Key {name} not found in checkpoint {path}")
+                shape = tuple(found[name].shape)
+                if shape != tuple(v.shape):
+                    raise ModelFileError(
+                        f"{name}: expected shape {tuple(v.shape)} in checkpoint "
+                        f"{path}; it has {shape}"
+                    )
+                values[v] = found[name].read()
+        for v, value in values.items():
+            sess.set_value(v, value)
+
+
+def _write_state(folder: Path, paths: list[str], name: str | None) -> None:
+    names = [os.path.basename(path) for path in paths]
+    text = json.dumps({"all_model_checkpoint_paths": names}, indent=1)
+    replace_file(folder / (name or STATE), lambda file: file.write_text(text, "utf-8"))
+
+
+def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
+    """Whether `Saver.save` has written this path."""
+    return os.path.isfile(os.fspath(checkpoint_prefix) + SUFFIX)
+
+
+def get_checkpoint_state(
+    checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
+) -> CheckpointState | None:
+    """The checkpoints of a folder; None if nothing was saved there.
+
+    Raises:
+        ModelFileError: if the note of them is damaged.
+    """
+    folder = Path(checkpoint_dir)
+    file = folder / (latest_filename or STATE)
+    if not file.is_file():
+        return None
+    try:
+        names = json.loads(file.read_text("utf-8"))["all_model_checkpoint_paths"]
+        paths = [str(folder / os.path.basename(name)) for name in names]
+        return CheckpointState(paths)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ModelFileError(
+            f"{str(file)!r}: expected a note of checkpoints: {error}"
+        ) from error
+
+
+def latest_checkpoint(
+    checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
+) -> str | None:
+    """The path of the checkpoint that was saved last in a folder, or None."""
+    state = get_checkpoint_state(checkpoint_dir, latest_filename)
+    if state is None or not checkpoint_exists(state.model_checkpoint_path):
+        return None
+    return state.model_checkpoint_path

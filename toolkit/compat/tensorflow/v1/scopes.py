@@ -1,0 +1,304 @@
+"""Variable scopes, and `get_variable`: Variables by name, made or shared."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from toolkit import dtypes, initializers
+from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
+from toolkit.compat.tensorflow.v1.initial import glorot_uniform_initializer
+from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
+from toolkit.compat.tensorflow.variables import Variable
+from toolkit.errors import ArgumentError, TraceError, UnsupportedError
+from toolkit.keras_tensor import KerasTensor, standardize_shape
+from toolkit.tensor import Tensor
+
+
+class _AutoReuse:
+    """What `reuse` is when Variables are made at their first use and shared after."""
+
+    def __repr__(self) -> str:
+        return "AUTO_REUSE"
+
+
+AUTO_REUSE = _AutoReuse()
+
+
+class VariableScope:
+    """What `get_variable` takes from the scopes that are open.
+
+    Args:
+        reuse: True: Variables must exist; None or False: they must not; AUTO_REUSE:
+            they are made if they do not.
+        name: the path that is put in front of names.
+        initializer, regularizer, constraint, dtype: defaults of those arguments.
+    """
+
+    def __init__(
+        self,
+        reuse: Any,
+        name: str = "",
+        initializer: Any = None,
+        regularizer: Any = None,
+        constraint: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        self.reuse, self.name, self.original_name_scope = reuse, name, ""
+        self.initializer, self.regularizer = initializer, regularizer
+        self.constraint, self.dtype = constraint, dtype
+
+    def reuse_variables(self) -> None:
+        """Share Variables from here on."""
+        self.reuse = True
+
+    def global_variables(self) -> list[Any]:
+        """The global variables of this scope."""
+        return get_default_graph().get_collection("variables", f"{self.name}/")
+
+    def trainable_variables(self) -> list[Any]:
+        """The trainable variables of this scope."""
+        return get_default_graph().get_collection(
+            "trainable_variables", f"{self.name}/"
+        )
+
+
+def get_variable_scope() -> VariableScope:
+    """The scope that is open."""
+    graph = get_default_graph()
+    if graph.variable_scope is None:
+        graph.variable_scope = VariableScope(None)
+    return graph.variable_scope  # type: ignore[no-any-return]
+
+
+class variable_scope:
+    """Open a scope for the names of Variables and operations, and whether to share.
+
+    Args:
+        name_or_scope: a name, a VariableScope to open again, or None.
+        default_name: used if that is None; made unique.
+        values: ignored by TensorFlow too when graphs are built in order.
+        initializer, regularizer, constraint, dtype: defaults of `get_variable`.
+        reuse: True, AUTO_REUSE, or None: as the scope outside.
+        auxiliary_name_scope: whether operations get the name too.
+
+    Example:
+        >>> import toolkit.compat.tensorflow.v1 as tf
+        >>> with tf.Graph().as_default():
+        ...     with tf.variable_scope("a"):
+        ...         v = tf.get_variable("v", (2,))
+        ...     with tf.variable_scope("a", reuse=True):
+        ...         again = tf.get_variable("v")
+        >>> v.name, v is again
+        ('a/v:0', True)
+    """
+
+    def __init__(
+        self,
+        name_or_scope: Any,
+        default_name: str | None = None,
+        values: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        constraint: Any = None,
+        reuse: Any = None,
+        dtype: Any = None,
+        auxiliary_name_scope: bool = True,
+    ) -> None:
+        if name_or_scope is None and default_name is None:
+            raise ArgumentError(
+                "variable_scope: expected name_or_scope or default_name; received None"
+            )
+        self._given, self._default_name = name_or_scope, default_name
+        self._options = {
+            "initializer": initializer,
+            "regularizer": regularizer,
+            "constraint": constraint,
+            "dtype": dtype,
+        }
+        self._reuse, self._auxiliary = reuse, auxiliary_name_scope
+
+    def __enter__(self) -> VariableScope:
+        graph = get_default_graph()
+        outer = get_variable_scope()
+        given, default = self._given, outer
+        if isinstance(given, VariableScope):
+            path, default = given.name, given
+        else:
+            name = given if given is not None else _unused(graph, self._default_name)
+            path = f"{outer.name}/{name}" if outer.name and name else outer.name or name
+        chosen = {k: v for k, v in self._options.items() if v is not None}
+        kept = {k: getattr(default, k) for k in self._options if k not in chosen}
+        reuse = outer.reuse or default.reuse if self._reuse is None else self._reuse
+        scope = VariableScope(reuse, path, **chosen, **kept)
+        last = path.rpartition("/")[2]
+        self._names = graph.name_scope(last) if last and self._auxiliary else None
+        if self._names is not None:
+            scope.original_name_scope = self._names.__enter__()
+        self._outer, graph.variable_scope = (graph, outer), scope
+        return scope
+
+    def __exit__(self, *exception: Any) -> None:
+        graph, graph.variable_scope = self._outer[0], self._outer[1]
+        if self._names is not None:
+            self._names.__exit__(*exception)
+
+
+def _unused(graph: Graph, name: Any) -> str:
+    """The name with a number, if Variables of a scope of this name exist."""
+    outer = get_variable_scope().name
+    prefix = f"{outer}/" if outer else ""
+    count, found = 0, name
+    while any(path.startswith(f"{prefix}{found}/") for path in graph.variables):
+        count += 1
+        found = f"{name}_{count}"
+    return found  # type: ignore[no-any-return]
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool | None = None,
+    collections: Any = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: Any = None,
+    custom_getter: Any = None,
+    constraint: Any = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
+) -> Any:
+    """The Variable of this name in the open scope: made, or shared if that says so.
+
+    Args:
+        name: after the path of the scope.
+        shape: needed unless the initializer has one.
+        dtype: by default that of the scope, float32.
+        initializer: an array or tensor, or a function (shape, dtype=...) returning it;
+            that of the scope, or glorot uniform, if None.
+        regularizer: a function of the Variable; what it returns goes to the
+            regularization losses.
+        trainable: whether optimizers change it.
+        collections: names of those to put it in.
+        constraint: what optimizers apply to its value after each update.
+        use_resource: Variables are "resources" in any case.
+        synchronization, aggregation: one device needs none.
+        others: only their defaults.
+
+    In eager mode a new Variable is made at each call, as in TensorFlow.
+
+    Raises:
+        ArgumentError: if it exists and is not to be shared, or the other way round.
+    """
+    if not validate_shape or any((caching_device, partitioner, custom_getter)):
+        raise UnsupportedError(
+            "get_variable: validate_shape=False, caching_device, partitioner and "
+            "custom_getter are not supported: a Variable has one shape and one place"
+        )
+    graph, scope = get_default_graph(), get_variable_scope()
+    regularizer = scope.regularizer if regularizer is None else regularizer
+    path = f"{scope.name}/{name}" if scope.name else name
+    if path in graph.variables and scope.reuse:
+        return _shared(graph.variables[path], path, shape, dtype)
+    if path in graph.variables:
+        raise ArgumentError(
+            f"Variable {path} already exists, disallowed. Did you mean to set "
+            "reuse=True or reuse=tf.AUTO_REUSE in VarScope?"
+        )
+    if scope.reuse is True:
+        raise ArgumentError(
+            f"Variable {path} does not exist, or was not created with "
+            "tf.get_variable(). Did you mean to set reuse=tf.AUTO_REUSE in VarScope?"
+        )
+    initializer = scope.initializer if initializer is None else initializer
+    dtype = dtypes.standardize(dtype or getattr(initializer, "dtype", 0) or scope.dtype)
+    if not building_graph():
+        return _eager(path, initializer, shape, dtype, trainable, regularizer)
+    with graph.name_scope(None):  # the path of Variables, not that of operations
+        v = GraphVariable(
+            _first_value(path, initializer, shape, dtype),
+            trainable,
+            collections=collections,
+            name=path,
+            dtype=dtype,
+            constraint=scope.constraint if constraint is None else constraint,
+            shape=None if shape is None else _as_shape(shape),
+        )
+        graph.variables[path] = v
+        if regularizer is not None:
+            with graph.name_scope(f"{path}/Regularizer/"):
+                loss = regularizer(v)
+            if loss is not None:
+                graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
+    return v
+
+
+def _as_shape(shape: Any) -> tuple[int | None, ...]:
+    return standardize_shape((shape,) if isinstance(shape, int) else shape)
+
+
+def _eager(
+    path: str, initializer: Any, shape: Any, dtype: str, trainable: Any, penalty: Any
+) -> Any:
+    """A new Variable that has its value at once."""
+    if penalty is not None:
+        raise TraceError(
+            f"get_variable: the regularizer of {path} needs a graph; with eager "
+            "execution, add penalties to the loss"
+        )
+    value = _first_value(path, initializer, shape, dtype)
+    return Variable(value, trainable, name=path, dtype=dtype)
+
+
+def _shared(v: GraphVariable, path: str, shape: Any, dtype: Any) -> GraphVariable:
+    if shape is not None and _as_shape(shape) != tuple(v.shape):
+        raise ArgumentError(
+            f"Trying to share variable {path}, but specified shape {_as_shape(shape)} "
+            f"and found shape {tuple(v.shape)}."
+        )
+    if dtype is not None and dtypes.standardize(dtype) != v.dtype:
+        raise ArgumentError(
+            f"Trying to share variable {path}, but specified dtype "
+            f"{dtypes.standardize(dtype)} and found dtype {v.dtype}."
+        )
+    return v
+
+
+def _first_value(path: str, initializer: Any, shape: Any, dtype: str) -> Any:
+    """The value of a new Variable, or a function that records it."""
+    if isinstance(initializer, type):
+        initializer = initializer()
+    if isinstance(initializer, str):
+        initializer = initializers.get(initializer)
+    if initializer is None:
+        is_float = dtypes.is_float(dtype)
+        initializer = glorot_uniform_initializer() if is_float else initializers.Zeros()
+    if not callable(initializer) or isinstance(initializer, (Tensor, KerasTensor)):
+        return initializer
+    if shape is None:
+        if not inspect.signature(initializer).parameters:
+            return initializer
+        raise ArgumentError(
+            f"Shape of a new variable ({path}) must be fully defined, but instead was "
+            "None."
+        )
+    extents = _as_shape(shape)
+    if None in extents:
+        raise ArgumentError(
+            f"Shape of a new variable ({path}) must be fully defined, but instead was "
+            f"{extents}."
+        )
+    return lambda: initializer(extents, dtype=dtype)
+
+
+def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
+    """`get_variable` of one that is neither saved nor trained."""
+    local_ones = [GraphKeys.LOCAL_VARIABLES]
+    return get_variable(
+        name, *args, **{"trainable": False, "collections": local_ones, **kwargs}
+    )

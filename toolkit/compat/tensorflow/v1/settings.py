@@ -1,0 +1,90 @@
+"""Settings of TensorFlow 1's runtime that scripts make, and its logging."""
+
+from __future__ import annotations
+
+import logging as python_logging
+from types import SimpleNamespace
+from typing import Any
+
+from toolkit.errors import ArgumentError
+
+_logger = python_logging.getLogger("toolkit")
+
+
+class _Settings:
+    """Fields that scripts set; nothing here depends on them, and unknown ones fail."""
+
+    _fields: dict[str, Any] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        for name, value in {**self._fields, **settings}.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._fields:
+            raise ArgumentError(
+                f"{type(self).__name__}: expected one of {', '.join(self._fields)}; "
+                f"received {name!r}"
+            )
+        self.__dict__[name] = value
+
+
+class GPUOptions(_Settings):
+    """How memory of a GPU grows: kept, but the backend decides."""
+
+    _fields = {
+        "allow_growth": False,
+        "per_process_gpu_memory_fraction": 0.0,
+        "visible_device_list": "",
+    }
+
+
+class ConfigProto(_Settings):
+    """Settings of a Session: hints for TensorFlow's runtime, accepted and kept.
+
+    Example:
+        >>> import toolkit.compat.tensorflow.v1 as tf
+        >>> config = tf.ConfigProto(allow_soft_placement=True)
+        >>> config.gpu_options.allow_growth = True
+        >>> session = tf.Session(config=config)
+    """
+
+    _fields = {
+        "allow_soft_placement": False,
+        "device_count": None,
+        "gpu_options": None,
+        "inter_op_parallelism_threads": 0,
+        "intra_op_parallelism_threads": 0,
+        "log_device_placement": False,
+    }
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"gpu_options": GPUOptions(), **settings})
+
+
+def set_verbosity(v: Any) -> None:
+    """Show messages of this level and above."""
+    _logger.setLevel(v)
+
+
+def get_verbosity() -> int:
+    """The level from which on messages are shown."""
+    return _logger.getEffectiveLevel()
+
+
+logging = SimpleNamespace(
+    DEBUG=python_logging.DEBUG,
+    INFO=python_logging.INFO,
+    WARN=python_logging.WARNING,
+    WARNING=python_logging.WARNING,
+    ERROR=python_logging.ERROR,
+    FATAL=python_logging.FATAL,
+    set_verbosity=set_verbosity,
+    get_verbosity=get_verbosity,
+    debug=_logger.debug,
+    info=_logger.info,
+    warning=_logger.warning,
+    warn=_logger.warning,
+    error=_logger.error,
+    fatal=_logger.critical,
+)

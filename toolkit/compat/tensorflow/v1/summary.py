@@ -1,0 +1,120 @@
+"""`tf.summary` of TensorFlow 1: what to note of a run, and files for TensorBoard."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
+from toolkit.compat.tensorflow.v1.session import Summary
+from toolkit.compat.tensorflow.v1.variables import GraphKeys
+from toolkit.errors import ArgumentError
+from toolkit.models.callbacks.events import EventWriter
+
+
+def _summary(kind: str, name: str, tensor: Any, collections: Any) -> Summary:
+    graph = get_default_graph()
+    tag = graph.unique_name(name)
+    made = Summary({(kind, tag): tensor})
+    keys = [GraphKeys.SUMMARIES] if collections is None else collections
+    graph.add_to_collections(keys, made)
+    return made
+
+
+def scalar(name: str, tensor: Any, collections: Any = None) -> Summary:
+    """Note a number.
+
+    Args:
+        name: its tag, made unique.
+        tensor: of the graph, with one element.
+        collections: names of those to put it in; by default the summaries.
+    """
+    return _summary("scalar", name, tensor, collections)
+
+
+def histogram(name: str, values: Any, collections: Any = None) -> Summary:
+    """Note how the elements of a tensor are distributed."""
+    return _summary("histogram", name, values, collections)
+
+
+def merge(inputs: Any, name: str | None = None) -> Summary:
+    """Several summaries as one."""
+    tensors: dict[Any, Any] = {}
+    for summary in inputs:
+        tensors |= summary.tensors
+    return Summary(tensors)
+
+
+def merge_all(
+    key: Any = GraphKeys.SUMMARIES, scope: str | None = None
+) -> Summary | None:
+    """All summaries of the default graph as one, to be fetched; None if there are none.
+
+    Args:
+        key: the collection.
+        scope: only None.
+    """
+    if scope is not None:
+        raise ArgumentError("merge_all: scope must be None")
+    found = get_default_graph().get_collection(key)
+    return merge(found) if found else None
+
+
+class FileWriter:
+    """Writes fetched summaries to a file that TensorBoard shows.
+
+    Args:
+        logdir: the folder, which is made.
+        graph: its operations are listed in the file, as a text.
+
+    Example:
+        >>> import tempfile, toolkit.compat.tensorflow.v1 as tf
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     x = tf.placeholder("float32", ())
+        ...     note = tf.summary.scalar("x", x)
+        ...     writer = tf.summary.FileWriter(tempfile.mkdtemp())
+        ...     writer.add_summary(session.run(note, {x: 2.0}), global_step=1)
+        ...     writer.close()
+    """
+
+    def __init__(
+        self, logdir: str | os.PathLike[str], graph: Graph | None = None
+    ) -> None:
+        self._logdir = os.fspath(logdir)
+        self._events = EventWriter(Path(logdir))
+        if graph is not None:
+            self.add_graph(graph)
+
+    def get_logdir(self) -> str:
+        """The folder."""
+        return self._logdir
+
+    def add_graph(self, graph: Graph) -> None:
+        """List the operations of a graph."""
+        lines = [f"{op.name}: {op.type}" for op in graph.operations]
+        self._events.text("graph", "\n\n".join(lines), 0)
+
+    def add_summary(self, summary: dict[Any, Any], global_step: Any = 0) -> None:
+        """Add what was fetched of a summary.
+
+        Args:
+            summary: what `Session.run` has returned for it.
+            global_step: the number of the step.
+        """
+        for (kind, tag), value in summary.items():
+            getattr(self._events, kind)(tag, value, int(global_step or 0))
+
+    def flush(self) -> None:
+        """Let readers see what was added."""
+        self._events.flush()
+
+    def close(self) -> None:
+        """Add nothing any more."""
+        self._events.close()
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,227 @@
+"""Variables of graphs: their values live in Sessions, and begin with an initializer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.compat.tensorflow.v1.graph import (
+    GraphOperation,
+    GraphStep,
+    GraphTensor,
+    get_default_graph,
+    session_of,
+)
+from toolkit.convert import convert
+from toolkit.errors import ShapeError, UnsupportedError
+from toolkit.keras_tensor import KerasTensor
+
+
+class GraphKeys:
+    """The names of the collections that functions here fill or read."""
+
+    GLOBAL_VARIABLES = VARIABLES = "variables"
+    TRAINABLE_VARIABLES = "trainable_variables"
+    LOCAL_VARIABLES = "local_variables"
+    MODEL_VARIABLES = "model_variables"
+    MOVING_AVERAGE_VARIABLES = "moving_average_variables"
+    METRIC_VARIABLES = "metric_variables"
+    REGULARIZATION_LOSSES = "regularization_losses"
+    LOSSES = "losses"
+    ACTIVATIONS = "activations"
+    SUMMARIES = "summaries"
+    UPDATE_OPS = "update_ops"
+    TRAIN_OP = "train_op"
+    GLOBAL_STEP = "global_step"
+    WEIGHTS, BIASES = "weights", "biases"
+
+
+class GraphVariable(GraphTensor):
+    """A Variable of a graph; each Session holds a value of its own for it.
+
+    Args:
+        initial_value: an array, a tensor of the graph, or a function without arguments
+            that returns one.
+        trainable: whether optimizers change it.
+        collections: names of those to put it in; by default the global variables.
+        name: made unique; "Variable" if None.
+        dtype: by default that of the value.
+        constraint: what optimizers apply to its value after each update.
+        shape: that of the value.
+        use_resource, synchronization, aggregation: ways of TensorFlow to hold
+            Variables on several machines; here each session holds them.
+        validate_shape, caching_device, variable_def, import_scope: only their
+            defaults.
+
+    Example:
+        >>> import toolkit.compat.tensorflow.v1 as tf
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     v = tf.Variable([1.0, 2.0], name="v")
+        ...     session.run(v.initializer)
+        ...     v.name, session.run(v.assign_add([1.0, 1.0])).tolist()
+        ('v:0', [2.0, 3.0])
+    """
+
+    def __init__(
+        self,
+        initial_value: Any,
+        trainable: bool | None = None,
+        *,
+        collections: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        constraint: Callable[..., Any] | None = None,
+        shape: Any = None,
+        use_resource: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        variable_def: Any = None,
+        import_scope: Any = None,
+    ) -> None:
+        if not validate_shape or any((caching_device, variable_def, import_scope)):
+            raise UnsupportedError(
+                "Variable: validate_shape=False, caching_device, variable_def and "
+                "import_scope are not supported: a Variable has one shape and place"
+            )
+        graph = get_default_graph()
+        path = graph.unique_name(name or "Variable")
+        with graph.control_dependencies(None), graph.name_scope(f"{path}/"):
+            with graph.name_scope(f"{path}/Initializer/"):
+                value = initial_value() if callable(initial_value) else initial_value
+                if not isinstance(value, KerasTensor):
+                    value = convert(value, dtype and dtypes.standardize(dtype))
+            if shape is not None and tuple(value.shape) != tuple(shape):
+                raise ShapeError(
+                    f"variable {path}: expected an initial value of shape "
+                    f"{tuple(shape)}; received shape {tuple(value.shape)}"
+                )
+            if None in value.shape:
+                raise ShapeError(
+                    f"variable {path}: expected an initial value of known shape; "
+                    f"received {value!r}"
+                )
+            super().__init__(value.shape, dtype or value.dtype)
+            graph.append(GraphStep(_no_value, "VariableV2"), (), self, name=f"{path}/")
+            self.initial_value, self.constraint = value, constraint
+            self.trainable = trainable is not False
+            self.initializer: GraphOperation = _assign(self, value, "Assign", None).op
+        if collections is None:
+            collections = [GraphKeys.GLOBAL_VARIABLES]
+        if self.trainable and GraphKeys.TRAINABLE_VARIABLES not in collections:
+            collections = [*collections, GraphKeys.TRAINABLE_VARIABLES]
+        graph.add_to_collections(collections, self)
+
+    @property
+    def path(self) -> str:
+        """Its name without ":0"."""
+        return self.op.name
+
+    def read_value(self) -> GraphTensor:
+        """Its value as of this point among the operations."""
+        return self.graph.append(  # type: ignore[no-any-return]
+            GraphStep(lambda run, v: run.value(v), "ReadVariableOp"),
+            (self,),
+            KerasTensor(self.shape, self.dtype),
+            name=f"{self.path}/Read/ReadVariableOp",
+        )
+
+    value = read_value
+
+    def initialized_value(self) -> GraphTensor:
+        """Its value; the first one if the session has none yet."""
+        return self.graph.append(  # type: ignore[no-any-return]
+            GraphStep(_known_or_initial, "cond", asks=(self,)),
+            (self, self.initial_value),
+            KerasTensor(self.shape, self.dtype),
+        )
+
+    def assign(
+        self,
+        value: Any,
+        use_locking: Any = None,
+        name: Any = None,
+        read_value: Any = True,
+    ) -> Any:
+        """The operation that replaces the value; as a tensor, the new one."""
+        return _assign(self, value, "AssignVariableOp", name, read_value)
+
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: Any = None,
+        name: Any = None,
+        read_value: Any = True,
+    ) -> Any:
+        """The operation that adds to the value; as a tensor, the new one."""
+        return _change(self, "assign_add", delta, name, read_value)
+
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: Any = None,
+        name: Any = None,
+        read_value: Any = True,
+    ) -> Any:
+        """The operation that subtracts from the value; as a tensor, the new one."""
+        return _change(self, "assign_sub", delta, name, read_value)
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """Set the value in a session, by default the one whose `with` block this is."""
+        session_of(session, f"variable {self.path}").set_value(self, value)
+
+    def __repr__(self) -> str:
+        return f"<tf.Variable {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+    __str__ = __repr__
+
+
+def _no_value(run: Any) -> Any:
+    raise AssertionError("the value of a Variable is asked of the session")
+
+
+def _known_or_initial(run: Any, variable: Any, value: Any) -> Any:
+    return run.value(variable if run.is_initialized(variable) else value)
+
+
+def _assign(
+    v: GraphVariable, value: Any, kind: str, name: Any, read_value: Any = True
+) -> Any:
+    if getattr(value, "shape", None) is not None:
+        _check_shape(v, value)
+
+    def assign(run: Any, variable: Any, value: Any) -> Any:
+        return run.cell(variable).assign(run.values(value))
+
+    return _stateful(v, GraphStep(assign, kind, sets=(v,)), value, name, read_value)
+
+
+def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
+    _check_shape(v, delta)
+
+    def change(run: Any, variable: Any, delta: Any) -> Any:
+        return getattr(run.cell(variable), method)(run.values(delta))
+
+    kind = "AssignAddVariableOp" if method == "assign_add" else "AssignSubVariableOp"
+    return _stateful(v, GraphStep(change, kind), delta, name, read_value)
+
+
+def _stateful(v: Any, step: GraphStep, value: Any, name: Any, read_value: Any) -> Any:
+    symbol = KerasTensor(v.shape, v.dtype)
+    result = v.graph.append(step, (v, value), symbol, name=name)
+    return result if read_value else result.op
+
+
+def _check_shape(v: GraphVariable, value: Any) -> None:
+    shape = tuple(getattr(value, "shape", ()))
+    fits = not shape or (
+        len(shape) == v.ndim
+        and all(m is None or m == n for m, n in zip(shape, v.shape, strict=True))
+    )
+    if not fits:
+        raise ShapeError(
+            f"variable {v.path}: expected a value of shape {tuple(v.shape)}; "
+            f"received shape {shape}"
+        )
