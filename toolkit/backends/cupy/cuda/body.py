@@ -18,7 +18,13 @@ from toolkit.backends.cupy.cuda.launch import (
     make_kernel,
 )
 from toolkit.backends.cupy.cuda.prelude import PRELUDE, STORED
-from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, Writer, literal
+from toolkit.backends.cupy.cuda.scalars import (
+    CUDAScalars,
+    Value,
+    Writer,
+    literal,
+    split,
+)
 from toolkit.backends.numpy.jit.plan import (
     FULL,
     PICK,
@@ -109,15 +115,7 @@ class Body:
 
     def split(self, index: str, extents: Sequence[int], prefix: str) -> list[str]:
         """Names of the indices of loops that a flat index falls apart into."""
-        if len(extents) <= 1:
-            return [index] * len(extents)
-        names = [f"{prefix}{k}" for k in range(len(extents))]
-        for k in reversed(range(len(extents))):
-            step, whole = prod(extents[k + 1 :]), k > 0
-            text = index if step == 1 else f"{index} / {step}"
-            text = f"({text}) % {extents[k]}" if whole else text
-            self.w(f"const {self.number} {names[k]} = {text};")
-        return names
+        return split(self.w, index, extents, prefix, self.number)
 
     def offset(self, array: int, first: int, indices: Sequence[str]) -> str:
         """Where in an array the indices of the loops from `first` on lead, or ''."""

@@ -136,6 +136,13 @@ GENERATORS: dict[str, str] = {
     "fused": "fused:generate_fused",
     **dict.fromkeys(OPS, "fused:generate_single"),
     **dict.fromkeys(REDUCTIONS, "fused:generate_reduction"),
+    **dict.fromkeys(("reshape", "transpose", "broadcast_to"), "move:generate_copy"),
+    "bitcast": "move:generate_copy",
+    "slice": "move:generate_slice",
+    "concatenate": "move:generate_concatenate",
+    "pad": "move:generate_pad",
+    "dynamic_slice": "move:generate_dynamic_slice",
+    "dynamic_update_slice": "move:generate_dynamic_update_slice",
 }
 
 

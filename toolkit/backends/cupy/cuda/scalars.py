@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,21 @@ class Writer:
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+
+def split(
+    w: Writer, index: str, extents: Sequence[int], prefix: str, number: str
+) -> list[str]:
+    """Names of the indices of loops that a flat index falls apart into."""
+    if len(extents) <= 1:
+        return [index] * len(extents)
+    names = [f"{prefix}{k}" for k in range(len(extents))]
+    for k in reversed(range(len(extents))):
+        step = prod(extents[k + 1 :])
+        text = index if step == 1 else f"{index} / {step}"
+        text = f"({text}) % {extents[k]}" if k else text
+        w(f"const {number} {names[k]} = {text};")
+    return names
 
 
 def literal(number: Any, dtype: str) -> str:

@@ -1,0 +1,224 @@
+"""Kernels that move elements without arithmetic: only their size matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.cupy.cuda.body import kernel_text
+from toolkit.backends.cupy.cuda.launch import (
+    Buffer,
+    Launch,
+    Operand,
+    contiguous,
+    make_kernel,
+)
+from toolkit.backends.cupy.cuda.prelude import STORED
+from toolkit.backends.cupy.cuda.scalars import Writer, literal, split
+from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_type
+from toolkit.backends.numpy.jit.nest import collapse
+from toolkit.ir import Spec
+
+# The side of a square of elements that a block turns around in shared memory.
+TILE = 32
+
+
+def copy(
+    source: Operand,
+    target: Operand,
+    buffers: tuple[Buffer, Buffer],
+    aligned: bool,
+    first: int = 0,
+) -> list[Launch]:
+    """The launch that copies an array into another of its shape, or a part of one.
+
+    Args:
+        source, target: arrays of one shape and size of element.
+        buffers: their addresses.
+        aligned: whether those are multiples of 16.
+        first: the element of the target's buffer where it begins.
+    """
+    if not source.spec.size:
+        return []
+    shape, (x, y) = _collapsed(source, target)
+    if len(shape) > 1 and y.strides[-1] != x.strides[-1]:
+        size = dtypes.itemsize(x.spec.dtype)
+        inner = [a for a, stride in enumerate(x.strides) if stride == size]
+        if inner and y.strides[-1] == size and min(shape[inner[0]], shape[-1]) >= 8:
+            return [_turned(x, y, inner[0], buffers, first)]
+    unit, (x, y) = in_units((x, y), aligned, first)
+    k = Threads("copy", x.spec.shape, x, y)
+    k.array(f"const {unit_type(unit)}*", "x", buffers[0])
+    k.array(f"{unit_type(unit)}*", "y", buffers[1])
+    start = first * dtypes.itemsize(source.spec.dtype) // unit
+    to = f"{place(y, k.indices, unit)} + {start}"
+    k(f"y[{to}] = x[{place(x, k.indices, unit)}];")
+    return [k.launch()]
+
+
+def _collapsed(*operands: Operand) -> tuple[tuple[int, ...], list[Operand]]:
+    """Arrays of one shape with the fewest axes."""
+    spec = operands[0].spec
+    loops, strides = collapse(spec.shape, [x.strides for x in operands], 0)
+    specs = (x.spec.with_shape(loops.extents) for x in operands)
+    pairs = zip(specs, strides, strict=True)
+    return loops.extents, [Operand(spec, row) for spec, row in pairs]
+
+
+def _turned(
+    x: Operand, y: Operand, axis: int, buffers: tuple[Buffer, Buffer], first: int
+) -> Launch:
+    """A copy through squares in shared memory, so that both sides see neighbours.
+
+    Neighbours lie along `axis` in the source, and along the last axis in the target.
+    """
+    w, shape, last = Writer(), x.spec.shape, x.spec.ndim - 1
+    unit = dtypes.itemsize(x.spec.dtype)
+    outer = [a for a in range(last) if a != axis]
+    w(f"__shared__ {unit_type(unit)} tile[{TILE}][{TILE + 1}];")
+    w("const int tx = threadIdx.x, ty = threadIdx.y;")
+    names = {axis: "a", last: "b"}
+    found = split(w, "blockIdx.z", [shape[a] for a in outer], "o", "i64")
+    names.update(zip(outer, found, strict=True))
+    indices = [names[a] for a in range(x.spec.ndim)]
+    for head, one, other, line in (
+        ("ty", "tx", "k", f"tile[k][tx] = x[{place(x, indices, unit)}];"),
+        ("ty", "k", "tx", f"y[{place(y, indices, unit)} + {first}] = tile[tx][k];"),
+    ):
+        with w.block(f"for (int k = {head}; k < {TILE}; k += 8)"):
+            w(f"const i64 a = blockIdx.y * {TILE} + {one};")
+            w(f"const i64 b = (i64)blockIdx.x * {TILE} + {other};")
+            w(f"if (a < {shape[axis]} && b < {shape[last]}) {line}")
+        w("__syncthreads();")
+    ctype = unit_type(unit)
+    parameters = [(f"const {ctype}*", "x", buffers[0]), (f"{ctype}*", "y", buffers[1])]
+    text = kernel_text(parameters, TILE * 8, w.text)
+    kernel = make_kernel("turn", text, [p[0] for p in parameters])
+    grid = (-(-shape[last] // TILE), -(-shape[axis] // TILE), prod(shape[a] for a in outer))
+    return Launch(kernel, grid, (TILE, 8, 1), buffers)
+
+
+def generate_copy(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """A view, or other bits of the same elements, as an array of its own."""
+    (x,), (y,), attrs = inputs, outputs, node.attrs
+    name, shape = node.op.name, y.spec.shape
+    if name == "transpose":
+        x = Operand(x.spec.with_shape(shape), tuple(x.strides[a] for a in attrs["axes"]))
+    elif name == "broadcast_to":
+        missing = len(shape) - x.spec.ndim
+        pairs = zip(x.spec.shape, x.strides, strict=True)
+        strides = [0] * missing + [0 if n == 1 else stride for n, stride in pairs]
+        x = Operand(x.spec.with_shape(shape), tuple(strides))
+    else:
+        # The same elements in the same order: the target takes the source's shape.
+        y = contiguous(x.spec)
+    return copy(x, y, (Buffer(0), Buffer(1)), aligned)
+
+
+def generate_slice(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """A box of an array, in steps."""
+    (x,), (y,) = inputs, outputs
+    if not y.spec.size:
+        return []
+    k = Threads("slice", y.spec.shape, x, y)
+    _declare(k, y, 1)
+    rows = zip(k.indices, node.attrs["start"], node.attrs["step"], strict=True)
+    names = [f"({start} + {i} * ({step}))" for i, start, step in rows]
+    k(f"y[i] = x[{place(x, names) if names else 0}];")
+    return [k.launch()]
+
+
+def _declare(k: Threads, y: Operand, out: int) -> None:
+    """The first input as x and the output as y, of elements that are only moved."""
+    ctype = unit_type(dtypes.itemsize(y.spec.dtype))
+    k.array(f"const {ctype}*", "x", Buffer(0))
+    k.array(f"{ctype}*", "y", Buffer(out))
+
+
+def generate_concatenate(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """A copy for each input, behind one another along the axis."""
+    (y,), axis = outputs, node.attrs["axis"]
+    launches, first = [], 0
+    for number, x in enumerate(inputs):
+        part = Operand(x.spec, y.strides)
+        buffers = Buffer(number), Buffer(len(inputs))
+        launches += copy(x, part, buffers, aligned, first)
+        step = y.strides[axis] // dtypes.itemsize(y.spec.dtype)
+        first += x.spec.shape[axis] * step
+    return launches
+
+
+def generate_pad(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """An array with a number around it."""
+    (x,), (y,), widths = inputs, outputs, node.attrs["widths"]
+    if not y.spec.size:
+        return []
+    ctype = STORED[y.spec.dtype]
+    k = Threads("pad", y.spec.shape, x, y)
+    k.source("x", x.spec.dtype, Buffer(0))
+    k.target("y", y.spec.dtype, Buffer(1))
+    names, tests = [], ["true"]
+    for i, n, (low, high) in zip(k.indices, x.spec.shape, widths, strict=True):
+        names.append(f"({i} - {low})" if low else i)
+        tests += [f"{names[-1]} >= 0"] * bool(low) + [f"{names[-1]} < {n}"] * bool(high)
+    value = literal(node.attrs["value"], y.spec.dtype)
+    k(f"{ctype} value = Narrow<{ctype}>::of({value});")
+    if x.spec.size:
+        k(f"if ({' && '.join(tests)}) value = x[{place(x, names)}];")
+    k("y[i] = value;")
+    return [k.launch()]
+
+
+def generate_dynamic_slice(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """A box at starts that are known on the device only."""
+    (x, *starts), (y,) = inputs, outputs
+    if not y.spec.size:
+        return []
+    k = Threads("dynamic_slice", y.spec.shape, x, y)
+    _declare(k, y, len(inputs))
+    names = _moved(k, starts, 1, x.spec, y.spec)
+    k(f"y[i] = x[{place(x, names)}];")
+    return [k.launch()]
+
+
+def generate_dynamic_update_slice(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """A copy with another array in a box at starts known on the device only."""
+    (x, update, *starts), (y,) = inputs, outputs
+    launches = copy(x, y, (Buffer(0), Buffer(len(inputs))), aligned)
+    if not update.spec.size:
+        return launches
+    k = Threads("dynamic_update", update.spec.shape, update, y)
+    ctype = unit_type(dtypes.itemsize(y.spec.dtype))
+    k.array(f"const {ctype}*", "x", Buffer(1))
+    k.array(f"{ctype}*", "y", Buffer(len(inputs)))
+    names = _moved(k, starts, 2, y.spec, update.spec)
+    k(f"y[{place(y, names)}] = x[{place(update, k.indices)}];")
+    return [*launches, k.launch()]
+
+
+def _moved(
+    k: Threads, starts: Sequence[Operand], first: int, whole: Spec, box: Spec
+) -> list[str]:
+    """A box's indices, behind starts that are moved to where the box fits."""
+    names = []
+    for a, (start, i) in enumerate(zip(starts, k.indices, strict=True)):
+        k.source(f"start{a}", start.spec.dtype, Buffer(first + a))
+        most = whole.shape[a] - box.shape[a]
+        k(f"const i64 asked{a} = start{a}[0];")
+        k(f"const i64 at{a} = asked{a} < 0 ? 0 : asked{a} > {most} ? {most} : asked{a};")
+        names.append(f"({i} + at{a})")
+    return names

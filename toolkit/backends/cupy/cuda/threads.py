@@ -1,0 +1,126 @@
+"""Kernels with a thread for each element of a shape, written in a few lines of C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from toolkit import dtypes
+from toolkit.backends.cupy.cuda.body import kernel_text
+from toolkit.backends.cupy.cuda.launch import (
+    Argument,
+    Launch,
+    Operand,
+    Problem,
+    make_kernel,
+)
+from toolkit.backends.cupy.cuda.prelude import BITS, STORED
+from toolkit.backends.cupy.cuda.scalars import Writer, split
+
+THREADS = 256
+
+
+def span(operand: Operand) -> int:
+    """How many elements lie between the first and the last of an array."""
+    size = dtypes.itemsize(operand.spec.dtype)
+    axes = zip(operand.spec.shape, operand.strides, strict=True)
+    return sum((n - 1) * abs(stride) // size for n, stride in axes if n)
+
+
+class Threads(Writer):
+    """A kernel with a thread for each index of a shape.
+
+    Args:
+        family: the beginning of its name.
+        shape: of the indices.
+        operands: the arrays whose elements it reaches by them.
+
+    Attributes:
+        indices: the names of the thread's indices, one for each axis.
+        number: the type of an index.
+    """
+
+    def __init__(self, family: str, shape: Sequence[int], *operands: Operand) -> None:
+        super().__init__()
+        self.family = family
+        self.count = prod(shape)
+        most = max([self.count, *map(span, operands)])
+        self.number = "int" if 2 * most < 2**31 else "i64"
+        self.parameters: list[tuple[str, str, Argument]] = []
+        self(f"const i64 thread = (i64)blockIdx.x * {THREADS} + threadIdx.x;")
+        self(f"if (thread >= {self.count}) return;")
+        self(f"const {self.number} i = thread;")
+        self.indices = split(self, "i", shape, "i", self.number)
+
+    def array(self, ctype: str, name: str, argument: Argument) -> None:
+        """One more parameter."""
+        self.parameters.append((ctype, name, argument))
+
+    def source(self, name: str, dtype: str, argument: Argument) -> None:
+        """An array to read."""
+        self.array(f"const {STORED[dtype]}*", name, argument)
+
+    def target(self, name: str, dtype: str, argument: Argument) -> None:
+        """An array to write."""
+        self.array(f"{STORED[dtype]}*", name, argument)
+
+    def launch(self, problem: str = "") -> Launch:
+        """The launch of what was written."""
+        if problem:
+            self.array("i64*", "problem", Problem())
+        text = kernel_text(self.parameters, THREADS, self.text)
+        kernel = make_kernel(self.family, text, [p[0] for p in self.parameters])
+        arguments = tuple(p[2] for p in self.parameters)
+        grid = (-(-self.count // THREADS), 1, 1)
+        return Launch(kernel, grid, (THREADS, 1, 1), arguments, problem=problem)
+
+
+def place(operand: Operand, indices: Sequence[str], unit: int = 0) -> str:
+    """Where in an array an index of each axis leads, in elements or other units."""
+    unit = unit or dtypes.itemsize(operand.spec.dtype)
+    axes = zip(indices, operand.strides, operand.spec.shape, strict=True)
+    terms = [
+        name if stride == unit else f"{name} * {stride // unit}"
+        for name, stride, n in axes
+        if stride and n != 1
+    ]
+    return " + ".join(terms) or "0"
+
+
+def in_units(
+    operands: Sequence[Operand], aligned: bool, *others: int
+) -> tuple[int, list[Operand]]:
+    """Arrays whose neighbours along the last axis are moved several at once.
+
+    Args:
+        operands: of one dtype.
+        aligned: whether their addresses are multiples of 16.
+        others: numbers of elements that have to fall apart into units too.
+
+    Returns:
+        The bytes of a unit, and the arrays with that many fewer on the last axis.
+    """
+    size = dtypes.itemsize(operands[0].spec.dtype)
+    for unit in (16, 8, 4, 2) if aligned else ():
+        count = unit // size
+        if count > 1 and all(_has_units(x, size, unit) for x in operands):
+            if not any(n % count for n in others):
+                return unit, [_of_units(x, count, unit) for x in operands]
+    return size, list(operands)
+
+
+def _has_units(x: Operand, size: int, unit: int) -> bool:
+    if not x.spec.ndim or x.strides[-1] != size or x.spec.shape[-1] * size % unit:
+        return False
+    return not any(stride % unit for stride in x.strides[:-1])
+
+
+def _of_units(x: Operand, count: int, unit: int) -> Operand:
+    shape = (*x.spec.shape[:-1], x.spec.shape[-1] // count)
+    return Operand(x.spec.with_shape(shape), (*x.strides[:-1], unit))
+
+
+def unit_type(unit: int) -> str:
+    """The type of a unit of so many bytes."""
+    return BITS.get(unit, "Pack<u64, 2>")
+
