@@ -27,6 +27,9 @@ template <class To, class From> static inline To same_bits(From x) {
 static inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
 static inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
 static inline float __int_as_float(int x) { return same_bits<float>(x); }
+static inline long long __double_as_longlong(double x) {
+  return same_bits<long long>(x);
+}
 static inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
 static inline float half_to_float(unsigned short x) {
   return (float)same_bits<_Float16>(x);
@@ -37,6 +40,9 @@ static inline unsigned short float_to_half(float x) {
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned long long)(((unsigned __int128)a * b) >> 64);
 }
+
+template <class T> static inline T min(T a, T b) { return b < a ? b : a; }
+template <class T> static inline T max(T a, T b) { return a < b ? b : a; }
 
 // The inverse of erf: a start that is good to 1e-2, then Newton's method.
 static double erfinv(double y) {

@@ -248,12 +248,22 @@ class Body:
 
 
 def kernel_text(
-    parameters: Sequence[tuple[str, str, Argument]], threads: int, body: str
+    parameters: Sequence[tuple[str, str, Argument]],
+    threads: int,
+    body: str,
+    extra: str = "",
 ) -> str:
-    """The source of a kernel around its body."""
+    """The source of a kernel around its body, behind helpers of its own.
+
+    Args:
+        parameters: (type, name, argument) of each.
+        threads: of a block.
+        body: the statements.
+        extra: one more part of the prelude.
+    """
     declared = ", ".join(f"{ctype} {name}" for ctype, name, _ in parameters)
     head = f'extern "C" __global__ void __launch_bounds__({threads})'
-    return f"{PRELUDE}\n{head}\nKERNEL({declared}) {{\n{body}\n}}\n"
+    return f"{PRELUDE}{extra}\n{head}\nKERNEL({declared}) {{\n{body}\n}}\n"
 
 
 def narrowed(value: Value, dtype: str) -> str:

@@ -96,7 +96,11 @@ def _turned(
     parameters = [(f"const {ctype}*", "x", buffers[0]), (f"{ctype}*", "y", buffers[1])]
     text = kernel_text(parameters, TILE * 8, w.text)
     kernel = make_kernel("turn", text, [p[0] for p in parameters])
-    grid = (-(-shape[last] // TILE), -(-shape[axis] // TILE), prod(shape[a] for a in outer))
+    grid = (
+        -(-shape[last] // TILE),
+        -(-shape[axis] // TILE),
+        prod(shape[a] for a in outer),
+    )
     return Launch(kernel, grid, (TILE, 8, 1), buffers)
 
 
@@ -107,7 +111,9 @@ def generate_copy(
     (x,), (y,), attrs = inputs, outputs, node.attrs
     name, shape = node.op.name, y.spec.shape
     if name == "transpose":
-        x = Operand(x.spec.with_shape(shape), tuple(x.strides[a] for a in attrs["axes"]))
+        x = Operand(
+            x.spec.with_shape(shape), tuple(x.strides[a] for a in attrs["axes"])
+        )
     elif name == "broadcast_to":
         missing = len(shape) - x.spec.ndim
         pairs = zip(x.spec.shape, x.strides, strict=True)
@@ -219,6 +225,6 @@ def _moved(
         k.source(f"start{a}", start.spec.dtype, Buffer(first + a))
         most = whole.shape[a] - box.shape[a]
         k(f"const i64 asked{a} = start{a}[0];")
-        k(f"const i64 at{a} = asked{a} < 0 ? 0 : asked{a} > {most} ? {most} : asked{a};")
+        k(f"const i64 at{a} = max(min(asked{a}, (i64){most}), (i64)0);")
         names.append(f"({i} + at{a})")
     return names

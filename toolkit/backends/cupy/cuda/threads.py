@@ -36,6 +36,7 @@ class Threads(Writer):
         operands: the arrays whose elements it reaches by them.
 
     Attributes:
+        extra: helpers that it needs beside the prelude's.
         indices: the names of the thread's indices, one for each axis.
         number: the type of an index.
     """
@@ -43,6 +44,7 @@ class Threads(Writer):
     def __init__(self, family: str, shape: Sequence[int], *operands: Operand) -> None:
         super().__init__()
         self.family = family
+        self.extra = ""
         self.count = prod(shape)
         most = max([self.count, *map(span, operands)])
         self.number = "int" if 2 * most < 2**31 else "i64"
@@ -68,7 +70,7 @@ class Threads(Writer):
         """The launch of what was written."""
         if problem:
             self.array("i64*", "problem", Problem())
-        text = kernel_text(self.parameters, THREADS, self.text)
+        text = kernel_text(self.parameters, THREADS, self.text, self.extra)
         kernel = make_kernel(self.family, text, [p[0] for p in self.parameters])
         arguments = tuple(p[2] for p in self.parameters)
         grid = (-(-self.count // THREADS), 1, 1)
@@ -123,4 +125,3 @@ def _of_units(x: Operand, count: int, unit: int) -> Operand:
 def unit_type(unit: int) -> str:
     """The type of a unit of so many bytes."""
     return BITS.get(unit, "Pack<u64, 2>")
-

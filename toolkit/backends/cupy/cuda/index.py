@@ -1,0 +1,165 @@
+"""Kernels that read or write elements at positions that are computed on the device.
+
+What several updates write to one element is combined in their order: they are sorted by
+where they go, and the first of each run follows it. So no bit depends on timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
+from toolkit.backends.cupy.cuda.move import copy
+from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
+from toolkit.backends.cupy.cuda.reduction import power_of_two
+from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, split
+from toolkit.backends.cupy.cuda.sort import PAIRS, pairs_in, sort_pairs
+from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_type
+from toolkit.backends.numpy.jit.lowering import index_problem
+
+_MODES = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def generate_gather(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """x[..., indices, ...] along an axis."""
+    (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
+    extent = x.spec.shape[axis]
+    unit, (x, y) = in_units((x, y), aligned and axis < x.spec.ndim - 1)
+    return _read(node, x, index, y, unit, extent, index.spec.ndim)
+
+
+def generate_take_along_axis(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The elements at indices along an axis, position by position."""
+    (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
+    unit, _ = in_units((y,), False)
+    return _read(node, x, index, y, unit, x.spec.shape[axis], None)
+
+
+def _read(
+    node: Any,
+    x: Operand,
+    index: Operand,
+    y: Operand,
+    unit: int,
+    extent: int,
+    axes: int | None,
+) -> list[Launch]:
+    """Elements along an axis; `axes` of the output are those of the index (None: all)."""
+    name, axis = node.op.name, node.attrs["axis"]
+    if not y.spec.size:
+        return []
+    k = Threads(name, y.spec.shape, x, y)
+    k.array(f"const {unit_type(unit)}*", "x", Buffer(0))
+    k.source("index", index.spec.dtype, Buffer(1))
+    k.array(f"{unit_type(unit)}*", "y", Buffer(2))
+    middle = k.indices if axes is None else k.indices[axis : axis + axes]
+    k(f"const i64 at = checked(index[{place(index, middle)}], {extent}, problem);")
+    width = 1 if axes is None else axes
+    names = [*k.indices[:axis], "at", *k.indices[axis + width :]]
+    k(f"if (at >= 0) y[i] = x[{place(x, names, unit)}];")
+    return [k.launch(index_problem(name, axis))]
+
+
+def generate_scatter(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """A copy of x with updates combined into x[..., indices, ...]."""
+    (x, index, updates), (y,), axis = inputs, outputs, node.attrs["axis"]
+    launches = copy(x, y, (Buffer(0), Buffer(3)), aligned)
+    if not updates.spec.size:
+        return launches
+    launches += _sorted(node, index, x.spec.shape[axis], None, 0)
+    count, shape = index.spec.size, x.spec.shape
+    before, after = shape[:axis], shape[axis + 1 :]
+    k = Threads("scatter", (*before, count, *after), updates, y)
+    k("const i64 run = " + k.indices[axis] + ";")
+    names = [*k.indices[:axis], "key", *k.indices[axis + 1 :]]
+    _follow(k, node, count, shape[axis], f"y[{place(y, names)}]", y)
+    with k.block(f"for (i64 n = run; n < {count} && pairs[n].key == key; ++n)"):
+        k("const i64 j = pairs[n].at;")
+        middle = split(k, "j", index.spec.shape, "j", "i64")
+        places = [*k.indices[:axis], *middle, *k.indices[axis + 1 :]]
+        _combine(k, node, place(updates, places), y)
+    k(f"y[{place(y, names)}] = Narrow<{STORED[y.spec.dtype]}>::of(sum);")
+    return [*launches, k.launch()]
+
+
+def generate_put_along_axis(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """A copy of x with updates combined into it at indices along an axis."""
+    (x, index, updates), (y,), axis = inputs, outputs, node.attrs["axis"]
+    launches = copy(x, y, (Buffer(0), Buffer(3)), aligned)
+    if not updates.spec.size:
+        return launches
+    launches += _sorted(node, index, x.spec.shape[axis], y, y.spec.size)
+    count = index.spec.size
+    k = Threads("put_along_axis", (count,), updates, y)
+    k("const i64 run = i;")
+    _follow(k, node, count, y.spec.size, "y[key]", y)
+    with k.block(f"for (i64 n = run; n < {count} && pairs[n].key == key; ++n)"):
+        k("const i64 j = pairs[n].at;")
+        places = split(k, "j", index.spec.shape, "j", "i64")
+        _combine(k, node, place(updates, places), y)
+    k(f"y[key] = Narrow<{STORED[y.spec.dtype]}>::of(sum);")
+    return [*launches, k.launch()]
+
+
+def _sorted(
+    node: Any, index: Operand, extent: int, y: Operand | None, bad: int
+) -> list[Launch]:
+    """Pairs of where each update goes, and which it is, in order of both.
+
+    Args:
+        node: whose axis the indices count along.
+        index: the indices.
+        extent: of that axis.
+        y: the array whose elements are the places; None: places are along the axis.
+        bad: the place of an index out of range, behind all others.
+    """
+    axis, count = node.attrs["axis"], index.spec.size
+    length = power_of_two(count)
+    scratch = pairs_in(1, length)
+    k = Threads("places", (length,), index, *([y] if y else []))
+    k.extra = PAIRS
+    k.source("index", index.spec.dtype, Buffer(1))
+    k.array("Pair*", "pairs", scratch)
+    k("Pair pair;", "pair.at = i;", "pair.key = ~0ull;")
+    with k.block(f"if (i < {count})"):
+        names = split(k, "i", index.spec.shape, "j", "i64")
+        k(f"const i64 at = checked(index[{place(index, names)}], {extent}, problem);")
+        goal = "at"
+        if y is not None:
+            goal = place(y, [*names[:axis], "at", *names[axis + 1 :]])
+        k(f"pair.key = at < 0 ? (u64){bad or extent} : (u64)({goal});")
+    k("pairs[i] = pair;")
+    first = k.launch(index_problem(node.op.name, axis))
+    return [first, *sort_pairs(1, length, scratch)]
+
+
+def _follow(
+    k: Threads, node: Any, count: int, limit: int, target: str, y: Operand
+) -> None:
+    """Begin with the element that the run of a thread goes to, if it is the first."""
+    k.extra = PAIRS
+    k.array("const Pair*", "pairs", pairs_in(1, power_of_two(count)))
+    k.source("updates", y.spec.dtype, Buffer(2))
+    k.target("y", y.spec.dtype, Buffer(3))
+    k("const u64 key = pairs[run].key;")
+    k(f"if (key >= {limit} || (run && pairs[run - 1].key == key)) return;")
+    k(f"{COMPUTED[y.spec.dtype]} sum = widen({target});")
+
+
+def _combine(k: Threads, node: Any, where: str, y: Operand) -> None:
+    """Combine one update into what a thread has."""
+    dtype, mode = y.spec.dtype, node.attrs["mode"]
+    update = k.let(dtype, f"widen(updates[{where}])")
+    if mode != "set":
+        rule = getattr(CUDAScalars(k), _MODES[mode])
+        update = rule(Value("sum", dtype), update)
+    k(f"sum = {update.text};")

@@ -1,0 +1,171 @@
+"""Pooling, channels last: forward a thread per window, backward one per pixel.
+
+A pixel collects from the windows that see it, in their order: nothing is added by
+several threads, so results do not depend on timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from math import prod
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
+from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
+from toolkit.backends.cupy.cuda.scalars import literal
+from toolkit.backends.cupy.cuda.threads import Threads, place
+
+
+@contextmanager
+def taps(k: Threads, spatial: Sequence[int], attrs: Any) -> Iterator[list[str]]:
+    """Loops over the pixels that a thread's window sees, in order, and their indices.
+
+    `tap` is the position in the window.
+    """
+    window, strides, padding = (attrs[n] for n in ("window", "strides", "padding"))
+    names = []
+    with ExitStack() as stack:
+        for a, (n, size, stride, (low, _)) in enumerate(
+            zip(spatial, window, strides, padding, strict=True)
+        ):
+            stack.enter_context(k.block(f"for (int w{a} = 0; w{a} < {size}; ++w{a})"))
+            k(f"const int x{a} = {k.indices[1 + a]} * {stride} - {low} + w{a};")
+            k(f"if (x{a} < 0 || x{a} >= {n}) continue;")
+            names.append(f"x{a}")
+        k(f"const int tap = {_flat([f'w{a}' for a in range(len(window))], window)};")
+        yield [k.indices[0], *names, k.indices[-1]]
+
+
+@contextmanager
+def windows(k: Threads, counts: Sequence[int], attrs: Any) -> Iterator[list[str]]:
+    """Loops over the windows that see a thread's pixel, in order, and their indices.
+
+    `tap` is where in the window the pixel is.
+    """
+    window, strides, padding = (attrs[n] for n in ("window", "strides", "padding"))
+    with ExitStack() as stack:
+        for a, (n, size, stride, (low, _)) in enumerate(
+            zip(counts, window, strides, padding, strict=True)
+        ):
+            at = f"({k.indices[1 + a]} + {low})"
+            first = f"{at} < {size} ? 0 : ({at} - {size}) / {stride} + 1"
+            last = f"min({n - 1}, {at} / {stride})"
+            head = f"for (int y{a} = {first}, end{a} = {last}; y{a} <= end{a}; ++y{a})"
+            stack.enter_context(k.block(head))
+            k(f"const int w{a} = {at} - y{a} * {stride};")
+        k(f"const int tap = {_flat([f'w{a}' for a in range(len(window))], window)};")
+        yield [k.indices[0], *[f"y{a}" for a in range(len(window))], k.indices[-1]]
+
+
+def _flat(names: Sequence[str], extents: Sequence[int]) -> str:
+    terms = [f"{name} * {prod(extents[a + 1 :])}" for a, name in enumerate(names)]
+    return " + ".join(terms)
+
+
+def generate_max_pool(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """Each window's greatest element, and its first position; NaN is the greatest."""
+    (x,), (y, index) = inputs, outputs
+    if not y.spec.size:
+        return []
+    dtype = x.spec.dtype
+    k = Threads("max_pool", y.spec.shape, x, y)
+    k.source("x", dtype, Buffer(0))
+    k.target("y", dtype, Buffer(1))
+    k.target("index", index.spec.dtype, Buffer(2))
+    lowest = literal(dtypes.lowest(dtype), dtype)
+    # Padding counts as the lowest of all: where it comes first, it is the first.
+    outside = " || ".join(
+        f"{i} * {stride} < {low}"
+        for i, stride, (low, _) in zip(
+            k.indices[1:-1], node.attrs["strides"], node.attrs["padding"], strict=True
+        )
+    )
+    k(f"{COMPUTED[dtype]} best = {lowest};")
+    k(f"int place = {outside} ? 0 : -1;")
+    with taps(k, x.spec.shape[1:-1], node.attrs) as pixel:
+        k(f"const {COMPUTED[dtype]} value = widen(x[{place(x, pixel)}]);")
+        nan = " || (value != value && best == best)" if dtypes.is_float(dtype) else ""
+        k(f"if (place < 0 || value > best{nan}) {{ best = value; place = tap; }}")
+    k(f"y[i] = Narrow<{STORED[dtype]}>::of(best);", "index[i] = place;")
+    return [k.launch()]
+
+
+def generate_max_pool_gather(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The elements at the winners' positions; 0 on padding."""
+    (x, index), (y,) = inputs, outputs
+    if not y.spec.size:
+        return []
+    dtype, window = x.spec.dtype, node.attrs["window"]
+    k = Threads("max_pool_gather", y.spec.shape, x, index, y)
+    k.source("x", dtype, Buffer(0))
+    k.source("index", index.spec.dtype, Buffer(1))
+    k.target("y", dtype, Buffer(2))
+    k(f"const int tap = index[{place(index, k.indices)}];")
+    tests, names = [], []
+    for a, n in enumerate(x.spec.shape[1:-1]):
+        stride, (low, _) = node.attrs["strides"][a], node.attrs["padding"][a]
+        step = prod(window[a + 1 :])
+        offset = f"tap / {step} % {window[a]} - {low}"
+        k(f"const int x{a} = {k.indices[1 + a]} * {stride} + {offset};")
+        tests.append(f"x{a} >= 0 && x{a} < {n}")
+        names.append(f"x{a}")
+    source = place(x, [k.indices[0], *names, k.indices[-1]])
+    k(f"{COMPUTED[dtype]} value = 0;")
+    k(f"if ({' && '.join(tests)}) value = widen(x[{source}]);")
+    k(f"y[i] = Narrow<{STORED[dtype]}>::of(value);")
+    return [k.launch()]
+
+
+def generate_sum_pool(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """Each window's sum."""
+    (x,), (y,) = inputs, outputs
+    return _sum(node, x, y, taps, x.spec.shape[1:-1])
+
+
+def generate_sum_pool_grad(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """Images with each element of g added to all that its window sees."""
+    (g,), (y,) = inputs, outputs
+    return _sum(node, g, y, windows, g.spec.shape[1:-1])
+
+
+def generate_max_pool_scatter(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """Images with each element of g added at its winner."""
+    (g, index), (y,) = inputs, outputs
+    return _sum(node, g, y, windows, g.spec.shape[1:-1], index)
+
+
+def _sum(
+    node: Any,
+    x: Operand,
+    y: Operand,
+    loops: Any,
+    extents: Sequence[int],
+    index: Operand | None = None,
+) -> list[Launch]:
+    """The sum of what the loops reach; of winners only, if there is an index."""
+    if not y.spec.size:
+        return []
+    dtype = x.spec.dtype
+    k = Threads(node.op.name, y.spec.shape, x, y)
+    k.source("x", dtype, Buffer(0))
+    if index is not None:
+        k.source("index", index.spec.dtype, Buffer(1))
+    k.target("y", dtype, Buffer(1 + (index is not None)))
+    k(f"{COMPUTED[dtype]} sum = 0;")
+    with loops(k, extents, node.attrs) as names:
+        test = f"if (index[{place(index, names)}] == tap) " if index else ""
+        k(f"{test}sum += widen(x[{place(x, names)}]);")
+    k(f"y[i] = Narrow<{STORED[dtype]}>::of(sum);")
+    return [k.launch()]
