@@ -49,7 +49,7 @@ def _read(
     extent: int,
     axes: int | None,
 ) -> list[Launch]:
-    """Elements along an axis; `axes` of the output are those of the index (None: all)."""
+    """Elements along an axis; `axes` of the output are the index's (None: all)."""
     name, axis = node.op.name, node.attrs["axis"]
     if not y.spec.size:
         return []

@@ -1,0 +1,102 @@
+"""Convolutions as products: the pixels that each window sees as a row of a matrix.
+
+For x of shape (batch, *spatial, channels) that matrix has shape (groups, batch,
+*counts, *kernel, channels / groups), so that its rows times the filters of a group, a
+view of w, are that group's share of the result.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, contiguous
+from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
+from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.ir import Spec
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows lie over images.
+
+    Attributes:
+        kernel: pixels of a window along each axis.
+        counts: how many windows there are along each axis.
+        strides, padding, dilation, groups: as of `conv`.
+    """
+
+    kernel: Shape
+    counts: Shape
+    strides: Shape
+    padding: tuple[tuple[int, int], ...]
+    dilation: Shape
+    groups: int
+
+    def matrix(self, images: Spec) -> Spec:
+        """The spec of the matrix for images of a spec."""
+        batch, channels = images.shape[0], images.shape[-1] // self.groups
+        shape = (self.groups, batch, *self.counts, *self.kernel, channels)
+        return images.with_shape(shape)
+
+    def axes(self) -> Any:
+        """(axis, kernel, count, stride, low padding, dilation) of each axis."""
+        low = [pair[0] for pair in self.padding]
+        rows = zip(
+            self.kernel, self.counts, self.strides, low, self.dilation, strict=True
+        )
+        return [(a, *row) for a, row in enumerate(rows)]
+
+
+def columns(x: Operand, windows: Windows) -> list[Launch]:
+    """The matrix of images: their buffer is the first, the matrix's the second."""
+    matrix = contiguous(windows.matrix(x.spec))
+    if not matrix.spec.size:
+        return []
+    rank, shape = len(windows.kernel), matrix.spec.shape
+    k = Threads("columns", shape, x, matrix)
+    k.source("x", x.spec.dtype, Buffer(0))
+    k.target("y", x.spec.dtype, Buffer(1))
+    group, image, *rest, channel = k.indices
+    tests, names = [], []
+    for a, _, _, stride, low, gap in windows.axes():
+        k(f"const int x{a} = {rest[a]} * {stride} - {low} + {rest[rank + a]} * {gap};")
+        tests.append(f"x{a} >= 0 && x{a} < {x.spec.shape[1 + a]}")
+        names.append(f"x{a}")
+    whole = f"({group} * {shape[-1]} + {channel})"
+    k(f"{COMPUTED[x.spec.dtype]} value = 0;")
+    source = place(x, [image, *names, whole])
+    k(f"if ({' && '.join(tests)}) value = widen(x[{source}]);")
+    k(f"y[i] = Narrow<{STORED[x.spec.dtype]}>::of(value);")
+    return [k.launch()]
+
+
+def images(spec: Spec, windows: Windows) -> list[Launch]:
+    """The images that have, at each pixel, the sum of its places in a matrix.
+
+    The matrix's buffer is the first, the images' the second. A pixel adds its places in
+    the order of the window's pixels.
+    """
+    if not spec.size:
+        return []
+    matrix, dtype = contiguous(windows.matrix(spec)), spec.dtype
+    k = Threads("images", spec.shape, contiguous(spec), matrix)
+    k.source("x", dtype, Buffer(0))
+    k.target("y", dtype, Buffer(1))
+    image, *pixel, channel = k.indices
+    k(f"{COMPUTED[dtype]} sum = 0;")
+    with ExitStack() as stack:
+        for a, size, count, stride, low, gap in windows.axes():
+            stack.enter_context(k.block(f"for (int w{a} = 0; w{a} < {size}; ++w{a})"))
+            k(f"const int at{a} = {pixel[a]} + {low} - w{a} * {gap};")
+            k(f"const int y{a} = at{a} / {stride};")
+            k(f"if (at{a} < 0 || at{a} % {stride} || y{a} >= {count}) continue;")
+        share = matrix.spec.shape[-1]
+        inside = [f"{letter}{a}" for letter in "yw" for a in range(len(pixel))]
+        names = [f"{channel} / {share}", image, *inside, f"{channel} % {share}"]
+        k(f"sum += widen(x[{place(matrix, [f'({n})' for n in names])}]);")
+    k(f"y[i] = Narrow<{STORED[dtype]}>::of(sum);")
+    return [k.launch()]
