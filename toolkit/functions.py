@@ -104,7 +104,7 @@ class Function:
             return self
         methods = _methods_of(instance)
         if self not in methods:
-            methods[self] = Function(
+            methods[self] = type(self)(
                 self.python_function.__get__(instance, owner),
                 self.input_signature,
                 self.reduce_retracing,
@@ -114,7 +114,7 @@ class Function:
 
     def __reduce__(self) -> Any:
         """Copies begin without traces."""
-        return Function, (
+        return type(self), (
             self.python_function,
             self.input_signature,
             self.reduce_retracing,

@@ -13,29 +13,66 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from toolkit import __version__
 from toolkit.compat.tensorflow.installing import install
+from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
-_MODULES = ("keras",)
-_DTYPES = (
-    *("bfloat16", "complex64", "complex128", "double", "float16", "float32", "float64"),
-    *("half", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    "string",
-)
-_WHERE: dict[str, tuple[str, ...]] = {
-    "types": (*_DTYPES, "DType", "TensorShape", "as_dtype"),
-    "variables": ("Variable",),
-    "modes": ("executing_eagerly",),
+# Name of a file -> the names of it that are here.
+_FILES = {
+    "arrays": "boolean_mask broadcast_to cast concat constant convert_to_tensor "
+    "ensure_shape expand_dims eye fill identity is_tensor linspace meshgrid one_hot "
+    "ones ones_like pad range rank repeat reshape reverse roll saturate_cast shape "
+    "size slice split squeeze stack stop_gradient tile transpose unstack zeros "
+    "zeros_like",
+    "control": "case cond control_dependencies foldl foldr group map_fn no_op "
+    "numpy_function py_function recompute_grad scan switch_case vectorized_map "
+    "while_loop",
+    "debugging": "Assert",
+    "functions": "TensorSpec function",
+    "indexing": "argsort gather gather_nd scatter_nd searchsorted sequence_mask sort "
+    "tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min "
+    "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts where",
+    "linalg": "einsum matmul norm tensordot",
+    "math": "abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh "
+    "clip_by_global_norm clip_by_norm clip_by_value cos cosh cumsum divide equal exp "
+    "floor greater greater_equal less less_equal logical_and logical_not logical_or "
+    "maximum minimum multiply negative not_equal pow reduce_all reduce_any "
+    "reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_sum round "
+    "scalar_mul sigmoid sign sin sinh sqrt square subtract tan tanh truediv",
+    "modes": "executing_eagerly",
+    "modules": "Module",
+    "namespaces": "UnconnectedGradients VariableAggregation VariableSynchronization "
+    "autodiff bitwise dtypes errors nest train version",
+    "printing": "print",
+    "types": "DType TensorShape as_dtype bfloat16 complex64 complex128 double float16 "
+    "float32 float64 half int8 int16 int32 int64 string uint8 uint16 uint32 uint64",
+    "variables": "Variable",
 }
-_HERE = {name: module for module, names in _WHERE.items() for name in names}
+_WHERE = {name: file for file, names in _FILES.items() for name in names.split()}
+_MODULES = (
+    *("config", "data", "debugging", "image", "io", "keras", "linalg", "math", "nn"),
+    *("random", "strings", "summary"),
+)
 _CORE = {
     "GradientTape": "toolkit.tape",
     "Tensor": "toolkit.tensor",
+    "custom_gradient": "toolkit.tape",
+    "device": "toolkit.compat.tensorflow.scopes",
+    "init_scope": "toolkit.compat.tensorflow.scopes",
+    "name_scope": "toolkit.compat.tensorflow.scopes",
 }
+# Older names of modules of tf.keras.
+_OF_KERAS = ("initializers", "losses", "metrics", "optimizers")
 
-__all__ = ["bool", *_HERE, *_CORE, "compat", "keras"]
+__all__ = [
+    "__version__",
+    "bool",
+    "compat",
+    *(*_WHERE, *_MODULES, *_CORE, *_OF_KERAS, *INSTEAD),
+]
 
 
-class _V1(ModuleType):
+class _Compat(ModuleType):
     """`tf.compat`: TensorFlow 1's names in `v1`, those of 2 in `v2`."""
 
     def __getattr__(self, name: str) -> Any:
@@ -47,22 +84,26 @@ class _V1(ModuleType):
 
 
 def __getattr__(name: str) -> Any:
-    if name == "bool":
-        value = import_module(f"{__name__}.types").boolean
-    elif name == "compat":
-        value = _V1("tf.compat")
-    elif name in _HERE:
-        value = getattr(import_module(f"{__name__}.{_HERE[name]}"), name)
-    elif name in _CORE:
-        value = getattr(import_module(_CORE[name]), name)
-    elif name in _MODULES:
-        value = import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(
-            f"module 'toolkit.compat.tensorflow' has no attribute {name!r}"
-        )
-    globals()[name] = value
+    globals()[name] = value = _found(name)
     return value
+
+
+def _found(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name in _WHERE:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    if name in _CORE:
+        return getattr(import_module(_CORE[name]), name)
+    if name == "bool":  # a file that used the name could not call the built-in one
+        return import_module(f"{__name__}.types").boolean
+    if name == "compat":
+        return _Compat("tf.compat")
+    if name in _OF_KERAS:
+        return getattr(import_module(f"{__name__}.keras"), name)
+    if name in INSTEAD:
+        return Refusal(name, INSTEAD[name])
+    raise AttributeError(f"module 'tf' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

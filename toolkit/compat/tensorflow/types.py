@@ -91,18 +91,18 @@ class DType(str):
         return f"tf.{self.name}"
 
 
-_ALL = {name: DType(name) for name in (*dtypes.DTYPES, dtypes.STRING)}
+ALL = {name: DType(name) for name in (*dtypes.DTYPES, dtypes.STRING)}
 
-bfloat16, float16 = _ALL["bfloat16"], _ALL["float16"]
+bfloat16, float16 = ALL["bfloat16"], ALL["float16"]
 half = float16
-float32, float64 = _ALL["float32"], _ALL["float64"]
+float32, float64 = ALL["float32"], ALL["float64"]
 double = float64
-int8, int16, int32, int64 = (_ALL[f"int{n}"] for n in (8, 16, 32, 64))
-uint8, uint16, uint32, uint64 = (_ALL[f"uint{n}"] for n in (8, 16, 32, 64))
-complex64, complex128 = _ALL["complex64"], _ALL["complex128"]
-string = _ALL[dtypes.STRING]
+int8, int16, int32, int64 = (ALL[f"int{n}"] for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (ALL[f"uint{n}"] for n in (8, 16, 32, 64))
+complex64, complex128 = ALL["complex64"], ALL["complex128"]
+string = ALL[dtypes.STRING]
 # `bool` is a name that this file needs.
-boolean = _ALL["bool"]
+boolean = ALL["bool"]
 
 
 def as_dtype(type_value: Any) -> DType:
@@ -113,7 +113,7 @@ def as_dtype(type_value: Any) -> DType:
         >>> tf.as_dtype(float)
         tf.float32
     """
-    return _ALL[dtypes.standardize(type_value)]
+    return ALL[dtypes.standardize(type_value)]
 
 
 class TensorShape(tuple[Any, ...]):

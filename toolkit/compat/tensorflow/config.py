@@ -1,0 +1,173 @@
+"""`tf.config`: devices, threads, and how functions run."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from types import SimpleNamespace
+from typing import Any
+
+from toolkit import config
+from toolkit.errors import ArgumentError, UnsupportedError
+
+PhysicalDevice = namedtuple("PhysicalDevice", "name device_type")
+LogicalDevice = namedtuple("LogicalDevice", "name device_type")
+LogicalDeviceConfiguration = namedtuple(
+    "LogicalDeviceConfiguration", "memory_limit", defaults=(None,)
+)
+
+_settings: dict[str, Any] = {"visible": None, "eager": False, "jit": "", "options": {}}
+
+
+# --- devices --------------------------------------------------------------------------
+
+
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices of the backend that computes, all or those of a type.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.config.list_physical_devices("CPU")[0].name
+        '/physical_device:CPU:0'
+    """
+    logical = config.logical_devices("cpu")
+    found = [
+        PhysicalDevice(f"/physical_device:{name.upper()}", name.split(":")[0].upper())
+        for name in config.list_devices()
+        if not (name.startswith("cpu") and logical and name != "cpu:0")
+    ]
+    return [d for d in found if device_type in (None, d.device_type)]
+
+
+def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices that are used."""
+    devices = list_physical_devices(device_type)
+    hidden = _settings["visible"]
+    return devices if hidden is None else [d for d in devices if d in hidden]
+
+
+def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
+    """Choose the devices that are used, all or those of a type.
+
+    Raises:
+        UnsupportedError: the one that computes would be left out.
+    """
+    devices = devices if isinstance(devices, (list, tuple)) else [devices]
+    others = [d for d in get_visible_devices() if device_type not in (None, d[1])]
+    visible = [*others, *devices]
+    current = config.device().upper()
+    if not any(d.name.endswith(current.split(":")[0] + ":0") for d in visible):
+        raise UnsupportedError(
+            f"set_visible_devices: {current} computes and cannot be hidden; choose "
+            "another with toolkit.config.set_device or TOOLKIT_BACKEND"
+        )
+    _settings["visible"] = visible
+
+
+def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """The devices that `tf.device` knows."""
+    found = [
+        LogicalDevice(f"/device:{name.upper()}", name.split(":")[0].upper())
+        for name in config.list_devices()
+    ]
+    return [d for d in found if device_type in (None, d.device_type)]
+
+
+def set_logical_device_configuration(device: Any, logical_devices: Any) -> None:
+    """Divide the processor into so many logical devices."""
+    if any(part.memory_limit is not None for part in logical_devices):
+        raise UnsupportedError(
+            "set_logical_device_configuration: memory_limit is not supported"
+        )
+    config.set_logical_devices(device.device_type.lower(), len(logical_devices))
+
+
+def set_soft_device_placement(enabled: bool) -> None:
+    """Refused unless False: operations run where they are placed."""
+    if enabled:
+        raise UnsupportedError(
+            "set_soft_device_placement: operations run where they are placed"
+        )
+
+
+def get_soft_device_placement() -> bool:
+    """False: operations run where they are placed."""
+    return False
+
+
+def _set_memory_growth(device: Any, enable: bool) -> None:
+    """Memory is taken as it is needed, in any case."""
+    if not enable:
+        raise UnsupportedError(
+            "set_memory_growth: memory is taken as it is needed; received False"
+        )
+
+
+# --- functions ------------------------------------------------------------------------
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Have functions made by `tf.function` run as Python code, to debug them."""
+    _settings["eager"] = bool(run_eagerly)
+
+
+def functions_run_eagerly() -> bool:
+    """Whether functions made by `tf.function` run as Python code."""
+    return bool(_settings["eager"])
+
+
+def _set_jit(enabled: bool | str) -> None:
+    """Remembered for `get_jit`: graphs are compiled by toolkit's compiler in any case.
+
+    Args:
+        enabled: True, False or "autoclustering".
+    """
+    if enabled not in (True, False, "autoclustering"):
+        raise ArgumentError(
+            f'set_jit: expected True, False or "autoclustering"; received {enabled!r}'
+        )
+    _settings["jit"] = "autoclustering" if enabled else ""
+
+
+def _set_experimental_options(options: dict[str, Any]) -> None:
+    _settings["options"].update(options)
+
+
+optimizer = SimpleNamespace(
+    set_jit=_set_jit,
+    get_jit=lambda: _settings["jit"],
+    set_experimental_options=_set_experimental_options,
+    get_experimental_options=lambda: dict(_settings["options"]),
+)
+
+
+# --- threads and determinism ----------------------------------------------------------
+
+
+def _set_threads(num_threads: int) -> None:
+    config.set_num_threads(num_threads or None)
+
+
+threading = SimpleNamespace(
+    set_intra_op_parallelism_threads=_set_threads,
+    get_intra_op_parallelism_threads=config.num_threads,
+    set_inter_op_parallelism_threads=_set_threads,
+    get_inter_op_parallelism_threads=config.num_threads,
+)
+
+
+def _enable_op_determinism() -> None:
+    """Nothing to do: the same seed gives the same bits in any case."""
+
+
+experimental = SimpleNamespace(
+    LogicalDeviceConfiguration=LogicalDeviceConfiguration,
+    VirtualDeviceConfiguration=LogicalDeviceConfiguration,
+    enable_op_determinism=_enable_op_determinism,
+    get_visible_devices=get_visible_devices,
+    list_logical_devices=list_logical_devices,
+    list_physical_devices=list_physical_devices,
+    run_functions_eagerly=run_functions_eagerly,
+    set_memory_growth=_set_memory_growth,
+    set_visible_devices=set_visible_devices,
+    set_virtual_device_configuration=set_logical_device_configuration,
+)

@@ -1,0 +1,246 @@
+"""Control flow that is traced: cond, while_loop, map_fn and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops, tree
+from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    name: Any = None,
+) -> Any:
+    """`true_fn()` where the boolean `pred` holds, else `false_fn()`.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> x = tf.constant(3.0)
+        >>> float(tf.cond(x > 2.0, lambda: x, lambda: -x))
+        3.0
+    """
+    if true_fn is None or false_fn is None:
+        raise ArgumentError("cond: expected both true_fn and false_fn")
+    return ops.cond(pred, true_fn, false_fn)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    maximum_iterations: Any = None,
+    name: Any = None,
+) -> Any:
+    """Apply `body` to the variables of the loop as long as `cond` of them holds.
+
+    Args:
+        cond, body: functions of the variables.
+        loop_vars: a list or tuple of (structures of) tensors.
+        shape_invariants: only None: shapes may not change.
+        parallel_iterations, swap_memory: have no effect.
+        back_prop: only True.
+        maximum_iterations: a bound on the number of steps; gradients inside of a
+            traced function need it.
+    """
+    refuse(
+        "while_loop",
+        shape_invariants=(shape_invariants, None),
+        back_prop=(back_prop, True),
+    )
+    limit = None if maximum_iterations is None else int(maximum_iterations)
+    return ops.while_loop(cond, body, loop_vars, limit)
+
+
+def case(
+    pred_fn_pairs: Any,
+    default: Callable[[], Any] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: Any = None,
+) -> Any:
+    """The value of the first function whose condition holds, else of the default.
+
+    Args:
+        pred_fn_pairs: (condition, function without arguments) each.
+        default: where none holds; the last function if None.
+        exclusive, strict: only False.
+    """
+    refuse("case", exclusive=(exclusive, False), strict=(strict, False))
+    pairs = list(pred_fn_pairs)
+    last = pairs.pop()[1] if default is None else default
+
+    def choose(rest: list[Any]) -> Any:
+        if not rest:
+            return last()
+        (pred, function), *others = rest
+        return ops.cond(pred, function, lambda: choose(others))
+
+    return choose(pairs)
+
+
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Any = None, name: Any = None
+) -> Any:
+    """The value of the function of this number; of the default if there is none."""
+    if isinstance(branch_fns, dict):
+        branch_fns = list(branch_fns.items())
+    pairs = [f if isinstance(f, tuple) else (i, f) for i, f in enumerate(branch_fns)]
+    index = convert(branch_index)
+    return case([(ops.equal(index, i), f) for i, f in pairs], default or pairs[-1][1])
+
+
+def map_fn(
+    fn: Callable[[Any], Any],
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: Any = None,
+    fn_output_signature: Any = None,
+) -> Any:
+    """What a function makes of each row, stacked; dtypes are those that it returns."""
+    refuse("map_fn", back_prop=(back_prop, True), infer_shape=(infer_shape, True))
+    return ops.map(fn, tree.map_structure(convert, elems))
+
+
+def vectorized_map(
+    fn: Callable[[Any], Any],
+    elems: Any,
+    fallback_to_while_loop: bool = True,
+    warn: bool = True,
+) -> Any:
+    """As `map_fn`, with all rows at once where the core can."""
+    return ops.vectorized_map(fn, tree.map_structure(convert, elems))
+
+
+def scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: Any = None,
+) -> Any:
+    """What a function of (state, row) returns for each row: its next state.
+
+    Without an initializer the first row is the first state, and the first result.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.scan(lambda total, x: total + x, tf.range(1, 5)).numpy().tolist()
+        [1, 3, 6, 10]
+    """
+    refuse("scan", back_prop=(back_prop, True), infer_shape=(infer_shape, True))
+    elems = tree.map_structure(convert, elems)
+    if reverse:
+        elems = tree.map_structure(lambda x: ops.flip(x, 0), elems)
+    first = initializer
+    if first is None:
+        first = tree.map_structure(lambda x: x[0], elems)
+        elems = tree.map_structure(lambda x: x[1:], elems)
+    start = tree.map_structure(convert, first)
+
+    def step(state: Any, row: Any) -> Any:
+        found = fn(state, row)
+        return found, found
+
+    states = ops.scan(step, start, elems)[1]
+    if initializer is None:
+        states = tree.map_structure(
+            lambda one, rest: ops.concatenate([one[None], rest], 0), start, states
+        )
+    if reverse:
+        states = tree.map_structure(lambda x: ops.flip(x, 0), states)
+    return states
+
+
+def foldl(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: Any = None,
+) -> Any:
+    """The last of the states that `scan` returns."""
+    states = scan(fn, elems, initializer, back_prop=back_prop)
+    return tree.map_structure(lambda x: x[-1], states)
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: Any = None,
+) -> Any:
+    """As `foldl`, from the last row to the first."""
+    states = scan(fn, elems, initializer, back_prop=back_prop, reverse=True)
+    return tree.map_structure(lambda x: x[0], states)
+
+
+def group(*inputs: Any, name: Any = None) -> None:
+    """Nothing: what is in `inputs` has been computed."""
+
+
+def no_op(name: Any = None) -> None:
+    """Nothing."""
+
+
+class control_dependencies:
+    """Nothing to do: operations run, and are traced, in the order of the code."""
+
+    def __init__(self, control_inputs: Any) -> None:
+        pass
+
+    def __enter__(self) -> control_dependencies:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose inner values are computed again for its gradient."""
+    from toolkit import remat
+
+    return remat(f)  # type: ignore[no-any-return]
+
+
+def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:
+    """What a Python function makes of tensors, here and now: not inside of a trace."""
+    found = func(*(convert(np.asarray(x)) for x in inp))
+    if isinstance(Tout, (list, tuple)):
+        return [ops.cast(y, t) for y, t in zip(found, Tout, strict=True)]
+    return ops.cast(found, Tout)
+
+
+def numpy_function(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,
+    stateful: bool = True,
+    name: Any = None,
+) -> Any:
+    """As `py_function`, of NumPy arrays."""
+    return py_function(lambda *xs: func(*(x.numpy() for x in xs)), inp, Tout)

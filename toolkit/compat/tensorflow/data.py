@@ -1,0 +1,267 @@
+"""`tf.data`: the core's input pipeline, whose elements and functions are of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from types import SimpleNamespace
+from typing import Any
+
+from toolkit import data as core
+from toolkit.compat.tensorflow.strings import StringTensor, is_string
+from toolkit.convert import convert
+from toolkit.data.rows import Rows
+from toolkit.data.streams import Pass, Stream
+from toolkit.data.structure import map_leaves
+from toolkit.errors import UnsupportedError
+from toolkit.tensor import Tensor
+from toolkit.variable import Variable
+
+AUTOTUNE = core.AUTOTUNE
+INFINITE_CARDINALITY = core.INFINITE_CARDINALITY
+UNKNOWN_CARDINALITY = core.UNKNOWN_CARDINALITY
+
+
+def as_tensors(element: Any) -> Any:
+    """An element of the core's with tensors for its arrays."""
+    return map_leaves(_as_tensor, element)
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, core.Dataset):  # of a window
+        return value if isinstance(value, Dataset) else Dataset(value)
+    if is_string(value):
+        return StringTensor(value)
+    return value if isinstance(value, core.Ragged) else convert(value)
+
+
+def as_arrays(element: Any) -> Any:
+    """An element with arrays for its tensors; lists of tensors are stacked."""
+    return map_leaves(_as_array, element)
+
+
+def _as_array(value: Any) -> Any:
+    if isinstance(value, (Tensor, Variable, StringTensor)):
+        return value.numpy()
+    if isinstance(value, list):
+        return convert(value).numpy()
+    return value
+
+
+class Dataset(core.Dataset):
+    """Elements that come one after the other: the core's, as tensors.
+
+    It has the methods of `toolkit.data.Dataset`; functions that are given to these get
+    tensors, and elements are tensors. What `fit` takes are the arrays themselves.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> dataset = tf.data.Dataset.range(4).map(lambda x: x + 1).batch(2)
+        >>> [batch.numpy().tolist() for batch in dataset]
+        [[1, 2], [3, 4]]
+    """
+
+    _name = "tensors"
+
+    def __init__(self, dataset: core.Dataset) -> None:
+        super().__init__(dataset)
+        self._passes = 0
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _rows(self, here: Pass) -> Rows | None:
+        return here.rows(self._parents[0])
+
+    def _stream(self, here: Pass) -> Stream:
+        return self._parents[0]._stream(here)
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+    def __iter__(self) -> _TensorIterator:
+        epoch, self._passes = self._passes, self._passes + 1
+        return _TensorIterator(self, (epoch,))
+
+    def as_numpy_iterator(self) -> core.DatasetIterator:
+        """An iterator over the elements as NumPy arrays."""
+        return iter(self._parents[0])
+
+    def cardinality(self) -> Any:
+        """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
+        return convert(self._cardinality(), "int64")
+
+    def get_single_element(self, name: Any = None) -> Any:
+        """The only element."""
+        elements = list(self.take(2))
+        if len(elements) != 1:
+            raise UnsupportedError(
+                f"get_single_element: expected one element; the data set has "
+                f"{'more' if elements else 'none'}"
+            )
+        return elements[0]
+
+    def with_options(self, options: Any, name: Any = None) -> Dataset:
+        """The data set with options, those of `tf.data.Options` or the core's."""
+        if isinstance(options, Options):
+            options = options.of_the_core()
+        return Dataset(self._parents[0].with_options(options))
+
+
+class _TensorIterator(core.DatasetIterator):
+    """A pass whose elements are tensors."""
+
+    def __next__(self) -> Any:
+        return as_tensors(super().__next__())
+
+    def get_next(self) -> Any:
+        """The next element."""
+        return next(self)
+
+
+def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors as one of the core's arrays."""
+
+    def call(*elements: Any) -> Any:
+        return as_arrays(function(*map(as_tensors, elements)))
+
+    return update_wrapper(call, function)
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, Dataset):
+        return value._parents[0]
+    return _of_tensors(value) if callable(value) else as_arrays(value)
+
+
+def _returned(value: Any) -> Any:
+    if isinstance(value, core.Dataset):
+        return value if isinstance(value, Dataset) else Dataset(value)
+    return as_tensors(value)
+
+
+def _transforming(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Dataset, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("name", None)
+        kwargs = {key: _given(value) for key, value in kwargs.items()}
+        return _returned(method(self._parents[0], *map(_given, args), **kwargs))
+
+    return update_wrapper(call, method)
+
+
+def _making(method: Callable[..., Any]) -> staticmethod[..., Any]:
+    """A source: its functions, such as generators, make arrays themselves."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("name", None)
+        kwargs = {key: as_arrays(value) for key, value in kwargs.items()}
+        return _returned(method(*map(as_arrays, args), **kwargs))
+
+    return staticmethod(update_wrapper(call, method))
+
+
+for _name, _method in vars(core.Dataset).items():
+    if isinstance(_method, staticmethod):
+        setattr(Dataset, _name, _making(_method.__func__))
+    elif (
+        callable(_method)
+        and not _name.startswith("_")
+        and _name not in vars(Dataset)
+        and _name not in ("apply", "options", "prefetched", "plot", "stats", "timeline")
+    ):
+        setattr(Dataset, _name, _transforming(_method))
+
+
+# --- sources that are classes ---------------------------------------------------------
+
+
+class _Made(type):
+    """Calls make what the core's class makes, as a Dataset of tensors."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("name", None)
+        return Dataset(cls.core(*map(as_arrays, args), **kwargs))  # type: ignore[attr-defined]
+
+
+class TFRecordDataset(metaclass=_Made):
+    """The records of TFRecord files; the arguments are the core's."""
+
+    core = core.TFRecordDataset
+
+
+class TextLineDataset(metaclass=_Made):
+    """The lines of text files; the arguments are the core's."""
+
+    core = core.TextLineDataset
+
+
+class FixedLengthRecordDataset(metaclass=_Made):
+    """Records of one length; the arguments are the core's."""
+
+    core = core.FixedLengthRecordDataset
+
+
+class CsvDataset(metaclass=_Made):
+    """The rows of CSV files; the arguments are the core's."""
+
+    core = core.CsvDataset
+
+
+# --- options --------------------------------------------------------------------------
+
+
+class Options:
+    """What holds for a whole data set, set attribute by attribute.
+
+    Attributes:
+        deterministic: whether parallel stages keep their order.
+        autotune: its `enabled`, `cpu_budget` and `ram_budget`.
+        threading: its `private_threadpool_size`.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> options = tf.data.Options()
+        >>> options.deterministic = False
+        >>> tf.data.Dataset.range(2).with_options(options).options().deterministic
+        False
+    """
+
+    _names = ("deterministic", "experimental_deterministic", "autotune", "threading")
+
+    def __init__(self) -> None:
+        self.deterministic: bool | None = None
+        self.autotune = SimpleNamespace(enabled=None, cpu_budget=None, ram_budget=None)
+        self.threading = SimpleNamespace(private_threadpool_size=None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._names:
+            raise UnsupportedError(
+                f"Options: {name} is not supported; there are {', '.join(self._names)}"
+            )
+        name = "deterministic" if name == "experimental_deterministic" else name
+        super().__setattr__(name, value)
+
+    def of_the_core(self) -> core.Options:
+        """The core's options."""
+        return core.Options(
+            self.deterministic,
+            self.threading.private_threadpool_size,
+            self.autotune.cpu_budget,
+            self.autotune.ram_budget,
+            self.autotune.enabled,
+        )
+
+
+def _cardinality(dataset: core.Dataset) -> Any:
+    return convert(dataset._cardinality(), "int64")
+
+
+experimental = SimpleNamespace(
+    AUTOTUNE=AUTOTUNE,
+    INFINITE_CARDINALITY=INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY=UNKNOWN_CARDINALITY,
+    CsvDataset=CsvDataset,
+    cardinality=_cardinality,
+    sample_from_datasets=Dataset.sample_from_datasets,
+    choose_from_datasets=Dataset.choose_from_datasets,
+)

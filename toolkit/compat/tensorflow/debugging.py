@@ -1,0 +1,167 @@
+"""`tf.debugging`: checks of values and shapes that raise errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from toolkit.tensor import Tensor
+
+# The error of values that are not as asserted, `tf.errors.InvalidArgumentError` there.
+InvalidArgumentError = ArgumentError
+
+
+def _check(holds: Any, what: str, message: Any, *values: Any) -> None:
+    if bool(np.all(np.asarray(holds))):
+        return
+    received = "; ".join(str(np.asarray(x)) for x in values)
+    raise ArgumentError(f"{message or what}: expected {what}; received {received}")
+
+
+def _comparing(name: str, compare: Callable[..., Any], words: str) -> Any:
+    def check(
+        x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None
+    ) -> None:
+        x, y = convert(x), convert(y)
+        _check(compare(x, y), f"x {words} y", message, x, y)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"Raise an ArgumentError unless x {words} y everywhere."
+    return check
+
+
+assert_equal = _comparing("assert_equal", ops.equal, "==")
+assert_none_equal = _comparing("assert_none_equal", ops.not_equal, "!=")
+assert_greater = _comparing("assert_greater", ops.greater, ">")
+assert_greater_equal = _comparing("assert_greater_equal", ops.greater_equal, ">=")
+assert_less = _comparing("assert_less", ops.less, "<")
+assert_less_equal = _comparing("assert_less_equal", ops.less_equal, "<=")
+
+
+def _signed(name: str, compare: Callable[..., Any], words: str) -> Any:
+    def check(
+        x: Any, message: Any = None, summarize: Any = None, name: Any = None
+    ) -> None:
+        x = convert(x)
+        _check(compare(x, 0), f"x {words} 0", message, x)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"Raise an ArgumentError unless x {words} 0 everywhere."
+    return check
+
+
+assert_positive = _signed("assert_positive", ops.greater, ">")
+assert_non_negative = _signed("assert_non_negative", ops.greater_equal, ">=")
+assert_negative = _signed("assert_negative", ops.less, "<")
+assert_non_positive = _signed("assert_non_positive", ops.less_equal, "<=")
+
+
+def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
+    """Raise an ArgumentError with the data unless a condition holds."""
+    _check(condition, "the condition to hold", None, *data)
+
+
+def assert_near(
+    x: Any,
+    y: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    message: Any = None,
+    summarize: Any = None,
+    name: Any = None,
+) -> None:
+    """Raise an ArgumentError unless |x - y| <= atol + rtol * |y| everywhere.
+
+    Both tolerances are 10 times the distance from 1 to the next number of the dtype.
+    """
+    x, y = convert(x), convert(y)
+    tolerance = 10 * float(np.spacing(np.ones((), dtypes.numpy_dtype(x.dtype))))
+    rtol, atol = (tolerance if t is None else t for t in (rtol, atol))
+    bound = atol + rtol * ops.absolute(y)
+    _check(ops.absolute(x - y) <= bound, "x near y", message, x, y)
+
+
+def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a ShapeError unless x has this many axes."""
+    shape = tuple(convert(x).shape)
+    if len(shape) != int(rank):
+        raise ShapeError(
+            f"{message or 'assert_rank'}: expected rank {int(rank)}; received {shape}"
+        )
+
+
+def assert_scalar(tensor: Any, message: Any = None, name: Any = None) -> Tensor:
+    """The tensor; raise a ShapeError if it has axes."""
+    assert_rank(tensor, 0, message)
+    return convert(tensor)
+
+
+def assert_type(
+    tensor: Any, tf_type: Any, message: Any = None, name: Any = None
+) -> None:
+    """Raise a DTypeError unless a tensor has this dtype."""
+    found, wanted = convert(tensor).dtype, dtypes.standardize(tf_type)
+    if found != wanted:
+        raise DTypeError(
+            f"{message or 'assert_type'}: expected {wanted}; received {found}"
+        )
+
+
+def assert_shapes(
+    shapes: Any, data: Any = None, summarize: Any = None, message: Any = None
+) -> None:
+    """Raise a ShapeError unless tensors have the extents that symbols stand for.
+
+    Args:
+        shapes: (tensor, its extents) each: integers, None for any, or names, which
+            stand for the same extent everywhere.
+        message: in front of the error.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> x, y = tf.zeros((2, 3)), tf.zeros((3, 4))
+        >>> tf.debugging.assert_shapes([(x, ("N", "K")), (y, ("K", 4))])
+    """
+    known: dict[str, int] = {}
+    for x, extents in shapes.items() if isinstance(shapes, dict) else shapes:
+        found = tuple(convert(x).shape)
+        wanted = [known.setdefault(n, m) if isinstance(n, str) else n
+                  for n, m in zip(extents, found, strict=False)]  # fmt: skip
+        fits = len(extents) == len(found) and all(
+            n in (None, m) for n, m in zip(wanted, found, strict=True)
+        )
+        if not fits:
+            raise ShapeError(
+                f"{message or 'assert_shapes'}: expected {tuple(extents)} with "
+                f"{known}; received {found}"
+            )
+
+
+def check_numerics(tensor: Any, message: str, name: Any = None) -> Tensor:
+    """The tensor; raise an ArgumentError if an element is infinite or no number."""
+    x = convert(tensor)
+    _check(ops.isfinite(x), "finite numbers", message, x)
+    return x
+
+
+def assert_all_finite(x: Any, message: str, name: Any = None) -> Tensor:
+    """As `check_numerics`."""
+    return check_numerics(x, message)
+
+
+def is_numeric_tensor(tensor: Any) -> bool:
+    """Whether it is a tensor of numbers."""
+    return ops.is_tensor(tensor) and convert(tensor).dtype != "bool"
+
+
+def set_log_device_placement(enabled: bool) -> None:
+    """Refused unless False: where operations run is shown by `Function.inspect`."""
+    if enabled:
+        raise UnsupportedError(
+            "set_log_device_placement: see `inspect` of a traced function instead"
+        )

@@ -1,0 +1,143 @@
+"""`tf.function` and `tf.TensorSpec`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import data, functions, tree
+from toolkit.compat.tensorflow import config
+from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.errors import ShapeError
+from toolkit.ops import zeros
+
+
+class TensorSpec(data.TensorSpec):
+    """The shape and dtype of a tensor; None is an extent that varies.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.TensorSpec([None, 3], tf.int32).shape
+        (None, 3)
+    """
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+        """The spec of a tensor."""
+        return cls(tensor.shape, tensor.dtype, name)
+
+
+class ConcreteFunction:
+    """A traced function for arguments that fit TensorSpecs.
+
+    Args:
+        function: the function.
+        signature: its arguments, (args, kwargs), with TensorSpecs in them.
+    """
+
+    def __init__(self, function: functions.Function, signature: Any) -> None:
+        self.function = function
+        self.structured_input_signature = signature
+        self.name = function.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        wanted = tree.flatten(self.structured_input_signature)
+        given = tree.flatten((args, kwargs))
+        for spec, x in zip(wanted, given, strict=False):
+            if isinstance(spec, data.TensorSpec) and not spec.accepts(x.shape):
+                raise ShapeError(
+                    f"{self.name}: expected a tensor of shape {spec.shape}; received "
+                    f"{tuple(x.shape)}"
+                )
+        return self.function(*args, **kwargs)
+
+
+class Function(functions.Function):
+    """A Python function with its traces; see `function`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if config.functions_run_eagerly():
+            return self.python_function(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """The function for arguments like these; TensorSpecs may stand for tensors.
+
+        It is traced at once, unless an extent varies.
+        """
+        leaves = tree.flatten((args, kwargs))
+        if not args and not kwargs and self.input_signature is not None:
+            args = tuple(self.input_signature)
+            leaves = tree.flatten(args)
+        specs = [leaf for leaf in leaves if isinstance(leaf, data.TensorSpec)]
+        if not specs:
+            return super().get_concrete_function(*args, **kwargs)
+        if all(None not in (spec.shape or (None,)) for spec in specs):
+            super().get_concrete_function(*tree.map_structure(_example, args), **kwargs)
+        return ConcreteFunction(self, (args, kwargs))
+
+    def experimental_get_tracing_count(self) -> int:
+        """How often the Python code was traced."""
+        return self.trace_count
+
+
+def _example(leaf: Any) -> Any:
+    if isinstance(leaf, data.TensorSpec):
+        return zeros(leaf.shape, leaf.dtype)
+    return leaf
+
+
+def function(
+    func: Callable[..., Any] | None = None,
+    input_signature: Any = None,
+    autograph: bool = True,
+    jit_compile: bool | None = None,
+    reduce_retracing: bool = False,
+    experimental_implements: Any = None,
+    experimental_autograph_options: Any = None,
+    experimental_attributes: Any = None,
+    experimental_relax_shapes: bool | None = None,
+    experimental_compile: bool | None = None,
+    experimental_follow_type_hints: Any = None,
+) -> Any:
+    """Trace a function of tensors into graphs that are compiled.
+
+    Args:
+        func: the function; without it, a decorator is returned.
+        input_signature: TensorSpecs that the arguments must fit, None for any.
+        autograph: Python's own `if`, `while` and `for` run while the function is
+            traced, whatever this says: over a tensor's value they raise an error that
+            names `tf.cond` and `tf.while_loop`.
+        jit_compile: None and True compile; False runs NumPy kernels only.
+        reduce_retracing: whether Python numbers become 0-d tensors.
+        experimental_relax_shapes: an older name of reduce_retracing.
+        experimental_compile: an older name of jit_compile.
+        experimental_implements, experimental_autograph_options,
+            experimental_attributes, experimental_follow_type_hints: only None.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> @tf.function(jit_compile=True)
+        ... def model_fn(x, y, z):
+        ...     return tf.reduce_sum(x + y * z)
+        >>> one = tf.ones((2, 2))
+        >>> float(model_fn(one, one, one))
+        8.0
+    """
+    refuse(
+        "function",
+        experimental_implements=(experimental_implements, None),
+        experimental_autograph_options=(experimental_autograph_options, None),
+        experimental_attributes=(experimental_attributes, None),
+        experimental_follow_type_hints=(experimental_follow_type_hints, None),
+    )
+    jit = experimental_compile if jit_compile is None else jit_compile
+    options = {
+        "input_signature": input_signature,
+        "reduce_retracing": bool(reduce_retracing or experimental_relax_shapes),
+        "jit_compile": "auto" if jit is None else jit,
+    }
+
+    if func is None:
+        return lambda f: Function(f, **options)
+    return Function(func, **options)

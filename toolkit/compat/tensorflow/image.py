@@ -1,0 +1,330 @@
+"""`tf.image`: pictures as tensors, channels last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow import random
+from toolkit.compat.tensorflow.arguments import extents, refuse
+from toolkit.compat.tensorflow.renaming import functions
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.random import uniform
+from toolkit.tensor import Tensor
+
+random_crop = random.random_crop
+
+globals().update(
+    functions(
+        {
+            "rgb_to_hsv": (ops.image.rgb_to_hsv, "images"),
+            "hsv_to_rgb": (ops.image.hsv_to_rgb, "images"),
+            "sobel_edges": (ops.image.sobel_edges, "image"),
+        }
+    )
+)
+
+
+class ResizeMethod:
+    """The names of ways to resize."""
+
+    BILINEAR = "bilinear"
+    NEAREST_NEIGHBOR = "nearest"
+    BICUBIC = "bicubic"
+    LANCZOS3 = "lanczos3"
+    LANCZOS5 = "lanczos5"
+
+
+def resize(
+    images: Any,
+    size: Any,
+    method: str = "bilinear",
+    preserve_aspect_ratio: bool = False,
+    antialias: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """Pictures of another height and width; float32, but for the nearest neighbour.
+
+    Args:
+        images: one, or a batch.
+        size: (height, width).
+        method: bilinear, nearest, bicubic, lanczos3 or lanczos5.
+        preserve_aspect_ratio: whether `size` is the most that each may become.
+        antialias: whether to smooth before making it smaller.
+    """
+    x, (height, width) = convert(images), extents(size)
+    if preserve_aspect_ratio:
+        old = x.shape[-3:-1]
+        scale = min(height / old[0], width / old[1])
+        height, width = (int(round(n * scale)) for n in old)
+    if method != "nearest":
+        x = x if dtypes.is_float(x.dtype) else convert(x, "float32")
+    return ops.image.resize(x, (height, width), method, antialias)
+
+
+def flip_left_right(image: Any) -> Tensor:
+    """The picture in a mirror."""
+    return ops.flip(image, -2)
+
+
+def flip_up_down(image: Any) -> Tensor:
+    """The picture upside down, in a mirror."""
+    return ops.flip(image, -3)
+
+
+def transpose(image: Any, name: Any = None) -> Tensor:
+    """Height and width exchanged."""
+    return ops.swapaxes(image, -3, -2)
+
+
+def rot90(image: Any, k: int = 1, name: Any = None) -> Tensor:
+    """Turned k times by a quarter, against the clock."""
+    return ops.rot90(image, k, (-3, -2))
+
+
+def rgb_to_grayscale(images: Any, name: Any = None) -> Tensor:
+    """Brightness, in one channel."""
+    return ops.image.rgb_to_grayscale(images)
+
+
+def grayscale_to_rgb(images: Any, name: Any = None) -> Tensor:
+    """The one channel three times."""
+    return ops.repeat(images, 3, -1)
+
+
+def convert_image_dtype(
+    image: Any, dtype: Any, saturate: bool = False, name: Any = None
+) -> Tensor:
+    """In another dtype, from its range to that of the other: [0, 1] for floats."""
+    x, dtype = convert(image), dtypes.standardize(dtype)
+    if x.dtype == dtype:
+        return x
+    old, new = dtypes.is_float(x.dtype), dtypes.is_float(dtype)
+    if new:
+        return (
+            ops.cast(x, dtype) if old else ops.cast(x, dtype) / dtypes.highest(x.dtype)
+        )
+    if not old:
+        raise ArgumentError(
+            f"convert_image_dtype: from {x.dtype} to {dtype} is not supported; go by "
+            "float32"
+        )
+    scaled = x * (float(dtypes.highest(dtype)) + 0.5)
+    return ops.saturate_cast(scaled, dtype) if saturate else ops.cast(scaled, dtype)
+
+
+def adjust_brightness(image: Any, delta: Any) -> Tensor:
+    """delta added to each value, in the scale of [0, 1]."""
+    return _as_floats(image, lambda x: x + delta)
+
+
+def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
+    """(x - mean) * contrast_factor + mean for each channel."""
+
+    def adjust(x: Tensor) -> Tensor:
+        mean = ops.mean(x, (-3, -2), keepdims=True)
+        return (x - mean) * contrast_factor + mean
+
+    return _as_floats(images, adjust)
+
+
+def adjust_saturation(image: Any, saturation_factor: Any, name: Any = None) -> Tensor:
+    """The saturation of each colour times a factor."""
+    return _in_hsv(image, lambda h, s, v: (h, ops.clip(s * saturation_factor, 0, 1), v))
+
+
+def adjust_hue(image: Any, delta: Any, name: Any = None) -> Tensor:
+    """The hue of each colour turned, 1 being the whole circle."""
+    return _in_hsv(image, lambda h, s, v: (ops.mod(h + delta, 1.0), s, v))
+
+
+def _in_hsv(image: Any, change: Any) -> Tensor:
+    def adjust(x: Tensor) -> Tensor:
+        hsv = ops.unstack(ops.image.rgb_to_hsv(x), axis=-1)
+        return ops.image.hsv_to_rgb(ops.stack(change(*hsv), -1))
+
+    return _as_floats(image, adjust)
+
+
+def _as_floats(image: Any, change: Any) -> Tensor:
+    """What a change makes of a picture in [0, 1], in the dtype of the picture."""
+    x = convert(image)
+    if dtypes.is_float(x.dtype):
+        return change(x)
+    changed = change(convert_image_dtype(x, "float32"))
+    return convert_image_dtype(changed, x.dtype, saturate=True)
+
+
+def _drawn(low: Any, high: Any, seed: Any) -> Tensor:
+    return uniform((), float(low), float(high), seed=random.source(seed))
+
+
+def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
+    """`adjust_brightness` by a random amount up to max_delta, up or down."""
+    return adjust_brightness(image, _drawn(-max_delta, max_delta, seed))
+
+
+def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
+    """`adjust_contrast` by a random factor."""
+    return adjust_contrast(image, _drawn(lower, upper, seed))
+
+
+def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
+    """`adjust_saturation` by a random factor."""
+    return adjust_saturation(image, _drawn(lower, upper, seed))
+
+
+def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
+    """`adjust_hue` by a random amount up to max_delta, either way."""
+    return adjust_hue(image, _drawn(-max_delta, max_delta, seed))
+
+
+def random_flip_left_right(image: Any, seed: Any = None) -> Tensor:
+    """`flip_left_right` of each picture with a probability of a half."""
+    return _flipped(image, -2, seed)
+
+
+def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
+    """`flip_up_down` of each picture with a probability of a half."""
+    return _flipped(image, -3, seed)
+
+
+def _flipped(image: Any, axis: int, seed: Any) -> Tensor:
+    x = convert(image)
+    shape = (x.shape[0], 1, 1, 1) if x.ndim == 4 else ()
+    coin = uniform(shape, seed=random.source(seed)) < 0.5
+    return ops.where(coin, ops.flip(x, axis), x)
+
+
+def per_image_standardization(image: Any) -> Tensor:
+    """(x - mean) / max(std, 1 / sqrt(number of values)) of each picture."""
+    x = convert(image)
+    x = x if dtypes.is_float(x.dtype) else convert(x, "float32")
+    axes = (-3, -2, -1)
+    least = 1.0 / float(np.sqrt(np.prod(x.shape[-3:])))
+    mean, std = ops.mean(x, axes, keepdims=True), ops.std(x, axes, keepdims=True)
+    return (x - mean) / ops.maximum(std, least)
+
+
+def crop_to_bounding_box(
+    image: Any,
+    offset_height: Any,
+    offset_width: Any,
+    target_height: Any,
+    target_width: Any,
+) -> Tensor:
+    """A part of the picture."""
+    top, left, height, width = map(
+        int, (offset_height, offset_width, target_height, target_width)
+    )
+    x = convert(image)
+    if not (0 <= top <= x.shape[-3] - height and 0 <= left <= x.shape[-2] - width):
+        raise ArgumentError(
+            f"crop_to_bounding_box: expected a box within {tuple(x.shape)}; received "
+            f"{(top, left, height, width)}"
+        )
+    return x[..., top : top + height, left : left + width, :]
+
+
+def pad_to_bounding_box(
+    image: Any,
+    offset_height: Any,
+    offset_width: Any,
+    target_height: Any,
+    target_width: Any,
+) -> Tensor:
+    """The picture within zeros."""
+    x = convert(image)
+    top, left = int(offset_height), int(offset_width)
+    below = int(target_height) - top - x.shape[-3]
+    right = int(target_width) - left - x.shape[-2]
+    if min(top, left, below, right) < 0:
+        raise ArgumentError(
+            f"pad_to_bounding_box: expected a box around {tuple(x.shape)}; received "
+            f"{(top, left, int(target_height), int(target_width))}"
+        )
+    return ops.pad(x, [(0, 0)] * (x.ndim - 3) + [(top, below), (left, right), (0, 0)])
+
+
+def central_crop(image: Any, central_fraction: float) -> Tensor:
+    """The middle of the picture: this fraction of height and width."""
+    if not 0 < central_fraction <= 1:
+        raise ArgumentError(
+            f"central_crop: expected a fraction in (0, 1]; received {central_fraction}"
+        )
+    x = convert(image)
+    starts = [int((n - n * central_fraction) / 2) for n in x.shape[-3:-1]]
+    sizes = [n - 2 * start for n, start in zip(x.shape[-3:-1], starts, strict=True)]
+    return crop_to_bounding_box(x, *starts, *sizes)
+
+
+def resize_with_crop_or_pad(
+    image: Any, target_height: Any, target_width: Any
+) -> Tensor:
+    """Cut, or within zeros, around the middle."""
+    x, wanted = convert(image), (int(target_height), int(target_width))
+    old = x.shape[-3:-1]
+    kept = [min(n, w) for n, w in zip(old, wanted, strict=True)]
+    starts = [(n - k) // 2 for n, k in zip(old, kept, strict=True)]
+    x = crop_to_bounding_box(x, *starts, *kept)
+    return _centred(x, wanted)
+
+
+def resize_with_pad(
+    image: Any,
+    target_height: Any,
+    target_width: Any,
+    method: str = "bilinear",
+    antialias: bool = False,
+) -> Tensor:
+    """Resized with its aspect ratio, and within zeros."""
+    wanted = (int(target_height), int(target_width))
+    return _centred(resize(image, wanted, method, True, antialias), wanted)
+
+
+def _centred(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """Within zeros, in the middle."""
+    top, left = ((w - n) // 2 for w, n in zip(size, x.shape[-3:-1], strict=True))
+    return pad_to_bounding_box(x, top, left, *size)
+
+
+def extract_patches(
+    images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: Any = None
+) -> Tensor:
+    """Patches of pictures, each in the channels of its place."""
+    size, step, rate = (extents(n)[1:3] for n in (sizes, strides, rates))
+    return ops.image.extract_patches(images, size, step, rate, padding.lower())
+
+
+def psnr(a: Any, b: Any, max_val: Any, name: Any = None) -> Tensor:
+    """20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each picture."""
+    error = ops.mean(ops.square(ops.subtract(a, b)), (-3, -2, -1))
+    return 20 * float(np.log10(max_val)) - 10 * ops.log10(error)
+
+
+def ssim(
+    img1: Any,
+    img2: Any,
+    max_val: Any,
+    filter_size: int = 11,
+    filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
+    return_index_map: bool = False,
+) -> Tensor:
+    """How similar two pictures are in structure."""
+    refuse("ssim", return_index_map=(return_index_map, False))
+    return ops.image.ssim(img1, img2, float(max_val), filter_size, filter_sigma, k1, k2)
+
+
+def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
+    """The differences to the next row and column; 0 at the last ones."""
+    x = convert(image)
+    dy, dx = x[:, 1:] - x[:, :-1], x[:, :, 1:] - x[:, :, :-1]
+    return (
+        ops.pad(dy, [(0, 0), (0, 1), (0, 0), (0, 0)]),
+        ops.pad(dx, [(0, 0), (0, 0), (0, 1), (0, 0)]),
+    )

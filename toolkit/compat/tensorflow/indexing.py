@@ -1,0 +1,197 @@
+"""Taking from tensors by indices, scattering into them, and putting them in order."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.tensor import Tensor
+
+Unique = namedtuple("Unique", "y idx")
+UniqueWithCounts = namedtuple("UniqueWithCounts", "y idx count")
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Tensor:
+    """x where a condition is true and y elsewhere; without these, where it is true.
+
+    Returns:
+        With x and y a tensor of their dtype; without, int64 indices of shape (number,
+        rank).
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.where([True, False, True]).numpy().tolist()
+        [[0], [2]]
+    """
+    if (x is None) != (y is None):
+        raise ArgumentError("where: expected both x and y, or neither")
+    if x is None:
+        return convert(np.argwhere(convert(condition).numpy()))
+    return ops.where(condition, x, y)
+
+
+def gather(
+    params: Any,
+    indices: Any,
+    validate_indices: Any = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+    name: Any = None,
+) -> Tensor:
+    """The slices of params along an axis that indices name.
+
+    Args:
+        params: what to take from.
+        indices: integers, at least 0.
+        validate_indices: has no effect, as there.
+        axis: batch_dims if None.
+        batch_dims: how many leading axes params and indices share.
+    """
+    params, indices = convert(params), convert(indices)
+    axis = batch_dims if axis is None else int(axis) % max(params.ndim, 1)
+    if not batch_dims:
+        return ops.take(params, indices, axis)
+    moved = ops.moveaxis(params, axis, batch_dims)
+    batch, rest = moved.shape[:batch_dims], moved.shape[batch_dims:]
+    count = int(np.prod(batch, dtype=int))
+    first = ops.reshape(
+        np.arange(count, dtype="int32") * rest[0],
+        (*batch, *[1] * (indices.ndim - batch_dims)),
+    )
+    rows = ops.reshape(moved, (count * rest[0], *rest[1:]))
+    found = ops.take(rows, convert(indices, "int32") + first, 0)
+    # What stood between the batch and the axis follows the indices: put it back.
+    inner = indices.ndim
+    for n in np.arange(axis - batch_dims):
+        found = ops.moveaxis(found, inner + int(n), batch_dims + int(n))
+    return found
+
+
+def gather_nd(
+    params: Any, indices: Any, batch_dims: int = 0, name: Any = None
+) -> Tensor:
+    """The slices of params that index vectors name: params[indices[..., :]]."""
+    refuse("gather_nd", batch_dims=(batch_dims, 0))
+    params, indices = convert(params), convert(indices)
+    depth = indices.shape[-1]
+    extent = params.shape[:depth]
+    strides = [int(np.prod(extent[i + 1 :], dtype=int)) for i in np.arange(depth)]
+    flat = ops.reshape(params, (-1, *params.shape[depth:]))
+    return ops.take(flat, ops.sum(indices * np.array(strides, "int32"), -1), 0)
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tensor:
+    """Zeros with updates added where index vectors say."""
+    return ops.scatter(indices, updates, extents(shape))
+
+
+def _scattering(reduction: str | None) -> Any:
+    def scatter(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+        return ops.scatter_update(tensor, indices, updates, reduction)
+
+    scatter.__doc__ = (
+        f"The tensor with updates combined by {reduction} at index vectors."
+    )
+    return scatter
+
+
+tensor_scatter_nd_update = _scattering(None)
+tensor_scatter_nd_add = _scattering("add")
+tensor_scatter_nd_max = _scattering("max")
+tensor_scatter_nd_min = _scattering("min")
+
+
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, name: Any = None
+) -> Tensor:
+    """The tensor with updates subtracted at index vectors."""
+    return ops.scatter_update(tensor, indices, ops.negative(updates), "add")
+
+
+def sequence_mask(
+    lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: Any = None
+) -> Tensor:
+    """True at the first `length` places of each row, of `maxlen` places."""
+    lengths = convert(lengths)
+    most = int(np.max(lengths.numpy())) if maxlen is None else int(maxlen)
+    mask = np.arange(most, dtype="int32") < ops.expand_dims(lengths, -1)
+    return ops.cast(mask, dtype_name(dtype))
+
+
+# --- order ----------------------------------------------------------------------------
+
+
+def sort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", name: Any = None
+) -> Tensor:
+    """The values in order along an axis."""
+    found = ops.sort(values, axis)
+    return ops.flip(found, axis) if _descending(direction) else found
+
+
+def argsort(
+    values: Any,
+    axis: int = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """The int32 indices that sort the values along an axis; equal ones keep order."""
+    if not _descending(direction):
+        return ops.argsort(values, axis)
+    # The reverse of the reversed order keeps equal values in order.
+    flipped = ops.flip(ops.argsort(ops.flip(values, axis), axis), axis)
+    return convert(values).shape[axis] - 1 - flipped
+
+
+def _descending(direction: str) -> bool:
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise ArgumentError(
+            "direction: expected ASCENDING or DESCENDING; received " + repr(direction)
+        )
+    return direction == "DESCENDING"
+
+
+def searchsorted(
+    sorted_sequence: Any,
+    values: Any,
+    side: str = "left",
+    out_type: Any = "int32",
+    name: Any = None,
+) -> Tensor:
+    """Where values would be put into a sorted vector, or each into its own row."""
+    rows, values = convert(sorted_sequence), convert(values)
+    if rows.ndim == 1:
+        found = ops.searchsorted(rows, values, side)
+    else:
+        compare = ops.less if side == "left" else ops.less_equal
+        before = compare(ops.expand_dims(rows, -2), ops.expand_dims(values, -1))
+        found = ops.sum(ops.cast(before, "int32"), -1)
+    return ops.cast(found, dtype_name(out_type))
+
+
+def unique(x: Any, out_idx: Any = "int32", name: Any = None) -> Unique:
+    """The different values in order of appearance, and where each element's is."""
+    y, idx, _ = unique_with_counts(x, out_idx)
+    return Unique(y, idx)
+
+
+def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
+    """As `unique`, and how often each value is there."""
+    values, first, inverse, counts = np.unique(
+        convert(x).numpy(), return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(first)
+    place = np.argsort(order)
+    dtype = dtype_name(out_idx)
+    return UniqueWithCounts(
+        convert(values[order]),
+        convert(place[inverse], dtype),
+        convert(counts[order], dtype),
+    )

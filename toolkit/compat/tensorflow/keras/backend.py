@@ -1,0 +1,141 @@
+"""`tf.keras.backend`: that of toolkit, and functions of tensors that Keras 2 had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import backend as core
+from toolkit import ops, random
+from toolkit.backend import *  # noqa: F403
+from toolkit.compat.tensorflow import arrays, math, nn
+from toolkit.compat.tensorflow.renaming import functions
+from toolkit.convert import convert
+from toolkit.errors import UnsupportedError
+from toolkit.tensor import Tensor
+
+_UNARY = "abs cos exp log round sigmoid sign sin softplus softsign sqrt square tanh"
+_BINARY = "equal greater greater_equal less less_equal maximum minimum not_equal"
+_REDUCTIONS = "all any logsumexp max mean min prod std sum var"
+
+globals().update(
+    functions(
+        {
+            **{name: (getattr(ops, name), "x") for name in _UNARY.split()},
+            **{name: (getattr(ops, name), "x y") for name in _BINARY.split()},
+            **{
+                name: (getattr(ops, name), "x axis keepdims")
+                for name in _REDUCTIONS.split()
+            },
+            "cast": (ops.cast, "x dtype"),
+            "clip": (ops.clip, "x min_value max_value"),
+            "concatenate": (ops.concatenate, "tensors axis"),
+            "expand_dims": (ops.expand_dims, "x axis"),
+            "pow": (ops.power, "x a"),
+            "relu": (ops.relu, "x"),
+            "softmax": (ops.softmax, "x axis"),
+            "squeeze": (ops.squeeze, "x axis"),
+            "stack": (ops.stack, "x axis"),
+            "stop_gradient": (ops.stop_gradient, "variables"),
+            "transpose": (ops.transpose, "x"),
+        }
+    )
+)
+argmax, argmin, ones_like, zeros_like = (
+    *(ops.argmax, ops.argmin),
+    *(arrays.ones_like, arrays.zeros_like),
+)
+constant, zeros, ones, reshape, shape = (
+    *(arrays.constant, arrays.zeros, arrays.ones, arrays.reshape, arrays.shape),
+)
+l2_normalize, one_hot = math.l2_normalize, arrays.one_hot
+elu, bias_add = nn.elu, nn.bias_add  # type: ignore[attr-defined]
+
+
+def dot(x: Any, y: Any) -> Tensor:
+    """The product over the last axis of x and the last but one of y."""
+    return ops.dot(x, y)
+
+
+def flatten(x: Any) -> Tensor:
+    """All elements in one axis."""
+    return ops.reshape(x, (-1,))
+
+
+def batch_flatten(x: Any) -> Tensor:
+    """All axes but the first in one."""
+    x = convert(x)
+    return ops.reshape(x, (x.shape[0], -1))
+
+
+def ndim(x: Any) -> int:
+    """The number of axes."""
+    return len(x.shape)
+
+
+def int_shape(x: Any) -> tuple[Any, ...]:
+    """The extents, None where unknown."""
+    return tuple(x.shape)
+
+
+def get_value(x: Any) -> Any:
+    """The value of a Variable or tensor, as an array."""
+    return convert(x).numpy()
+
+
+def set_value(x: Any, value: Any) -> None:
+    """Assign a value to a Variable."""
+    x.assign(value)
+
+
+def batch_set_value(tuples: Any) -> None:
+    """Assign values to Variables."""
+    for x, value in tuples:
+        x.assign(value)
+
+
+def random_normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Tensor:
+    """Normally distributed numbers."""
+    return random.normal(shape, mean, stddev, dtype, seed)
+
+
+def random_uniform(
+    shape: Any,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
+) -> Tensor:
+    """Numbers that are uniform on [minval, maxval)."""
+    return random.uniform(shape, minval, maxval, dtype, seed)
+
+
+def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Tensor:
+    """The cross-entropy of each element."""
+    return ops.binary_crossentropy(target, output, from_logits)
+
+
+def categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Tensor:
+    """The cross-entropy along an axis."""
+    return ops.categorical_crossentropy(target, output, from_logits, axis)
+
+
+def sparse_categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Tensor:
+    """The cross-entropy along an axis, of integer labels."""
+    return ops.sparse_categorical_crossentropy(target, output, from_logits, axis)
+
+
+def learning_phase() -> Any:
+    """Refused: whether a model trains is the argument `training` of its call."""
+    raise UnsupportedError(
+        "backend.learning_phase: pass `training` to the call instead"
+    )
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(core, name)

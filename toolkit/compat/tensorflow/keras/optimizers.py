@@ -1,0 +1,74 @@
+"""`tf.keras.optimizers`: those of toolkit, which also take `lr` and `decay`."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+from toolkit import optimizers as core
+from toolkit.errors import ArgumentError
+from toolkit.optimizers import Optimizer, schedules
+
+# So that `from ...keras.optimizers.schedules import ...` finds toolkit's.
+__path__: list[str] = []
+
+
+class _Legacy(type(Optimizer)):  # type: ignore[misc]
+    """Makes the optimizer of toolkit, after it has translated the arguments."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = vars(cls).get("_core", cls)
+        return type.__call__(made, *args, **_translated(made, args, kwargs))
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(
+            instance, vars(cls).get("_core", ())
+        ) or type.__instancecheck__(cls, instance)
+
+
+def _translated(made: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of today for those of Keras 2.
+
+    `lr` is the learning rate; with `decay` it is lr / (1 + decay * iterations), and an
+    `epsilon` of None is the default.
+    """
+    if "lr" in kwargs:
+        if args or "learning_rate" in kwargs:
+            raise ArgumentError(f"{made.__name__}: lr and learning_rate are the same")
+        kwargs["learning_rate"] = kwargs.pop("lr")
+    if kwargs.get("epsilon", 0) is None:
+        del kwargs["epsilon"]
+    decay = kwargs.pop("decay", None)
+    if not decay:
+        return kwargs
+    default = inspect.signature(made).parameters["learning_rate"].default
+    rate = args[0] if args else kwargs.pop("learning_rate", default)
+    if args or not isinstance(rate, (int, float)):
+        raise ArgumentError(
+            f"{made.__name__}: decay needs a number as the keyword learning_rate; "
+            f"received {rate!r}"
+        )
+    kwargs["learning_rate"] = schedules.InverseTimeDecay(rate, 1, decay)
+    return kwargs
+
+
+def _class(name: str) -> Any:
+    made = getattr(core, name)
+    members = {"_core": made, "__doc__": made.__doc__, "__module__": __name__}
+    return _Legacy(name, (made,), members)
+
+
+_names = [
+    name
+    for name in core.__all__
+    if inspect.isclass(getattr(core, name))
+    and name
+    not in ("Optimizer", "LossScaleOptimizer", "MultiOptimizer", "OptimizerMap")
+]
+globals().update({name: _class(name) for name in _names})
+LossScaleOptimizer, MultiOptimizer = core.LossScaleOptimizer, core.MultiOptimizer
+legacy = SimpleNamespace(
+    **{name: globals()[name] for name in _names}, Optimizer=Optimizer
+)
+experimental = legacy

@@ -1,0 +1,215 @@
+"""`tf.linalg`: matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops
+from toolkit.compat.tensorflow import arrays, math
+from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
+from toolkit.compat.tensorflow.renaming import functions
+from toolkit.convert import convert
+from toolkit.tensor import Tensor
+
+eye = arrays.eye
+global_norm, l2_normalize = math.global_norm, math.l2_normalize
+
+globals().update(
+    functions(
+        {
+            "cholesky": (ops.cholesky, "input"),
+            "cross": (ops.cross, "a b"),
+            "det": (ops.det, "input"),
+            "eigh": (ops.eigh, "tensor"),
+            "pinv": (ops.linalg.pinv, "a rcond"),
+            "slogdet": (ops.slogdet, "input"),
+            "tensordot": (ops.tensordot, "a b axes"),
+        }
+    )
+)
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """The product of matrices, or of batches of them, each transposed before if asked.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> float(tf.matmul([[1.0, 2.0]], [[3.0, 4.0]], transpose_b=True)[0, 0])
+        11.0
+    """
+    a = _turned(a, transpose_a, adjoint_a)
+    product = ops.matmul(a, _turned(b, transpose_b, adjoint_b))
+    return convert(product, dtype_name(output_type))
+
+
+def _turned(x: Any, transposed: bool, adjoint: bool) -> Tensor:
+    x = matrix_transpose(x) if transposed or adjoint else convert(x)
+    return ops.conj(x) if adjoint else x
+
+
+def matvec(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    adjoint_a: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: Any = None,
+) -> Tensor:
+    """The product of a matrix and a vector, or of batches of them."""
+    product = ops.matmul(_turned(a, transpose_a, adjoint_a), ops.expand_dims(b, -1))
+    return ops.squeeze(product, -1)
+
+
+def matrix_transpose(a: Any, name: Any = None, conjugate: bool = False) -> Tensor:
+    """The last two axes exchanged."""
+    swapped = ops.swapaxes(a, -1, -2)
+    return ops.conj(swapped) if conjugate else swapped
+
+
+def adjoint(matrix: Any, name: Any = None) -> Tensor:
+    """The conjugate of the transposed matrix."""
+    return matrix_transpose(matrix, conjugate=True)
+
+
+def einsum(equation: str, *inputs: Any, name: Any = None) -> Tensor:
+    """Products of tensors, summed as an equation such as "ij,jk->ik" says."""
+    return ops.einsum(equation, *inputs)
+
+
+def norm(
+    tensor: Any,
+    ord: Any = "euclidean",
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: Any = None,
+) -> Tensor:
+    """The norm of all elements, or along axes.
+
+    Args:
+        tensor: what to measure.
+        ord: "euclidean", a number, infinity, or "fro" for matrices.
+        axis: of vectors, or two of matrices; None takes the tensor as one vector.
+        keepdims: whether reduced axes stay, with extent 1.
+    """
+    if ord == "euclidean" or (ord == 2 and not isinstance(axis, (list, tuple))):
+        return math.reduce_euclidean_norm(tensor, axis, keepdims)
+    if axis is None:
+        found = ops.norm(ops.reshape(tensor, (-1,)), ord)
+        return ops.reshape(found, (1,) * convert(tensor).ndim) if keepdims else found
+    return ops.norm(tensor, ord, axes(axis), bool(keepdims))
+
+
+def inv(input: Any, adjoint: bool = False, name: Any = None) -> Tensor:
+    """The inverse of a matrix."""
+    return ops.inv(_turned(input, False, adjoint))
+
+
+def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: Any = None) -> Tensor:
+    """x with matrix @ x = rhs."""
+    return ops.solve(_turned(matrix, False, adjoint), rhs)
+
+
+def triangular_solve(
+    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: Any = None
+) -> Tensor:
+    """x with matrix @ x = rhs, for a triangular matrix."""
+    lower = lower if not adjoint else not lower
+    return ops.solve_triangular(_turned(matrix, False, adjoint), rhs, lower)
+
+
+def lstsq(
+    matrix: Any,
+    rhs: Any,
+    l2_regularizer: float = 0.0,
+    fast: bool = True,
+    name: Any = None,
+) -> Tensor:
+    """x with the least |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2."""
+    if not l2_regularizer:
+        return ops.lstsq(matrix, rhs)
+    matrix = convert(matrix)
+    normal = matmul(matrix, matrix, transpose_a=True)
+    ridge = l2_regularizer * arrays.eye(normal.shape[-1], dtype=normal.dtype)
+    return ops.solve(normal + ridge, matmul(matrix, rhs, transpose_a=True))
+
+
+def svd(
+    tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: Any = None
+) -> Any:
+    """s, u, v with tensor = u @ diag(s) @ transpose(v); s alone without compute_uv."""
+    if not compute_uv:
+        return ops.svd(tensor, full_matrices, False)
+    u, s, vh = ops.svd(tensor, full_matrices)
+    return s, u, adjoint(vh)
+
+
+def qr(input: Any, full_matrices: bool = False, name: Any = None) -> Any:
+    """q, orthogonal, and r, upper triangular, with input = q @ r."""
+    return ops.qr(input, "complete" if full_matrices else "reduced")
+
+
+def eigvalsh(tensor: Any, name: Any = None) -> Tensor:
+    """The eigenvalues of a symmetric matrix, in rising order."""
+    return ops.eigh(tensor)[0]
+
+
+def logdet(matrix: Any, name: Any = None) -> Tensor:
+    """The logarithm of the determinant of a positive definite matrix."""
+    return ops.slogdet(matrix)[1]
+
+
+def trace(x: Any, name: Any = None) -> Tensor:
+    """The sum of the diagonal of the last two axes."""
+    return ops.trace(x, axis1=-2, axis2=-1)
+
+
+def diag(diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
+    """Matrices with the last axis of `diagonal` on their k-th diagonal."""
+    x = convert(diagonal)
+    count = x.shape[-1] + abs(k)
+    hot = np.eye(count, k=k, dtype=bool)
+    wide = [(0, 0)] * (x.ndim - 1) + [(max(-k, 0), max(k, 0))]
+    rows = ops.expand_dims(ops.pad(x, wide), -1)
+    return ops.where(hot, rows, ops.zeros_like(rows))
+
+
+def diag_part(input: Any, name: Any = None, k: int = 0) -> Tensor:
+    """The k-th diagonal of the last two axes."""
+    return ops.diagonal(input, k, -2, -1)
+
+
+def set_diag(input: Any, diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
+    """The matrices with another main diagonal."""
+    refuse("set_diag", k=(k, 0))
+    x = convert(input)
+    hot = np.eye(x.shape[-2], x.shape[-1], dtype=bool)
+    short = x.shape[-2] - convert(diagonal).shape[-1]
+    wide = [(0, 0)] * (x.ndim - 2) + [(0, short)]
+    return ops.where(hot, ops.expand_dims(ops.pad(diagonal, wide), -1), x)
+
+
+def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> Tensor:
+    """The matrices with zeros outside of a band; negative: the whole triangle."""
+    x = convert(input)
+    if int(num_lower) >= 0:
+        x = ops.triu(x, -int(num_lower))
+    return ops.tril(x, int(num_upper)) if int(num_upper) >= 0 else x
+
+
+def tensor_diag(diagonal: Any, name: Any = None) -> Tensor:
+    """The matrix with a vector on its diagonal."""
+    return ops.diag(diagonal)

@@ -1,0 +1,378 @@
+"""`tf.math`: arithmetic, comparisons and reductions."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
+from toolkit.compat.tensorflow.renaming import functions
+from toolkit.convert import convert, operands
+from toolkit.errors import ArgumentError
+from toolkit.tensor import Tensor
+
+TopK = namedtuple("TopK", "values indices")
+
+_UNARY = {
+    "abs": ops.absolute,
+    "acos": ops.arccos,
+    "acosh": ops.arccosh,
+    "asin": ops.arcsin,
+    "asinh": ops.arcsinh,
+    "atan": ops.arctan,
+    "atanh": ops.arctanh,
+    "ceil": ops.ceil,
+    "conj": ops.conj,
+    "cos": ops.cos,
+    "cosh": ops.cosh,
+    "erf": ops.erf,
+    "erfc": ops.erfc,
+    "erfinv": ops.erfinv,
+    "exp": ops.exp,
+    "expm1": ops.expm1,
+    "floor": ops.floor,
+    "is_finite": ops.isfinite,
+    "is_inf": ops.isinf,
+    "is_nan": ops.isnan,
+    "log": ops.log,
+    "log1p": ops.log1p,
+    "log_sigmoid": ops.log_sigmoid,
+    "logical_not": ops.logical_not,
+    "negative": ops.negative,
+    "reciprocal": ops.reciprocal,
+    "rint": ops.round,
+    "round": ops.round,
+    "rsqrt": ops.rsqrt,
+    "sigmoid": ops.sigmoid,
+    "sign": ops.sign,
+    "sin": ops.sin,
+    "sinh": ops.sinh,
+    "sqrt": ops.sqrt,
+    "square": ops.square,
+    "tan": ops.tan,
+    "tanh": ops.tanh,
+}
+_BINARY = {
+    "add": ops.add,
+    "divide_no_nan": ops.divide_no_nan,
+    "equal": ops.equal,
+    "floordiv": ops.floor_divide,
+    "floormod": ops.mod,
+    "greater": ops.greater,
+    "greater_equal": ops.greater_equal,
+    "less": ops.less,
+    "less_equal": ops.less_equal,
+    "logical_and": ops.logical_and,
+    "logical_or": ops.logical_or,
+    "logical_xor": ops.logical_xor,
+    "maximum": ops.maximum,
+    "minimum": ops.minimum,
+    "mod": ops.mod,
+    "multiply": ops.multiply,
+    "not_equal": ops.not_equal,
+    "pow": ops.power,
+    "subtract": ops.subtract,
+}
+globals().update(
+    functions(
+        {
+            **{name: (function, "x") for name, function in _UNARY.items()},
+            **{name: (function, "x y") for name, function in _BINARY.items()},
+            "angle": (ops.angle, "input"),
+            "atan2": (ops.arctan2, "y x"),
+            "imag": (ops.imag, "input"),
+            "in_top_k": (ops.in_top_k, "targets predictions k"),
+            "real": (ops.real, "input"),
+            "segment_max": (ops.segment_max, "data segment_ids"),
+            "segment_min": (ops.segment_min, "data segment_ids"),
+            "segment_prod": (ops.segment_prod, "data segment_ids"),
+            "segment_sum": (ops.segment_sum, "data segment_ids"),
+            "softplus": (ops.softplus, "features"),
+            "softsign": (ops.softsign, "features"),
+            **{
+                f"unsorted_segment_{name}": (
+                    getattr(ops, f"segment_{name}"),
+                    "data segment_ids num_segments",
+                )
+                for name in ("max", "min", "prod", "sum")
+            },
+        }
+    )
+)
+
+
+# --- arithmetic -----------------------------------------------------------------------
+
+
+def divide(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x / y; integers are divided as float64, small ones as float32."""
+    (x, y), dtype = operands(x, y)
+    if dtype in ("int32", "int64", "uint32", "uint64"):
+        return ops.divide(convert(x, "float64"), convert(y, "float64"))
+    return ops.divide(x, y)
+
+
+truediv = divide
+
+
+def add_n(inputs: Any, name: Any = None) -> Tensor:
+    """The sum of tensors of one shape."""
+    inputs = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    return reduce(ops.add, map(convert, inputs))
+
+
+def accumulate_n(
+    inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: Any = None
+) -> Tensor:
+    """The sum of tensors of one shape, as `add_n`."""
+    return add_n(inputs)
+
+
+def scalar_mul(scalar: Any, x: Any, name: Any = None) -> Tensor:
+    """A number times x."""
+    return ops.multiply(scalar, x)
+
+
+def squared_difference(x: Any, y: Any, name: Any = None) -> Tensor:
+    """(x - y) ** 2"""
+    return ops.square(ops.subtract(x, y))
+
+
+def multiply_no_nan(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x * y, and 0 where y is 0, whatever x is."""
+    product = ops.multiply(x, y)
+    return ops.where(ops.equal(y, 0), ops.zeros_like(product), product)
+
+
+def xlogy(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x * log(y), and 0 where x is 0."""
+    nothing = ops.equal(x, 0)
+    return ops.multiply(x, ops.log(ops.where(nothing, ops.ones_like(y), y)))
+
+
+def polyval(coeffs: Any, x: Any, name: Any = None) -> Tensor:
+    """The polynomial of these coefficients, that of the highest power first, at x."""
+    x = convert(x)
+    return reduce(lambda y, c: y * x + c, coeffs, ops.zeros_like(x))
+
+
+# --- reductions -----------------------------------------------------------------------
+
+
+def _reducing(reduction: Any, what: str) -> Any:
+    def reduce_tensor(
+        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
+    ) -> Tensor:
+        x = convert(input_tensor)
+        return convert(reduction(x, axes(axis), bool(keepdims)), x._dtype)
+
+    reduce_tensor.__name__ = reduce_tensor.__qualname__ = f"reduce_{what}"
+    reduce_tensor.__doc__ = f"The {what} along axes, in the dtype of the input."
+    return reduce_tensor
+
+
+def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    if x.dtype in dtypes.INEXACT:
+        return ops.mean(x, axis, keepdims)
+    # As there, the quotient of integers is cut off towards zero.
+    total = ops.sum(x, axis, keepdims)
+    count = x.size // max(total.size, 1)
+    return ops.sign(total) * ops.floor_divide(ops.absolute(total), count)
+
+
+reduce_all = _reducing(ops.all, "all")
+reduce_any = _reducing(ops.any, "any")
+reduce_euclidean_norm = _reducing(
+    lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims)),
+    "euclidean_norm",
+)
+reduce_logsumexp = _reducing(ops.logsumexp, "logsumexp")
+reduce_max = _reducing(ops.max, "max")
+reduce_mean = _reducing(_mean, "mean")
+reduce_min = _reducing(ops.min, "min")
+reduce_prod = _reducing(ops.prod, "prod")
+reduce_std = _reducing(ops.std, "std")
+reduce_sum = _reducing(ops.sum, "sum")
+reduce_variance = _reducing(ops.var, "variance")
+
+
+def argmax(
+    input: Any, axis: Any = None, output_type: Any = "int64", name: Any = None
+) -> Tensor:
+    """The first place of the largest element along an axis, 0 by default."""
+    return ops.cast(ops.argmax(input, int(axis or 0)), dtype_name(output_type))
+
+
+def argmin(
+    input: Any, axis: Any = None, output_type: Any = "int64", name: Any = None
+) -> Tensor:
+    """The first place of the smallest element along an axis, 0 by default."""
+    return ops.cast(ops.argmin(input, int(axis or 0)), dtype_name(output_type))
+
+
+def count_nonzero(
+    input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    dtype: Any = "int64",
+    name: Any = None,
+) -> Tensor:
+    """How many elements along axes are not zero."""
+    x = ops.cast(ops.not_equal(input, 0), dtype_name(dtype))
+    return reduce_sum(x, axis, keepdims)
+
+
+def _cumulative(function: Any, start: Any, what: str) -> Any:
+    def cumulate(
+        x: Any,
+        axis: Any = 0,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: Any = None,
+    ) -> Tensor:
+        x, axis = convert(x), int(axis)
+        if reverse:
+            return ops.flip(cumulate(ops.flip(x, axis), axis, exclusive), axis)
+        if exclusive and x.shape[axis]:
+            kept = ops.take(x, np.arange(x.shape[axis] - 1), axis)
+            first = start(ops.take(x, np.arange(1), axis))
+            x = ops.concatenate([first, kept], axis)
+        return convert(function(x, axis), x._dtype)
+
+    cumulate.__name__ = cumulate.__qualname__ = what
+    cumulate.__doc__ = f"The {what} along an axis; exclusive: of those before."
+    return cumulate
+
+
+cumsum = _cumulative(ops.cumsum, ops.zeros_like, "cumsum")
+cumprod = _cumulative(ops.cumprod, ops.ones_like, "cumprod")
+
+
+def top_k(
+    input: Any,
+    k: Any = 1,
+    sorted: bool = True,
+    index_type: Any = "int32",
+    name: Any = None,
+) -> TopK:
+    """The k largest elements of the last axis, and their indices."""
+    values, indices = ops.top_k(input, int(k), sorted)
+    return TopK(values, ops.cast(indices, dtype_name(index_type)))
+
+
+# --- counting -------------------------------------------------------------------------
+
+
+def bincount(
+    arr: Any,
+    weights: Any = None,
+    minlength: Any = None,
+    maxlength: Any = None,
+    dtype: Any = "int32",
+    name: Any = None,
+    axis: int | None = None,
+    binary_output: bool = False,
+) -> Tensor:
+    """How often each integer from 0 on is there, or the sum of its weights."""
+    refuse(
+        "bincount", axis=(axis, None), binary_output=(binary_output, False)
+    )  # those of whole arrays only
+    arr = ops.reshape(arr, (-1,))
+    weights = None if weights is None else ops.reshape(weights, (-1,))
+    counts = ops.bincount(arr, weights, int(minlength or 0))
+    if maxlength is not None:
+        counts = counts[: int(maxlength)]
+    return counts if weights is not None else ops.cast(counts, dtype_name(dtype))
+
+
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    weights: Any = None,
+    dtype: Any = "int32",
+    name: Any = None,
+) -> Tensor:
+    """How often each label (row) was predicted as each class (column)."""
+    pairs = ops.stack([ops.reshape(x, (-1,)) for x in (labels, predictions)], axis=1)
+    if num_classes is None:
+        num_classes = int(ops.max(pairs).numpy()) + 1
+    shape = (int(num_classes), int(num_classes))
+    if weights is None:
+        weights = ops.ones(pairs.shape[:1])
+    return ops.scatter(pairs, ops.cast(weights, dtype_name(dtype)), shape)
+
+
+def unsorted_segment_mean(
+    data: Any, segment_ids: Any, num_segments: Any, name: Any = None
+) -> Tensor:
+    """The mean of the rows of each segment; 0 for one without rows."""
+    count = int(num_segments)
+    counts = ops.segment_sum(ops.ones_like(data), segment_ids, count)
+    return ops.segment_sum(data, segment_ids, count) / ops.maximum(counts, 1)
+
+
+def segment_mean(data: Any, segment_ids: Any, name: Any = None) -> Tensor:
+    """The mean of the rows of each segment."""
+    ids = convert(segment_ids)
+    return unsorted_segment_mean(data, ids, int(ops.max(ids).numpy()) + 1)
+
+
+# --- clipping -------------------------------------------------------------------------
+
+
+def clip_by_value(
+    t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None
+) -> Tensor:
+    """t with what is too small or too large brought to the bounds."""
+    return ops.clip(t, clip_value_min, clip_value_max)
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Tensor:
+    """t, scaled so that its Euclidean norm is at most clip_norm."""
+    norm = reduce_euclidean_norm(t, axes, True)
+    return ops.multiply(t, clip_norm) / ops.maximum(norm, clip_norm)
+
+
+def global_norm(t_list: Any, name: Any = None) -> Tensor:
+    """The Euclidean norm of all tensors together; None among them is passed over."""
+    squares = [ops.sum(ops.square(t)) for t in t_list if t is not None]
+    if not squares:
+        raise ArgumentError("global_norm: expected at least one tensor; received none")
+    return ops.sqrt(add_n(squares))
+
+
+def clip_by_global_norm(
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None
+) -> tuple[list[Any], Tensor]:
+    """Tensors scaled so that their common norm is at most clip_norm, and that norm."""
+    norm = global_norm(t_list) if use_norm is None else convert(use_norm)
+    scale = clip_norm / ops.maximum(norm, clip_norm)
+    return [t if t is None else ops.multiply(t, scale) for t in t_list], norm
+
+
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: Any = None
+) -> Tensor:
+    """x divided by its Euclidean norm along axes."""
+    total = ops.sum(ops.square(x), axes(axis), keepdims=True)
+    return ops.multiply(x, ops.rsqrt(ops.maximum(total, epsilon)))
+
+
+def softmax(logits: Any, axis: Any = None, name: Any = None) -> Tensor:
+    """exp(logits), divided by the sum along an axis, the last by default."""
+    return ops.softmax(logits, -1 if axis is None else axis)
+
+
+def log_softmax(logits: Any, axis: Any = None, name: Any = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return ops.log_softmax(logits, -1 if axis is None else axis)
+
+
+def zero_fraction(value: Any, name: Any = None) -> Tensor:
+    """How large a part of the elements is 0."""
+    return ops.mean(ops.cast(ops.equal(value, 0), "float32"))

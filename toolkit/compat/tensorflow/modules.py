@@ -1,0 +1,102 @@
+"""`tf.Module`: an object that knows the Variables in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+from toolkit import tree
+from toolkit.layers import Layer
+from toolkit.naming import name_scope, to_snake_case
+from toolkit.variable import Variable
+
+
+class Module:
+    """Base of objects that hold Variables, layers and other modules as attributes.
+
+    Args:
+        name: that of the class if not given.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> class Scale(tf.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = tf.Variable(2.0)
+        ...     def __call__(self, x):
+        ...         return self.factor * x
+        >>> scale = Scale()
+        >>> float(scale(3.0)), len(scale.trainable_variables)
+        (6.0, 1)
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name or to_snake_case(type(self).__name__)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def name_scope(self) -> name_scope:
+        """A scope in which Variables get the module's name in front of theirs."""
+        return name_scope(self._name)
+
+    @classmethod
+    def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that runs in the module's `name_scope`."""
+
+        @wraps(method)
+        def wrapper(self: Module, *args: Any, **kwargs: Any) -> Any:
+            with self.name_scope:
+                return method(self, *args, **kwargs)
+
+        return wrapper
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """All Variables of the module and of what is in it, each once."""
+        found: dict[int, Variable] = {}
+        for owner in (self, *self.submodules):
+            for v in owner.variables if isinstance(owner, Layer) else _own(owner):
+                found.setdefault(id(v), v)
+        return tuple(found.values())
+
+    @property
+    def trainable_variables(self) -> tuple[Variable, ...]:
+        """Those that optimizers may change."""
+        return tuple(v for v in self.variables if v.trainable)
+
+    @property
+    def non_trainable_variables(self) -> tuple[Variable, ...]:
+        """Those that optimizers leave alone."""
+        return tuple(v for v in self.variables if not v.trainable)
+
+    @property
+    def submodules(self) -> tuple[Any, ...]:
+        """The modules and layers in the module, and those in them, each once."""
+        found: dict[int, Any] = {}
+
+        def visit(owner: Any) -> None:
+            for part in _parts(owner):
+                if isinstance(part, (Module, Layer)) and id(part) not in found:
+                    found[id(part)] = part
+                    visit(part)
+
+        visit(self)
+        found.pop(id(self), None)
+        return tuple(found.values())
+
+
+def _parts(owner: Any) -> Iterator[Any]:
+    """What the attributes of a module hold, in the order of their names."""
+    if isinstance(owner, Layer):
+        yield from owner._flatten_layers(include_self=False, recursive=False)
+        return
+    for _, value in sorted(vars(owner).items()):
+        yield from tree.flatten(value)
+
+
+def _own(owner: Module) -> Iterator[Variable]:
+    return (part for part in _parts(owner) if isinstance(part, Variable))

@@ -1,0 +1,88 @@
+"""The small namespaces of TensorFlow: names that stand elsewhere, put together."""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+from types import SimpleNamespace
+
+import toolkit
+from toolkit import errors as core
+from toolkit import ops, tree
+from toolkit.compat.tensorflow import arrays, io, types
+from toolkit.compat.tensorflow.refusals import Refusal
+from toolkit.compat.tensorflow.renaming import functions
+from toolkit.tape import GradientTape
+
+
+class UnconnectedGradients(StrEnum):
+    """What the gradient is where there is none: None or zeros."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+class VariableAggregation(Enum):
+    """How replicas of a Variable would be combined."""
+
+    NONE, SUM, MEAN, ONLY_FIRST_REPLICA = "none", "sum", "mean", "only_first_replica"
+
+
+class VariableSynchronization(Enum):
+    """When replicas of a Variable would be synchronized."""
+
+    AUTO, NONE, ON_WRITE, ON_READ = "auto", "none", "on_write", "on_read"
+
+
+autodiff = SimpleNamespace(GradientTape=GradientTape)
+bitwise = SimpleNamespace(
+    **functions(
+        {
+            "bitwise_and": (ops.bitwise_and, "x y"),
+            "bitwise_or": (ops.bitwise_or, "x y"),
+            "bitwise_xor": (ops.bitwise_xor, "x y"),
+            "invert": (ops.bitwise_not, "x"),
+            "left_shift": (ops.left_shift, "x y"),
+            "right_shift": (ops.right_shift, "x y"),
+        }
+    )
+)
+dtypes = SimpleNamespace(
+    **{name: types.ALL[name] for name in types.ALL},
+    DType=types.DType,
+    as_dtype=types.as_dtype,
+    cast=arrays.cast,  # type: ignore[attr-defined]
+    double=types.double,
+    half=types.half,
+    saturate_cast=arrays.saturate_cast,  # type: ignore[attr-defined]
+)
+errors = SimpleNamespace(
+    InvalidArgumentError=core.ArgumentError,
+    NotFoundError=core.MissingFileError,
+    OpError=core.ToolkitError,
+    OperatorNotAllowedInGraphError=core.TraceError,
+    OutOfRangeError=StopIteration,
+    UnimplementedError=core.UnsupportedError,
+)
+nest = SimpleNamespace(
+    assert_same_structure=tree.assert_same_structure,
+    flatten=tree.flatten,
+    is_nested=tree.is_nested,
+    map_structure=tree.map_structure,
+    pack_sequence_as=tree.pack_sequence_as,
+)
+train = SimpleNamespace(
+    BytesList=io.BytesList,
+    Checkpoint=Refusal(
+        "train.Checkpoint",
+        "use Model.save, save_weights and callbacks.BackupAndRestore",
+    ),
+    CheckpointManager=Refusal(
+        "train.CheckpointManager", "use callbacks.ModelCheckpoint"
+    ),
+    Example=io.Example,
+    Feature=io.Feature,
+    Features=io.Features,
+    FloatList=io.FloatList,
+    Int64List=io.Int64List,
+)
+version = SimpleNamespace(VERSION=toolkit.__version__)

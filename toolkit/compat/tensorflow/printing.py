@@ -1,0 +1,98 @@
+"""`tf.print`: values of tensors, now."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.errors import ArgumentError, TraceError
+from toolkit.tensor import Tensor
+from toolkit.variable import Variable
+
+_TENSORS = (Tensor, Variable, StringTensor)
+
+
+def print(
+    *inputs: Any,
+    output_stream: Any = None,
+    summarize: int | None = None,
+    sep: str = " ",
+    end: str = "\n",
+    name: Any = None,
+) -> None:
+    """Print values, of tensors their numbers.
+
+    Args:
+        *inputs: tensors, nests of them, or anything else.
+        output_stream: a stream, or "file://" and a path to append to; standard error
+            if None, as there.
+        summarize: how many elements to show at each end of each axis; 3 if None, -1
+            for all.
+        sep: what stands between two inputs.
+        end: what stands at the end.
+
+    Raises:
+        TraceError: inside of a traced function, where tensors have no values.
+
+    Example:
+        >>> import sys
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.print("x:", tf.range(9), output_stream=sys.stdout)
+        x: [0 1 2 ... 6 7 8]
+    """
+    edge = 3 if summarize is None else summarize
+    line = sep.join(_shown(x, edge) for x in inputs) + end
+    stream = sys.stderr if output_stream is None else output_stream
+    if isinstance(stream, str) and stream.startswith("file://"):
+        with open(stream.removeprefix("file://"), "a", encoding="utf-8") as file:
+            file.write(line)
+    elif hasattr(stream, "write"):
+        stream.write(line)
+    else:
+        raise ArgumentError(
+            'print: expected a stream or "file://..." as output_stream; received '
+            f"{stream!r}"
+        )
+
+
+def _shown(x: Any, edge: int) -> str:
+    if isinstance(x, _TENSORS):
+        return _array(x, edge)
+    if isinstance(x, (list, tuple, dict)):
+        packed = tree.map_structure(lambda leaf: _Shown(_shown(leaf, edge)), x)
+        return repr(packed)
+    return str(x)
+
+
+class _Shown(str):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _array(x: Any, edge: int) -> str:
+    if isinstance(x, Tensor) and x.constant is None:
+        raise TraceError(
+            "print: a tensor has no value inside of a traced function; return it and "
+            "print it outside, or use Python's print for its shape"
+        )
+    array = np.asarray(x)
+    # As there: numbers without a point where it says nothing.
+    formats: Any = {"float_kind": lambda v: str(v).removesuffix(".0")}
+    if array.dtype == object:
+        formats = {"all": lambda s: repr(s.decode(errors="replace"))[1:-1]}
+    if not array.ndim:
+        return str(np.array2string(array, formatter=formats))
+    whole = edge < 0
+    return np.array2string(
+        array,
+        formatter=formats,
+        threshold=sys.maxsize if whole else 0,
+        edgeitems=max(edge, 1) if not whole else 3,
+        max_line_width=sys.maxsize,
+    )

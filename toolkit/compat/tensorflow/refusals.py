@@ -1,0 +1,56 @@
+"""Names of TensorFlow that are not here, and what to use instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.errors import UnsupportedError
+
+# Name -> what to use instead.
+INSTEAD = {
+    "AggregationMethod": "gradients are added in one order",
+    "IndexedSlices": "gradients are dense tensors",
+    "RaggedTensor": "use toolkit.data's ragged batches, or padding and masks",
+    "SparseTensor": "use dense tensors",
+    "TensorArray": "use tf.scan or tf.map_fn, or a list",
+    "audio": "use toolkit.utils.audio_dataset_from_directory",
+    "autograph": "use tf.cond, tf.while_loop and tf.scan",
+    "distribute": "use toolkit.distribution",
+    "estimator": "train with tf.keras.Model.fit",
+    "experimental": "see the names without it",
+    "feature_column": "use preprocessing layers or toolkit.utils.FeatureSpace",
+    "graph_util": "use Function.inspect",
+    "load_library": "register a primitive or a backend",
+    "load_op_library": "register a primitive or a backend",
+    "lookup": "use tf.keras.layers.StringLookup or IntegerLookup",
+    "mlir": "use Function.inspect",
+    "profiler": "use Function.inspect(...).trace, and Dataset.stats()",
+    "quantization": "use toolkit.quantizers and Model.quantize",
+    "queue": "use tf.data",
+    "ragged": "use toolkit.data's ragged batches, or padding and masks",
+    "raw_ops": "use the functions of tf and tf.math",
+    "saved_model": "use Model.save and tf.keras.models.load_model, or Model.export",
+    "sets": "use toolkit.ops.isin and unique",
+    "sparse": "use dense tensors",
+    "tpu": "use the processor or a GPU",
+    "types": "use tf.Tensor",
+    "xla": "use tf.function, which compiles in any case",
+}
+
+
+class Refusal:
+    """A name that raises an error where it is used, not where it is looked up."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        self._message = f"tf.{name} is not supported: {instead}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UnsupportedError(self._message)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(self._message)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return False  # nothing is one

@@ -1,0 +1,46 @@
+"""`tf.device`, `tf.name_scope` and `tf.init_scope`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from toolkit import naming
+from toolkit import tensor as core
+from toolkit.trace import no_trace
+
+
+class name_scope(ExitStack):
+    """Put a name in front of the paths of the Variables that are made inside.
+
+    Args:
+        name: one name, or several with "/" in between.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> with tf.name_scope("encoder"):
+        ...     tf.Variable(1.0, name="w").name
+        'encoder/w:0'
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def __enter__(self) -> str:  # type: ignore[override]
+        for part in filter(None, self.name.split("/")):
+            self.enter_context(naming.name_scope(part))
+        return naming.current_path() + "/"
+
+
+def device(device_name: str | None) -> Any:
+    """Place what is computed inside on a device: "/GPU:0", "cpu:0", or None for any."""
+    if device_name is None:
+        return ExitStack()
+    parts = [part for part in device_name.split("/") if part]
+    return core.device(parts[-1].removeprefix("device:").lower())
+
+
+def init_scope() -> Any:
+    """What is inside runs at once, also in a traced function."""
+    return no_trace()

@@ -1,0 +1,204 @@
+"""`tf.strings`: the core's tensors hold numbers; these are arrays of bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit.compat.tensorflow.types import TensorShape, string
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+
+
+class StringTensor:
+    """Strings, as bytes, that answer as a tensor does.
+
+    Args:
+        values: a string, bytes, or nested lists or an array of them.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.constant(["a", "b"]).numpy()
+        array([b'a', b'b'], dtype=object)
+    """
+
+    dtype = string
+
+    def __init__(self, values: Any) -> None:
+        self._array = np.empty(np.shape(values), object)
+        self._array[...] = values
+        encode = np.frompyfunc(_encoded, 1, 1)
+        self._array = np.asarray(encode(self._array), object)
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape(self._array.shape)
+
+    def get_shape(self) -> TensorShape:
+        """The extents."""
+        return self.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    def numpy(self) -> Any:
+        """An array of bytes; the bytes themselves of a single string."""
+        return self._array[()]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self._array if dtype is None else self._array.astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, key: Any) -> StringTensor:
+        return StringTensor(self._array[key])
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __add__(self, other: Any) -> StringTensor:
+        return StringTensor(self._array + np.asarray(as_strings(other)))
+
+    def __eq__(self, other: Any) -> Any:
+        return convert(
+            np.equal(self._array, np.asarray(as_strings(other))).astype(bool)
+        )
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<StringTensor shape={self.shape}, value={self.numpy()!r}>"
+
+
+def _encoded(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return bytes(value)
+    raise ArgumentError(f"strings: expected str or bytes; received {value!r}")
+
+
+def as_strings(value: Any) -> StringTensor:
+    """Strings as a StringTensor."""
+    return value if isinstance(value, StringTensor) else StringTensor(value)
+
+
+def is_string(value: Any) -> bool:
+    """Whether a value is made of strings."""
+    if isinstance(value, (str, bytes, StringTensor)):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "OSU"
+    if isinstance(value, (list, tuple)) and value:
+        return is_string(value[0])
+    return False
+
+
+def _each(function: Callable[..., Any], value: Any) -> Any:
+    array = np.asarray(as_strings(value))
+    return np.asarray(np.frompyfunc(function, 1, 1)(array), object)
+
+
+def lower(input: Any, encoding: str = "", name: Any = None) -> StringTensor:
+    """In small letters: those of ASCII, or all with encoding "utf-8"."""
+    return StringTensor(_each(lambda s: _cased(s, encoding, "lower"), input))
+
+
+def upper(input: Any, encoding: str = "", name: Any = None) -> StringTensor:
+    """In capital letters: those of ASCII, or all with encoding "utf-8"."""
+    return StringTensor(_each(lambda s: _cased(s, encoding, "upper"), input))
+
+
+def _cased(value: bytes, encoding: str, case: str) -> Any:
+    if encoding:
+        return getattr(value.decode(encoding), case)().encode(encoding)
+    return getattr(value, case)()
+
+
+def strip(input: Any, name: Any = None) -> StringTensor:
+    """Without white space at both ends."""
+    return StringTensor(_each(bytes.strip, input))
+
+
+def length(input: Any, unit: str = "BYTE", name: Any = None) -> Any:
+    """How many bytes, or characters of UTF-8 with unit "UTF8_CHAR", there are."""
+    if unit not in ("BYTE", "UTF8_CHAR"):
+        raise ArgumentError(f"length: expected BYTE or UTF8_CHAR; received {unit!r}")
+    measure = len if unit == "BYTE" else lambda s: len(s.decode())
+    return convert(_each(measure, input).astype("int32"))
+
+
+def substr(input: Any, pos: int, len: int, name: Any = None) -> StringTensor:
+    """`len` bytes from `pos` on."""
+    stop = None if pos < 0 and pos + len >= 0 else pos + len
+    return StringTensor(_each(lambda s: s[pos:stop], input))
+
+
+def join(inputs: Any, separator: str = "", name: Any = None) -> StringTensor:
+    """Strings of the same places put together."""
+    arrays = np.broadcast_arrays(*(np.asarray(as_strings(x)) for x in inputs))
+    between = separator.encode()
+    flat = [between.join(row) for row in zip(*(a.ravel() for a in arrays), strict=True)]
+    joined = np.empty(arrays[0].size, object)
+    joined[:] = flat
+    return StringTensor(joined.reshape(arrays[0].shape))
+
+
+def reduce_join(
+    inputs: Any,
+    axis: int | None = None,
+    keepdims: bool = False,
+    separator: str = "",
+    name: Any = None,
+) -> StringTensor:
+    """The strings along an axis put together."""
+    array = np.asarray(as_strings(inputs))
+    if axis is None:
+        array, axis = array.reshape(-1), 0
+    joined = join(list(np.moveaxis(array, axis, 0)), separator)
+    return StringTensor(np.expand_dims(joined, axis)) if keepdims else joined
+
+
+def regex_replace(
+    input: Any,
+    pattern: str,
+    rewrite: str,
+    replace_global: bool = True,
+    name: Any = None,
+) -> StringTensor:
+    """With matches of a pattern written anew."""
+    compiled, times = re.compile(pattern.encode()), 0 if replace_global else 1
+    return StringTensor(
+        _each(lambda s: compiled.sub(rewrite.encode(), s, times), input)
+    )
+
+
+def regex_full_match(input: Any, pattern: str, name: Any = None) -> Any:
+    """Whether a pattern matches the whole string."""
+    compiled = re.compile(pattern.encode())
+    found = _each(lambda s: compiled.fullmatch(s) is not None, input)
+    return convert(found.astype(bool))
+
+
+def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Any:
+    """The numbers that the strings show."""
+    return convert(_each(float, input).astype(str(out_type)))
+
+
+def as_string(input: Any, precision: int = -1, name: Any = None) -> StringTensor:
+    """Numbers as strings, floats with six digits after the point, or as said."""
+    digits = 6 if precision < 0 else precision
+
+    def shown(value: Any) -> str:
+        if isinstance(value, (bool, np.bool_)):
+            return str(bool(value)).lower()
+        return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+
+    array = np.asarray(convert(input)).astype(object)
+    return StringTensor(np.asarray(np.frompyfunc(shown, 1, 1)(array), object))
