@@ -68,6 +68,7 @@ __all__ = [
     "__version__",
     "bool",
     "compat",
+    "newaxis",
     *(*_WHERE, *_MODULES, *_CORE, *_OF_KERAS, *INSTEAD),
 ]
 
@@ -97,6 +98,8 @@ def _found(name: str) -> Any:
         return getattr(import_module(_CORE[name]), name)
     if name == "bool":  # a file that used the name could not call the built-in one
         return import_module(f"{__name__}.types").boolean
+    if name == "newaxis":
+        return None
     if name == "compat":
         return _Compat("tf.compat")
     if name in _OF_KERAS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import ops
+from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, extents
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.strings import StringTensor, is_string
@@ -142,9 +142,8 @@ def linspace(
     start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0
 ) -> Tensor:
     """`num` evenly spaced numbers from start to stop, both included."""
-    dtype = None if hasattr(start, "dtype") else "float32"
-    start = convert(start, dtype)
-    if start.dtype.startswith("int"):
+    start = convert(start)
+    if not dtypes.is_float(start.dtype):
         start = convert(start, "float64")
     stop, dtype = convert(stop, start.dtype), start.dtype
     return ops.linspace(start, stop, int(num), dtype=dtype, axis=axis)

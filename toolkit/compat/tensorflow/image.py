@@ -87,7 +87,7 @@ def rot90(image: Any, k: int = 1, name: Any = None) -> Tensor:
 
 def rgb_to_grayscale(images: Any, name: Any = None) -> Tensor:
     """Brightness, in one channel."""
-    return ops.image.rgb_to_grayscale(images)
+    return _as_floats(images, ops.image.rgb_to_grayscale)
 
 
 def grayscale_to_rgb(images: Any, name: Any = None) -> Tensor:
