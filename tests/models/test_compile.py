@@ -292,6 +292,7 @@ def test_compile_again_starts_anew():
         ({"loss": "mse", "metrics": ["acuracy"]}, "'acuracy'"),
         ({"loss": "mse", "metrics": "mae"}, "`metrics` to be a list"),
         ({"loss": "mse", "loss_weights": "1"}, "loss_weights"),
+        ({"loss": "mse", "loss_weights": ["accuracy"]}, "loss_weights"),
         ({"loss": "mse", "jit_compile": "always"}, "'always'"),
         ({"loss": "mse", "steps_per_execution": 0}, "steps_per_execution"),
         ({}, "no loss to compute"),

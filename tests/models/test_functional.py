@@ -1,6 +1,7 @@
 """Models made from symbols: topologies, inputs, masks, configs, errors."""
 
 import json
+import re
 import warnings
 from collections import OrderedDict
 
@@ -401,6 +402,17 @@ def test_a_required_input_of_none():
     model.compile("sgd", "mse")
     with pytest.raises(ArgumentError, match="'x' is not optional"):
         model.fit([None], np.ones((4, 1)), verbose=0)
+
+
+def test_json_tells_shared_objects_by_numbers():
+    def text():
+        policy = toolkit.DTypePolicy("mixed_bfloat16")
+        x = Input((3,), name="x")
+        y = layers.Dense(4, dtype=policy, name="a")(x)
+        return Model(x, layers.Dense(5, dtype=policy, name="b")(y), name="m").to_json()
+
+    assert text() == text()
+    assert re.findall(r'"shared_object_id": (\d+)', text()) == ["1", "1"]
 
 
 def test_json_comes_back_the_same():

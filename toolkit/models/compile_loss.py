@@ -49,7 +49,11 @@ class CompileLoss:
         self, loss: Any, loss_weights: Any = None, output_names: Any = None
     ) -> None:
         allowed = (list, tuple, dict, float, int)
-        if loss_weights is not None and not isinstance(loss_weights, allowed):
+        # Metrics in their place, the third, are a common slip.
+        names = [w for w in tree.flatten(loss_weights) if isinstance(w, str)]
+        if loss_weights is not None and (
+            names or not isinstance(loss_weights, allowed)
+        ):
             raise ArgumentError(
                 "compile: expected loss_weights to be a number, or a list, tuple or "
                 f"dict of numbers; received {loss_weights!r}"

@@ -10,6 +10,7 @@ class _Shared(threading.local):
     """What the scope that is open in this thread has seen; None outside of scopes."""
 
     configs: dict[int, tuple[Any, dict[str, Any]]] | None = None
+    marks = 0
     objects: dict[Any, Any] | None = None
 
 
@@ -20,11 +21,11 @@ class ObjectSharingScope:
     """A context in which an object that is met again is known to be the same."""
 
     def __enter__(self) -> None:
-        self._outer = _shared.configs, _shared.objects
-        _shared.configs, _shared.objects = {}, {}
+        self._outer = _shared.configs, _shared.objects, _shared.marks
+        _shared.configs, _shared.objects, _shared.marks = {}, {}, 0
 
     def __exit__(self, *exception: object) -> None:
-        _shared.configs, _shared.objects = self._outer
+        _shared.configs, _shared.objects, _shared.marks = self._outer
 
 
 def note_config(obj: Any, config: dict[str, Any]) -> None:
@@ -33,8 +34,12 @@ def note_config(obj: Any, config: dict[str, Any]) -> None:
         return
     # The object is held too, as its id must not be given to another one.
     _, first = _shared.configs.setdefault(id(obj), (obj, config))
-    if first is not config:
-        first["shared_object_id"] = config["shared_object_id"] = id(obj)
+    if first is config:
+        return
+    if "shared_object_id" not in first:
+        _shared.marks += 1  # and not the id: the same model has the same text each time
+        first["shared_object_id"] = _shared.marks
+    config["shared_object_id"] = first["shared_object_id"]
 
 
 def shared_object(config: dict[str, Any]) -> Any:
