@@ -1,6 +1,7 @@
 """Image files, Pillow's images and arrays."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -84,3 +85,18 @@ def test_smart_resize_cuts_the_sides():
     assert smart_resize(square, (1, 1), "nearest").dtype == "uint8"
     with pytest.raises(ArgumentError, match="tuple of 2"):
         smart_resize(x, (2,))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_png_files_need_no_pillow(tmp_path, monkeypatch, channels):
+    path, x = tmp_path / "image.png", pixels(channels, (5, 7))
+    file = io.BytesIO()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "PIL", None)
+        utils.save_img(path, x, scale=False)
+        utils.save_img(file, x, file_format="png", scale=False)
+        with pytest.raises(ImportError, match="pip install pillow"):
+            utils.save_img(tmp_path / "image.bmp", x)
+    assert path.read_bytes() == file.getvalue()
+    read = np.asarray(pillow.open(path)).reshape(5, 7, channels)
+    np.testing.assert_array_equal(read, x)

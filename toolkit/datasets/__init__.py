@@ -1,10 +1,11 @@
-"""Data sets for first steps: digits ships with the package, the others download."""
+"""Data sets for first steps: co2 and digits ship with the package, others download."""
 
 from toolkit.datasets import (
     boston_housing,
     california_housing,
     cifar10,
     cifar100,
+    co2,
     digits,
     fashion_mnist,
     imdb,
@@ -17,6 +18,7 @@ __all__ = [
     "california_housing",
     "cifar10",
     "cifar100",
+    "co2",
     "digits",
     "fashion_mnist",
     "imdb",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import warnings
+import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,7 +119,13 @@ def array_to_img(
     Returns:
         A PIL.Image.Image of mode "L" ("I" where values exceed 255), "RGB" or "RGBA".
     """
-    pillow = _pillow("array_to_img")
+    return _pillow("array_to_img").fromarray(_pixels(x, data_format, scale, dtype))
+
+
+def _pixels(
+    x: Any, data_format: Any, scale: bool, dtype: Any = None
+) -> NDArray[np.integer[Any]]:
+    """(height, width) or (height, width, 3 or 4): uint8, or int32 beyond 255."""
     array = np.asarray(x, dtype=dtype or floatx())
     if array.ndim != 3:
         raise ShapeError(
@@ -136,8 +145,8 @@ def array_to_img(
         )
     if channels == 1:
         wide = array.max() > 255
-        return pillow.fromarray(array[..., 0].astype("int32" if wide else "uint8"))
-    return pillow.fromarray(array.astype("uint8"))
+        return array[..., 0].astype("int32" if wide else "uint8")
+    return array.astype("uint8")
 
 
 def save_img(
@@ -148,7 +157,7 @@ def save_img(
     scale: bool = True,
     **kwargs: Any,
 ) -> None:
-    """Write an array as an image file.
+    """Write an array as an image file; PNG files of 8 bits need no Pillow.
 
     Args:
         path: of the file; or a file that is open for writing bytes.
@@ -161,7 +170,11 @@ def save_img(
     if file_format is None and isinstance(path, (str, os.PathLike)):
         file_format = os.path.splitext(path)[1][1:]
     file_format = (file_format or "").lower().replace("jpg", "jpeg") or None
-    image = array_to_img(x, data_format=data_format, scale=scale)
+    pixels = _pixels(x, data_format, scale)
+    is_simple = file_format == "png" and pixels.dtype == "uint8" and not kwargs
+    if is_simple and not _has_pillow():
+        return _write_png(path, pixels)
+    image = _pillow("save_img").fromarray(pixels)
     if image.mode == "RGBA" and file_format == "jpeg":
         warnings.warn(
             "save_img: The JPEG format does not support RGBA images, converting to "
@@ -170,6 +183,38 @@ def save_img(
         )
         image = image.convert("RGB")
     image.save(path, format=file_format, **kwargs)
+
+
+def _has_pillow() -> bool:
+    try:
+        _pillow("save_img")
+    except ImportError:
+        return False
+    return True
+
+
+def _write_png(path: Any, pixels: NDArray[Any]) -> None:
+    """Write uint8 pixels, (height, width) or (height, width, 3 or 4).
+
+    Reference: https://www.w3.org/TR/png-3/
+    """
+    height, width = pixels.shape[:2]
+    color = {(): 0, (3,): 2, (4,): 6}[pixels.shape[2:]]
+    # A byte before each row says how it was filtered: 0, not at all.
+    rows = np.insert(pixels.reshape(height, -1), 0, 0, axis=1)
+    content = b"\x89PNG\r\n\x1a\n"
+    for name, data in (
+        (b"IHDR", struct.pack(">2I5B", width, height, 8, color, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows.tobytes())),
+        (b"IEND", b""),
+    ):
+        checksum = zlib.crc32(name + data)
+        content += struct.pack(">I", len(data)) + name + data
+        content += struct.pack(">I", checksum)
+    if hasattr(path, "write"):
+        path.write(content)
+    else:
+        Path(path).write_bytes(content)
 
 
 def smart_resize(
