@@ -1,6 +1,7 @@
-"""A small transformer that learns to write Python, character by character.
+"""Write Python character by character: a small transformer, or an LSTM.
 
     python examples/char_lm.py --epochs 5
+    python examples/char_lm.py --network lstm
 
 It is trained on the modules of Python's own standard library, wherever it runs.
 """
@@ -16,6 +17,7 @@ from toolkit import layers, losses, ops, optimizers
 
 BATCH, LENGTH = 32, 64
 WIDTH, HEADS, BLOCKS = 96, 4, 2
+RATE = 3e-3
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
 
 
@@ -48,10 +50,9 @@ class Embed(layers.Layer):
         return self.characters(x) + self.positions(ops.arange(LENGTH))
 
 
-def build_model():
-    """Characters: (batch, LENGTH) in, logits: (batch, LENGTH, len(ALPHABET)) out."""
-    inputs = toolkit.Input((LENGTH,), dtype="int32")
-    x = Embed()(inputs)
+def build_transformer(x):
+    """What two blocks of attention make of characters: (batch, LENGTH, WIDTH)."""
+    x = Embed()(x)
     for _ in range(BLOCKS):
         y = layers.LayerNormalization()(x)
         attention = layers.MultiHeadAttention(HEADS, WIDTH // HEADS)
@@ -59,7 +60,22 @@ def build_model():
         y = layers.LayerNormalization()(x)
         y = layers.Dense(4 * WIDTH, activation="gelu")(y)
         x = x + layers.Dense(WIDTH)(y)
-    return toolkit.Model(inputs, layers.Dense(len(ALPHABET))(x))
+    return x
+
+
+def build_lstm(x):
+    """What an LSTM remembers at each character: (batch, LENGTH, 2 * WIDTH)."""
+    x = layers.Embedding(len(ALPHABET), WIDTH)(x)
+    return layers.LSTM(2 * WIDTH, return_sequences=True)(x)
+
+
+NETWORKS = {"transformer": build_transformer, "lstm": build_lstm}
+
+
+def build_model(network="transformer"):
+    """Characters: (batch, LENGTH) in, logits: (batch, LENGTH, len(ALPHABET)) out."""
+    inputs = toolkit.Input((LENGTH,), dtype="int32")
+    return toolkit.Model(inputs, layers.Dense(len(ALPHABET))(NETWORKS[network](inputs)))
 
 
 def write(model, start, count):
@@ -80,19 +96,25 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200, help="batches per epoch")
+    parser.add_argument("--network", choices=NETWORKS, default="transformer")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default="trained", help="a folder")
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)
     text = read_text()
     train, test = np.split(text, [len(text) * 9 // 10])
-    model = build_model()
+    model = build_model(options.network)
+    steps = options.epochs * options.steps
+    optimizer = optimizers.AdamW(optimizers.schedules.CosineDecay(RATE, steps))
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizers.AdamW(2e-3), loss)
+    model.compile(optimizer, loss)
     pieces = batches(train, options.seed)
     model.fit(pieces, steps_per_epoch=options.steps, epochs=options.epochs)
     print(write(model, "def ", 300))
     loss = model.evaluate(batches(test, 1), steps=20, verbose=0)
+    options.output.mkdir(parents=True, exist_ok=True)
+    model.save(options.output / "char_lm.keras")
     print(f"test loss {loss:.4f} per character")
     return model
 

@@ -7,6 +7,7 @@ result as without.
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 from tqdm import trange
@@ -23,6 +24,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default="trained", help="a folder")
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)
@@ -66,6 +68,8 @@ def main(arguments=None):
         progress.set_postfix(loss=f"{float(loss_metric.result()):.4f}")
 
     test_step(x_test, y_test)
+    options.output.mkdir(parents=True, exist_ok=True)
+    model.save(options.output / "custom_loop.keras")
     print(f"test accuracy {float(accuracy.result()):.4f}")
     return model
 

@@ -6,6 +6,7 @@ The learning rate falls along a cosine, which takes the last noise out of the we
 """
 
 import argparse
+from pathlib import Path
 
 import toolkit
 from toolkit import layers, optimizers
@@ -34,6 +35,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default="trained", help="a folder")
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)
@@ -49,6 +51,8 @@ def main(arguments=None):
     model.fit(x_train, y_train, batch_size=BATCH, epochs=options.epochs)
 
     _, accuracy = model.evaluate(x_test, y_test, verbose=0)
+    options.output.mkdir(parents=True, exist_ok=True)
+    model.save(options.output / "digits_mlp.keras")
     print(f"test accuracy {accuracy:.4f}")
     return model
 

@@ -6,6 +6,7 @@ One Dense layer: 64 pixels in, the probabilities of ten digits out.
 """
 
 import argparse
+from pathlib import Path
 
 import toolkit
 from toolkit import layers, optimizers
@@ -17,6 +18,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default="trained", help="a folder")
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)
@@ -38,6 +40,8 @@ def main(arguments=None):
     model.fit(x_train, y_train, batch_size=32, epochs=options.epochs)
 
     _, accuracy = model.evaluate(x_test, y_test, verbose=0)
+    options.output.mkdir(parents=True, exist_ok=True)
+    model.save(options.output / "logistic_regression.keras")
     print(f"test accuracy {accuracy:.4f}")
     return model
 

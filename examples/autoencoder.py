@@ -1,0 +1,104 @@
+"""Compress pictures of digits to eight numbers, and draw them again.
+
+    python examples/autoencoder.py --epochs 40
+
+The error is compared with that of principal components, the best that straight lines
+can do with as many numbers. The picture shows digits above what was drawn of them.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+import toolkit
+from toolkit import layers, optimizers
+from toolkit.datasets import digits
+
+CODE = 8
+BATCH = 32
+
+
+def build_encoder():
+    """Pixels from 0 to 1: (batch, 8, 8, 1) in, codes: (batch, CODE) out."""
+    return toolkit.Sequential(
+        [
+            toolkit.Input((8, 8, 1)),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            layers.Conv2D(64, 3, strides=2, padding="same", activation="relu"),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+            layers.Dense(CODE),
+        ],
+        name="encoder",
+    )
+
+
+def build_decoder():
+    """Codes: (batch, CODE) in, pixels from 0 to 1: (batch, 8, 8, 1) out."""
+    return toolkit.Sequential(
+        [
+            toolkit.Input((CODE,)),
+            layers.Dense(128, activation="relu"),
+            layers.Dense(4 * 4 * 64, activation="relu"),
+            layers.Reshape((4, 4, 64)),
+            layers.Conv2DTranspose(32, 3, strides=2, padding="same", activation="relu"),
+            layers.Conv2D(1, 3, padding="same", activation="sigmoid"),
+        ],
+        name="decoder",
+    )
+
+
+def principal_components(x_train, x_test):
+    """The test images, (n, 8, 8, 1), drawn of CODE principal components."""
+    rows = x_train.reshape(len(x_train), -1)
+    mean = rows.mean(axis=0)
+    axes = np.linalg.svd(rows - mean, full_matrices=False)[2][:CODE]
+    centered = x_test.reshape(len(x_test), -1) - mean
+    return (centered @ axes.T @ axes + mean).reshape(x_test.shape)
+
+
+def error(drawn, images):
+    """The root of the mean squared error of a pixel, of 1 at most."""
+    return float(np.sqrt(np.mean((drawn - images) ** 2)))
+
+
+def grid(images, drawn, columns=16, rows=4):
+    """Rows of images, each above the row of what was drawn: (rows * 16, ..., 1)."""
+    pairs = np.stack([images, drawn], 1)[: rows * columns]
+    pairs = pairs.reshape(rows, columns, 2, 8, 8).transpose(0, 2, 3, 1, 4)
+    return pairs.reshape(rows * 16, columns * 8, 1).repeat(6, 0).repeat(6, 1)
+
+
+def main(arguments=None):
+    """Train the model, print its error on the test images, and return it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default="trained", help="a folder")
+    options = parser.parse_args(arguments)
+
+    toolkit.utils.set_random_seed(options.seed)
+    (x_train, _), (x_test, _) = digits.load_data()
+    x_train, x_test = (x[..., None].astype("float32") / 16 for x in (x_train, x_test))
+
+    model = toolkit.Sequential([build_encoder(), build_decoder()])
+    steps = options.epochs * -(-len(x_train) // BATCH)
+    schedule = optimizers.schedules.CosineDecay(2e-3, steps)
+    model.compile(optimizers.Adam(schedule), "mse")
+    model.fit(x_train, x_train, batch_size=BATCH, epochs=options.epochs)
+
+    drawn = model.predict(x_test, verbose=0)
+    straight = principal_components(x_train, x_test)
+    options.output.mkdir(parents=True, exist_ok=True)
+    model.save(options.output / "autoencoder.keras")
+    toolkit.utils.save_img(options.output / "autoencoder.png", grid(x_test, drawn))
+    print(
+        f"test error {error(drawn, x_test):.4f} per pixel; "
+        f"of principal components {error(straight, x_test):.4f}"
+    )
+    return model
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Forecast a year of carbon dioxide in the air, week by week, from two years.
+
+    python examples/forecast.py --epochs 20
+
+The network sees changes only, never the level, so that it can go on where the series
+has never been. It is trained on the weeks before 1990 and tested on those after.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+import toolkit
+from toolkit import layers, optimizers
+from toolkit.datasets import co2
+
+PAST, AHEAD = 104, 52
+BATCH = 32
+
+
+def read_series():
+    """The weeks, and parts in a million without gaps, both (weeks,)."""
+    weeks, ppm = co2.load_data()
+    known = np.isfinite(ppm)
+    numbers = np.arange(len(ppm))
+    return weeks, np.interp(numbers, numbers[known], ppm[known]).astype("float32")
+
+
+def windows(series):
+    """Past: (n, PAST, 1) and future: (n, AHEAD) of each week, minus its value."""
+    stretches = np.lib.stride_tricks.sliding_window_view(series, PAST + AHEAD)
+    changes = stretches - stretches[:, PAST - 1 : PAST]
+    return changes[:, :PAST, None], changes[:, PAST:]
+
+
+def repeat_last_year(past):
+    """The year before once more, as much higher as it was above its own last year."""
+    past = past[:, :, 0]
+    growth = past[:, -1:] - past[:, -1 - AHEAD : -AHEAD]
+    return past[:, -AHEAD:] + growth
+
+
+def build_model():
+    """Changes in ppm: (batch, PAST, 1) in, (batch, AHEAD) out."""
+    return toolkit.Sequential(
+        [
+            toolkit.Input((PAST, 1)),
+            layers.Conv1D(32, 8, strides=4, activation="relu"),
+            layers.GRU(64),
+            layers.Dense(AHEAD),
+        ]
+    )
+
+
+def error(forecast, future):
+    """The root of the mean squared error, in ppm."""
+    return float(np.sqrt(np.mean((forecast - future) ** 2)))
+
+
+def main(arguments=None):
+    """Train the model, print its error on the years after 1990, and return it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default="trained", help="a folder")
+    options = parser.parse_args(arguments)
+
+    toolkit.utils.set_random_seed(options.seed)
+    weeks, series = read_series()
+    first_test = int(np.searchsorted(weeks, np.datetime64("1990-01-01")))
+    x_train, y_train = windows(series[:first_test])
+    x_test, y_test = windows(series[first_test:])
+
+    model = build_model()
+    steps = options.epochs * -(-len(x_train) // BATCH)
+    schedule = optimizers.schedules.CosineDecay(3e-3, steps)
+    model.compile(optimizers.Adam(schedule), "mse")
+    model.fit(x_train, y_train, batch_size=BATCH, epochs=options.epochs)
+
+    forecast = model.predict(x_test, verbose=0)
+    repeated = error(repeat_last_year(x_test), y_test)
+    options.output.mkdir(parents=True, exist_ok=True)
+    model.save(options.output / "forecast.keras")
+    print(f"test error {error(forecast, y_test):.4f} ppm; of repeating {repeated:.4f}")
+    return model
+
+
+if __name__ == "__main__":
+    main()
