@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from toolkit.data.arrays import ArrayBatches
-
 _PIPELINE = (
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
@@ -34,7 +32,7 @@ _PIPELINE = (
     "read_example",
 )
 
-__all__ = ["ArrayBatches", *_PIPELINE]
+__all__ = [*_PIPELINE]
 
 
 def __getattr__(name: str) -> Any:

@@ -49,6 +49,7 @@ class Dataset:
     """
 
     _name = "dataset"  # of the stage
+    _seed = 0  # of its random choices, if it has any
 
     def __init__(self, *parents: Dataset) -> None:
         self._parents = parents
@@ -124,6 +125,29 @@ class Dataset:
         """A pass that is made ahead, as `fit` takes it."""
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self._worked_ahead(always=True), (epoch,))
+
+    def get_state(self) -> dict[str, Any]:
+        """What later passes depend on: a dict that JSON can hold, for `set_state`."""
+        seeds = [stage._seed for stage in self._ancestors()]
+        return {"pipeline": repr(self), "passes": self._passes, "seeds": seeds}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Have later passes be those of the data set that `get_state` was asked for.
+
+        Raises:
+            ArgumentError: it is the state of a data set of other stages.
+        """
+        if state.get("pipeline") != repr(self):
+            raise ArgumentError(
+                f"set_state: expected the state of {self!r}; received that of "
+                f"{state.get('pipeline')}"
+            )
+        self._passes = state["passes"]
+        for stage, seed in zip(self._ancestors(), state["seeds"], strict=True):
+            stage._reseed(seed)
+
+    def _reseed(self, seed: int) -> None:
+        self._seed = seed
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """An iterator over the elements; their values are NumPy's in any case."""
@@ -284,7 +308,7 @@ class DatasetIterator:
                 "back to"
             )
         return {
-            "pipeline": repr(self._dataset),
+            **self._dataset.get_state(),
             "epoch": list(self._epoch),
             "position": encode(self._stream.state()),
         }
@@ -295,14 +319,9 @@ class DatasetIterator:
         Raises:
             ArgumentError: it is the position in a data set of other stages.
         """
-        if state.get("pipeline") != repr(self._dataset):
-            raise ArgumentError(
-                f"set_state: expected a position in {self._dataset!r}; received one in "
-                f"{state.get('pipeline')}"
-            )
+        self._dataset.set_state(state)
         self.close()
         self._epoch = tuple(state["epoch"])
-        self._dataset._passes = self._epoch[0] + 1
         self._open(decode(state["position"]))
 
     def close(self) -> None:

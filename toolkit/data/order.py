@@ -70,6 +70,10 @@ class Shuffle(_Alike):
         self._is_new_each_time = reshuffle_each_iteration is not False
         self._before: Dataset | None = None
 
+    def _reseed(self, seed: int) -> None:
+        super()._reseed(seed)
+        self._before = None
+
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
 

@@ -63,6 +63,8 @@ class ArrayRows(Rows):
     def __init__(self, arrays: Any, length: int) -> None:
         super().__init__(length)
         self._arrays = map_leaves(_read_only, arrays)
+        of_arrays = type(arrays) is tuple and all(type(a) is np.ndarray for a in arrays)
+        self._is_flat = of_arrays  # as they mostly are: then there is a shorter way
 
     def __getitem__(self, number: int) -> Any:
         return map_leaves(lambda array: array[number], self._arrays)
@@ -70,14 +72,18 @@ class ArrayRows(Rows):
     def stacked(self, numbers: Numbers) -> Any:
         if isinstance(numbers, range):
             rows = slice(numbers.start, numbers.stop)
+            if self._is_flat:
+                return tuple([array[rows] for array in self._arrays])
             return map_leaves(lambda array: array[rows], self._arrays)
+        if self._is_flat:
+            return tuple([array.take(numbers, 0) for array in self._arrays])
         return map_leaves(lambda array: array.take(numbers, axis=0), self._arrays)
 
     def iterate(self, start: int) -> Iterator[Any]:
         arrays = self._arrays
         if isinstance(arrays, np.ndarray):
             return iter(arrays[start:])
-        if type(arrays) is tuple and all(isinstance(a, np.ndarray) for a in arrays):
+        if self._is_flat:
             return zip(*(array[start:] for array in arrays), strict=True)
         return super().iterate(start)
 

@@ -1,22 +1,17 @@
-"""Arrays in memory as batches: gathered by index, or views; never copied as a whole."""
+"""Arrays that users give to `fit` and its kin: checked, split, and as tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import ceil
 from typing import Any
 
 import numpy as np
 
 from toolkit import config, dtypes, tree
 from toolkit.convert import is_strings
-from toolkit.data import ArrayBatches
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
-from toolkit.random import draw_seed
 from toolkit.tensor import Tensor, backend
 from toolkit.variable import Variable
 
-DEFAULT_BATCH = 32
 PARTS = ("x", "y", "sample_weight")
 
 
@@ -76,7 +71,7 @@ def batch_tensors(structure: Any, what: str) -> Any:
     return tree.map_structure(convert, structure)
 
 
-def _arrays(structure: Any, what: str) -> Any:
+def check_arrays(structure: Any, what: str) -> Any:
     """A nest of arrays, checked to be one; None stays None."""
 
     def convert(leaf: Any) -> Any:
@@ -96,7 +91,7 @@ def _arrays(structure: Any, what: str) -> Any:
     return tree.map_structure(convert, structure)
 
 
-def _length(parts: dict[str, Any]) -> int:
+def count_samples(parts: dict[str, Any]) -> int:
     """The number of samples, which all arrays must agree on."""
     lengths = {
         name: [len(a) for a in tree.flatten(part) if a is not None]
@@ -118,70 +113,7 @@ def _only(values: list[int]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def shuffle_generator() -> np.random.Generator:
-    """A generator for the order of one epoch, keyed by `set_random_seed`."""
-    key = draw_seed(None).numpy().astype(np.uint64)
-    return np.random.Generator(np.random.Philox(key=key))
-
-
-class ArraySource:
-    """Batches of arrays in memory.
-
-    Args:
-        x, y, sample_weight: nests of arrays with one entry per sample.
-        batch_size: samples per batch.
-        steps: number of batches, which gives the batch size if that is None.
-        shuffle: True for a new order of samples each epoch, "batch" for a new order
-            inside each batch.
-        class_weight: class -> weight of its samples.
-    """
-
-    def __init__(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any,
-        batch_size: int | None,
-        steps: int | None,
-        shuffle: bool | str,
-        class_weight: dict[int, float] | None,
-    ) -> None:
-        given = zip(PARTS, (x, y, sample_weight), strict=True)
-        parts = {name: _arrays(part, name) for name, part in given}
-        self.samples = _length(parts)
-        if self.samples == 0:
-            raise ArgumentError("expected at least one sample; received empty arrays")
-        x, y, weights = parts.values()
-        if weights is not None and tree.is_nested(y) and not tree.is_nested(weights):
-            weights = _repeat(weights, y)
-        if class_weight is not None:
-            weights = weights_of_classes(y, weights, class_weight)
-        if batch_size is None:
-            batch_size = ceil(self.samples / steps) if steps else DEFAULT_BATCH
-        self.shuffle = shuffle
-        self._structure = trimmed(x, y, weights)
-        self._batches = ArrayBatches(tree.flatten(self._structure), batch_size)
-        self.batch_size = self._batches.batch_size
-        self.num_batches: int | None = len(self._batches)
-        self._is_flat = not any(map(tree.is_nested, self._structure))
-
-    def epoch(self, steps: int | None = None) -> Iterator[Any]:
-        """The batches of one epoch, as tuples of tensors."""
-        for rows in self._rows():
-            tensors = [None if a is None else as_tensor(floating(a)) for a in rows]
-            if self._is_flat:
-                yield tuple(tensors)
-            else:
-                yield tree.pack_sequence_as(self._structure, tensors)
-
-    def _rows(self) -> Iterator[list[Any]]:
-        if not self.shuffle:
-            return self._batches.in_order()
-        within_batches = self.shuffle == "batch"
-        return self._batches.shuffled(shuffle_generator(), within_batches)
-
-
-def _repeat(weights: np.ndarray[Any, Any], y: Any) -> Any:
+def repeat_weights(weights: np.ndarray[Any, Any], y: Any) -> Any:
     """One array of sample weights for each of several outputs."""
     if weights.ndim > 1 and weights.shape[1:] != (1,):
         raise ShapeError(
@@ -236,8 +168,8 @@ def split_arrays(
             f"beside {type(x).__name__}"
         )
     given = zip(PARTS, (x, y, sample_weight), strict=True)
-    parts = {name: _arrays(part, name) for name, part in given}
-    samples = _length(parts)
+    parts = {name: check_arrays(part, name) for name, part in given}
+    samples = count_samples(parts)
     at = int(samples * (1.0 - validation_split))
     if at in (0, samples):
         raise ArgumentError(

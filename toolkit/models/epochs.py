@@ -10,8 +10,7 @@ from typing import Any
 
 from toolkit.config import max_steps_per_epoch
 from toolkit.errors import ArgumentError
-from toolkit.models.arrays import ArraySource
-from toolkit.models.data_adapters import BatchSource, make_source
+from toolkit.models.sources import Source, make_source
 
 
 class EpochBatches:
@@ -22,9 +21,10 @@ class EpochBatches:
 
     Attributes:
         exhausted: whether there will be no more batches.
+        done: how many batches of the epoch that goes on were returned.
     """
 
-    def __init__(self, source: ArraySource | BatchSource, steps: int | None) -> None:
+    def __init__(self, source: Source, steps: int | None) -> None:
         if steps is not None and steps < 1:
             raise ArgumentError(f"expected a number of steps >= 1; received {steps}")
         self.source = source
@@ -32,8 +32,8 @@ class EpochBatches:
         self._limit = max_steps_per_epoch()
         self.exhausted = False
         self._pass: Iterator[Any] | None = None  # over all batches of the source
-        self._seen = 0
         self._peeked: list[Any] = []
+        self.done = 0
 
     @property
     def num_batches(self) -> int | None:
@@ -52,15 +52,24 @@ class EpochBatches:
 
     def restart(self) -> None:
         """Begin the next epoch at the first batch, unless batches cannot come again."""
-        if self._seen > len(self._peeked) and not _is_iterator(self.source):
+        if self.source.taken > len(self._peeked) and not self.source.is_iterator:
             self._pass = None
             self._peeked.clear()
 
-    def redraw(self) -> None:
-        """Begin at the first batch in a new order, after a change of the seeds."""
-        if not _is_iterator(self.source):
+    def state(self) -> dict[str, Any]:
+        """Where the epoch, and the pass over the source, have come to."""
+        # A number of steps ends the epoch and, with the last batch, the pass too.
+        at_end = self.source.taken == self.source.num_batches
+        within = self._pass is not None and not (at_end and self.steps is not None)
+        return {"done": self.done, "source": self.source.state(within)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was asked for, here or in another process."""
+        if not self.source.is_iterator or state["source"] is not None:
             self._pass = None
             self._peeked.clear()
+        self.source.restore(state["source"])
+        self.done = state["done"]
 
     def _next(self, steps: int | None = None) -> Any:
         """The next batch, of an epoch of at most so many steps; None at the end."""
@@ -68,8 +77,6 @@ class EpochBatches:
             return self._peeked.pop()
         if self._pass is None:
             self._pass = self.source.epoch(steps)
-            self._seen = 0
-        self._seen += 1
         return next(self._pass, None)
 
     def groups(self, size: int) -> Iterator[tuple[int, int, list[Any]]]:
@@ -82,32 +89,35 @@ class EpochBatches:
             if self.steps is None:
                 self.restart()
             steps = min(steps or self._limit, self._limit)
+        first = self.done  # 0, unless the epoch goes on
         batches = self._epoch(steps)
-        first = 0
         while group := list(islice(batches, size)):
             yield first, first + size - 1, group
             first += size
 
     def _epoch(self, steps: int | None) -> Iterator[Any]:
-        done = 0
-        if _is_iterator(self.source):
+        if self.source.is_iterator:
             self._pass = None  # a pass takes from it what one epoch needs, and no more
-        while steps is None or done < steps:
-            batch = self._next(steps and steps - done)
-            if batch is None:
-                self._run_out(done)
-                return
-            done += 1
-            yield batch
-        if self._pass is not None and self._seen == self.source.num_batches:
-            next(self._pass, None)  # let the source end its epoch
-            self._pass = None
+        try:
+            while steps is None or self.done < steps:
+                batch = self._next(steps and steps - self.done)
+                if batch is None:
+                    self._run_out()
+                    return
+                self.done += 1
+                yield batch
+            if self._pass is not None and self.source.taken == self.source.num_batches:
+                next(self._pass, None)  # let the source end its epoch
+                self._pass = None
+        finally:
+            self.done = 0
 
-    def _run_out(self, done: int) -> None:
+    def _run_out(self) -> None:
         self._pass = None
+        done = self.done
         if self.steps is not None and done >= self.steps:
             return
-        self.exhausted = _is_iterator(self.source) and (
+        self.exhausted = self.source.is_iterator and (
             done == 0 or self.steps is not None
         )
         if self.steps is not None or self.exhausted:
@@ -117,10 +127,6 @@ class EpochBatches:
                 "least steps * epochs batches",
                 stacklevel=4,
             )
-
-
-def _is_iterator(source: ArraySource | BatchSource) -> bool:
-    return isinstance(source, BatchSource) and source.is_iterator
 
 
 def make_batches(

@@ -20,9 +20,11 @@ from toolkit.models.callbacks.callback_list import CallbackList, python_logs
 from toolkit.models.compile_config import CompileConfigured
 from toolkit.models.compile_loss import CompileLoss
 from toolkit.models.compile_metrics import CompileMetrics
-from toolkit.models.data_adapters import make_source, named, unpack_x_y_sample_weight
+from toolkit.models.data_adapters import named, unpack_x_y_sample_weight
 from toolkit.models.epochs import EpochBatches, make_batches
 from toolkit.models.evaluation import Evaluation, check_run, one_batch
+from toolkit.models.resuming import Progress
+from toolkit.models.sources import make_source
 from toolkit.tracebacks import shorten
 
 _WATCH = 0.1  # seconds between two looks at the loss
@@ -33,7 +35,7 @@ class Trainer(CompileConfigured, Evaluation):
 
     history: Any = None
     stop_training = False
-    _initial_epoch: int | None = None  # where a backup goes on
+    _progress: Progress | None = None  # of the run, which backups save and restore
     _trained: Any = None  # the variables that train_function was made for
 
     def compile(
@@ -218,14 +220,14 @@ class Trainer(CompileConfigured, Evaluation):
         self.stop_training = False
         watch = _LossWatch()
         logs: dict[str, Any] = {}
+        progress = self._progress = Progress(self, batches, callbacks)
         callbacks.on_train_begin()
-        if self._initial_epoch is not None:  # a callback went back to a backup
-            epochs = range(self._initial_epoch, epochs.stop)
-            self._initial_epoch = None
-            batches.redraw()
+        if progress.epoch is not None:  # a callback went back to a backup
+            epochs = range(progress.epoch, epochs.stop)
+            progress.begin()
         try:
             for epoch in epochs:
-                self.reset_metrics()
+                progress.begin_epoch()
                 callbacks.on_epoch_begin(epoch)
                 logs = self._train_epoch(batches, callbacks, watch)
                 if batches.exhausted and not logs:
@@ -252,7 +254,8 @@ class Trainer(CompileConfigured, Evaluation):
     ) -> dict[str, Any]:
         """The steps of one epoch; returns the logs of the last."""
         step = self.make_train_function()
-        logs: dict[str, Any] = {}
+        # An epoch that goes on may have had its last step.
+        logs: dict[str, Any] = self.get_metrics_result() if batches.done else {}
         try:
             for first, last, group in batches.groups(self.steps_per_execution):
                 callbacks.on_train_batch_begin(first)
@@ -320,7 +323,7 @@ class Trainer(CompileConfigured, Evaluation):
 
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles hold: all but the identities of Variables."""
-        return {**self.__dict__, "_trained": None}
+        return {**self.__dict__, "_trained": None, "_progress": None}
 
     def _prepare_optimizer(self) -> None:
         """Give the optimizer its slots, and notice what is trainable now."""

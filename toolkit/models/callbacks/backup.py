@@ -11,12 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.h5_files import replace_file
-from toolkit.random import global_seed_generator
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
 _NEXT, _OLDER = "next.weights.h5", ".bkp"
@@ -26,9 +23,11 @@ class BackupAndRestore(Callback):
     """Saves the state of training, and takes it up when `fit` is called again.
 
     What is saved: weights, the optimizer's variables, the states of all random
-    generators, and the epoch. After an interruption the same `fit` begins with the
-    epoch that was not finished. A file is replaced in one step: at any moment, whatever
-    happens to the process, there is a whole backup.
+    generators, of the metrics and of the other callbacks, the epoch, and the position
+    in the data. After an interruption the same `fit` goes on after the last step that
+    was saved, to the same bits as a run that was never interrupted; of a Python
+    iterator it takes what comes next. A file is replaced in one step: at any moment,
+    whatever happens to the process, there is a whole backup.
 
     Args:
         backup_dir: a folder for this run alone.
@@ -97,11 +96,7 @@ class BackupAndRestore(Callback):
             optimizer.build(self.model.trainable_variables)
         self.model.load_weights(weights)
         self._epoch = record.get("epoch", 0)
-        generators = self._generators()
-        seeds = record.get("seeds") or [v.numpy() for v in generators]
-        for variable, seed in zip(generators, seeds, strict=True):
-            variable.assign(np.array(seed, "uint32"))
-        self.model._initial_epoch = self._epoch
+        self.model._progress.restore(record.get("run"), self._epoch)
 
     def _record_of(self, weights: Path, metadata: Path) -> dict[str, Any]:
         """What is known of a file of weights: the last record, or the one before."""
@@ -116,13 +111,6 @@ class BackupAndRestore(Callback):
             f"BackupAndRestore: {str(weights)!r} is not the file that "
             f"{str(metadata)!r} describes"
         )
-
-    def _generators(self) -> list[Any]:
-        """The states of the random generators, in the order of the layers."""
-        weights = {id(v) for v in self.model.weights}
-        states = [v for v in self.model.variables if id(v) not in weights]
-        states.append(global_seed_generator().state)
-        return [v for v in states if v.dtype == "uint32" and v.shape == (2,)]
 
     # --- saving -----------------------------------------------------------------------
 
@@ -158,7 +146,7 @@ class BackupAndRestore(Callback):
         record = {
             "epoch": self._epoch,
             "batch": self._last_batch + 1,
-            "seeds": [v.numpy().tolist() for v in self._generators()],
+            "run": self.model._progress.state(),
             "sha256": _digest(aside),
             "previous": previous,
         }
