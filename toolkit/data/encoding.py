@@ -50,6 +50,8 @@ def encode(value: Any, buffers: list[bytes] | None = None) -> Any:
         return {"number": _name(value.dtype), "of": _encode_array(value, None)}
     if isinstance(value, np.ndarray):
         return {"array": _name(value.dtype), "of": _encode_array(value, buffers)}
+    if hasattr(value, "__array__"):  # a tensor: it comes back as an array
+        return encode(np.asarray(value), buffers)
     for name, (kind, to, _) in KINDS.items():
         if isinstance(value, kind):
             return {"kind": name, "of": encode(to(value), buffers)}

@@ -30,7 +30,7 @@ def as_value(value: Any) -> Any:
     return np.asarray(value)
 
 
-class _FromRows(Dataset):
+class FromRows(Dataset):
     """Base of sources whose elements have numbers."""
 
     def _all(self) -> Rows:
@@ -44,7 +44,7 @@ class _FromRows(Dataset):
 
 
 @source("from_tensor_slices")
-class FromTensorSlices(_FromRows):
+class FromTensorSlices(FromRows):
     """The rows of arrays: an element is a row of each; nothing is copied.
 
     Args:
@@ -88,7 +88,7 @@ class FromTensorSlices(_FromRows):
 
 
 @source("from_tensors")
-class FromTensors(_FromRows):
+class FromTensors(FromRows):
     """One element: what is given.
 
     Args:
@@ -112,7 +112,7 @@ class FromTensors(_FromRows):
 
 
 @source("range")
-class Range(_FromRows):
+class Range(FromRows):
     """The integers of a range, as Python's `range` gives them.
 
     Args:
@@ -147,7 +147,7 @@ class Range(_FromRows):
 
 
 @source("from_items")
-class FromItems(_FromRows):
+class FromItems(FromRows):
     """The items of any object with `__getitem__` and `__len__`.
 
     Args:

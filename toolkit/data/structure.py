@@ -130,6 +130,9 @@ def describe(element: Any) -> Any:
 def stack(values: Sequence[Any], who: str = "batch") -> Array:
     """Values of equal shapes as one array with a new first axis."""
     first = values[0]
+    if hasattr(first, "__array__") and not isinstance(first, np.ndarray):
+        values = [np.asarray(value) for value in values]  # tensors, or NumPy's numbers
+        first = values[0]
     if isinstance(first, bytes):  # NumPy's own bytes lose zeros at their ends
         return object_array(values)
     if isinstance(first, np.ndarray) and first.dtype != object:

@@ -93,7 +93,7 @@ def audio_dataset_from_directory(
         verbose: whether to print how many files there are.
 
     Returns:
-        An iterable with `class_names`, `file_paths` and `map`: of float32 (batch,
+        A `toolkit.data.Dataset` with `class_names` and `file_paths`: of float32 (batch,
         samples, channels) in [-1, 1), or pairs of these and labels. For subset "both"
         a list of two.
     """

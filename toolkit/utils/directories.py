@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.config import standardize_data_format
-from toolkit.data.batches import Batches, check_format
+from toolkit.data.made import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.messages import print_message
 from toolkit.utils.images import img_to_array, load_img
@@ -200,8 +200,9 @@ def from_directory(
             )
         make = _maker(read, own, numbers, label_mode, names)
         mixed = shuffle and part != "validation "
-        sets.append(Batches(len(own), make, batch_size, seed if mixed else None))
-        sets[-1].class_names, sets[-1].file_paths = names, own
+        found = made_batches(len(own), make, batch_size, mixed, seed)
+        found.class_names, found.file_paths = names, own  # type: ignore[attr-defined]
+        sets.append(found)
     return sets if subset == "both" else sets[0]
 
 
@@ -277,9 +278,9 @@ def image_dataset_from_directory(
         verbose: whether to print how many files there are.
 
     Returns:
-        An iterable with `class_names`, `file_paths` and `map`: of images in [0, 255],
-        float32 (batch, height, width, channels), or pairs of these and labels. For
-        subset "both" a list of two.
+        A `toolkit.data.Dataset` with `class_names` and `file_paths`: of images in
+        [0, 255], float32 (batch, height, width, channels), or pairs of these and
+        labels. For subset "both" a list of two.
     """
     common = common_arguments(locals())
     caller = "image_dataset_from_directory"
@@ -342,7 +343,7 @@ def text_dataset_from_directory(
         verbose: whether to print how many files there are.
 
     Returns:
-        An iterable with `class_names`, `file_paths` and `map`: of NumPy arrays of
+        A `toolkit.data.Dataset` with `class_names` and `file_paths`: of NumPy arrays of
         strings (batch,), or pairs of these and labels. For subset "both" a list of two.
     """
     common = common_arguments(locals())

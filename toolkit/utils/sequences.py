@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkit.data.batches import Batches, check_format
+from toolkit.data.made import check_format, made_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
 _SIDES = ("pre", "post")
@@ -89,7 +89,7 @@ def timeseries_dataset_from_array(
     start_index: int | None = None,
     end_index: int | None = None,
     format: str = "tf",
-) -> Batches:
+) -> Any:
     """Windows of a time series in batches.
 
     Window i starts at step `start_index + i * sequence_stride`, and takes every
@@ -109,8 +109,8 @@ def timeseries_dataset_from_array(
         format: "tf" or "grain"; toolkit has one kind of data set, and returns it.
 
     Returns:
-        An iterable of (batch, sequence_length, ...), or of pairs of these and targets
-        (batch, ...).
+        A `toolkit.data.Dataset` of (batch, sequence_length, ...), or of pairs of these
+        and targets (batch, ...).
 
     Raises:
         ArgumentError: if an argument does not fit the length of the data.
@@ -140,11 +140,7 @@ def timeseries_dataset_from_array(
         x = series[start + starts[rows, None] + steps]
         return x if goals is None else (x, goals[starts[rows]])
 
-    if not shuffle:
-        seed = None
-    elif seed is None:
-        seed = int(np.random.default_rng().integers(1 << 31))
-    return Batches(len(starts), make, batch_size, seed)
+    return made_batches(len(starts), make, batch_size, shuffle, seed)
 
 
 def _check_windows(

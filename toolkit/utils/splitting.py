@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from toolkit import tree
-from toolkit.data.batches import Batches
+from toolkit.data.batching import Batch
+from toolkit.data.rows import ItemRows, Rows
+from toolkit.data.sources import FromRows
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
 
 
-class Samples:
-    """Some of the samples of a data set, one by one.
+class Samples(FromRows):
+    """Some of the samples of a data set: a Dataset that has indices too.
 
     Args:
         get: from the number of a sample to the sample.
         numbers: which samples there are.
     """
 
+    _name = "samples"
+
     def __init__(self, get: Callable[[int], Any], numbers: Sequence[int]) -> None:
+        super().__init__()
         self._get, self._numbers = get, numbers
 
     def __len__(self) -> int:
@@ -30,17 +35,8 @@ class Samples:
     def __getitem__(self, index: int) -> Any:
         return self._get(self._numbers[index])
 
-    def __iter__(self) -> Iterator[Any]:
-        return map(self._get, self._numbers)
-
-    def batch(self, batch_size: int) -> Batches:
-        """The samples in batches, as `fit` takes them."""
-
-        def make(rows: Any) -> Any:
-            samples = [self[int(i)] for i in rows]
-            return tree.map_structure(lambda *xs: np.stack(xs), *samples)
-
-        return Batches(len(self), make, batch_size)
+    def _all(self) -> Rows:
+        return ItemRows(self)
 
 
 def split_dataset(
@@ -65,7 +61,7 @@ def split_dataset(
         preferred_backend: "tensorflow" or "torch" in Keras; of no effect.
 
     Returns:
-        Two data sets of samples, with `len`, indices and `batch(batch_size)`.
+        Two Datasets of samples, which can be had by their index too.
 
     Example:
         >>> import numpy as np
@@ -94,7 +90,9 @@ def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
                 "split_dataset: expected arrays with the same number of samples; "
                 f"received {[len(leaf) for leaf in leaves]}"
             )
-        return lambda i: tree.map_structure(lambda x: x[i], dataset), len(leaves[0])
+        # In an element of a Dataset, a list is a value.
+        nest = tuple(dataset) if isinstance(dataset, list) else dataset
+        return lambda i: tree.map_structure(lambda x: x[i], nest), len(leaves[0])
     if isinstance(dataset, (str, bytes)) or not (
         hasattr(dataset, "__iter__") or hasattr(dataset, "__getitem__")
     ):
@@ -104,16 +102,10 @@ def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
         )
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return dataset.__getitem__, len(dataset)
+    if isinstance(dataset, Batch):  # samples are split, not batches
+        dataset = dataset.unbatch()
     samples = list(dataset)
-    if getattr(dataset, "batch_size", None) is not None:
-        samples = [sample for batch in samples for sample in _rows(batch)]
     return samples.__getitem__, len(samples)
-
-
-def _rows(batch: Any) -> list[Any]:
-    """The samples of a batch."""
-    count = len(tree.flatten(batch)[0])
-    return [tree.map_structure(lambda x, i=i: x[i], batch) for i in range(count)]
 
 
 def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:

@@ -1,0 +1,81 @@
+"""Elements that are made of their numbers: what data sets of files and windows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.dataset import Dataset
+from toolkit.data.rows import Numbers, Rows, as_array
+from toolkit.data.sources import FromRows
+from toolkit.data.structure import map_leaves
+from toolkit.errors import ArgumentError
+
+Make = Callable[[np.ndarray[Any, Any]], Any]
+
+
+class Made(FromRows):
+    """Elements that a function makes, several at once.
+
+    Args:
+        count: how many there are.
+        make: from an integer array of their numbers to the elements, with a first axis
+            for them: an array, or a nest of tuples and dicts of arrays.
+
+    Example:
+        >>> from toolkit.data.made import Made
+        >>> squares = Made(5, lambda numbers: numbers**2)
+        >>> [batch.tolist() for batch in squares.batch(2)]
+        [[0, 1], [4, 9], [16]]
+    """
+
+    _name = "made"
+
+    def __init__(self, count: int, make: Make) -> None:
+        super().__init__()
+        self._made = _MadeRows(count, make)
+
+    def _all(self) -> Rows:
+        return self._made
+
+
+class _MadeRows(Rows):
+    def __init__(self, length: int, make: Make) -> None:
+        super().__init__(length)
+        self._make = make
+
+    def __getitem__(self, number: int) -> Any:
+        return map_leaves(lambda values: values[0], self._make(np.array([number])))
+
+    def stacked(self, numbers: Numbers) -> Any:
+        return self._make(as_array(numbers))
+
+
+def made_batches(
+    count: int, make: Make, batch_size: int | None, shuffle: bool, seed: int | None
+) -> Dataset:
+    """Made elements in batches, or one by one, as `keras.utils` returns them.
+
+    Args:
+        count, make: as for Made.
+        batch_size: None: elements come one by one.
+        shuffle: whether each pass has a new order.
+        seed: of the orders.
+    """
+    dataset: Dataset = Made(count, make)
+    if shuffle:
+        dataset = dataset.shuffle(None, seed)
+    return dataset if batch_size is None else dataset.batch(batch_size)
+
+
+def check_format(caller: str, format: str) -> None:
+    """Raise unless `format` is one of Keras's names for a kind of data set.
+
+    There is one kind here, and both of the names stand for it.
+    """
+    if format not in ("tf", "grain"):
+        raise ArgumentError(
+            f'{caller}: `format` should be either "tf" or "grain"; received {format!r}'
+        )
