@@ -24,7 +24,11 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     toolkit.utils.set_random_seed(1)
     model = toolkit.Sequential(
-        [toolkit.Input((6,)), layers.Dense(4, activation="relu"), layers.Dense(2)],
+        [
+            toolkit.Input((6,)),
+            layers.Dense(4, activation="relu", name="dense"),
+            layers.Dense(2, name="dense_1"),
+        ],
         name="net",
     )
     model.compile("adam", "mse")

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from tests.pictures.geometry import check, texts_of
 from toolkit.pictures.blocks import Block, draw_blocks
 from toolkit.pictures.curves import Curve, Panel, draw_curves, spread
-from toolkit.pictures.shapes import Line, Rectangle
+from toolkit.pictures.shapes import PALETTE, SERIES, Line, Rectangle
 
 VALUES = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, 0.0, 1e-9])
 KINDS = {"a": "first", "b": "second"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
-    st.lists(st.lists(VALUES, min_size=1, max_size=30), min_size=1, max_size=3),
+    st.lists(st.lists(VALUES, min_size=1, max_size=12), min_size=1, max_size=3),
     st.booleans(),
     st.integers(0, 200),
 )
@@ -53,7 +53,7 @@ def test_labels_keep_apart(places):
     assert all(b - a >= 12 - 1e-6 for a, b in pairs) and len(moved) == len(places)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -91,3 +91,27 @@ def test_nothing_breaks_out_of_a_picture(tmp_path):
     assert texts_of(picture)[0].startswith("</title>")
     with pytest.raises(ValueError, match="expected one of 'jpeg', 'jpg'"):
         picture.save(tmp_path / "evil.exe")
+
+
+def luminance(color):
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [
+        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_can_be_read(dark):
+    def color(role):
+        return PALETTE[role][dark]
+
+    for role in ("ink", "muted", *SERIES):
+        assert contrast(color(role), color("paper")) >= 4.5, role
+    for role in ("input", "weights", "plain", "model", "bad"):
+        assert contrast(color("title"), color(role)) >= 4.5, role

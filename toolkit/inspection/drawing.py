@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.ir import Graph, Node
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
 from toolkit.pictures.blocks import Block, draw_blocks
-from toolkit.pictures.boxes import Box, Cell, Cluster
+from toolkit.pictures.boxes import Box, Cell, Cluster, cut
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.picture import Picture
 
@@ -83,7 +83,7 @@ class _Reader:
         """A box for each kernel; views are passed through."""
         boxes: dict[int, Box] = {}
         for number, kernel in enumerate(self.inspection.kernels):
-            box = Box(f"kernel {number}", _cut(kernel.name), "weights", [])
+            box = Box(f"kernel {number}", cut(kernel.name, _LONG), "weights", [])
             box.rows = [_cells(kernel)]
             self.content.children.append(box)
             boxes |= {id(node): box for node in kernel.nodes}
@@ -162,7 +162,3 @@ def _cells(kernel: Kernel) -> list[Cell]:
     if kernel.seconds is not None:
         cells.append(Cell("time", seconds_text(kernel.seconds)))
     return cells or [Cell("moment", ", ".join(map(str, kernel.moments)))]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONG else f"{text[:_LONG]}\N{HORIZONTAL ELLIPSIS}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit.errors import ArgumentError, UnsupportedError
@@ -135,6 +135,47 @@ class Model(QuantizableModel, Trainer, Layer):
             show_trainable,
             layer_range,
         )
+
+    def report(
+        self,
+        filepath: str | os.PathLike[str],
+        data: Any = None,
+        class_names: Sequence[str] | None = None,
+        history: Any = None,
+        batch_size: int = 32,
+        measure: bool = True,
+    ) -> None:
+        """Write a page with all that is known of the model, for any browser.
+
+        It shows the architecture and its parameters, the curves of the last training,
+        metrics on data, for classifiers how they err, the time and memory of each
+        layer, and what the compiler made of a step. The file needs no other, no
+        network and no scripts.
+
+        Args:
+            filepath: an ".html" file.
+            data: (x, y), (x, y, sample_weight) or x, as arrays, or a data set of
+                batches, seen once. Without it nothing is evaluated, and what is
+                measured runs on made-up data.
+            class_names: the names of the classes, if the model tells classes.
+            history: a History whose curves to show; that of the last `fit` if None.
+            batch_size: of arrays.
+            measure: whether to compile and time each layer, which takes a while for
+                large models.
+
+        Raises:
+            ArgumentError: the model is not built, or an argument does not fit it.
+
+        Example:
+            >>> import toolkit
+            >>> model = toolkit.Sequential([toolkit.layers.Dense(3)])
+            >>> model.build((None, 2))
+            >>> model.report("report.html")  # doctest: +SKIP
+        """
+        # Reports are drawn with parts that need models themselves.
+        from toolkit.models.report import write_report
+
+        write_report(self, filepath, data, class_names, history, batch_size, measure)
 
     def save(
         self,

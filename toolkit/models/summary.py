@@ -62,6 +62,12 @@ def summary_text(
     return "\n".join([f'Model: "{model.name}"', *table, *_totals(model)])
 
 
+def layer_rows(model: Any) -> Iterator[tuple[Any, str, str, str, str]]:
+    """(layer, name, class, output shape, number of parameters) of each layer."""
+    for layer in getattr(model, "operations", model.layers):
+        yield layer, layer.name, class_name(layer), _shape(layer), _params(layer)
+
+
 def _is_chain(model: Any) -> bool:
     """Whether every layer feeds just the next, so that connections tell nothing."""
     topology = getattr(model, "_topology", None)

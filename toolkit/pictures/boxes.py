@@ -71,6 +71,11 @@ def _cell_widths(row: list[Cell]) -> list[float]:
     return [_width(_words(cell), BODY) + 2 * _PAD for cell in row]
 
 
+def cut(text: str, length: int) -> str:
+    """The text, or the start of a long one."""
+    return text if len(text) <= length else f"{text[:length]}\N{HORIZONTAL ELLIPSIS}"
+
+
 def box_size(box: Box) -> tuple[float, float]:
     """The width and height that the texts of a box need."""
     rows = [sum(_cell_widths(row)) + len(row) - 1 for row in box.rows]

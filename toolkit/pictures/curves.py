@@ -173,6 +173,8 @@ class _Panel:
                 ends.append((self.up(finite[-1]), text, curve))
         ends.sort(key=lambda end: end[0])
         heights = spread([end[0] for end in ends], _APART)
+        below = max([0.0, *(y - self.up.start for y in heights)])
+        heights = [y - below for y in heights]  # not over the labels of the axis
         for y, (_, text, curve) in zip(heights, ends, strict=True):
             x = self.across.end + 9
             yield Text(x, y + 4, text, SMALL, bold=True, color=curve.color)

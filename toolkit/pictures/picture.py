@@ -37,19 +37,26 @@ class Picture(NamedTuple):
     height: float
     title: str
 
-    def svg(self, dpi: float = _NATURAL_DPI) -> str:
-        """The text of an SVG file; for 200 dpi texts have their natural size."""
+    def svg(self, dpi: float = _NATURAL_DPI, style: str | None = None) -> str:
+        """The text of an SVG file.
+
+        Args:
+            dpi: for 200 texts have their natural size.
+            style: the rules for its colours; "" where a page has `STYLE` already.
+        """
         width, height = _short(self.width), _short(self.height)
         scale = dpi / _NATURAL_DPI
         size = f'width="{_short(self.width * scale)}" '
         size += f'height="{_short(self.height * scale)}"'
         body = "\n".join(map(_svg_shape, self.shapes))
         paper = _svg_shape(Rectangle(0, 0, self.width, self.height, "paper"))
+        style = STYLE if style is None else style
+        rules = f"<style>{style}</style>" if style else ""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
             f'viewBox="0 0 {width} {height}" {_ROOT}>\n'
             f"<title>{escape(printable(self.title))}</title>\n"
-            f"{_STYLE}\n{paper}\n{body}\n</svg>\n"
+            f"{rules}\n{paper}\n{body}\n</svg>\n"
         )
 
     def save(
@@ -100,7 +107,7 @@ def _dark_rules() -> str:
 
 
 # Attributes hold the light colours, for programs that know no style sheets.
-_STYLE = f"<style>.toolkit-picture{{max-width:100%;height:auto}}{_dark_rules()}</style>"
+STYLE = f".toolkit-picture{{max-width:100%;height:auto}}{_dark_rules()}"
 
 
 def _paint(what: str, role: str) -> str:

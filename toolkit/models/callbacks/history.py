@@ -48,6 +48,16 @@ class History(Callback):
             self._epochs.setdefault(name, []).append(epoch)
         self.model.history = self
 
+    @property
+    def metrics(self) -> list[str]:
+        """The names of what is recorded as numbers, without "val_"; the loss first."""
+        names = [
+            name.removeprefix(_VALIDATION)
+            for name, values in self.history.items()
+            if all(np.ndim(value) == 0 for value in values)
+        ]
+        return sorted(dict.fromkeys(names), key=lambda name: name != "loss")
+
     def plot(
         self,
         to_file: str | os.PathLike[str] | None = None,
@@ -82,7 +92,7 @@ class History(Callback):
         """
         from toolkit.pictures.curves import Panel, draw_curves
 
-        recorded = self._names()
+        recorded = self.metrics
         names = recorded if metrics is None else list(metrics)
         if not names:
             raise ArgumentError("History.plot: no numbers have been recorded yet")
@@ -95,15 +105,6 @@ class History(Callback):
         if to_file is not None:
             picture.save(to_file)
         return picture
-
-    def _names(self) -> list[str]:
-        """What is recorded as numbers, without "val_"; the loss first."""
-        names = [
-            name.removeprefix(_VALIDATION)
-            for name, values in self.history.items()
-            if all(np.ndim(value) == 0 for value in values)
-        ]
-        return sorted(dict.fromkeys(names), key=lambda name: name != "loss")
 
     def _curves(self, name: str) -> list[Curve]:
         from toolkit.pictures.curves import Curve
@@ -128,6 +129,6 @@ class History(Callback):
         return list(range(1, count + 1))
 
     def _repr_html_(self) -> str:
-        if not self._names():
+        if not self.metrics:
             return f"<code>{escape(repr(self))}</code>"
         return self.plot().svg()

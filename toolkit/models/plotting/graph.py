@@ -10,16 +10,17 @@ from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.models import Functional, Model, Sequential
 from toolkit.models.summary import class_name, in_range
-from toolkit.pictures.boxes import Box, Cell, Cluster
+from toolkit.pictures.boxes import Box, Cell, Cluster, cut
 from toolkit.symbolic import any_symbolic, is_symbolic
 
-_LONG = 100  # characters of a cell
+_LONG = 100  # characters of a cell: a layer with many inputs makes no huge box
 
 
 class Show(NamedTuple):
-    """What is told of a layer."""
+    """What is told of a layer; `inputs` is whether shapes are also those that go in."""
 
     shapes: bool = False
+    inputs: bool = True
     dtype: bool = False
     names: bool = True
     activations: bool = False
@@ -137,11 +138,11 @@ def _name(function: Any) -> str:
 def _cells(layer: Any, members: Any, show: Show) -> Any:
     inputs, outputs = _symbols(layer, members)
     if show.shapes:
-        if not isinstance(layer, InputLayer):
-            yield Cell("Input shape", _short(_text(inputs, "shape")))
-        yield Cell("Output shape", _short(_text(outputs, "shape")))
+        if show.inputs and not isinstance(layer, InputLayer):
+            yield Cell("Input shape", cut(_text(inputs, "shape"), _LONG))
+        yield Cell("Output shape", cut(_text(outputs, "shape"), _LONG))
     if show.dtype:
-        yield Cell("Output dtype", _short(_text(outputs, "dtype")))
+        yield Cell("Output dtype", cut(_text(outputs, "dtype"), _LONG))
     if show.trainable and isinstance(layer, Layer) and layer.weights:
         mood = "good" if layer.trainable else "bad"
         yield Cell("", "Trainable" if layer.trainable else "Non-trainable", mood)
@@ -161,11 +162,6 @@ def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
     args, kwargs = own[0].attrs["arguments"]
     given = [x for x in (*args, *kwargs.values()) if any_symbolic(x)]
     return given[0] if len(given) == 1 else given, own[0].attrs["outputs"]
-
-
-def _short(text: str) -> str:
-    """The text, cut where a layer has so many inputs that its box would be huge."""
-    return text if len(text) <= _LONG else f"{text[:_LONG]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _text(symbols: Any, what: str) -> str:

@@ -1,0 +1,160 @@
+"""How a classifier errs: its confusion matrix, and figures for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit.errors import ArgumentError
+from toolkit.pictures.page import Markup, bar, captioned, table, tag
+
+_MOST = 30  # classes up to which the matrix is shown
+_PAIRS = 10  # mistakes in the list of the most frequent ones
+_STRONG = 0.55  # from this share on a cell is dark, and its number light
+
+
+@dataclass
+class Confusion:
+    """counts[i, j] samples of class i that are predicted as class j."""
+
+    counts: np.ndarray[Any, Any]
+    names: list[str]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of samples that are classified correctly."""
+        return float(np.trace(self.counts) / max(1, self.counts.sum()))
+
+
+def confusion(
+    y_true: Any, y_pred: Any, names: Sequence[str] | None
+) -> Confusion | None:
+    """What a model's outputs are for known classes; None if they tell no classes.
+
+    Args:
+        y_true: class numbers (n,) or (n, 1), or rows (n, classes) with a single 1.
+        y_pred: scores (n, classes), of which the largest counts; or (n, 1) for two
+            classes: probabilities, or, if any lies outside of [0, 1], logits.
+        names: of the classes; their numbers if None.
+    """
+    if not isinstance(y_pred, np.ndarray) or not isinstance(y_true, np.ndarray):
+        return None
+    if y_pred.ndim == 1:
+        y_pred = y_pred[:, None]
+    if y_pred.ndim != 2 or not len(y_pred) or y_pred.dtype.kind not in "fV":
+        return None
+    y_pred = y_pred.astype("float64")
+    count = max(2, y_pred.shape[1])
+    labels = _labels(y_true, count)
+    if labels is None or len(labels) != len(y_pred):
+        return None
+    if y_pred.shape[1] == 1:
+        edge = 0.5 if y_pred.min() >= 0 and y_pred.max() <= 1 else 0.0
+        guesses = (y_pred[:, 0] > edge).astype("int64")
+    else:
+        guesses = y_pred.argmax(1)
+    if names is not None and len(names) != count:
+        raise ArgumentError(
+            f"report: expected class_names to be {count} names, one for each output; "
+            f"received {len(names)}"
+        )
+    counts = np.zeros((count, count), "int64")
+    np.add.at(counts, (labels, guesses), 1)
+    return Confusion(counts, [str(name) for name in names or range(count)])
+
+
+def _labels(y_true: Any, count: int) -> np.ndarray[Any, Any] | None:
+    """The numbers of classes that targets tell, if that is what they are."""
+    y_true = y_true.astype("float64") if y_true.dtype.kind in "fiubV" else y_true
+    if y_true.dtype.kind != "f":
+        return None
+    if y_true.ndim == 2 and y_true.shape[1] == count:
+        single = ((y_true == 0) | (y_true == 1)).all() and (y_true.sum(1) == 1).all()
+        return y_true.argmax(1) if single else None
+    if y_true.ndim == 2 and y_true.shape[1] == 1:
+        y_true = y_true[:, 0]
+    whole = y_true.ndim == 1 and (y_true % 1 == 0).all()
+    if not whole or y_true.min(initial=0) < 0 or y_true.max(initial=0) >= count:
+        return None
+    return y_true.astype("int64")
+
+
+def confusion_section(found: Confusion) -> Markup:
+    """The matrix, the most frequent mistakes and the figures for each class."""
+    right, total = int(np.trace(found.counts)), int(found.counts.sum())
+    text = f"{right:,} of {total:,} samples ({right / total:.1%}) are told correctly."
+    how = " In the matrix, rows are the true classes, columns the predicted ones."
+    matrix = _matrix(found) if len(found.names) <= _MOST else ""
+    return tag(
+        "section",
+        tag("h2", "Classes"),
+        tag("p", text, how if matrix else ""),
+        tag("div", matrix, _mistakes(found), class_="beside"),
+        _figures(found),
+        id="classes",
+    )
+
+
+def _matrix(found: Confusion) -> Markup:
+    sums = found.counts.sum(1, keepdims=True)
+    shares = found.counts / np.maximum(sums, 1)
+    head = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in found.names))
+    rows = []
+    for i, name in enumerate(found.names):
+        cells = [
+            _cell(found, i, j, float(shares[i, j])) for j in range(len(found.names))
+        ]
+        rows.append(tag("tr", tag("th", name, scope="row"), *cells))
+    caption = "Confusion matrix"
+    content = (tag("thead", head), tag("tbody", *rows))
+    inside = tag("table", *content, class_="matrix", aria_label=caption)
+    return captioned(inside, caption)
+
+
+def _cell(found: Confusion, i: int, j: int, share: float) -> Markup:
+    count = int(found.counts[i, j])
+    kinds = ["right" if i == j else "wrong"] if count else ["none"]
+    if share >= _STRONG:
+        kinds.append("strong")
+    hint = f"{found.names[i]} predicted as {found.names[j]}: {count:,}, {share:.1%}"
+    style = f"--share:{share:.3f}" if count else None
+    return tag("td", f"{count:,}", class_=" ".join(kinds), style=style, title=hint)
+
+
+def _mistakes(found: Confusion) -> Markup:
+    wrong = found.counts.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_PAIRS]
+    pairs = [divmod(int(place), len(found.names)) for place in order]
+    pairs = [(i, j) for i, j in pairs if wrong[i, j]]
+    if not pairs:
+        return tag("p", "There are no mistakes.")
+    sums = found.counts.sum(1)
+    rows = [
+        (found.names[i], found.names[j], wrong[i, j], f"{wrong[i, j] / sums[i]:.1%}")
+        for i, j in pairs
+    ]
+    heads = ("True class", "Predicted", "Samples", "Of the class")
+    return table(heads, rows, "The most frequent mistakes", numbers=(2, 3))
+
+
+def _figures(found: Confusion) -> Markup:
+    right = np.diag(found.counts)
+    true, told = found.counts.sum(1), found.counts.sum(0)
+    recall, precision = right / np.maximum(true, 1), right / np.maximum(told, 1)
+    both = 2 * right / np.maximum(true + told, 1)
+    rows = [
+        (
+            name,
+            f"{true[i]:,}",
+            f"{precision[i]:.1%}" if told[i] else "\N{EN DASH}",
+            f"{recall[i]:.1%}" if true[i] else "\N{EN DASH}",
+            bar(both[i], f"{both[i]:.1%}"),
+        )
+        for i, name in enumerate(found.names)
+    ]
+    heads = ("Class", "Samples", "Precision", "Recall", "F1")
+    return table(heads, rows, "Each class", numbers=(1, 2, 3, 4))

@@ -1,0 +1,195 @@
+"""What a model costs: time and memory, layer by layer and as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import dtypes, tree
+from toolkit.errors import ToolkitError
+from toolkit.functions import Function
+from toolkit.inspection import Inspection
+from toolkit.layers import InputLayer
+from toolkit.models.summary import class_name
+from toolkit.pictures.axes import bytes_text, count_text, seconds_text
+from toolkit.pictures.boxes import cut
+from toolkit.pictures.page import Markup, bar, figure, join, table, tag
+from toolkit.tensor import Tensor
+from toolkit.trace import StatelessScope
+
+_REPEATS = 15  # of a measurement
+_KERNELS = 12  # slowest kernels that are listed
+_LONG = 64  # characters of their names
+_UNKNOWN = "\N{EN DASH}"
+
+
+@dataclass
+class LayerCost:
+    """A layer's part.
+
+    Attributes:
+        weights, outputs: their bytes.
+        calls: how often one forward pass calls it.
+        seconds, flops, scratch: of one call, compiled alone; None if it cannot be.
+    """
+
+    name: str
+    kind: str
+    weights: int
+    outputs: int
+    calls: int
+    seconds: float | None = None
+    flops: int | None = None
+    scratch: int | None = None
+
+    @property
+    def total(self) -> float:
+        """The seconds of all its calls."""
+        return self.calls * (self.seconds or 0.0)
+
+
+def weight_bytes(variables: Any) -> int:
+    """The bytes of Variables, each counted once."""
+    unique = {id(v): v for v in variables}.values()
+    return sum(v.size * dtypes.itemsize(v.dtype) for v in unique)
+
+
+def layer_costs(model: Any, x: Any) -> list[LayerCost]:
+    """The costs of the layers that a forward pass on a batch calls, in that order."""
+    calls: dict[int, list[Any]] = {}
+    layers = [layer for layer in model.layers if not isinstance(layer, InputLayer)]
+    with StatelessScope(), _recorded(layers, calls):
+        model(x, training=False)
+    by_id = {id(layer): layer for layer in layers}
+    return [_cost(by_id[key], found) for key, found in calls.items()]
+
+
+@contextmanager
+def _recorded(layers: list[Any], calls: dict[int, list[Any]]) -> Iterator[None]:
+    """Note the arguments and outputs of each call of these layers."""
+
+    def watch(layer: Any, call: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            outputs = call(*args, **kwargs)
+            calls.setdefault(id(layer), []).append((args, kwargs, outputs))
+            return outputs
+
+        return watched
+
+    for layer in layers:
+        layer.__dict__["call"] = watch(layer, layer.call)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.__dict__["call"]
+
+
+def _cost(layer: Any, calls: list[Any]) -> LayerCost:
+    args, kwargs, outputs = calls[0]
+    tensors = [x for x in tree.flatten(outputs) if isinstance(x, Tensor)]
+    cost = LayerCost(
+        layer.name,
+        class_name(layer),
+        weight_bytes(layer.weights),
+        sum(x.spec.nbytes for x in tensors),
+        len(calls),
+    )
+    try:
+        plan = _alone(layer, args, kwargs)
+    except (ToolkitError, TypeError):  # what cannot be compiled by itself
+        return cost
+    kernels = plan.measure(_REPEATS)
+    cost.seconds = sum(kernel.seconds or 0.0 for kernel in kernels)
+    cost.flops = sum(kernel.flops for kernel in kernels)
+    cost.scratch = plan.peak_bytes
+    return cost
+
+
+def _alone(layer: Any, args: Any, kwargs: Any) -> Inspection:
+    """One call of a layer as a program of its own."""
+    leaves = tree.flatten((args, kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+    def forward(*tensors: Any) -> Any:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        given, options = tree.pack_sequence_as((args, kwargs), filled)
+        return layer(*given, **options)
+
+    return Function(forward).inspect(*[leaves[i] for i in places])
+
+
+def step_seconds(plan: Inspection) -> float:
+    """How long a measured program's kernels take together."""
+    return sum(kernel.seconds or 0.0 for kernel in plan.kernels)
+
+
+def costs_section(costs: list[LayerCost], plan: Inspection, samples: int) -> Markup:
+    """Time and memory of each layer, beside those of the whole forward pass."""
+    longest = max((cost.total for cost in costs), default=0.0) or 1.0
+    rows = [
+        (
+            join((cost.name, tag("span", cost.kind, class_="note"))),
+            bar(cost.total / longest, seconds_text(cost.total))
+            if cost.seconds is not None
+            else _UNKNOWN,
+            _known(cost.flops, count_text),
+            bytes_text(cost.weights),
+            bytes_text(cost.outputs),
+            _known(cost.scratch, bytes_text),
+        )
+        for cost in costs
+    ]
+    heads = ("Layer", "Time", "Operations", "Weights", "Outputs", "Scratch")
+    alone, whole = sum(cost.total for cost in costs), step_seconds(plan)
+    note = (
+        f"Measured here on a batch of {samples}, each layer compiled by itself: "
+        f"together they take {seconds_text(alone)}. The compiled model joins what it "
+        f"can, and takes {seconds_text(whole)} for a forward pass and "
+        f"{bytes_text(plan.peak_bytes)} for all that lies between input and output."
+    )
+    listed = table(heads, rows, "Each layer's forward pass", numbers=(1, 2, 3, 4, 5))
+    return tag(
+        "section", tag("h2", "Time and memory"), tag("p", note), listed, id="costs"
+    )
+
+
+def _known(value: Any, text: Any) -> str:
+    return _UNKNOWN if value is None else text(value)
+
+
+def program_section(plan: Inspection, what: str) -> Markup:
+    """The slowest kernels of a step, and its arena over time."""
+    total = step_seconds(plan)
+    longest = max((kernel.seconds or 0.0 for kernel in plan.kernels), default=0.0)
+    kernels = sorted(enumerate(plan.kernels), key=lambda pair: -(pair[1].seconds or 0))
+    rows = [
+        (
+            tag("span", f"{number}: {cut(kernel.name, _LONG)}", title=kernel.name),
+            bar(
+                (kernel.seconds or 0.0) / (longest or 1.0),
+                seconds_text(kernel.seconds or 0.0),
+            ),
+            count_text(kernel.flops),
+            bytes_text(kernel.nbytes),
+            "" if kernel.roofline is None else f"{kernel.roofline:.0%}",
+        )
+        for number, kernel in kernels[:_KERNELS]
+    ]
+    heads = ("Kernel", "Time", "Operations", "Traffic", "Of the roofline")
+    count = len(plan.kernels)
+    caption = f"The {min(_KERNELS, count)} slowest of {count} kernels"
+    note = (
+        f"One step of {what} is a graph of {len(plan.passes[0][1].nodes):,} nodes, "
+        f"compiled to {count} kernels that take {seconds_text(total)}. More than 100% "
+        "of the roofline means that data comes from a cache, not from memory."
+    )
+    hint = "Rest on a block to see what it holds, and how long."
+    drawn = figure(plan.plot(), hint, least=0.7)
+    listed = table(heads, rows, caption, numbers=(1, 2, 3, 4))
+    heading = tag("h2", "What the compiler made of it")
+    return tag("section", heading, tag("p", note), listed, drawn, id="compiler")

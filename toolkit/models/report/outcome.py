@@ -1,0 +1,75 @@
+"""What a model makes of data: its metrics, and its outputs beside the targets."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.errors import ArgumentError
+from toolkit.models.data_adapters import named, unpack_x_y_sample_weight
+from toolkit.models.epochs import make_batches
+
+_INFINITE = -1  # what a Dataset's `cardinality` returns
+
+
+class Outcome(NamedTuple):
+    """One pass over data.
+
+    Attributes:
+        batch: the first one.
+        samples: how many there were.
+        logs: loss and metrics; empty without targets or if nothing is compiled.
+        y_true, y_pred: all targets and outputs; None where they are not one array.
+    """
+
+    batch: Any
+    samples: int
+    logs: dict[str, float]
+    y_true: Any
+    y_pred: Any
+
+
+def outcome(model: Any, data: Any, batch_size: int) -> Outcome:
+    """Run the model over data once; no weight changes.
+
+    Args:
+        model: what to run.
+        data: (x, y), (x, y, sample_weight) or x; arrays, or a data set of batches.
+        batch_size: of arrays.
+    """
+    x, y, sample_weight = unpack_x_y_sample_weight(data)
+    if hasattr(x, "cardinality") and int(x.cardinality()) == _INFINITE:
+        raise ArgumentError("report: expected data that ends; take(n) batches of it")
+    sizes = batch_size if isinstance(x, (np.ndarray, dict, list, tuple)) else None
+    with named("report"):
+        batches = make_batches(x, y, sample_weight, sizes)
+        first = batches.peek()
+        model._prepare_for(first)
+    has_targets = unpack_x_y_sample_weight(first)[1] is not None
+    test = model.make_test_function() if model.compiled and has_targets else None
+    predict = model.make_predict_function()
+    model.reset_metrics()
+    logs: Any = {}
+    targets, outputs = [], []
+    for _, _, (batch,) in batches.groups(1):
+        inputs, y_true, _ = unpack_x_y_sample_weight(batch)
+        outputs.append(_array(predict((inputs,))))
+        targets.append(_array(y_true))
+        logs = logs if test is None else test(batch)
+    logs = {} if test is None else model._final_logs(logs)
+    y_true, y_pred = _joined(targets), _joined(outputs)
+    samples = sum(len(tree.flatten(part)[0]) for part in outputs if part is not None)
+    return Outcome(first, samples, logs, y_true, y_pred)
+
+
+def _array(part: Any) -> Any:
+    """The only array of a part of a batch, or a nest of several."""
+    leaves = [np.asarray(leaf) for leaf in tree.flatten(part) if leaf is not None]
+    return leaves[0] if len(leaves) == 1 else leaves or None
+
+
+def _joined(parts: list[Any]) -> Any:
+    whole = parts and all(isinstance(part, np.ndarray) and part.ndim for part in parts)
+    return np.concatenate(parts) if whole else None

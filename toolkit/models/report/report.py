@@ -1,0 +1,218 @@
+"""write_report: the page and its sections."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import config, tree
+from toolkit.errors import ArgumentError
+from toolkit.inspection import Inspection
+from toolkit.models import Functional, Sequential
+from toolkit.models.data_adapters import unpack_x_y_sample_weight
+from toolkit.models.evaluation import one_batch
+from toolkit.models.plotting.graph import Show, read_model
+from toolkit.models.report.classes import Confusion, confusion, confusion_section
+from toolkit.models.report.costs import (
+    costs_section,
+    layer_costs,
+    program_section,
+    step_seconds,
+    weight_bytes,
+)
+from toolkit.models.report.outcome import Outcome, outcome
+from toolkit.models.summary import class_name, layer_rows
+from toolkit.pictures.axes import bytes_text, number_text, seconds_text
+from toolkit.pictures.diagram import draw
+from toolkit.pictures.page import Markup, bar, figure, join, page, table, tag
+
+_MANY = 40  # layers from which on the diagram is folded up
+_REPEATS = 15  # of a measurement
+_BATCH = 32  # samples of made-up data
+
+
+def write_report(
+    model: Any,
+    filepath: str | os.PathLike[str],
+    data: Any,
+    class_names: Sequence[str] | None,
+    history: Any,
+    batch_size: int,
+    measure: bool,
+) -> None:
+    """Write the report of a model; see `Model.report`."""
+    path = os.fspath(filepath)
+    if not path.lower().endswith((".html", ".htm")):
+        raise ArgumentError(
+            f"report: expected a path ending in .html; received {path!r}"
+        )
+    found = None if data is None else outcome(model, data, batch_size)
+    if not model.built:
+        raise ArgumentError(
+            f"report: {model.name} has no weights yet; build it, or give data"
+        )
+    history = model.history if history is None else history
+    classes = None
+    if found is not None:
+        classes = confusion(found.y_true, found.y_pred, class_names)
+    if class_names is not None and classes is None:
+        raise ArgumentError(
+            "report: class_names needs data with classes as targets, and outputs that "
+            "score each class"
+        )
+    batch = _batch(model, found) if measure else None
+    content = _content(model, found, classes, history, batch)
+    text = page(f"Report of {model.name}", content)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _batch(model: Any, found: Outcome | None) -> Any:
+    """A batch to measure on: the first of the data, or zeros of the inputs' shapes."""
+    if found is not None:
+        return found.batch
+    if not isinstance(model, (Functional, Sequential)) or not model.inputs:
+        return None
+    zeros = [
+        np.zeros([_BATCH if n is None else n for n in x.shape], x.dtype)
+        for x in model.inputs
+    ]
+    return one_batch(zeros[0] if len(zeros) == 1 else zeros, None, None)
+
+
+def _content(
+    model: Any,
+    found: Outcome | None,
+    classes: Confusion | None,
+    history: Any,
+    batch: Any,
+) -> Markup:
+    """The page's body: a header with the most important figures, and the sections."""
+    plans = _plans(model, batch)
+    sections = {"architecture": ("Architecture", _architecture(model))}
+    if history is not None and history.history:
+        sections["training"] = ("Training", _training(history))
+    if found is not None and found.logs:
+        sections["evaluation"] = ("Evaluation", _evaluation(found))
+    if classes is not None:
+        sections["classes"] = ("Classes", confusion_section(classes))
+    if plans:
+        what, plan = plans[-1]
+        x = unpack_x_y_sample_weight(batch)[0]
+        samples = len(tree.flatten(x)[0])
+        costs = costs_section(layer_costs(model, x), plans[0][1], samples)
+        sections["costs"] = ("Time and memory", costs)
+        sections["compiler"] = ("Compiler", program_section(plan, what))
+    links = [
+        tag("li", tag("a", title, href=f"#{key}"))
+        for key, (title, _) in sections.items()
+    ]
+    header = tag(
+        "header",
+        tag("h1", model.name),
+        tag("p", f"A {class_name(model)} model of {len(model.layers)} layers"),
+        tag("nav", tag("ul", *links), aria_label="Sections"),
+        _facts(model, found, classes, history, plans),
+    )
+    bodies = [section for _, section in sections.values()]
+    return Markup(header + "".join(bodies) + _footer())
+
+
+def _plans(model: Any, batch: Any) -> list[tuple[str, Inspection]]:
+    """The measured steps: prediction, and training if the model can be trained."""
+    if batch is None:
+        return []
+    x, y, sample_weight = unpack_x_y_sample_weight(batch)
+    prediction = model.make_predict_function().inspect((x,))
+    if prediction is None:  # the model runs eagerly: no program is made
+        return []
+    plans = [("prediction", prediction)]
+    if model.compiled and y is not None and model.optimizer is not None:
+        plans.append(("training", model.inspect(x, y, sample_weight)))
+    for _, plan in plans:
+        plan.measure(_REPEATS)
+    return plans
+
+
+def _facts(
+    model: Any,
+    found: Outcome | None,
+    classes: Confusion | None,
+    history: Any,
+    plans: list[tuple[str, Inspection]],
+) -> Markup:
+    count = model.count_params()
+    trainable = sum(v.size for v in model.trainable_weights)
+    facts = {"Parameters": f"{count:,}"}
+    if trainable != count:
+        facts["Trainable"] = f"{trainable:,}"
+    facts["Weights"] = bytes_text(weight_bytes(model.weights))
+    if history is not None and history.history:
+        facts["Epochs"] = f"{max(map(len, history.history.values())):,}"
+    if classes is not None:
+        facts["Accuracy"] = f"{classes.accuracy:.1%}"
+    if found is not None and found.logs:
+        facts["Loss"] = number_text(found.logs.get("loss", float("nan")))
+    for what, plan in plans:
+        facts[f"{what.capitalize()} step"] = seconds_text(step_seconds(plan))
+    pairs = [tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items()]
+    return tag("dl", *pairs, class_="facts")
+
+
+def _architecture(model: Any) -> Markup:
+    content = read_model(model, Show(shapes=True, inputs=False, activations=True), True)
+    drawing = figure(draw(content, "TB", "ortho"), least=0.75)
+    count = len(model.layers)
+    if count > _MANY:
+        drawing = tag("details", tag("summary", f"Show all {count} layers"), drawing)
+    rows = list(layer_rows(model))
+    most = max((layer.count_params() for layer, *_ in rows if layer.built), default=0)
+    cells = [
+        (
+            join((name, tag("span", kind, class_="note"))),
+            tag("span", shape, class_="shape"),
+            bar(_params(layer) / (most or 1), params),
+        )
+        for layer, name, kind, shape, params in rows
+    ]
+    heads = ("Layer", "Output shape", "Parameters")
+    listed = table(heads, cells, "Layers", numbers=(2,))
+    both = tag("div", drawing, listed, class_="beside")
+    return tag("section", tag("h2", "Architecture"), both, id="architecture")
+
+
+def _params(layer: Any) -> int:
+    return layer.count_params() if getattr(layer, "built", False) else 0
+
+
+def _training(history: Any) -> Markup:
+    pictures = [figure(history.plot(metrics=[name])) for name in history.metrics]
+    note = (
+        "Training is solid, validation dashed; a ring marks the lowest validation loss."
+    )
+    panels = tag("div", *pictures, class_="panels")
+    heading = tag("h2", "Training")
+    return tag("section", heading, panels, tag("p", note, class_="note"), id="training")
+
+
+def _evaluation(found: Outcome) -> Markup:
+    names = sorted(found.logs, key=lambda name: name != "loss")
+    rows = [(name, number_text(float(found.logs[name]), 6)) for name in names]
+    caption = f"On the {found.samples:,} samples of this report's data"
+    listed = table(("Metric", "Value"), rows, caption, numbers=(1,))
+    return tag("section", tag("h2", "Evaluation"), listed, id="evaluation")
+
+
+def _footer() -> Markup:
+    now = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+    text = (
+        f"Made on {now} by toolkit on backend {config.backend()}, with "
+        f"{config.num_threads()} threads, Python {platform.python_version()} and NumPy "
+        f"{np.__version__}. This page loads nothing from elsewhere."
+    )
+    return tag("footer", tag("p", text))
