@@ -57,8 +57,11 @@ A step of the CIFAR-10 CNN takes {one:.1f} ms on one thread and {two:.1f} ms on 
 
 To repeat it:
 
-    benchmarks/make_peers.sh ../peers
-    python benchmarks/peers.py --peers ../peers --write docs/benchmarks.md
+<!-- not run: it installs other libraries and takes an hour -->
+```sh
+benchmarks/make_peers.sh ../peers
+python benchmarks/peers.py --peers ../peers --write docs/benchmarks.md
+```
 
 `python -m toolkit bench` runs toolkit's side alone.
 """

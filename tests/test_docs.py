@@ -1,35 +1,175 @@
-"""The pages of docs: every example does what the page says."""
+"""The pages of documentation: all that they show runs, and does what they say."""
 
-import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-PAGES = sorted((Path(__file__).resolve().parents[1] / "docs").glob("*.md"))
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-BLOCK = re.compile(r"^```python\n(?=>>> )(.*?)^```", re.MULTILINE | re.DOTALL)
+from tests.run_page import blocks
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "README.md").exists(), reason="the pages are in checkouts only"
+)
 
 
-def examples(text):
-    """The page's sessions as one, with the numbers of lines that they have there."""
-    kept = [""] * text.count("\n")
-    for block in BLOCK.finditer(text):
-        first = text.count("\n", 0, block.start(1))
-        lines = block[1].splitlines()
-        kept[first : first + len(lines)] = lines
-    return "\n".join(kept)
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_examples_of_a_page(page):
-    text = examples(page.read_text("utf-8"))
-    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
-    problems = []
-    doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=problems.append)
-    assert not problems, "".join(problems)
+def has(page, slow):
+    return any(block.slow == slow for block in blocks(page.read_text("utf-8")))
+
+
+def run(page, folder, *options):
+    """Run a page in a folder of its own and a process in which warnings are errors."""
+    folder.mkdir(exist_ok=True)
+    script = ROOT / "tests" / "run_page.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script), str(page), *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if has(page, slow=False)], ids=name_of
+)
+def test_a_page_runs(page, tmp_path):
+    code, printed = run(page, tmp_path)
+    assert code == 0, printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if has(page, slow=True)], ids=name_of
+)
+def test_a_page_runs_with_what_is_slow(page, tmp_path):
+    code, printed = run(page, tmp_path, "--slow")
+    assert code == 0, printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_stands_in_fences_and_files_are_there(page):
+    text = page.read_text("utf-8")
+    outside = re.sub(r"^(```+).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert not [line for line in outside.splitlines() if line.startswith("    ")]
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", outside):
+        assert (page.parent / target).exists(), target
+    for picture in re.findall(r"\]\(([^)]+\.svg)\)", outside):
+        root = ElementTree.parse(page.parent / picture).getroot()
+        assert root.tag.endswith("svg")
 
 
 def test_the_compiler_is_demonstrated():
-    page = next(page for page in PAGES if page.stem == "graphs")
-    assert examples(page.read_text("utf-8")).count(".inspect(") >= 6
+    text = (ROOT / "docs" / "graphs.md").read_text("utf-8")
+    assert "".join(b.code for b in blocks(text)).count(".inspect(") >= 6
+
+
+# --- README ---------------------------------------------------------------------------
+
+README = (ROOT / "README.md").read_text("utf-8") if PAGES else ""
+
+
+def test_the_readme_starts_with_two_commands():
+    set_up, test = re.findall(r"^```sh\n(.*?)^```", README, re.M | re.S)[0].splitlines()
+    assert "venv" in set_up and set_up.endswith("examples/digits_cnn.py")
+    assert "pytest" in test
+
+
+def test_the_readme_s_code_has_twelve_lines_and_a_picture():
+    first = next(b for b in blocks(README) if b.language == "python")
+    assert len([line for line in first.code.splitlines() if line]) == 12
+    assert re.search(r"!\[[^]]+\]\(docs/images/\w+\.svg\)", README)
+
+
+def test_the_readme_fits_a_screen_before_its_details():
+    assert len(README.partition("\n## More")[0].splitlines()) <= 70
+
+
+def test_the_readme_s_times_are_those_of_the_benchmarks():
+    measured = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    rows = [line for line in README.splitlines() if line.startswith("| ")]
+    compared = [row.split("|")[1:-1] for row in rows if re.search(r"\d", row)]
+    assert len(compared) >= 5
+    for name, *cells in compared:
+        line = next(m for m in measured.splitlines() if m.startswith(f"|{name}|"))
+        for cell in cells:
+            assert f"|{cell}|".replace("**", "") in line, (name, cell)
+
+
+# --- the runner itself ----------------------------------------------------------------
+
+GOOD = """
+```python
+x = 1
+```
+
+```python
+>>> x + 1
+2
+
+```
+
+<!-- not run: there is no such thing -->
+```sh
+false
+```
+
+```text
+anything
+```
+
+<!-- slow -->
+```python
+open("slow", "w").close()
+```
+
+```sh
+toolkit --version > version
+.venv/bin/python -c 'print(1)'
+```
+"""
+
+
+def test_blocks_run_in_order_and_share_their_names(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(GOOD)
+    assert [block.slow for block in blocks(GOOD)] == [False, False, True, False]
+    code, printed = run(page, tmp_path / "folder", "--slow")
+    assert code == 0, printed
+    assert (tmp_path / "folder" / "version").read_text().startswith("toolkit ")
+    assert (tmp_path / "folder" / "slow").exists()
+
+
+def test_a_slow_block_is_left_out(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- slow -->\n```python\n1 / 0\n```\n")
+    assert run(page, tmp_path / "fast")[0] == 0
+    assert run(page, tmp_path / "slow", "--slow")[0] != 0
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("```python\nx = 1 / 0\n```\n", "page.md, line 2"),
+        ("```python\n>>> 1\n2\n\n```\n", "Expected:\n    2\nGot:\n    1"),
+        ("```sh\nfalse\ntrue\n```\n", "returned non-zero exit status 1"),
+        ("```\nx = 1\n```\n", "line 1: cannot run a block of ''"),
+        ("```python\nimport warnings; warnings.warn('w')\n```\n", "UserWarning: w"),
+    ],
+)
+def test_what_does_not_run_fails(text, words, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    code, printed = run(page, tmp_path / "folder")
+    assert code != 0
+    assert words in printed

@@ -131,35 +131,7 @@ def test_wheel_holds_package_and_examples_and_nothing_else(archives):
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
 
 
-# --- README and project file --------------------------------------------------------
-
-
-def shell_blocks(text):
-    return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-def test_readme_starts_with_two_commands():
-    commands = shell_blocks((ROOT / "README.md").read_text("utf-8"))[0].splitlines()
-    assert len(commands) == 2
-    set_up, test = commands
-    assert "venv" in set_up and set_up.endswith("examples/digits_cnn.py")
-    assert "pytest" in test
-
-
-def test_readme_code_runs(tmp_path):
-    text = (ROOT / "README.md").read_text("utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert blocks
-    (tmp_path / "readme.py").write_text("\n".join(blocks), "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(tmp_path / "readme.py")],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+# --- the project file -----------------------------------------------------------------
 
 
 def test_dependencies_are_ranges():

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +41,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print it; 1 if the file is damaged or of no known kind."""
     with open_content(options.file) as content:
-        for line in chain(
-            _head(options.file, content),
-            _summary(content, options.nested),
-            _table(content, options.values),
-        ):
-            print(line)
+        lines = [
+            *_head(options.file, content),
+            *_summary(content, options.nested),
+            *_table(content, options.values),
+        ]
+    print("\n".join(lines))
     return 0
 
 

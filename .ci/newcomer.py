@@ -1,0 +1,111 @@
+"""Walks the path of somebody new: an installed wheel, an empty folder, no repository.
+
+Builds wheel and source archive, checks what is in them, installs the wheel into an
+environment of its own; trains there, runs the README's lines, draws, saves, and looks.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = """
+import json, os, site
+print(json.dumps(os.listdir(site.getsitepackages()[0])))
+"""
+MOST = 2 * 2**20  # bytes of the wheel
+
+
+def call(*command: object, cwd: Path) -> str:
+    """Run a command and return what it printed; its errors are shown."""
+    print(f"$ {' '.join(map(str, command))}", flush=True)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env=clean,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def build(folder: Path) -> Path:
+    """The wheel, after a look at it and at the source archive."""
+    call(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
+    (sdist,) = folder.glob("*.tar.gz")
+    (wheel,) = folder.glob("*.whl")
+    assert wheel.stat().st_size <= MOST, f"{wheel.name}: {wheel.stat().st_size} bytes"
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+    expected = {"toolkit", "-".join(wheel.name.split("-")[:2]) + ".dist-info"}
+    assert tops == expected, f"{wheel.name} holds {sorted(tops)}"
+    print(f"{sdist.name}: {sdist.stat().st_size:,} bytes")
+    print(f"{wheel.name}: {wheel.stat().st_size:,} bytes, holding {sorted(tops)}")
+    return wheel
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """The folder of commands of a new environment that has the wheel."""
+    call(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+    commands = folder / ("Scripts" if os.name == "nt" else "bin")
+    python = commands / "python"
+    pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    before = set(json.loads(call(python, "-c", LIST, cwd=folder)))
+    call(*pip, "--no-deps", wheel, cwd=folder)
+    added = set(json.loads(call(python, "-c", LIST, cwd=folder))) - before
+    assert all(name.startswith("toolkit") for name in added), sorted(added)
+    assert len(added) == 2, sorted(added)  # the package and its dist-info
+    call(*pip, wheel, cwd=folder)  # what it depends on
+    return commands
+
+
+def twelve_lines() -> str:
+    """The README's first lines of Python."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    return re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
+
+
+def use(commands: Path, folder: Path) -> None:
+    """Train, draw, save and look, in an empty folder."""
+    toolkit, python = commands / "toolkit", commands / "python"
+    lines = twelve_lines()
+    where = call(python, "-c", "import toolkit; print(toolkit.__file__)", cwd=folder)
+    assert str(commands.parent) in where, where
+    assert "numpy (in use)" in call(toolkit, "info", cwd=folder)
+    assert "\ndigits_cnn " in call(toolkit, "examples", cwd=folder)
+    trained = call(toolkit, "run", "digits_cnn", cwd=folder).splitlines()
+    print(trained[-1])
+    assert float(re.findall(r"accuracy[ :=]+([01]\.\d+)", trained[-1])[0]) >= 0.98
+    (folder / "mine.py").write_text(lines, "utf-8")
+    call(python, "-W", "error", "mine.py", cwd=folder)
+    assert (folder / "digits.svg").read_text("utf-8").startswith("<svg")
+    shown = call(toolkit, "inspect", "digits.keras", cwd=folder)
+    assert "a Keras 3 model" in shown and "Total params: 19,466" in shown
+    call(toolkit, "plot", "digits.keras", "-o", "model.svg", cwd=folder)
+    assert "<svg" in (folder / "model.svg").read_text("utf-8")
+    call(toolkit, "convert", "digits.keras", "digits.weights.h5", cwd=folder)
+    wrong = subprocess.run(
+        [toolkit, "inspect", "digit.keras"], cwd=folder, capture_output=True, text=True
+    )
+    assert wrong.returncode == 1 and "did you mean 'digits.keras'?" in wrong.stderr
+
+
+def main() -> None:
+    """Walk it in a temporary folder."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "empty").mkdir()
+        commands = install(build(folder / "dist"), folder / "environment")
+        use(commands, folder / "empty")
+    print("newcomer: everything worked")
+
+
+if __name__ == "__main__":
+    main()

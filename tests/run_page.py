@@ -1,0 +1,108 @@
+"""Runs what a page of documentation shows, from top to bottom, in an empty folder.
+
+    python tests/run_page.py README.md
+
+Blocks of ```python are run as they stand, those that begin with `>>> ` as doctests, all
+in one namespace; those of ```sh in a shell, where `toolkit`, `python` and the same in
+`.venv/bin` are this interpreter's. Blocks of ```text are not code. A comment above a
+block says if it is another matter: `<!-- slow -->` leaves it to runs with --slow,
+`<!-- not run: REASON -->` to nobody. Any other block is an error.
+"""
+
+import argparse
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_CODE = {"text"}
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<comment>[^\n]*) -->\n\n?)?"
+    r"^(?P<fence>```+)(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+_REASON = re.compile("not run: .+")
+
+
+class Block(NamedTuple):
+    """A block of code: its language, text, first line, and whether it is slow."""
+
+    language: str
+    code: str
+    line: int
+    slow: bool
+
+    @property
+    def padded(self) -> str:
+        """The code on the lines that it has in the page, for tracebacks."""
+        return "\n" * (self.line - 1) + self.code
+
+
+def blocks(text: str) -> list[Block]:
+    """The blocks of a page that are to be run."""
+    found = []
+    for match in _BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("code")) + 1
+        language, comment = match["language"], match["comment"] or ""
+        if language in NOT_CODE or _REASON.fullmatch(comment):
+            continue
+        if language not in ("python", "sh"):
+            raise ValueError(f"line {line - 1}: cannot run a block of {language!r}")
+        found.append(Block(language, match["code"], line, comment == "slow"))
+    return found
+
+
+def run(block: Block, page: Path, names: dict[str, Any]) -> None:
+    """Run a block in the folder of the process."""
+    if block.language == "sh":
+        subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.code], check=True, timeout=600
+        )
+    elif block.code.startswith(">>> "):
+        test = doctest.DocTestParser().get_doctest(
+            block.padded, names, page.name, str(page), 0
+        )
+        problems: list[str] = []
+        runner = doctest.DocTestRunner(optionflags=OPTIONS)
+        runner.run(test, out=problems.append, clear_globs=False)
+        names.update(test.globs)
+        if problems:
+            raise AssertionError("".join(problems))
+    else:
+        exec(compile(block.padded, str(page), "exec"), names)
+
+
+def make_commands(folder: Path) -> str:
+    """Let `toolkit` and `python` be this interpreter's; returns the PATH for them."""
+    commands = folder / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    for name, options in (("toolkit", "-m toolkit "), ("python", "")):
+        script = commands / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {options}"$@"\n')
+        script.chmod(0o755)
+    return f"{commands}{os.pathsep}{os.environ['PATH']}"
+
+
+def main() -> None:
+    """Run a page in this process, in the current folder, which should be empty."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("page", type=lambda text: Path(text).resolve())
+    parser.add_argument("--slow", action="store_true", help="slow blocks too")
+    options = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ["PATH"] = make_commands(Path.cwd())
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(options.page.read_text("utf-8")):
+        if options.slow or not block.slow:
+            print(f"--- {options.page.name}, line {block.line}", flush=True)
+            run(block, options.page, names)
+
+
+if __name__ == "__main__":
+    main()
