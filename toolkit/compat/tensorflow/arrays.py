@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, extents
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.compat.tensorflow.strings import StringTensor, is_string
 from toolkit.convert import convert
 from toolkit.errors import ShapeError
@@ -299,3 +299,6 @@ def boolean_mask(
         )
     flat = ops.reshape(tensor, (*before, mask.size, *after))
     return ops.take(flat, np.flatnonzero(mask), axis)
+
+
+operations(__name__)

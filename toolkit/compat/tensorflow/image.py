@@ -9,7 +9,7 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import random
 from toolkit.compat.tensorflow.arguments import extents, refuse
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.random import uniform
@@ -22,7 +22,6 @@ globals().update(
         {
             "rgb_to_hsv": (ops.image.rgb_to_hsv, "images"),
             "hsv_to_rgb": (ops.image.hsv_to_rgb, "images"),
-            "sobel_edges": (ops.image.sobel_edges, "image"),
         }
     )
 )
@@ -328,3 +327,15 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
         ops.pad(dy, [(0, 0), (0, 1), (0, 0), (0, 0)]),
         ops.pad(dx, [(0, 0), (0, 0), (0, 1), (0, 0)]),
     )
+
+
+def sobel_edges(image: Any) -> Tensor:
+    """The slopes down and to the right, on a last axis, of pictures reflected outside."""
+    x = ops.pad(image, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
+    down, right = x[:, 2:] - x[:, :-2], x[:, :, 2:] - x[:, :, :-2]
+    down = down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]
+    right = right[:, :-2] + 2 * right[:, 1:-1] + right[:, 2:]
+    return ops.stack([down, right], -1)
+
+
+operations(__name__)

@@ -9,6 +9,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
+from toolkit.compat.tensorflow.renaming import operations
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.tensor import Tensor
@@ -195,3 +196,6 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
         convert(place[inverse], dtype),
         convert(counts[order], dtype),
     )
+
+
+operations(__name__)

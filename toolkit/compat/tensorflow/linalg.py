@@ -9,7 +9,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.compat.tensorflow import arrays, math
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.convert import convert
 from toolkit.tensor import Tensor
 
@@ -213,3 +213,6 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> T
 def tensor_diag(diagonal: Any, name: Any = None) -> Tensor:
     """The matrix with a vector on its diagonal."""
     return ops.diag(diagonal)
+
+
+operations(__name__)

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError
 from toolkit.tensor import Tensor
@@ -376,3 +376,6 @@ def log_softmax(logits: Any, axis: Any = None, name: Any = None) -> Tensor:
 def zero_fraction(value: Any, name: Any = None) -> Tensor:
     """How large a part of the elements is 0."""
     return ops.mean(ops.cast(ops.equal(value, 0), "float32"))
+
+
+operations(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow import math, random
 from toolkit.compat.tensorflow.arguments import extents, refuse
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.tensor import Tensor
@@ -326,3 +326,6 @@ def weighted_cross_entropy_with_logits(
     logits, labels = convert(logits), convert(labels)
     weight = 1 + (ops.convert_to_tensor(pos_weight) - 1) * labels
     return (1 - labels) * logits + weight * ops.softplus(ops.negative(logits))
+
+
+operations(__name__)

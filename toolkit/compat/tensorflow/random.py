@@ -9,6 +9,7 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit import random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
+from toolkit.compat.tensorflow.renaming import draws
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.naming import root_scope
@@ -51,6 +52,7 @@ def source(seed: Any) -> Any:
     return _of_operations[seed]
 
 
+@draws
 def uniform(
     shape: Any,
     minval: Any = 0,
@@ -82,6 +84,7 @@ def _uniform(shape: Any, minval: Any, maxval: Any, dtype: Any, seed: Any) -> Ten
     return core.uniform(extents(shape), low, high, dtype, seed)
 
 
+@draws
 def normal(
     shape: Any,
     mean: Any = 0.0,
@@ -94,6 +97,7 @@ def normal(
     return core.normal(extents(shape), mean, stddev, dtype_name(dtype), source(seed))
 
 
+@draws
 def truncated_normal(
     shape: Any,
     mean: Any = 0.0,
@@ -108,11 +112,13 @@ def truncated_normal(
     )
 
 
+@draws
 def shuffle(value: Any, seed: Any = None, name: Any = None) -> Tensor:
     """The rows in a random order."""
     return core.shuffle(value, 0, source(seed))
 
 
+@draws
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: Any = None, name: Any = None
 ) -> Tensor:
@@ -121,6 +127,7 @@ def categorical(
     return core.categorical(logits, int(num_samples), dtype, source(seed))
 
 
+@draws
 def gamma(
     shape: Any,
     alpha: Any,
@@ -266,6 +273,7 @@ def set_global_generator(generator: Generator) -> None:
     _global[:] = [generator]
 
 
+@draws
 def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Tensor:
     """A part of this size, from a random place."""
     value, size = convert(value), extents(size)
