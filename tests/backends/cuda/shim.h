@@ -10,12 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(threads, blocks)
 #define __shared__ static
 
 struct Index { unsigned x, y, z; };
@@ -60,9 +61,9 @@ static inline float erfinvf(float y) { return (float)erfinv((double)y); }
 
 static const int MOST = 1024;
 static const size_t STACK = 64 << 10;
-static ucontext_t scheduler, fibers[MOST];
-static char* stacks;
-static bool done[MOST];
+// Fibers are made once, and go on from block to block: a jump is no system call.
+static jmp_buf scheduler, fibers[MOST];
+static bool done[MOST], made[MOST];
 static int running, threads, progress;
 struct Barrier { int arrived, turn; };
 static Barrier of_block, of_warp[MOST / 32];
@@ -70,7 +71,7 @@ static unsigned long long lanes[MOST];
 static void (*body)(void**);
 static void** body_arguments;
 
-static void go_on() { swapcontext(&fibers[running], &scheduler); }
+static void go_on() { if (!_setjmp(fibers[running])) _longjmp(scheduler, 1); }
 static void wait_for(Barrier& b, int count) {
   int turn = b.turn;
   ++progress;
@@ -88,10 +89,23 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int bits) {
   return y;
 }
 static void enter() {
-  body(body_arguments);
-  done[running] = true;
-  ++progress;
-  go_on();
+  for (;;) {
+    body(body_arguments);
+    done[running] = true;
+    ++progress;
+    go_on();
+  }
+}
+static void resume(int thread) {
+  if (_setjmp(scheduler)) return;
+  if (made[thread]) _longjmp(fibers[thread], 1);
+  made[thread] = true;
+  ucontext_t start;
+  getcontext(&start);
+  start.uc_stack.ss_sp = malloc(STACK);
+  start.uc_stack.ss_size = STACK;
+  makecontext(&start, enter, 0);
+  setcontext(&start);
 }
 static void place(int thread) {
   running = thread;
@@ -106,15 +120,7 @@ static void run_block(bool in_fibers, bool backwards) {
     }
     return;
   }
-  if (!stacks) stacks = (char*)malloc(MOST * STACK);
-  for (int t = 0; t < threads; ++t) {
-    done[t] = false;
-    getcontext(&fibers[t]);
-    fibers[t].uc_stack.ss_sp = stacks + t * STACK;
-    fibers[t].uc_stack.ss_size = STACK;
-    fibers[t].uc_link = &scheduler;
-    makecontext(&fibers[t], enter, 0);
-  }
+  memset(done, 0, sizeof done);
   of_block = {0, 0};
   memset(of_warp, 0, sizeof of_warp);
   for (int left = threads; left;) {
@@ -124,7 +130,7 @@ static void run_block(bool in_fibers, bool backwards) {
       int thread = backwards ? threads - 1 - t : t;
       if (done[thread]) continue;
       place(thread);
-      swapcontext(&scheduler, &fibers[thread]);
+      resume(thread);
       left += !done[thread];
     }
     if (left && !progress) { fprintf(stderr, "a barrier that not all reach\n"); abort(); }

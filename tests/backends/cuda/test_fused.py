@@ -115,7 +115,7 @@ BODIES = {
     ),
     "gates": (lstm_gates, normal(8, 4 * 12), normal(8, 12)),
     "masked attention": (
-        lambda x, m: ops.softmax(ops.where(m, x * 0.125, -1e9), axis=-1),
+        lambda x, m: ops.softmax(ops.where(m, x * 0.125, -1e4), axis=-1),
         *(normal(2, 3, 16, 16), np.tril(np.ones((16, 16), bool))),
     ),
     "turned": (lambda x: ops.transpose(x, (0, 2, 1)) + 1.0, normal(3, 40, 70)),

@@ -3,22 +3,26 @@
 import numpy as np
 import pytest
 
-from tests.backends.cases import ARRAYS, ELEMENTWISE
+from tests.backends.cases import ARRAYS, ELEMENTWISE, VIEWS
+from tests.backends.cases_nn import NN
 from tests.backends.cuda.host import GXX, Host
 from tests.backends.test_kernels import compare, expected_of, specs_of, strided
 from toolkit import ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends import get_backend
 from toolkit.backends.base import Operand
-from toolkit.backends.cupy.cuda.launch import GENERATORS, contiguous, generate
+from toolkit.backends.cupy.cuda.launch import contiguous, generate
 from toolkit.ir import PRIMITIVES, Node
 from toolkit.tensor import Tensor
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 # Whether a case is one of the fewer that are always tried.
 EVERY = 23
+REST = [*ARRAYS, *NN]
 FAMILIES = {
     "elementwise": ELEMENTWISE,
-    "arrays": [c for c in ARRAYS if c.name in GENERATORS],
+    "arrays": ARRAYS,
+    "views": VIEWS,
+    "nn": NN,
 }
 
 

@@ -31,6 +31,19 @@ def windows_of(row):
     )
 
 
+def parts():
+    """Launches of all that this file tests, in some dtypes."""
+    for dtype in ("bfloat16", "float32", "float64"):
+        for row in CONVOLUTIONS[::3]:
+            (spatial, *_, channels, _), windows = row, windows_of(row)
+            spec = Spec((2, *spatial, channels), dtype)
+            yield from columns(contiguous(spec), windows)
+            yield from images(spec, windows)
+        body = momentum((64, 32), dtype)
+        ins = [contiguous(x.spec) for x in body.inputs]
+        yield generate_many([(body, ins, [contiguous(y.spec) for y in body.outputs])])
+
+
 def test_convolutions_are_products_of_windows(tmp_path):
     reference, work = get_backend("reference"), []
     for row in CONVOLUTIONS:

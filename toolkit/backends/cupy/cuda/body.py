@@ -262,7 +262,7 @@ def kernel_text(
         extra: one more part of the prelude.
     """
     declared = ", ".join(f"{ctype} {name}" for ctype, name, _ in parameters)
-    head = f'extern "C" __global__ void __launch_bounds__({threads})'
+    head = f'extern "C" __global__ void __launch_bounds__({threads}, 1)'
     return f"{PRELUDE}{extra}\n{head}\nKERNEL({declared}) {{\n{body}\n}}\n"
 
 

@@ -1,0 +1,81 @@
+"""Generated kernels compiled for devices, none of which has to be there."""
+
+import re
+
+import pytest
+
+from tests.backends.cases import VIEWS
+from tests.backends.cuda.test_fused import BODIES, floats_as, plan_of
+from tests.backends.cuda.test_generated import ELEMENTWISE, REST, generated
+from tests.backends.cuda.test_parts import parts
+from toolkit.backends.cupy import nvrtc
+from toolkit.backends.cupy.cuda.prelude import PRELUDE
+from toolkit.errors import DeviceError
+
+needs_nvrtc = pytest.mark.skipif(
+    nvrtc.library() is None, reason="NVRTC is not installed (extra ci-gpu-compile)"
+)
+ARCHITECTURES = (80, 90)
+# Kernels that are compiled together: to read the prelude takes longer than each.
+TOGETHER = 60
+# (function, bytes) of those that the assembler reports.
+SPILLS = re.compile(
+    r"Function properties for (\w+)\n.* ([1-9]\d*) bytes spill (?:stores|loads)"
+)
+
+
+def kernels(step, floats=("float16", "bfloat16", "float32", "float64")):
+    """The kernels of every step-th case, of all bodies in some dtypes, and of parts."""
+    launches = list(parts())
+    for case in [*ELEMENTWISE, *REST, *VIEWS][::step]:
+        launches += generated(case, case.arrays) or ()
+    for function, *arrays in BODIES.values():
+        for dtype in floats:
+            _, plan = plan_of(function, floats_as(arrays, dtype))
+            launches += [x for _, found in plan for x in found or ()]
+    return list({x.kernel.name: x.kernel for x in launches}.values())
+
+
+def check(found, arch):
+    """Compile kernels; none may keep registers in memory."""
+    for start in range(0, len(found), TOGETHER):
+        batch = found[start : start + TOGETHER]
+        source = "\n".join(kernel.source for kernel in batch)
+        cubin, log = nvrtc.compile_source(
+            source, "batch", arch, ("--ptxas-options=-v",)
+        )
+        assert cubin.startswith(b"\x7fELF")
+        for kernel in batch:
+            assert f"'{kernel.name}'" in log
+        assert not (spilling := SPILLS.findall(log)), spilling
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_some_kernels_compile(arch):
+    check(kernels(97, ("bfloat16",)), arch)
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_kernels_compile(arch):
+    check(kernels(4), arch)
+
+
+@needs_nvrtc
+def test_an_error_says_where():
+    with pytest.raises(DeviceError, match=r"bad\.cu\(\d+\): error: .*nothing"):
+        nvrtc.compile_source(f"{PRELUDE}\nint x = nothing;", "bad", 90)
+
+
+@needs_nvrtc
+def test_one_kernel_becomes_a_cubin():
+    kernel = kernels(4000, ())[0]
+    assert nvrtc.compile_kernel(kernel, 90).startswith(b"\x7fELF")
+
+
+def test_without_nvrtc_the_error_names_the_extras(monkeypatch):
+    monkeypatch.setattr(nvrtc, "library", lambda: None)
+    with pytest.raises(DeviceError, match="cuda12"):
+        nvrtc.compile_source("", "nothing", 90)
