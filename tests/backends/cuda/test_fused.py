@@ -161,7 +161,9 @@ def floats_as(arrays, dtype):
     return [a if a.dtype in (np.int32, bool) else a.astype(numpy_dtype) for a in arrays]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", pytest.param("float64", marks=pytest.mark.slow)]
+)
 def test_bodies(dtype, tmp_path):
     work = []
     for name, (function, *arrays) in BODIES.items():
