@@ -211,6 +211,13 @@ class Tensor:
             return f"<Tensor {head}, traced>"
         return f"<Tensor {head}, value=\n{self.numpy()}>"
 
+    def _repr_html_(self) -> str:
+        from toolkit.pictures.notebook import array_note
+
+        if self._array is None:
+            return array_note("Tensor", None, f"{self.spec}, traced")
+        return array_note("Tensor", np.asarray(self.numpy()))
+
     def __str__(self) -> str:
         return repr(self) if self._array is None else str(self.numpy())
 

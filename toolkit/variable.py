@@ -300,6 +300,14 @@ class Variable:
             f"value={self._tensor}>"
         )
 
+    def _repr_html_(self) -> str:
+        from toolkit.pictures.notebook import array_note
+
+        facts = "trainable" if self.trainable else "not trainable"
+        if self._tensor is None or self._tensor._array is None:
+            return array_note("Variable", None, f"{self.path}, {self.shape}")
+        return array_note(f"Variable {self.path}", self.numpy(), facts)
+
 
 class Locks:
     """The locks of Variables, taken in one order, so that no two threads block."""

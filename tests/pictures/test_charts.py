@@ -11,6 +11,7 @@ from tests.pictures.geometry import check, texts_of
 from toolkit.pictures.blocks import Block, draw_blocks
 from toolkit.pictures.curves import Curve, Panel, draw_curves, spread
 from toolkit.pictures.shapes import PALETTE, SERIES, Line, Rectangle
+from toolkit.pictures.spans import Row, draw_spans
 
 VALUES = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, 0.0, 1e-9])
 KINDS = {"a": "first", "b": "second"}
@@ -101,6 +102,29 @@ def test_nothing_breaks_out_of_a_picture(tmp_path):
     assert texts_of(picture)[0].startswith("</title>")
     with pytest.raises(ValueError, match="expected one of 'jpeg', 'jpg'"):
         picture.save(tmp_path / "evil.exe")
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.floats(0, 100), st.floats(0, 9)), max_size=20), max_size=5
+    ),
+    st.sampled_from([1e-7, 1e-3, 1.0]),
+)
+def test_spans_of_any_times(lists, unit):
+    rows = [
+        Row(f"stage {i}", [(a * unit, (a + b) * unit) for a, b in spans])
+        for i, spans in enumerate(lists)
+    ]
+    check(draw_spans(rows, "Data", "a remark"))
+
+
+def test_spans_that_nobody_can_tell_apart_are_one():
+    spans = [(i * 1e-6, i * 1e-6 + 1e-7) for i in range(5000)] + [(1.0, 2.0)]
+    picture = draw_spans([Row("map", spans)], "Data")
+    hints = [s.hint for s in picture.shapes if isinstance(s, Rectangle)]
+    assert len(hints) < 10 and hints[-1] == "map: 1 s"
+    assert sum(int(hint.split(" ")[1]) for hint in hints[:-1]) == 5000
 
 
 def luminance(color):

@@ -7,7 +7,6 @@ they are had: by their number (`_rows`), or one after the other (`_stream`).
 
 from __future__ import annotations
 
-import html
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -23,9 +22,16 @@ from toolkit.data.structure import TensorSpec, map_leaves, spec_of
 from toolkit.data.watching import Watch
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
+if TYPE_CHECKING:
+    from toolkit.pictures.picture import Picture
+
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 AUTOTUNE = -1
+_COUNTS = {
+    INFINITE_CARDINALITY: "without end",
+    UNKNOWN_CARDINALITY: "of unknown length",
+}
 
 Stage = TypeVar("Stage", bound="type[Dataset]")
 
@@ -185,14 +191,29 @@ class Dataset:
         """Write the last pass for ui.perfetto.dev: who worked when, in which thread."""
         self.stats().timeline(path)
 
-    def plot(self) -> Any:
-        """A Gantt picture of the last pass; needs matplotlib."""
-        return self.stats().plot()
+    def plot(self, to_file: str | Path | None = None) -> Picture:
+        """A picture of the last pass: when each stage, and the consumer, was at work.
+
+        Args:
+            to_file: where to save it: ".svg" needs no other package, ".png" and
+                ".pdf" need Matplotlib.
+
+        Returns:
+            A picture that notebooks show; its `svg()` is text, `save(path)` a file.
+        """
+        return self.stats().plot(to_file)
 
     def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>" + (
-            self.stats()._repr_html_() if self._watch else ""
-        )
+        from toolkit.pictures.notebook import note
+        from toolkit.pictures.page import Markup, tag
+
+        count = self._cardinality()
+        size = _COUNTS.get(count, f"{count:,} elements")
+        chain = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(self._chain())
+        parts = [tag("div", tag("b", "Dataset"), f" {chain}, {size}")]
+        if self._watch is not None:
+            parts.append(Markup(self.stats()._repr_html_()))
+        return note(*parts)
 
     def __repr__(self) -> str:
         return f"<Dataset {' > '.join(self._chain())}>"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.data.watching import Event, Stage, Watch
-from toolkit.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from toolkit.pictures.picture import Picture
 
 READY = 0.1  # of the time: whoever waits less for data is not slowed down by it
 COLUMNS = ("stage", "elements", "busy", "waited", "buffer", "workers")
@@ -107,9 +108,11 @@ class Stats:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(_html_row("td", cells) for cells in self._cells())
-        head = _html_row("th", COLUMNS)
-        return f"<table>{head}{rows}</table><p>{html.escape(self.verdict)}</p>"
+        from toolkit.pictures.page import join, table, tag
+
+        numbers = range(1, len(COLUMNS))
+        listed = table(COLUMNS, self._cells(), "The last pass", numbers)
+        return join((listed, tag("p", self.verdict)))
 
     # The timeline
 
@@ -135,29 +138,20 @@ class Stats:
         ]
         Path(path).write_text(json.dumps({"traceEvents": events}), "utf-8")
 
-    def plot(self) -> Any:
-        """A Gantt picture of the stages over time; needs matplotlib."""
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise UnsupportedError(
-                "plot: expected matplotlib (pip install 'toolkit[plot]')"
-            ) from error
-        names = [stage.name for stage in self._stages] + ["consumer"]
-        figure, axes = pyplot.subplots(figsize=(10, 0.5 * len(names) + 1))
-        bars: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-        for name, event in self._events():
-            start = (event.start - self._began) * 1e-9
-            bars[name].append((start, (event.end - event.start) * 1e-9))
-        for i, name in enumerate(names):
-            axes.broken_barh(
-                bars[name], (i - 0.4, 0.8), edgecolor="white", linewidth=0.3
-            )
-        axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
-        axes.set_xlabel("seconds")
-        figure.tight_layout()
-        return figure
+    def plot(self, to_file: str | Path | None = None) -> Picture:
+        """A picture of who was at work when; see `Dataset.plot`."""
+        from toolkit.pictures.spans import Row, draw_spans
+
+        def spans(events: Iterable[Event]) -> list[tuple[float, float]]:
+            times = ((e.start - self._began, e.end - self._began) for e in events)
+            return [(start * 1e-9, end * 1e-9) for start, end in times]
+
+        rows = [Row(stage.name, spans(stage.events)) for stage in self._stages]
+        rows.append(Row("consumer", spans(gaps(self._stages[-1]))))
+        picture = draw_spans(rows, "Data set", self.verdict)
+        if to_file is not None:
+            picture.save(to_file)
+        return picture
 
 
 def busy(stage: Stage) -> float:
@@ -195,7 +189,3 @@ def _seconds(value: float) -> str:
     if value >= 1:
         return f"{value:.2f} s"
     return f"{value * 1e3:.2f} ms"
-
-
-def _html_row(tag: str, cells: tuple[str, ...]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"

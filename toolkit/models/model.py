@@ -11,7 +11,7 @@ from toolkit.layers.layer import Layer
 from toolkit.models.quantizing import QuantizableModel
 from toolkit.models.saving import load_weights, save_weights
 from toolkit.models.state_tree import assign_state_tree, state_tree
-from toolkit.models.summary import print_summary
+from toolkit.models.summary import print_summary, summary_html
 from toolkit.models.training import Trainer
 from toolkit.models.whole import save_model
 from toolkit.models.whole_config import config_text
@@ -135,6 +135,9 @@ class Model(QuantizableModel, Trainer, Layer):
             show_trainable,
             layer_range,
         )
+
+    def _repr_html_(self) -> str:
+        return summary_html(self)
 
     def report(
         self,

@@ -15,6 +15,8 @@ from toolkit.layers.call import map_shapes
 from toolkit.messages import print_message, size_text
 from toolkit.symbolic import FunctionOperation, is_symbolic
 
+_FOLDED = 40  # layers from which on a notebook shows a table folded up
+
 
 class Column(NamedTuple):
     """A column of the table: its title, where it ends, and how text stands in it."""
@@ -66,6 +68,23 @@ def layer_rows(model: Any) -> Iterator[tuple[Any, str, str, str, str]]:
     """(layer, name, class, output shape, number of parameters) of each layer."""
     for layer in getattr(model, "operations", model.layers):
         yield layer, layer.name, class_name(layer), _shape(layer), _params(layer)
+
+
+def summary_html(model: Any) -> str:
+    """The summary as a table for notebooks; that of a long model is folded up."""
+    from toolkit.pictures.notebook import note
+    from toolkit.pictures.page import join, table, tag
+
+    rows = [
+        (join((name, tag("span", kind, class_="note"))), shape, params)
+        for _, name, kind, shape, params in layer_rows(model)
+    ]
+    total = _totals(model)[0].strip() if model.built else "not built yet"
+    title = f"{class_name(model)}, {total[0].lower()}{total[1:]}"
+    listed = table(("Layer", "Output shape", "Params"), rows, "Layers", numbers=(2,))
+    head = tag("summary", tag("b", model.name), " ", title)
+    is_open = "" if len(rows) <= _FOLDED else None
+    return note(tag("details", head, listed, open=is_open))
 
 
 def _is_chain(model: Any) -> bool:

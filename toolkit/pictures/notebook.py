@@ -1,0 +1,76 @@
+"""What notebooks show of objects: small HTML in the notebook's own colours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit.pictures.axes import bytes_text, number_text
+from toolkit.pictures.page import Markup, tag
+
+_SHOWN = 100  # elements up to which all are shown
+_EDGE = 3  # and else, so many at each end of an axis
+_RULES = (
+    ".toolkit-note{font-size:.9em;line-height:1.45}"
+    ".toolkit-note table{border-collapse:collapse;margin:.4em 0}"
+    ".toolkit-note th,.toolkit-note td{text-align:left;padding:.2em .9em .2em 0;"
+    "border-bottom:1px solid rgba(128,128,128,.3);background:none}"
+    ".toolkit-note thead th{opacity:.75}.toolkit-note tbody th{font-weight:normal}"
+    ".toolkit-note .number{text-align:right}"
+    ".toolkit-note td,.toolkit-note th{white-space:nowrap}"
+    ".toolkit-note figure{margin:0;overflow-x:auto}"
+    ".toolkit-note figcaption{opacity:.75}"
+    ".toolkit-note summary~figure figcaption{display:none}"
+    ".toolkit-note .note{opacity:.75;margin-left:.5em}"
+    ".toolkit-note pre{margin:.4em 0;overflow-x:auto;background:none}"
+    ".toolkit-note summary{cursor:pointer}"
+)
+
+
+def note(*content: Any) -> Markup:
+    """Content for a notebook; it takes the colours and letters that are there."""
+    return tag("div", tag("style", Markup(_RULES)), *content, class_="toolkit-note")
+
+
+def array_note(head: str, array: Any, facts: str = "") -> Markup:
+    """An array: its shape, dtype and size, what its values are like, and some of them.
+
+    Args:
+        head: what it is.
+        array: of NumPy; None where there are no values.
+        facts: what else is known of it.
+    """
+    if array is None:
+        return note(tag("b", head), f" {facts}")
+    size = bytes_text(array.nbytes)
+    about = f" shape {array.shape}, {array.dtype}, {size}"
+    lines = [tag("div", tag("b", head), about, f", {facts}" if facts else "")]
+    described = _described(array)
+    if described:
+        lines.append(tag("div", described, class_="values"))
+    text = np.array2string(
+        array, threshold=_SHOWN, edgeitems=_EDGE, precision=4, suppress_small=True
+    )
+    return note(*lines, tag("pre", text))
+
+
+def _described(array: Any) -> str:
+    """The least, mean and greatest value of numbers, and how many are not finite."""
+    if array.size < 2:
+        return ""
+    if array.dtype == bool:
+        return f"{int(array.sum()):,} of {array.size:,} are true"
+    kind = np.result_type(array.dtype).kind
+    if kind not in "iufV":
+        return ""
+    values = array.astype("float64") if kind in "fV" else array
+    finite = values if kind in "iu" else values[np.isfinite(values)]
+    parts = []
+    if finite.size:
+        least, mean, most = finite.min(), finite.mean(dtype="float64"), finite.max()
+        found = (number_text(float(v)) for v in (least, mean, most))
+        parts = [f"{k} {v}" for k, v in zip(("min", "mean", "max"), found, strict=True)]
+    if finite.size < values.size:
+        parts.append(f"{values.size - finite.size:,} not finite")
+    return ", ".join(parts)

@@ -1,0 +1,98 @@
+"""Spans of time in rows: who worked when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from toolkit.pictures.axes import Scale, seconds_text, tick_texts, ticks
+from toolkit.pictures.picture import Picture
+from toolkit.pictures.shapes import (
+    BODY,
+    SERIES,
+    SMALL,
+    TITLE,
+    Rectangle,
+    Shape,
+    Text,
+    printable,
+    straight,
+    text_width,
+)
+
+_WIDTH, _ROW = 800.0, 34.0
+_TOP, _BOTTOM, _RIGHT = 64.0, 48.0, 84.0
+_CLOSE = 0.75  # spans that are nearer than this are drawn as one
+_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+
+
+class Row(NamedTuple):
+    """What one worker did: (start, end) of each span in seconds, in any order."""
+
+    name: str
+    spans: Sequence[tuple[float, float]]
+
+
+def draw_spans(rows: Sequence[Row], title: str, remark: str = "") -> Picture:
+    """A bar for each span; beside a row, the time that its spans take together.
+
+    Args:
+        rows: from top to bottom.
+        title: above them.
+        remark: below the title.
+    """
+    names = [printable(row.name) for row in rows]
+    left = 32 + max((text_width(name, BODY) for name in names), default=0.0)
+    end = max((span[1] for row in rows for span in row.spans), default=0.0) or 1e-6
+    across = Scale(0, end, left, max(_WIDTH, left + 400) - _RIGHT)
+    bottom = _TOP + _ROW * len(rows)
+    shapes: list[Shape] = [
+        Text(16, 28, printable(title), TITLE, bold=True),
+        Text(16, 48, printable(remark), SMALL, color="muted"),
+        *_axis(across, bottom),
+    ]
+    for number, (row, name) in enumerate(zip(rows, names, strict=True)):
+        middle = _TOP + _ROW * (number + 0.5)
+        shapes.append(Text(left - 12, middle + 4, name, BODY, anchor="end"))
+        color = SERIES[number % len(SERIES)]
+        shapes += _bars(row, across, middle, color)
+        total = seconds_text(sum(b - a for a, b in row.spans)) if row.spans else "0 s"
+        at = across.end + 10
+        shapes.append(Text(at, middle + 4, total, SMALL, color="muted"))
+    return Picture(shapes, across.end + _RIGHT, bottom + _BOTTOM, f"{title}: {remark}")
+
+
+def _axis(across: Scale, bottom: float) -> Iterator[Shape]:
+    fitting = (u for u in _UNITS if across.high * u[1] >= 1)
+    unit, factor = next(fitting, _UNITS[-1])
+    marks = ticks(0, across.high * factor, 8)
+    for mark, text in zip(marks, tick_texts(marks), strict=True):
+        x = across(mark / factor)
+        yield straight((x, _TOP), (x, bottom), color="faint", width=1)
+        yield Text(x, bottom + 17, text, SMALL, color="muted", anchor="middle")
+    middle = (across.start + across.end) / 2
+    yield Text(middle, bottom + 34, unit, SMALL, color="muted", anchor="middle")
+
+
+def _bars(row: Row, across: Scale, middle: float, color: str) -> Iterator[Shape]:
+    top, height = middle - _ROW * 0.32, _ROW * 0.64
+    for start, end, count in _merged(row.spans, across):
+        width = max(end - start, 0.75)
+        took = seconds_text((end - start) / (across.end - across.start) * across.high)
+        hint = f"{row.name}: {took}" if count == 1 else f"{row.name}: {count} in {took}"
+        yield Rectangle(start, top, width, height, color, opacity=0.85, hint=hint)
+
+
+def _merged(
+    spans: Sequence[tuple[float, float]], across: Scale
+) -> list[tuple[float, float, int]]:
+    """Spans as places, with those that nobody could tell apart as one."""
+    found: list[tuple[float, float, int]] = []
+    for a, b in sorted(spans):
+        start, end = across(a), across(b)
+        if found and start - found[-1][1] < _CLOSE:
+            before, last, count = found[-1]
+            found[-1] = before, max(last, end), count + 1
+        else:
+            found.append((start, end, 1))
+    return found
