@@ -73,7 +73,13 @@ class Operation(Recorded):
         return infer(self.call, args, kwargs)
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
-        """Record the call as one node and return its symbolic outputs."""
+        """Record the call as one node and return its symbolic outputs.
+
+        Symbols whose `value` is known, while a graph of them runs, stand for it.
+        """
+        args, kwargs = tree.map_structure(_known, (args, kwargs))
+        if not any_symbolic(args, kwargs):
+            return self(*args, **kwargs)
         outputs = self.compute_output_spec(*args, **kwargs)
         record(self, args, kwargs, outputs)
         return outputs
@@ -128,6 +134,11 @@ class FunctionOperation(Operation):
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         return infer_op(self.function, args, kwargs)
+
+
+def _known(leaf: Any) -> Any:
+    value = getattr(leaf, "value", None) if is_symbolic(leaf) else None
+    return value if isinstance(value, (Tensor, np.ndarray)) else leaf
 
 
 def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 from toolkit.tensor import state
@@ -23,7 +22,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.graphs: list[Any] = []
         self.sessions: list[Any] = []
-        self.is_replaying = False  # whether a session runs operations of a graph
+        self.run: Any = None  # of a session: it knows the values of symbols
 
 
 mode = _Mode()
@@ -47,28 +46,14 @@ def executing_eagerly() -> bool:
 def building_graph() -> bool:
     """Whether what is called is to be recorded in a graph of TensorFlow 1."""
     wanted = local.graphs or not mode.is_eager
-    return bool(wanted) and not local.is_replaying and state.trace is None
+    return bool(wanted) and local.run is None and state.trace is None
 
 
 @contextmanager
-def replaying() -> Iterator[None]:
-    """Compute inside, whatever the mode."""
-    outer, local.is_replaying = local.is_replaying, True
+def running(run: Any) -> Iterator[None]:
+    """Compute inside, whatever the mode; symbols have the values that `run` knows."""
+    outer, local.run = local.run, run
     try:
         yield
     finally:
-        local.is_replaying = outer
-
-
-def graphed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of tensors be recorded, whatever its arguments, in a graph."""
-
-    @wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not building_graph():
-            return function(*args, **kwargs)
-        from toolkit.compat.tensorflow.v1.graph import get_default_graph
-
-        return get_default_graph().record(function, args, kwargs)
-
-    return wrapper
+        local.run = outer

@@ -43,8 +43,8 @@ def source(seed: Any) -> Any:
 
     As there, a seed of the operation begins a sequence, which `set_seed` restarts.
     """
-    if seed is None:
-        return None
+    if seed is None or isinstance(seed, core.SeedGenerator):
+        return seed
     if seed not in _of_operations:
         both = np.random.SeedSequence([_global_seed, int(seed) % 2**32])
         with no_trace(), root_scope():

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolkit.compat.tensorflow.modes import executing_eagerly
-from toolkit.compat.tensorflow.v1 import initial, layers, losses, summary
+from toolkit.compat.tensorflow.v1 import initial
 from toolkit.compat.tensorflow.v1.basics import (
     add_to_collection,
     add_to_collections,
@@ -50,8 +50,6 @@ from toolkit.compat.tensorflow.v1.graph import (
     get_default_graph,
     reset_default_graph,
 )
-from toolkit.compat.tensorflow.v1.graph import GraphOperation as Operation
-from toolkit.compat.tensorflow.v1.graph import GraphTensor as Tensor
 from toolkit.compat.tensorflow.v1.initial import (
     constant_initializer,
     glorot_normal_initializer,
@@ -79,16 +77,20 @@ from toolkit.compat.tensorflow.v1.session import (
     get_default_session,
 )
 from toolkit.compat.tensorflow.v1.settings import ConfigProto, GPUOptions, logging
+from toolkit.compat.tensorflow.v1.tensors import GraphOperation as Operation
+from toolkit.compat.tensorflow.v1.tensors import GraphTensor as Tensor
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 
 __all__ = [name for name in globals() if name[0] != "_" and name != "annotations"]
 
 
 def __getattr__(name: str) -> Any:
-    """Modules that are made at first use, and the names of TensorFlow 2."""
-    if name == "train":
-        return import_module(f"{__name__}.train")
-    return getattr(import_module("toolkit.compat.tensorflow"), name)
+    """What is imported at first use, and the names of TensorFlow 2."""
+    if name in ("layers", "losses", "summary", "train"):
+        return import_module(f"{__name__}.{name}")
+    functions = import_module(f"{__name__}.functions")
+    tensorflow = import_module("toolkit.compat.tensorflow")
+    return getattr(functions if name in vars(functions) else tensorflow, name)
 
 
 initializers = SimpleNamespace(

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from toolkit import dtypes, naming, tree
+from toolkit import dtypes, tree
 from toolkit import random as random_numbers
 from toolkit.compat.tensorflow.modes import building_graph, local, mode
-from toolkit.compat.tensorflow.v1.graph import (
+from toolkit.compat.tensorflow.scopes import name_scope as names_of_variables
+from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.tensors import (
     GraphOperation,
     GraphStep,
     GraphTensor,
-    get_default_graph,
     operation_of,
 )
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
@@ -30,6 +31,9 @@ def disable_eager_execution() -> None:
 
     What was made before stays what it is: tensors are constants for graphs.
     """
+    from toolkit.compat.tensorflow.v1.recording import install
+
+    install()
     mode.is_eager = False
 
 
@@ -58,7 +62,7 @@ def enable_v2_behavior() -> None:
 
 
 def _check_graph(function: str) -> None:
-    if not building_graph() and not local.is_replaying and state.trace is None:
+    if not building_graph() and local.run is None and state.trace is None:
         raise TraceError(
             f"tf.{function}() is not compatible with eager execution; call "
             "tf.disable_eager_execution(), or use `with tf.Graph().as_default():`"
@@ -138,9 +142,8 @@ class name_scope:
         if building_graph():
             self._scope: Any = get_default_graph().name_scope(self.name)
             return self._scope.__enter__()  # type: ignore[no-any-return]
-        self._scope = naming.name_scope(str(self.name).rstrip("/"))
-        self._scope.__enter__()
-        return naming.current_path() + "/"
+        self._scope = names_of_variables(str(self.name))
+        return self._scope.__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *exception: Any) -> None:
         self._scope.__exit__(*exception)

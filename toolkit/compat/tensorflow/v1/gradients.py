@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.v1.graph import GraphStep, GraphTensor
+from toolkit.compat.tensorflow.v1.tensors import GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, GradientError, UnsupportedError

@@ -15,144 +15,24 @@ from typing import Any
 
 from toolkit import tree
 from toolkit.compat.tensorflow.modes import local
-from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
-from toolkit.compat.tensorflow.v1.names import type_of
+from toolkit.compat.tensorflow.v1.names import kind_of, type_of
+from toolkit.compat.tensorflow.v1.tensors import (
+    GraphExtents,
+    GraphOperation,
+    GraphTensor,
+    operation_of,
+)
+from toolkit.compat.tensorflow.v1.trial import Extents, Trial
 from toolkit.errors import (
     ArgumentError,
-    ArgumentTypeError,
     MissingKeyError,
     TraceError,
 )
 from toolkit.ir import Node
 from toolkit.keras_tensor import KerasTensor
-from toolkit.symbolic import FunctionOperation, Operation
+from toolkit.symbolic import FunctionOperation, Operation, infer_op
 
 _SCOPE = re.compile(r"[A-Za-z0-9.][\w.\\/>-]*$")
-
-
-class GraphOperation:
-    """A node of a graph: its name, and what must have run before.
-
-    Args:
-        graph: whose it is.
-        node: what was recorded.
-        name: unique in the graph.
-        controls: operations that run before it though it does not read their results.
-    """
-
-    __slots__ = ("control_inputs", "graph", "name", "node", "number")
-
-    def __init__(
-        self, graph: Graph, node: Node, name: str, controls: tuple[GraphOperation, ...]
-    ) -> None:
-        self.graph, self.node, self.name = graph, node, name
-        self.control_inputs = list(controls)
-        self.number = len(graph.operations)
-
-    @property
-    def type(self) -> str:
-        """What it does, such as "MatMul"."""
-        return type_of(self.node.op)
-
-    @property
-    def inputs(self) -> tuple[GraphTensor, ...]:
-        return self.node.inputs
-
-    @property
-    def outputs(self) -> list[GraphTensor]:
-        return list(self.node.outputs)
-
-    def run(self, feed_dict: Any = None, session: Any = None) -> None:
-        """Run it in a session, by default the one whose `with` block this is."""
-        session_of(session, f"operation {self.name!r}").run(self, feed_dict)
-
-    def __repr__(self) -> str:
-        return f"<tf.Operation {self.name!r} type={self.type}>"
-
-
-class GraphTensor(KerasTensor):
-    """A symbol with a name in a graph: `add:0`."""
-
-    op: GraphOperation
-
-    @property
-    def graph(self) -> Any:  # type: ignore[override]
-        return self.op.graph
-
-    @property
-    def shape(self) -> TensorShape:  # type: ignore[override]
-        return TensorShape(self._shape)
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return as_dtype(self._dtype)
-
-    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
-        """Its value in a session, by default the one whose `with` block this is."""
-        return session_of(session, f"tensor {self.name!r}").run(self, feed_dict)
-
-    def set_shape(self, shape: Iterable[int | None]) -> None:
-        """Say what is known of its shape besides what is inferred."""
-        shape = tuple(shape)
-        fits = len(shape) == self.ndim and all(
-            m == n or None in (m, n) for m, n in zip(self.shape, shape, strict=True)
-        )
-        if not fits:
-            raise ArgumentError(
-                f"{self.name}: expected a shape compatible with {self.shape}; "
-                f"received {shape}"
-            )
-        pairs = zip(self.shape, shape, strict=True)
-        self._shape = tuple(n if m is None else m for m, n in pairs)
-
-    def __bool__(self) -> bool:
-        raise ArgumentTypeError(
-            f"{self.name}: a tensor of a graph has no truth value; use tf.cond, or "
-            "fetch it with Session.run"
-        )
-
-    def __iter__(self) -> Iterator[GraphTensor]:
-        if not self.shape or self.shape[0] is None:
-            raise ArgumentTypeError(
-                f"{self.name}: cannot iterate over a tensor of shape {self.shape}"
-            )
-        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        raise TraceError(
-            f"{self.name}: a tensor of a graph has no value; fetch it with Session.run"
-        )
-
-    __float__ = __int__ = __index__ = numpy = __array__
-
-    def __repr__(self) -> str:
-        return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={self.dtype}>"
-
-    __str__ = __repr__
-
-
-class GraphStep(Operation):
-    """An operation that only graphs have: it is given symbols and asks for values.
-
-    Args:
-        function: (run, *args) -> the value or values; `run` knows those of symbols.
-        name: of the type of operation.
-        sets: Variables that have a value after it, whether or not they had before.
-        asks: Variables that need no value; it asks whether they have one.
-        watched: symbols and Variables by which it differentiates.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        sets: tuple[Any, ...] = (),
-        asks: tuple[Any, ...] = (),
-        watched: tuple[Any, ...] = (),
-    ) -> None:
-        super().__init__(name)
-        self.function, self.watched = function, watched
-        self.sets, self.asks = sets, asks
 
 
 class Graph:
@@ -184,6 +64,9 @@ class Graph:
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
         """Record in this graph what is called inside."""
+        from toolkit.compat.tensorflow.v1.recording import install
+
+        install()
         local.graphs.append(self)
         try:
             yield self
@@ -211,7 +94,8 @@ class Graph:
         operation = GraphOperation(self, node, name, self._controls)
         for i, symbol in enumerate(node.outputs):
             if not isinstance(symbol, GraphTensor):
-                symbol.__class__ = GraphTensor
+                is_extents = isinstance(symbol, Extents)
+                symbol.__class__ = GraphExtents if is_extents else GraphTensor
             symbol.op, symbol.name = operation, f"{name}:{i}"
         self.operations.append(operation)
         self._by_name[name] = operation
@@ -229,12 +113,25 @@ class Graph:
         args: Any,
         kwargs: Any,
         name: str | None = None,
+        kind: str | None = None,
     ) -> Any:
-        """Record a call of a function of tensors, though no argument is a symbol."""
-        operation = FunctionOperation(function)
-        self._name = name
-        outputs = operation.compute_output_spec(*args, **kwargs)
-        return self.append(operation, args, outputs, kwargs)
+        """Record a call of a function of tensors, though no argument is a symbol.
+
+        Args:
+            function: may call others among its arguments, which may use tensors of the
+                graph.
+            args, kwargs: its arguments.
+            name: of the operation; made up from its type if None.
+            kind: the type of operation; by default made up from the function's name.
+        """
+        trial = Trial(function, args, kwargs)
+        outputs = infer_op(trial, args, kwargs)
+        outputs = tree.map_structure(trial.symbol, outputs)
+        if not any(isinstance(y, KerasTensor) for y in tree.flatten(outputs)):
+            return outputs
+        operation: Any = FunctionOperation(function)
+        operation.kind = kind or kind_of(function.__name__)
+        return self.append(operation, args, outputs, kwargs, name, used=trial.used)
 
     def append(
         self,
@@ -244,8 +141,11 @@ class Graph:
         kwargs: Any = None,
         name: str | None = None,
         controls: Iterable[GraphOperation] = (),
+        used: Iterable[GraphTensor] = (),
     ) -> Any:
         """Record the call of an operation whose outputs are known symbols.
+
+        `used` are tensors that it reads besides its arguments.
 
         Returns:
             The outputs; without any, the GraphOperation.
@@ -255,7 +155,7 @@ class Graph:
         inputs = [x for x in tree.flatten(arguments) if isinstance(x, KerasTensor)]
         symbols = [x for x in tree.flatten(outputs) if isinstance(x, KerasTensor)]
         attrs = {"arguments": arguments, "outputs": outputs}
-        recorded = self.add(Node(operation, inputs, attrs, symbols))
+        recorded = self.add(Node(operation, [*inputs, *used], attrs, symbols))
         recorded.control_inputs += controls
         return outputs if symbols else recorded
 
@@ -396,25 +296,3 @@ def reset_default_graph() -> None:
             "Graph instead"
         )
     _default = Graph()
-
-
-def session_of(given: Any, what: str) -> Any:
-    """The session that is given, or else the default one, for a method of `what`."""
-    if given is None and not local.sessions:
-        raise ArgumentError(
-            f"{what}: cannot run without a session; use `with session:` or pass one "
-            "as `session`"
-        )
-    return given or local.sessions[-1]
-
-
-def operation_of(x: Any, graph: Graph) -> GraphOperation:
-    """The operation that a tensor comes from; operations mean themselves."""
-    x = graph.as_graph_element(x)
-    if isinstance(x, GraphOperation):
-        return x
-    if isinstance(x, GraphTensor):
-        return x.op
-    raise ArgumentTypeError(
-        f"expected a tensor or an operation of a graph; received {x!r}"
-    )

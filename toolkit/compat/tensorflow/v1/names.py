@@ -4,40 +4,60 @@ from __future__ import annotations
 
 from typing import Any
 
-# What the operators are called, and functions that do not go by their own name.
-_TYPES = {
-    "multiply": "mul",
-    "subtract": "sub",
+# What operators are called, whose names are those of the core's functions.
+_OPERATORS = {
+    "add": "add",
     "divide": "truediv",
     "floor_divide": "floordiv",
-    "power": "pow",
     "get_item": "strided_slice",
-    "concatenate": "concat",
-    "concat": "concat",
-    "convert_to_tensor": "Const",
-    "constant": "Const",
-    "negative": "Neg",
+    "matmul": "matmul",
+    "mod": "mod",
+    "multiply": "mul",
+    "power": "pow",
+    "subtract": "sub",
+}
+# Functions that do not go by their own name.
+_KINDS = {
     "absolute": "Abs",
     "argmax": "ArgMax",
     "argmin": "ArgMin",
+    "concatenate": "concat",
+    "constant": "Const",
+    "convert_to_tensor": "Const",
+    "divide": "truediv",
+    "getitem": "strided_slice",
+    "matmul": "MatMul",
+    "multiply": "Mul",
+    "negative": "Neg",
     "normal": "random_normal",
+    "subtract": "Sub",
     "uniform": "random_uniform",
+    "where": "SelectV2",
+    "while_loop": "while",
 }
 # Small letters, as in TensorFlow: those that are made of several operations there.
-_SMALL = {"add", "mod", "matmul", "transpose", "zeros", "ones", "zeros_like"}
-_SMALL |= {"ones_like", "truncated_normal", "dropout", "stack", "split", "range"}
+_SMALL = frozenset(
+    "case clip_by_norm clip_by_value concat cond dropout embedding_lookup eye floordiv "
+    "foldl foldr map mod moments mul one_hot ones ones_like range scan sequence_mask "
+    "split stack sub transpose truncated_normal unstack while zeros zeros_like".split()
+)
+
+
+def kind_of(function: str) -> str:
+    """TensorFlow's name of what a function of this name does."""
+    if function in _KINDS or function in _SMALL:
+        return _KINDS.get(function, function)
+    if "cross_entropy" in function:
+        return function
+    words = function.removeprefix("reduce_").split("_")
+    return "".join(word.capitalize() for word in words)
 
 
 def type_of(operation: Any) -> str:
     """TensorFlow's name of a type of operation, from which names are made up."""
-    function = getattr(operation, "function", None)
-    name = operation.name if function is None else function.__name__
-    if hasattr(operation, "sets"):  # a step that only graphs have
+    if hasattr(operation, "kind"):  # a step, or a function of this package
+        return str(operation.kind)
+    if not hasattr(operation, "function"):  # a layer
         return str(operation.name)
-    if function is None or name in _SMALL:
-        return str(name)
-    if name in _TYPES:
-        return _TYPES[name]
-    return "".join(
-        word.capitalize() for word in name.removeprefix("reduce_").split("_")
-    )
+    name = operation.function.__name__
+    return _OPERATORS.get(name) or kind_of(name)

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.v1.gradients import gradients
-from toolkit.compat.tensorflow.v1.graph import GraphOperation, GraphStep
+from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.keras_tensor import KerasTensor

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, tree
-from toolkit.compat.tensorflow.modes import replaying
-from toolkit.compat.tensorflow.v1.graph import (
-    GraphOperation,
-    GraphStep,
-    GraphTensor,
-)
+from toolkit.compat.tensorflow.modes import running
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
+from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep, GraphTensor
+from toolkit.compat.tensorflow.v1.trial import Extents, are_extents, from_extents
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
 from toolkit.convert import convert
 from toolkit.errors import (
@@ -25,6 +22,7 @@ from toolkit.errors import (
     ToolkitError,
 )
 from toolkit.functions import Function
+from toolkit.ir import Node
 from toolkit.keras_tensor import KerasTensor
 from toolkit.tape import GradientTape, alias
 from toolkit.tensor import Tensor, backend
@@ -64,7 +62,7 @@ class Plan:
         self._ready = False
         # First values are made once, which is not worth compiling; whether there are
         # any is asked at each run.
-        self._once = any(step.name == "Assign" or step.asks for step in steps)
+        self._once = any(step.kind == "Assign" or step.asks for step in steps)
         self._compute = self._replay if self._once else Function(self._replay)
 
     def __call__(self, values: Any) -> Any:
@@ -107,8 +105,9 @@ class Plan:
         _check_known(self.fetches, known, "Session.run")
 
     def _replay(self, *fed: Tensor) -> list[Any]:
-        with replaying():
-            return Run(self, fed).results()
+        run = Run(self, fed)
+        with running(run):
+            return run.results()
 
 
 class Run:
@@ -148,9 +147,10 @@ class Run:
         }
         for operation in self.plan.operations:
             self.perform(operation)
-        return [
+        found = [
             early[id(x)] if id(x) in early else self.value(x) for x in self.plan.fetches
         ]
+        return [x if x is None else convert(x) for x in found]
 
     def perform(self, operation: GraphOperation) -> None:
         """Run one operation."""
@@ -159,12 +159,18 @@ class Run:
         if isinstance(node.op, GraphStep):
             outputs = node.op.function(self, *args, **kwargs)
         else:
-            args, kwargs = self.values((args, kwargs))
-            outputs = node.op(*args, **kwargs)
+            outputs = self._call(node)
         symbols = tree.flatten(node.attrs["outputs"])
         for symbol, value in zip(symbols, tree.flatten(outputs), strict=True):
             if isinstance(symbol, KerasTensor):
                 self.know(symbol, value)
+
+    def _call(self, node: Node) -> Any:
+        nest = self.values(node.attrs["arguments"])
+        made = all(isinstance(y, Extents) for y in node.outputs)
+        if made and are_extents(map(self.value, node.inputs)):
+            return from_extents(node.op, nest)
+        return node.op(*nest[0], **nest[1])
 
     def know(self, symbol: Any, value: Any) -> None:
         """Take in the value of a symbol."""

@@ -10,14 +10,10 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.compat.tensorflow.modes import local
-from toolkit.compat.tensorflow.v1.graph import (
-    Graph,
-    GraphOperation,
-    GraphTensor,
-    get_default_graph,
-)
+from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.plan import Plan
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
+from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphTensor
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,

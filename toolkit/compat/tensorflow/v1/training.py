@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.compat.tensorflow.v1.graph import Graph, GraphStep, get_default_graph
+from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
+from toolkit.compat.tensorflow.v1.tensors import GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers import schedules

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.compat.tensorflow.v1.graph import (
+from toolkit.compat.tensorflow.modes import local
+from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.tensors import (
     GraphOperation,
     GraphStep,
     GraphTensor,
-    get_default_graph,
     session_of,
 )
 from toolkit.convert import convert
@@ -119,8 +120,10 @@ class GraphVariable(GraphTensor):
         """Its name without ":0"."""
         return self.op.name
 
-    def read_value(self) -> GraphTensor:
+    def read_value(self) -> Any:
         """Its value as of this point among the operations."""
+        if local.run is not None:
+            return local.run.value(self)
         return self.graph.append(  # type: ignore[no-any-return]
             GraphStep(lambda run, v: run.value(v), "ReadVariableOp"),
             (self,),
@@ -128,7 +131,10 @@ class GraphVariable(GraphTensor):
             name=f"{self.path}/Read/ReadVariableOp",
         )
 
-    value = read_value
+    @property
+    def value(self) -> Any:
+        """`read_value`, to be called; while a session runs, the value itself."""
+        return self.read_value if local.run is None else self.read_value()
 
     def initialized_value(self) -> GraphTensor:
         """Its value; the first one if the session has none yet."""
@@ -209,6 +215,8 @@ def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
 
 
 def _stateful(v: Any, step: GraphStep, value: Any, name: Any, read_value: Any) -> Any:
+    if local.run is not None:  # called by a function that runs
+        return step.function(local.run, v, value)
     symbol = KerasTensor(v.shape, v.dtype)
     result = v.graph.append(step, (v, value), symbol, name=name)
     return result if read_value else result.op

@@ -1,0 +1,171 @@
+"""TensorFlow's functions on tensors of graphs: each call is one operation."""
+
+import numpy as np
+import pytest
+
+import toolkit.compat.tensorflow as tf2
+import toolkit.compat.tensorflow.v1 as tf
+from toolkit import ops
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+
+@pytest.fixture(autouse=True)
+def graph_mode():
+    tf.reset_default_graph()
+    tf.disable_eager_execution()
+    yield
+    tf.enable_eager_execution()
+    tf.reset_default_graph()
+
+
+DATA = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -6.0]], "float32")
+
+CALLS = {
+    "reduce_mean": lambda x: tf2.reduce_mean(x, axis=1),
+    "reduce_sum": lambda x: tf2.reduce_sum(x, 0, keepdims=True),
+    "reduce_max": lambda x: tf2.reduce_max(x),
+    "matmul": lambda x: tf2.matmul(x, x, transpose_b=True),
+    "operators": lambda x: (x + 1.0) * x - x / 2.0 + x**2,
+    "index": lambda x: x[:, 1:] - x[..., :1],
+    "relu": lambda x: tf2.nn.relu(x),
+    "softmax": lambda x: tf2.nn.softmax(x),
+    "concat": lambda x: tf2.concat([x, x], axis=0),
+    "stack": lambda x: tf2.stack([x, 2 * x]),
+    "reshape": lambda x: tf2.reshape(x, [-1]),
+    "transpose": lambda x: tf2.transpose(x, [1, 0]),
+    "cast": lambda x: tf2.cast(x, tf2.int32),
+    "argmax": lambda x: tf2.argmax(x, axis=1),
+    "where": lambda x: tf2.where(x > 0, x, tf2.zeros_like(x)),
+    "clip": lambda x: tf2.clip_by_value(x, -1.0, 1.0),
+    "one_hot": lambda x: tf2.one_hot(tf2.argmax(x, 1), 3),
+    "gather": lambda x: tf2.gather(x, [1, 0]),
+    "split": lambda x: tf2.split(x, 3, axis=1)[1],
+    "top_k": lambda x: tf2.math.top_k(x, 2)[0],
+    "moments": lambda x: tf2.nn.moments(x, [0])[1],
+    "tile": lambda x: tf2.tile(x, [1, 2]),
+    "einsum": lambda x: tf2.einsum("ij,kj->ik", x, x),
+    "shape": lambda x: tf2.shape(x) * 2,
+    "shape of shape": lambda x: tf2.zeros([tf2.shape(x)[0], 2]),
+    "rank": lambda x: tf2.rank(x),
+    "size": lambda x: tf2.size(x),
+    "cond": lambda x: tf2.cond(tf2.reduce_sum(x) > 0, lambda: x, lambda: -x),
+    "map_fn": lambda x: tf2.map_fn(lambda row: row * 2.0 + x[0], x),
+    "scan": lambda x: tf2.scan(lambda a, row: a + row, x),
+    "while_loop": lambda x: tf2.while_loop(
+        lambda i, a: i < 3, lambda i, a: (i + 1, a * 2.0 + x), (tf2.constant(0), x)
+    )[1],
+    "ops": lambda x: ops.logsumexp(ops.abs(x), axis=0),
+    "constants": lambda x: tf2.linspace(0.0, 1.0, 3) + tf2.range(3.0) * tf2.ones((3,)),
+}
+
+
+def test_graphs_compute_what_eager_calls_do():
+    x = tf.placeholder("float32", (None, 3))
+    made = {name: call(x) for name, call in CALLS.items()}
+    outs = tf.Session().run(made, {x: DATA})
+    tf.enable_eager_execution()
+    for name, call in CALLS.items():
+        expected = call(tf2.constant(DATA))
+        np.testing.assert_allclose(outs[name], expected, rtol=1e-5, err_msg=name)
+        assert outs[name].dtype == expected.numpy().dtype, name
+        fits = zip(made[name].shape, outs[name].shape, strict=True)
+        assert all(m in (None, n) for m, n in fits), name
+
+
+def test_calls_are_operations_with_names():
+    x = tf.placeholder("float32", (2,))
+    made = [tf2.reduce_mean(x), tf2.constant(1.0), tf2.add(x, x, name="total")]
+    made += [tf2.matmul(x[None], x[:, None]), tf2.zeros((2,)), tf2.nn.sigmoid(x)]
+    assert [y.name for y in made] == [
+        *("Mean:0", "Const:0", "total:0", "MatMul:0", "zeros:0", "Sigmoid:0"),
+    ]
+    assert [y.op.type for y in made[:4]] == ["Mean", "Const", "Add", "MatMul"]
+    session = tf.Session()
+    assert session.run(made[1], {made[1]: 5.0}) == 5.0
+    assert tf2.add(1.0, 2.0).eval(session=session) == 3.0
+
+
+def test_shapes_stay_known():
+    x = tf.placeholder("float32", (None, 4, 2))
+    rows = tf2.shape(x)[0]
+    flat = tf2.reshape(x, [rows, tf2.shape(x)[1] * 2])
+    stacked = tf2.reshape(x, tf2.stack([rows * 2, 4]))
+    noise = tf2.random.normal([rows, 3])
+    mean = tf2.reduce_sum(x) / tf2.cast(rows, "float32")
+    assert (flat.shape, stacked.shape, noise.shape) == ((None, 8), (None, 4), (None, 3))
+    outs = tf.Session().run([flat, stacked, noise, mean, rows], {x: np.ones((3, 4, 2))})
+    assert [out.shape for out in outs] == [(3, 8), (6, 4), (3, 3), (), ()]
+    assert outs[3:] == [8.0, 3]
+
+
+def test_branches_use_the_tensors_around_them():
+    x, choice = tf.placeholder("float32", ()), tf.placeholder("bool", ())
+    v = tf.get_variable("v", initializer=2.0)
+    between = x * 3.0
+
+    def counted():
+        v.assign_add(1.0)
+        return v + between
+
+    y = tf2.cond(choice, lambda: between * v, counted)
+    slope = tf.gradients(y, [x, v])
+    session = tf.Session()
+    session.run(v.initializer)
+    assert session.run([y, *slope], {x: 1.0, choice: True}) == [6, 6, 3]
+    assert session.run(v) == 2
+    assert session.run(y, {x: 1.0, choice: False}) == 6
+    assert session.run(v) == 3
+
+
+def test_random_numbers_are_drawn_in_each_run():
+    tf.set_random_seed(1)
+    made = [tf2.random.normal((3,)), tf2.random.normal((3,)), tf.random_uniform((3,))]
+    own = tf2.random.normal((3,), seed=5)
+    one, other = tf.Session(), tf.Session()
+    first, second = one.run([*made, own]), one.run([*made, own])
+    for a, b, c in zip(first, second, other.run([*made, own]), strict=True):
+        assert not np.array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+    assert not np.array_equal(first[0], first[1])
+
+
+def test_older_names():
+    x = tf.placeholder("float32", (None, 3))
+    made = [
+        tf.reduce_sum(x, reduction_indices=[1], keep_dims=True),
+        tf.argmax(x, dimension=1),
+        tf.log(tf.to_float(x > 0) + 1.0),
+        tf.div(7, 2),
+        tf.expand_dims(x, dim=0),
+        tf.nn.softmax(x, dim=1),
+        tf.nn.softmax_cross_entropy_with_logits_v2(labels=x, logits=x),
+        tf.while_loop(lambda i: i < 5, lambda i: i + 2, [tf2.constant(0)]),
+    ]
+    outs = tf.Session().run(made, {x: DATA})
+    assert outs[0].tolist() == [[2.0], [-1.5]]
+    assert outs[1].tolist() == [2, 1]
+    assert outs[2].shape == (2, 3)
+    assert (outs[3], outs[7]) == (3, 6)
+    assert outs[4].shape == (1, 2, 3)
+    np.testing.assert_allclose(outs[5].sum(1), [1, 1], rtol=1e-5)
+    assert made[0].name == "Sum:0"
+    with pytest.raises(ArgumentTypeError, match="received both"):
+        tf.reduce_sum(x, axis=1, reduction_indices=1)
+
+
+def test_dropout_and_convolution_of_old_scripts():
+    x = tf.placeholder("float32", (None, 8, 8, 1))
+    keep = tf.placeholder("float32", ())
+    kernel = tf.get_variable("kernel", (3, 3, 1, 2), initializer=tf.ones_initializer())
+    y = tf.nn.conv2d(x, kernel, strides=[1, 1, 1, 1], padding="SAME")
+    pooled = tf.nn.max_pool(y, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")
+    dropped = tf.nn.dropout(pooled, keep)
+    session = tf.Session()
+    session.run(kernel.initializer)
+    feeds = {x: np.ones((4, 8, 8, 1))}
+    out, whole = session.run([dropped, pooled], {**feeds, keep: 0.5})
+    assert out.shape == (4, 4, 4, 2)
+    assert set(np.unique(out / whole)) == {0.0, 2.0}
+    np.testing.assert_array_equal(*session.run([dropped, pooled], {**feeds, keep: 1.0}))
+    with pytest.raises(ArgumentError, match="one of keep_prob and rate"):
+        tf.nn.dropout(x)

@@ -1,0 +1,210 @@
+"""Functions that TensorFlow 1 has under other names, or with other arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+from toolkit import dtypes, ops
+from toolkit import random as random_numbers
+from toolkit.compat.tensorflow import arrays, control, linalg, math, random
+from toolkit.compat.tensorflow import nn as nn2
+from toolkit.compat.tensorflow.v1.recording import recorded
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+
+def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]:
+    """A function that takes arguments by their older names too.
+
+    Args:
+        function: of TensorFlow 2.
+        older: older name -> name.
+
+    Raises:
+        ArgumentTypeError: if an argument is given under both.
+    """
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        for old in older.keys() & kwargs.keys():
+            if kwargs.get(older[old]) is not None:
+                raise ArgumentTypeError(
+                    f"{function.__name__}: expected {older[old]} or {old}; received "
+                    "both"
+                )
+            kwargs[older[old]] = kwargs.pop(old)
+        return recording(*args, **kwargs)
+
+    recording = recorded(function)
+    return wrapper
+
+
+_AXES = {"reduction_indices": "axis", "keep_dims": "keepdims"}
+for _name in "all any logsumexp max mean min prod sum".split():
+    globals()[f"reduce_{_name}"] = with_older(getattr(math, f"reduce_{_name}"), **_AXES)
+
+argmax = with_older(math.argmax, dimension="axis")
+argmin = with_older(math.argmin, dimension="axis")
+arg_max, arg_min = argmax, argmin
+expand_dims = with_older(vars(arrays)["expand_dims"], dim="axis")
+squeeze = with_older(vars(arrays)["squeeze"], squeeze_dims="axis")
+concat = with_older(arrays.concat, concat_dim="axis")
+norm = with_older(linalg.norm, keep_dims="keepdims")
+
+random_normal, random_uniform = recorded(random.normal), recorded(random.uniform)
+truncated_normal = recorded(random.truncated_normal)
+random_shuffle, multinomial = recorded(random.shuffle), recorded(random.categorical)
+
+_OF_MATH = (
+    *("ceil", "erf", "floordiv", "is_finite", "is_inf", "is_nan", "log", "log1p"),
+    *("log_sigmoid", "reciprocal", "rint", "rsqrt", "squared_difference"),
+)
+globals().update({name: recorded(getattr(math, name)) for name in _OF_MATH})
+mod = recorded(vars(math)["floormod"])
+
+_TO = ("bfloat16", "double", "float", "int32", "int64")
+for _name in _TO:
+    _dtype = {"double": "float64", "float": "float32"}.get(_name, _name)
+    globals()[f"to_{_name}"] = partial(recorded(vars(arrays)["cast"]), dtype=_dtype)
+
+
+@recorded
+def div(x: Any, y: Any, name: Any = None) -> Any:
+    """x / y; integers are rounded down."""
+    x = ops.convert_to_tensor(x)
+    integers = dtypes.is_integer(str(x.dtype))
+    return ops.floor_divide(x, y) if integers else ops.divide(x, y)
+
+
+_while_loop = recorded(control.while_loop)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+    maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:
+    """Apply `body` to the variables of the loop as long as `cond` of them holds.
+
+    Args:
+        cond, body: functions of the variables.
+        loop_vars: a list or tuple of (structures of) tensors.
+        shape_invariants: only None: shapes may not change.
+        parallel_iterations, swap_memory: have no effect.
+        back_prop: only True.
+        name: of the operation.
+        maximum_iterations: a bound on the number of steps; gradients need it.
+        return_same_structure: whether a list with one variable is returned as such,
+            not as the variable.
+    """
+    found = _while_loop(
+        cond,
+        body,
+        loop_vars,
+        shape_invariants,
+        back_prop=back_prop,
+        maximum_iterations=maximum_iterations,
+        name=name,
+    )
+    single = isinstance(found, (list, tuple)) and len(found) == 1
+    return found[0] if single and not return_same_structure else found
+
+
+# --- tf.nn ----------------------------------------------------------------------------
+
+
+@recorded
+def _dropout(x: Any, keep: Any, noise_shape: Any, seed: Any = None) -> Any:
+    """x / keep with the probability `keep`, else 0; `keep` may be a tensor."""
+    x = ops.convert_to_tensor(x)
+    shape = x.shape if noise_shape is None else tuple(noise_shape)
+    drawn = random_numbers.uniform(shape, seed=random.source(seed))
+    keep = ops.cast(keep, x.dtype)
+    return ops.where(drawn < ops.cast(keep, drawn.dtype), x / keep, ops.zeros_like(x))
+
+
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Any:
+    """Keep elements with the probability keep_prob, divided by it; else zeros.
+
+    Args:
+        x: of any shape.
+        keep_prob: a number or a tensor; 1 - rate.
+        noise_shape: extents of what is drawn; 1 where elements share their fate.
+        seed: an integer, or None for that of the graph.
+        name: of the operation.
+        rate: 1 - keep_prob.
+    """
+    if (keep_prob is None) == (rate is None):
+        raise ArgumentError("dropout: expected one of keep_prob and rate")
+    keep = 1.0 - rate if keep_prob is None else keep_prob
+    return _dropout(x, keep, noise_shape, seed=seed, name=name or "dropout")
+
+
+_conv2d = with_older(nn2.conv2d, filter="filters")
+
+
+def conv2d(
+    input: Any,
+    filter: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool = True,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+    filters: Any = None,
+) -> Any:
+    """A convolution over two axes; use_cudnn_on_gpu has no effect.
+
+    Args:
+        input: shape (batch, height, width, channels), or as `data_format` says.
+        filter: shape (height, width, channels, channels of the result); or `filters`.
+        strides, dilations: a number, or one for each axis of the input.
+        padding: "SAME", "VALID" or pairs.
+        data_format: "NHWC" or "NCHW".
+        name: of the operation.
+    """
+    if (filter is None) == (filters is None):
+        raise ArgumentError("conv2d: expected one of filter and filters")
+    kernel = filters if filter is None else filter
+    strides = 1 if strides is None else strides
+    return _conv2d(
+        input, kernel, strides, padding, data_format, list(dilations), name=name
+    )
+
+
+class _NN:
+    """`tf.nn`: that of TensorFlow 2, but for what was different."""
+
+    avg_pool = staticmethod(with_older(nn2.avg_pool, value="input"))
+    conv2d = staticmethod(conv2d)
+    dropout = staticmethod(dropout)
+    log_softmax = staticmethod(with_older(math.log_softmax, dim="axis"))
+    max_pool = staticmethod(with_older(nn2.max_pool, value="input"))
+    moments = staticmethod(with_older(nn2.moments, keep_dims="keepdims"))
+    softmax = staticmethod(with_older(math.softmax, dim="axis"))
+    softmax_cross_entropy_with_logits = staticmethod(
+        with_older(nn2.softmax_cross_entropy_with_logits, dim="axis")
+    )
+    softmax_cross_entropy_with_logits_v2 = softmax_cross_entropy_with_logits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(nn2, name)
+
+
+nn = _NN()

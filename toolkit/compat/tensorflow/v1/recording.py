@@ -1,0 +1,96 @@
+"""TensorFlow 2's functions in graphs: each call becomes one operation.
+
+Their own modules know nothing of graphs: once the first graph is used, the functions in
+them are replaced by ones that ask for the mode first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache, wraps
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+from toolkit import tree
+from toolkit.compat.tensorflow import control, renaming, scopes
+from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.v1 import basics
+from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.names import kind_of
+from toolkit.compat.tensorflow.v1.seeds import GraphSeed
+from toolkit.compat.tensorflow.v1.tensors import GraphTensor
+from toolkit.keras_tensor import KerasTensor
+
+_PACKAGE = "toolkit.compat.tensorflow"
+# Functions that make no tensors.
+_PLAIN = ("is_tensor", "recompute_grad")
+_MODULES = "arrays control indexing linalg math nn random image".split()
+
+
+@cache
+def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors that in a graph is recorded, whatever its arguments."""
+    function = inspect.unwrap(function)
+    code = function.__code__
+    takes_seed = "seed" in code.co_varnames[: code.co_argcount]
+    takes_seed &= not function.__name__.startswith("stateless_")
+    kind = kind_of(function.__name__)
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not building_graph():
+            return function(*args, **kwargs)
+        symbols = [
+            x for x in tree.flatten((args, kwargs)) if isinstance(x, KerasTensor)
+        ]
+        if any(not isinstance(x, GraphTensor) for x in symbols):
+            return function(*args, **kwargs)  # of a functional model
+        graph = symbols[0].graph if symbols else get_default_graph()
+        name = kwargs.pop("name", None)
+        if takes_seed:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+            seed = GraphSeed(graph, bound.arguments.pop("seed", None))
+            args, kwargs = bound.args, {**bound.kwargs, "seed": seed}
+        return graph.record(function, args, kwargs, name, kind)
+
+    return wrapper
+
+
+def _is_ours(function: Any, module: Any) -> bool:
+    """Whether a member of a module is a function that it defines, or renames."""
+    if not isinstance(function, FunctionType):
+        return False
+    renames = function.__code__.co_filename == renaming.__file__
+    return renames or function.__module__ == module.__name__
+
+
+def _either(eager: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+    """What a name means without a graph, and with one."""
+
+    @wraps(eager)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return (own if building_graph() else eager)(*args, **kwargs)
+
+    return wrapper
+
+
+@cache
+def install() -> None:
+    """Replace the functions of TensorFlow 2, once."""
+    modules = [import_module(f"{_PACKAGE}.{name}") for name in _MODULES]
+    replaced: dict[Any, Any] = {
+        control.control_dependencies: basics.control_dependencies,
+        scopes.name_scope: basics.name_scope,
+        control.group: _either(control.group, basics.group),
+        control.no_op: _either(control.no_op, basics.no_op),
+    }
+    for module in modules:
+        for key, member in vars(module).items():
+            if key[0] != "_" and key not in _PLAIN and _is_ours(member, module):
+                replaced.setdefault(member, recorded(member))
+    for module in (import_module(_PACKAGE), scopes, *modules):
+        for key, member in list(vars(module).items()):
+            if isinstance(member, (type, FunctionType)) and member in replaced:
+                setattr(module, key, replaced[member])

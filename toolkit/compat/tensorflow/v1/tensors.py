@@ -1,0 +1,206 @@
+"""What graphs are made of: tensors, operations, and steps that only graphs have."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from toolkit import tree
+from toolkit.compat.tensorflow.modes import local
+from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
+from toolkit.compat.tensorflow.v1.names import type_of
+from toolkit.compat.tensorflow.v1.trial import Extents
+from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
+from toolkit.ir import Node
+from toolkit.keras_tensor import KerasTensor
+from toolkit.symbolic import Operation
+
+if TYPE_CHECKING:
+    from toolkit.compat.tensorflow.v1.graph import Graph
+
+
+class GraphOperation:
+    """A node of a graph: its name, and what must have run before.
+
+    Args:
+        graph: whose it is.
+        node: what was recorded.
+        name: unique in the graph.
+        controls: operations that run before it though it does not read their results.
+    """
+
+    __slots__ = ("control_inputs", "graph", "name", "node", "number")
+
+    def __init__(
+        self, graph: Graph, node: Node, name: str, controls: tuple[GraphOperation, ...]
+    ) -> None:
+        self.graph, self.node, self.name = graph, node, name
+        self.control_inputs = list(controls)
+        self.number = len(graph.operations)
+
+    @property
+    def type(self) -> str:
+        """What it does, such as "MatMul"."""
+        return type_of(self.node.op)
+
+    @property
+    def inputs(self) -> tuple[GraphTensor, ...]:
+        return self.node.inputs
+
+    @property
+    def outputs(self) -> list[GraphTensor]:
+        return list(self.node.outputs)
+
+    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+        """Run it in a session, by default the one whose `with` block this is."""
+        session_of(session, f"operation {self.name!r}").run(self, feed_dict)
+
+    def __repr__(self) -> str:
+        return f"<tf.Operation {self.name!r} type={self.type}>"
+
+
+class GraphTensor(KerasTensor):
+    """A symbol with a name in a graph: `add:0`."""
+
+    op: GraphOperation
+
+    @property
+    def graph(self) -> Any:  # type: ignore[override]
+        return self.op.graph
+
+    @property
+    def shape(self) -> TensorShape:  # type: ignore[override]
+        return TensorShape(self._shape)
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return as_dtype(self._dtype)
+
+    @property
+    def value(self) -> Any:
+        """What it stands for while a session runs, for functions that are called then.
+
+        Raises:
+            AttributeError: at other times.
+        """
+        if local.run is None:
+            raise AttributeError(f"{self.name}: use Session.run to get the value")
+        return local.run.value(self)
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+        """Its value in a session, by default the one whose `with` block this is."""
+        return session_of(session, f"tensor {self.name!r}").run(self, feed_dict)
+
+    def set_shape(self, shape: Iterable[int | None]) -> None:
+        """Say what is known of its shape besides what is inferred."""
+        shape = tuple(shape)
+        fits = len(shape) == self.ndim and all(
+            m == n or None in (m, n) for m, n in zip(self.shape, shape, strict=True)
+        )
+        if not fits:
+            raise ArgumentError(
+                f"{self.name}: expected a shape compatible with {self.shape}; "
+                f"received {shape}"
+            )
+        pairs = zip(self.shape, shape, strict=True)
+        self._shape = tuple(n if m is None else m for m, n in pairs)
+
+    def __bool__(self) -> bool:
+        raise ArgumentTypeError(
+            f"{self.name}: a tensor of a graph has no truth value; use tf.cond, or "
+            "fetch it with Session.run"
+        )
+
+    def __iter__(self) -> Iterator[GraphTensor]:
+        if not self.shape or self.shape[0] is None:
+            raise ArgumentTypeError(
+                f"{self.name}: cannot iterate over a tensor of shape {self.shape}"
+            )
+        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise TraceError(
+            f"{self.name}: a tensor of a graph has no value; fetch it with Session.run"
+        )
+
+    __float__ = __int__ = __index__ = numpy = __array__
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+    __str__ = __repr__
+
+
+class GraphExtents(GraphTensor, Extents):
+    """Integers that depend on shapes only: known when a run is compiled.
+
+    So they can be used as shapes; what is computed from them alone is the same.
+    """
+
+
+def _on_extents(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The operator as a function of arrays, or of tensors where other symbols are."""
+    of_tensors = getattr(KerasTensor, name)
+
+    def method(self: Any, *others: Any) -> Any:
+        values = [x for x in tree.flatten(others) if not isinstance(x, (int, slice))]
+        if local.run is not None or not all(isinstance(x, Extents) for x in values):
+            return of_tensors(self, *others)
+        arguments = (*others, self) if name.startswith("__r") else (self, *others)
+        return self.graph.record(function, arguments, {})
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "getitem", "neg"):
+    _function = getattr(operator, _name)
+    setattr(GraphExtents, f"__{_name}__", _on_extents(_function, f"__{_name}__"))
+    if _name not in ("getitem", "neg"):
+        setattr(GraphExtents, f"__r{_name}__", _on_extents(_function, f"__r{_name}__"))
+
+
+class GraphStep(Operation):
+    """An operation that only graphs have: it is given symbols and asks for values.
+
+    Args:
+        function: (run, *args) -> the value or values; `run` knows those of symbols.
+        name: of the type of operation.
+        sets: Variables that have a value after it, whether or not they had before.
+        asks: Variables that need no value; it asks whether they have one.
+        watched: symbols and Variables by which it differentiates.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        sets: tuple[Any, ...] = (),
+        asks: tuple[Any, ...] = (),
+        watched: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__(name)
+        self.function, self.kind, self.watched = function, name, watched
+        self.sets, self.asks = sets, asks
+
+
+def session_of(given: Any, what: str) -> Any:
+    """The session that is given, or else the default one, for a method of `what`."""
+    if given is None and not local.sessions:
+        raise ArgumentError(
+            f"{what}: cannot run without a session; use `with session:` or pass one "
+            "as `session`"
+        )
+    return given or local.sessions[-1]
+
+
+def operation_of(x: Any, graph: Graph) -> GraphOperation:
+    """The operation that a tensor comes from; operations mean themselves."""
+    x = graph.as_graph_element(x)
+    if isinstance(x, GraphOperation):
+        return x
+    if isinstance(x, GraphTensor):
+        return x.op
+    raise ArgumentTypeError(
+        f"expected a tensor or an operation of a graph; received {x!r}"
+    )

@@ -1,0 +1,146 @@
+"""Trials: what a function would return, found by calling it for made-up shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.compat.tensorflow.modes import running
+from toolkit.errors import ShapeError
+from toolkit.ir import Spec
+from toolkit.keras_tensor import KerasTensor
+from toolkit.random import SeedGenerator
+from toolkit.tensor import Tensor, state
+from toolkit.trace import no_trace
+from toolkit.variable import Variable
+
+
+class Extents(KerasTensor):
+    """A symbol of integers that depend on shapes only.
+
+    Args:
+        shape, dtype: of the symbol.
+        at: the integers by the extent that unknown extents were taken for.
+    """
+
+    def __init__(self, shape: Any, dtype: Any, at: dict[int, Any]) -> None:
+        super().__init__(shape, dtype)
+        self.at = at
+
+
+def from_extents(function: Callable[..., Any], nest: Any) -> Any:
+    """The function's value for arrays of extents, as arrays."""
+    args, kwargs = nest
+    with no_trace():
+        found = function(*args, **kwargs)
+    return tree.map_structure(
+        lambda y: np.asarray(y) if isinstance(y, (Tensor, np.generic)) else y, found
+    )
+
+
+def are_extents(leaves: Iterable[Any]) -> bool:
+    """Whether there are leaves, all arrays of integers."""
+    kinds = {leaf.dtype.kind if isinstance(leaf, np.ndarray) else "" for leaf in leaves}
+    return bool(kinds) and kinds <= {"i", "u", "b"}
+
+
+class Trial:
+    """A function to be called with stand-ins inside of a probe, for its outputs.
+
+    Args:
+        function: of tensors; it may use tensors of the graph besides its arguments.
+        args, kwargs: what it is to be recorded with.
+    """
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.function, self.nest = function, (args, kwargs)
+        self.__name__ = function.__name__
+        self.used: list[Any] = []  # symbols besides the arguments
+        self._found: dict[int, list[Any]] = {}
+        self._probe: Any = None
+        self._stand_ins: dict[int, Any] = {}
+        self._cells: dict[int, Variable] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._probe, self._stand_ins, self._cells = state.trace, {}, {}
+        symbols = tree.flatten(self.nest)
+        given = tree.flatten((args, kwargs))
+        pairs = [
+            (x, self._at(x) if isinstance(x, Extents) else value)
+            for x, value in zip(symbols, given, strict=True)
+        ]
+        known = [(x, value) for x, value in pairs if isinstance(x, KerasTensor)]
+        self._stand_ins = {id(x): value for x, value in known}
+        nest = tree.pack_sequence_as(self.nest, [value for _, value in pairs])
+        draws = any(isinstance(value, SeedGenerator) for _, value in pairs)
+        with running(self):
+            found = None
+            if not draws and are_extents(value for _, value in known):
+                found = from_extents(self.function, nest)
+            if found is None or not are_extents(tree.flatten(found)):
+                found = self.function(*nest[0], **nest[1])
+        self._found[self._probe.extent] = tree.flatten(found)
+        return found
+
+    def _at(self, x: Extents) -> Any:
+        """The extents in this probe; another one is to be made where they differ."""
+        self._probe.probed |= len(x.at) > 1
+        if self._probe.extent in x.at:
+            return x.at[self._probe.extent]
+        if len(x.at) == 1:  # they depend on no extent that is unknown
+            return next(iter(x.at.values()))
+        raise ShapeError(f"{x.name}: unknown for extents of {self._probe.extent}")
+
+    def symbol(self, leaf: Any) -> Any:
+        """The symbol for an output: arrays that are no tensors come from extents."""
+        if not isinstance(leaf, (np.ndarray, np.generic)):
+            return leaf
+        (index,) = (
+            i
+            for i, found in enumerate(next(iter(self._found.values())))
+            if found is leaf
+        )
+        at = {extent: np.asarray(found[index]) for extent, found in self._found.items()}
+        if len({array.shape for array in at.values()}) > 1:
+            raise ShapeError(
+                f"{self.__name__}: the number of integers that depend on shapes must "
+                "not depend on them itself"
+            )
+        return Extents(leaf.shape, dtypes.name_of(leaf.dtype), at)
+
+    # --- what a run is asked for ------------------------------------------------------
+
+    def value(self, x: Any) -> Any:
+        """The stand-in of a tensor of the graph that is no argument."""
+        if not isinstance(x, KerasTensor):
+            return x
+        if id(x) not in self._stand_ins:
+            if all(x is not other for other in self.used):
+                self.used.append(x)
+            self._probe.probed |= None in x.shape
+            extents = (self._probe.extent if n is None else n for n in x.shape)
+            stand_in = self._probe.placeholder(Spec(extents, str(x.dtype)))
+            self._stand_ins[id(x)] = self._at(x) if isinstance(x, Extents) else stand_in
+        return self._stand_ins[id(x)]
+
+    def values(self, nest: Any) -> Any:
+        """`value` of each in a nest."""
+        return tree.map_structure(self.value, nest)
+
+    def cell(self, variable: Any) -> Variable:
+        """A Variable to assign to in the place of one of the graph."""
+        if isinstance(variable, Variable):
+            return variable
+        if id(variable) not in self._cells:
+            if all(variable is not other for other in self.used):
+                self.used.append(variable)
+            zeros = np.zeros(variable.shape, dtypes.numpy_dtype(variable.dtype))
+            self._cells[id(variable)] = Variable(zeros, name="trial")
+        return self._cells[id(variable)]
+
+    def is_initialized(self, variable: Any) -> bool:
+        """Whether a Variable has a value: it does not matter."""
+        return True
