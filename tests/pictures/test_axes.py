@@ -23,6 +23,12 @@ def test_a_scale_holds_its_values_between_ticks(values, logarithmic):
     assert len(set(axes.tick_texts(marks))) == len(marks)
 
 
+def test_ticks_of_close_values_differ():
+    for values in ([1e6, 1e6 + 1], [1e-4, 1.0001e-4], [5.0, 5.0001]):
+        _, marks = axes.value_scale(values, 100, 0)
+        assert len(set(axes.tick_texts(marks))) == len(marks), values
+
+
 @pytest.mark.parametrize(
     "low, high, count, whole, expected",
     [

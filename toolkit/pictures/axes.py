@@ -79,12 +79,13 @@ def number_text(value: float, digits: int = 4) -> str:
     return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
-def tick_texts(marks: Sequence[float]) -> list[str]:
-    """The labels of ticks, with the same number of decimals."""
+def tick_texts(marks: Sequence[float], logarithmic: bool = False) -> list[str]:
+    """The labels of ticks; those of linear scales have the same number of decimals."""
     step = min((b - a for a, b in zip(marks, marks[1:], strict=False)), default=1.0)
     largest = max(map(abs, marks), default=0.0)
-    if largest >= 10**6 or (0 < largest < 10**-3):
-        return [number_text(mark, 3) for mark in marks]
+    if logarithmic or largest >= 10**6 or (0 < largest < 10**-3):
+        digits = 3 if logarithmic else max(3, 2 + floor(log10(largest / step)))
+        return [number_text(mark, digits) for mark in marks]
     decimals = max(0, -floor(log10(step) + 1e-9))
     return [f"{mark + 0.0:.{decimals}f}" for mark in marks]
 

@@ -89,7 +89,10 @@ class _Panel:
         )
         places = [place for curve in panel.curves for place in curve.places]
         low, high = min(places, default=0), max(places, default=1)
-        self.across = Scale(low, high, x + _LEFT, x + _WIDTH - _RIGHT)
+        self.texts = tick_texts(self.marks, self.up.logarithmic)
+        widest = max(text_width(text, SMALL) for text in self.texts)
+        left = x + max(_LEFT, widest + 20)
+        self.across = Scale(low, high, left, x + _WIDTH - _RIGHT)
 
     def shapes(self, axis: str) -> Iterator[Shape]:
         yield from self._heading()
@@ -118,7 +121,7 @@ class _Panel:
 
     def _grid(self, axis: str) -> Iterator[Shape]:
         left, right = self.across.start, self.across.end
-        for mark, text in zip(self.marks, tick_texts(self.marks), strict=True):
+        for mark, text in zip(self.marks, self.texts, strict=True):
             y = self.up(mark)
             yield straight((left, y), (right, y), color="faint", width=1)
             yield Text(left - 8, y + 4, text, SMALL, color="muted", anchor="end")
