@@ -23,6 +23,8 @@ from toolkit.dtypes import itemsize
 
 # Registers of a thread that hold elements of its row.
 MOST_HELD = 48
+# The most threads of a row.
+LONGEST = 512
 # Blocks that share sums over rows: a few for each processor of a large device.
 MOST_BLOCKS = 1024
 # The fewest rows of a thread, so that parts of sums are few beside what is summed.
@@ -78,15 +80,9 @@ def shape_of(body: Body) -> Shape:
     collects = columns or any(w.role == ONE for w in plan.writes)
     tiles = 1
     if _is_along_rows(plan):
-        tx = power_of_two(packs)
-        if packs > 32:
-            tx = min(512, max(32, power_of_two(-(-packs // 4))))
-        items = -(-packs // tx)
         kept = len(Held(plan).kept) + len(_read_again(Held(plan))) + columns
-        held = items * body.lanes * max(1, kept) <= MOST_HELD
-        if not held:
-            tx = max(256, tx)
-            items = -(-packs // tx)
+        tx, held = _threads_of_row(packs, body.lanes * max(1, kept))
+        items = -(-packs // tx)
         ty = max(1, 128 // tx) if held or not columns else 1
     elif columns:
         tx, items, held = min(32, power_of_two(packs)), 1, True
@@ -102,6 +98,16 @@ def shape_of(body: Body) -> Shape:
         most = max(1, MOST_BLOCKS // tiles)
         turns = max(-(-groups // most), min(LEAST_ROWS, groups))
     return Shape(tx, ty, items, tiles, -(-groups // turns), turns, held)
+
+
+def _threads_of_row(packs: int, kept: int) -> tuple[int, bool]:
+    """The threads of a row, and whether they can hold `kept` values for each pack."""
+    tx = power_of_two(packs)
+    if packs > 32:
+        tx = min(LONGEST, max(32, power_of_two(-(-packs // 4))))
+    while tx < LONGEST and -(-packs // tx) * kept > MOST_HELD:
+        tx *= 2
+    return tx, -(-packs // tx) * kept <= MOST_HELD
 
 
 def _is_along_rows(plan: Plan) -> bool:
