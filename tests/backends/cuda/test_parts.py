@@ -1,17 +1,18 @@
 """What the generator offers beside primitives: matrices of windows, joined updates."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.backends.cases_nn import CONVOLUTIONS, convolution, counts
 from tests.backends.cuda.host import GXX, Host
 from tests.compiler.graphs import evaluate
-from toolkit import ops
 from toolkit.backends import get_backend
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
-from toolkit.backends.cupy.cuda.launch import contiguous
-from toolkit.backends.cupy.cuda.many import generate_many, join_key
+from toolkit.backends.cupy.cuda.fused import generate_body
+from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table, contiguous
+from toolkit.backends.cupy.cuda.many import rows_of, runs
 from toolkit.compiler.fuse import fuse
 from toolkit.ir import Spec
 from toolkit.trace import Trace
@@ -39,9 +40,8 @@ def parts():
             spec = Spec((2, *spatial, channels), dtype)
             yield from columns(contiguous(spec), windows)
             yield from images(spec, windows)
-        body = momentum((64, 32), dtype)
-        ins = [contiguous(x.spec) for x in body.inputs]
-        yield generate_many([(body, ins, [contiguous(y.spec) for y in body.outputs])])
+        launch = launch_of(momentum((64, 32), dtype))
+        yield from (launch, replace(launch, kernel=launch.kernel.many))
 
 
 def test_convolutions_are_products_of_windows(tmp_path):
@@ -83,40 +83,56 @@ def momentum(shape, dtype="float32"):
     return node.attrs["body"]
 
 
+def launch_of(body):
+    """The one launch of a body."""
+    specs = [[contiguous(x.spec) for x in xs] for xs in (body.inputs, body.outputs)]
+    (launch,) = generate_body(body, *specs, True)
+    return launch
+
+
+def bound(launch, arrays):
+    """A launch on arrays: buffers in order, then the count."""
+    addresses = [arrays[a.index].ctypes.data for a in launch.arguments[:-1]]
+    return launch.kernel, (*addresses, launch.arguments[-1].value)
+
+
 def test_one_launch_updates_all_parameters(tmp_path):
     shapes = [(7,), (64, 32), (3, 3, 16), (4096,), (1024, 4), (2, 2)]
-    tasks = {}
-    for shape in shapes:
-        body = momentum(shape)
-        ins = [contiguous(x.spec) for x in body.inputs]
-        outs = [contiguous(y.spec) for y in body.outputs]
-        tasks.setdefault(join_key(body, ins, outs), []).append((body, ins, outs))
-    assert None not in tasks
-    assert sorted(map(len, tasks.values())) == [1, 5]  # one has an odd extent
-    launches = [generate_many(found) for found in tasks.values()]
-    host = Host(launches, tmp_path)
-    rng = np.random.default_rng(0)
-    for found, launch in zip(tasks.values(), launches, strict=True):
-        arrays = [
-            [np.array(rng.normal(size=x.spec.shape), np.float32) for x in ins]
-            for _, ins, _ in found
+    bodies = [momentum(shape) for shape in shapes]
+    launches = [launch_of(body) for body in bodies]
+    kernels = {launch.kernel for launch in launches}
+    assert len(kernels) == 2  # one has an odd extent
+    rng, rate = np.random.default_rng(0), np.array(0.1, np.float32)
+    tasks = []
+    for body, launch in zip(bodies, launches, strict=True):
+        given = [
+            rate if x.spec.shape == () else rng.random(x.spec.shape, np.float32)
+            for x in body.inputs
         ]
-        outs = [[np.zeros(y.spec.shape, np.float32) for y in ys] for *_, ys in found]
-        # Buffers are numbered task by task: all go in as inputs, and are written.
-        flat = [a for one in zip(arrays, outs, strict=True) for xs in one for a in xs]
-        host.run([launch], flat, [])
-        for (body, _, _), given, made in zip(found, arrays, outs, strict=True):
-            for expected, result in zip(evaluate(body, given), made, strict=True):
-                np.testing.assert_allclose(result, expected, 1e-6, 1e-6)
+        made = [np.zeros(y.spec.shape, np.float32) for y in body.outputs]
+        tasks.append((body, given, made, bound(launch, [*given, *made])))
+    everything = [task[-1] for task in tasks]
+    assert list(runs(everything)) == [list(range(len(shapes)))]
+    joint = []
+    for kernel in kernels:
+        rows, blocks = rows_of([one for one in everything if one[0] == kernel])
+        table = Table(tuple(map(tuple, rows)))
+        arguments = (table, Scalar(len(rows), "int"))
+        joint.append(Launch(kernel.many, (blocks, 1, 1), (256, 1, 1), arguments))
+    Host(joint, tmp_path).run(joint, [], [])
+    for body, given, made, _ in tasks:
+        for expected, result in zip(evaluate(body, given), made, strict=True):
+            np.testing.assert_allclose(result, expected, 1e-6, 1e-6)
 
 
-def test_bodies_with_rows_are_not_joined():
-    with Trace("rows") as trace:
-        x = trace.placeholder(Spec((4, 8), "float32"))
-        y = x - ops.max(x, axis=-1, keepdims=True)
-    graph = trace.finish([y])
-    (node,) = fuse(graph, lambda node: True).nodes
-    body, spec = node.attrs["body"], Spec((4, 8), "float32")
-    assert join_key(body, [contiguous(spec)], [contiguous(spec)]) is None
-    wide = Operand(spec, (64, 8))
-    assert join_key(body, [wide], [contiguous(spec)]) is None
+def test_launches_that_depend_on_each_other_are_not_joined():
+    body = momentum((64, 32))
+    launch, arrays = launch_of(body), [np.zeros((64, 32), "float32") for _ in range(9)]
+    a, b, c, d, e, f, g, h, rate = arrays
+    first = bound(launch, [a, b, c, rate, d, e])
+    in_place = bound(launch, [f, g, h, rate, f, g])
+    reads_first = bound(launch, [d, f, g, rate, h, c])
+    writes_what_first_reads = bound(launch, [f, g, h, rate, f, a[32:]])
+    assert list(runs([first, in_place])) == [[0, 1]]
+    assert list(runs([first, reads_first])) == [[0], [1]]
+    assert list(runs([in_place, first, writes_what_first_reads])) == [[0, 1], [2]]

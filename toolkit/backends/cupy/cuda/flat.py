@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
+from toolkit import dtypes
 from toolkit.backends.cupy.cuda.body import Body, Known, narrowed
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar
+from toolkit.backends.cupy.cuda.many import twin
 from toolkit.backends.cupy.cuda.prelude import STORED
 
 THREADS = 256
@@ -13,30 +16,42 @@ THREADS = 256
 
 def emit_flat(body: Body) -> Launch:
     """One launch over all elements."""
-    w, extents, lanes = body.w, list(body.extents), body.lanes
-    count = prod(extents) // lanes
+    w, count = body.w, prod(body.extents) // body.lanes
     parameters = body.parameters()
     parameters += [body.output(k) for k in range(len(body.plan.writes))]
     parameters.append(("i64", "count", Scalar(count)))
     blocks = -(-count // THREADS)
     w(f"const {body.number} i = ({body.number})blockIdx.x * {THREADS} + threadIdx.x;")
     w("if (i >= count) return;")
-    emit_elements(body)
-    return body.launch("flat", parameters, (blocks, 1, 1), (THREADS, 1, 1))
+    first = len(w.lines)
+    _emit_pack(body)
+    launch = body.launch("flat", parameters, (blocks, 1, 1), (THREADS, 1, 1))
+    if len(body.extents) > 1:
+        return launch
+    # Without extents in its text one kernel serves every size, and many at once.
+    many = twin([(ctype, name) for ctype, name, _ in parameters], w.lines[first:])
+    return replace(
+        launch, kernel=replace(launch.kernel, many=many, strides=_strides(body))
+    )
 
 
-def emit_elements(body: Body) -> None:
+def _strides(body: Body) -> tuple[int, ...]:
+    """The bytes of each pointer's array for one pack; 0: one element for all."""
+    operands: dict[int, int] = {}
+    for read, row in zip(body.plan.reads, body.strides, strict=False):
+        nbytes = abs(row[-1]) * body.lanes * dtypes.itemsize(read.dtype)
+        operands[read.operand] = max(nbytes, operands.get(read.operand, 0))
+    writes = [body.lanes * dtypes.itemsize(w.dtype) for w in body.plan.writes]
+    return (*(nbytes for _, nbytes in sorted(operands.items())), *writes)
+
+
+def _emit_pack(body: Body) -> None:
     """Compute the elements of the i-th pack."""
     w, extents, lanes = body.w, list(body.extents), body.lanes
-    if len(extents) == 1:
-        w(f"const {body.number} j0 = i{f' * {lanes}' if lanes > 1 else ''};")
-        indices = ["j0"]
-    else:
-        inner = extents[-1] // lanes
-        indices = body.split("i", [*extents[:-1], inner], "i")
-        if lanes > 1:
-            w(f"const {body.number} j0 = {indices[-1]} * {lanes};")
-            indices[-1] = "j0"
+    indices = body.split("i", [*extents[:-1], extents[-1] // lanes], "i")
+    if lanes > 1:
+        w(f"const {body.number} j0 = {indices[-1]} * {lanes};")
+        indices[-1] = "j0"
     body.load_constants()
     known: Known = {}
     wide = []
@@ -54,21 +69,21 @@ def emit_elements(body: Body) -> None:
         else:
             w(f"const {STORED[read.dtype]}* a{k} = {pointer};")
             wide.append((k, f"a{k}[k * {body.strides[k][-1]}]"))
+    writes = list(enumerate(body.plan.writes))
+    places = [body.offset(body.first_write + k, 0, indices) or "0" for k, _ in writes]
     if lanes == 1:
         _emit_lane(body, known, [])
-        for k in range(len(body.plan.writes)):
-            place = body.offset(body.first_write + k, 0, indices)
-            w(f"q{k}[{place or 0}] = y{k};")
+        for k, _ in writes:
+            w(f"q{k}[{places[k]}] = y{k};")
         return
-    for k, write in enumerate(body.plan.writes):
+    for k, write in writes:
         w(f"Pack<{STORED[write.dtype]}, {lanes}> b{k};")
     with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
         _emit_lane(body, known, wide)
-        for k in range(len(body.plan.writes)):
+        for k, _ in writes:
             w(f"b{k}.of[k] = y{k};")
-    for k, write in enumerate(body.plan.writes):
-        place = body.offset(body.first_write + k, 0, indices)
-        w(f"*(Pack<{STORED[write.dtype]}, {lanes}>*)(q{k} + {place}) = b{k};")
+    for k, write in writes:
+        w(f"*(Pack<{STORED[write.dtype]}, {lanes}>*)(q{k} + {places[k]}) = b{k};")
 
 
 def _emit_lane(body: Body, known: Known, wide: list[tuple[int, str]]) -> None:

@@ -1,78 +1,95 @@
-"""One launch for many elementwise bodies that differ in nothing but their arrays.
+"""One launch for many of one kernel on different arrays: updates of all weights, say.
 
-An optimizer's update is the same body for each parameter: a table in device memory has
-a row of addresses for each of them, and every block finds its row by its number.
+The kernel of a flat body has a twin that takes a table in device memory: a row for each
+launch, with its first block and its arguments. A block finds its row by its number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from toolkit.backends.cupy.cuda.body import Body
-from toolkit.backends.cupy.cuda.flat import emit_elements
-from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, Table
-from toolkit.backends.cupy.cuda.prelude import STORED
-from toolkit.backends.numpy.jit.plan import FULL
-from toolkit.ir import Graph
+import numpy as np
+
+from toolkit.backends.cupy.cuda.launch import Kernel, make_kernel
+from toolkit.backends.cupy.cuda.prelude import PRELUDE
+from toolkit.backends.cupy.cuda.scalars import Writer
 
 THREADS = 256
-# Packs of a thread: a block has enough to do to look for its row.
-PACKS = 4
+# Packs of elements of a thread: a block has enough to do to look for its row.
+ITEMS = 4
 
-Task = tuple[Graph, Sequence[Operand], Sequence[Operand]]
-
-
-def join_key(
-    graph: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
-) -> Any:
-    """What bodies have in common that one launch can compute; None: no others can."""
-    if any(y.spec.size == 0 for y in outputs):
-        return None
-    body = Body(graph, inputs, outputs, True)
-    full = all(step.role == FULL for step in body.plan.steps)
-    if not full or body.plan.picks or len(body.extents) != 1:
-        return None
-    # Extents are not part of a plan, and one of 1 makes neighbours look like one.
-    return repr((body.plan, body.strides, body.lanes))
+# A launch on memory: its kernel, and an address or number for each parameter.
+Bound = tuple[Kernel, tuple[int, ...]]
 
 
-def generate_many(tasks: Sequence[Task]) -> Launch:
-    """One launch for bodies of one `join_key`, at addresses that are multiples of 16.
+def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
+    """The kernel for many launches.
 
-    Its buffers are the inputs and outputs of the first task, then of the second, and
-    so on.
+    Args:
+        parameters: (type, name) of each of the kernel for one; the last is `count`.
+        lines: that compute the i-th of `count`.
     """
-    bodies = [Body(graph, inputs, outputs, True) for graph, inputs, outputs in tasks]
-    body, rows, first, operand = bodies[0], [], 0, 0
-    reads = sorted({read.operand: read.dtype for read in body.plan.reads}.items())
-    for (_, inputs, outputs), one in zip(tasks, bodies, strict=True):
-        count = prod(one.extents) // one.lanes
-        words: list[Any] = [first, count]
-        words += [Buffer(operand + k) for k, _ in reads]
-        words += [Buffer(operand + len(inputs) + k) for k in range(len(outputs))]
-        rows.append(tuple(words))
-        first += -(-count // (THREADS * PACKS))
-        operand += len(inputs) + len(outputs)
-    body.number = "i64"
-    w, width = body.w, len(rows[0])
-    w(f"int row = 0, last = {len(rows) - 1};")
+    w, width = Writer(), 1 + len(parameters)
+    w("int row = 0, last = rows - 1;")
     with w.block("while (row < last)"):
         w("const int middle = (row + last + 1) / 2;")
         w(f"if (table[middle * {width}] <= blockIdx.x) row = middle;")
         w("else last = middle - 1;")
     w(f"const i64* mine = table + row * {width};")
-    pointers = [(f"const {STORED[dtype]}*", f"p{k}") for k, dtype in reads]
-    pointers += [
-        (f"{STORED[write.dtype]}*", f"q{k}") for k, write in enumerate(body.plan.writes)
-    ]
-    for number, (ctype, name) in enumerate(pointers, 2):
+    for number, (ctype, name) in enumerate(parameters, 1):
         w(f"{ctype} {name} = ({ctype})mine[{number}];")
-    w(f"const i64 start = (blockIdx.x - mine[0]) * {THREADS * PACKS} + threadIdx.x;")
-    with w.block(f"for (int turn = 0; turn < {PACKS}; ++turn)"):
+    w(f"const i64 start = (blockIdx.x - mine[0]) * {THREADS * ITEMS} + threadIdx.x;")
+    with w.block(f"for (int turn = 0; turn < {ITEMS}; ++turn)"):
         w(f"const i64 i = start + turn * {THREADS};")
-        w("if (i >= mine[1]) return;")
-        emit_elements(body)
-    parameters = [("const i64*", "table", Table(tuple(rows)))]
-    return body.launch("many", parameters, (first, 1, 1), (THREADS, 1, 1))
+        w("if (i >= count) return;")
+        w(*lines)
+    head = f'extern "C" __global__ void __launch_bounds__({THREADS}, 1)'
+    text = f"{PRELUDE}\n{head}\nKERNEL(const i64* table, int rows) {{\n{w.text}\n}}\n"
+    return make_kernel("many", text, ("const i64*", "int"))
+
+
+def runs(launches: Sequence[Bound]) -> Iterator[list[int]]:
+    """Consecutive launches whose order does not matter, as lists of their indices.
+
+    Args:
+        launches: of kernels that have a twin, in order.
+    """
+    run: list[int] = []
+    seen = np.zeros((0, 3), np.int64)
+    for i, launch in enumerate(launches):
+        mine = np.array(_ranges(launch), np.int64)
+        if _conflict(seen, mine):
+            yield run
+            run, seen = [], seen[:0]
+        run.append(i)
+        seen = np.concatenate([seen, mine])
+    if run:
+        yield run
+
+
+def rows_of(launches: Sequence[Bound]) -> tuple[list[list[int]], int]:
+    """The table for launches of one kernel, and how many blocks compute them all."""
+    rows, first = [], 0
+    for _, values in launches:
+        rows.append([first, *values])
+        first += -(-values[-1] // (THREADS * ITEMS))
+    return rows, first
+
+
+def _ranges(launch: Bound) -> list[tuple[int, int, int]]:
+    """(start, end, whether it is written) of the memory that a launch uses."""
+    kernel, values = launch
+    rows = zip(kernel.parameters[:-1], values, kernel.strides, strict=False)
+    return [
+        (address, address + max(8, stride * values[-1]), not ctype.startswith("const"))
+        for ctype, address, stride in rows
+    ]
+
+
+def _conflict(seen: np.ndarray, mine: np.ndarray) -> bool:
+    """Whether one of two writes what the other uses."""
+    for start, end, written in mine:
+        overlap = (seen[:, 0] < end) & (seen[:, 1] > start)
+        if (overlap & (bool(written) | (seen[:, 2] != 0))).any():
+            return True
+    return False
