@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 import toolkit
 import toolkit.compat.tensorflow as tf
 from toolkit.compat.tensorflow import installing
+from toolkit.errors import ToolkitError, TraceError, UnsupportedError
 
 
 def test_the_toolkit_alone_imports_none_of_it():
@@ -38,3 +41,69 @@ def test_uninstall_leaves_nothing_behind():
     assert v.name == "v" and type(v.shape) is tuple and not hasattr(v, "get_shape")
     installing.install()
     assert v.name == "v:0"
+
+
+def test_tensors_print_as_there():
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    assert str(x) == "tf.Tensor(\n[[1. 2.]\n [3. 4.]], shape=(2, 2), dtype=float32)"
+    assert repr(tf.constant(1)) == "<tf.Tensor: shape=(), dtype=int32, numpy=1>"
+    v = tf.Variable(1.0, name="v")
+    assert repr(v) == "<tf.Variable 'v:0' shape=() dtype=float32, numpy=1.0>"
+    assert f"{tf.constant(1.5):.2f} {tf.constant(0.25).numpy():.3f}" == "1.50 0.250"
+
+
+def test_printing_writes_values(capsys, tmp_path):
+    path = tmp_path / "log"
+    tf.print(tf.constant([1.0, 2.5]), [1, tf.constant(2)], "a", tf.constant(1 / 3))
+    tf.print(tf.constant(True), tf.constant("s"), sep="|", end="!")
+    tf.print(tf.range(9), summarize=-1, output_stream=f"file://{path}")
+    assert capsys.readouterr().err == '[1 2.5] [1, 2] a 0.333333343\n1|"s"!'
+    assert path.read_text("utf-8") == "[0 1 2 3 4 5 6 7 8]\n"
+
+
+@pytest.mark.parametrize("condition", ["if x > 0: pass", "while x > 0: pass", "not x"])
+def test_control_flow_over_traced_tensors_names_what_to_use(condition):
+    namespace = {}
+    exec(f"def f(x):\n    {condition}\n    return x", namespace)
+    with pytest.raises(TraceError, match=r"tf\.cond, tf\.while_loop"):
+        tf.function(namespace["f"])(tf.constant(1.0))
+
+
+def test_names_that_are_not_there_say_what_to_use():
+    with pytest.raises(UnsupportedError, match="Model.save"):
+        tf.saved_model.save(None, "folder")
+    with pytest.raises(UnsupportedError, match="toolkit.distribution"):
+        tf.distribute.MirroredStrategy()
+    with pytest.raises(UnsupportedError, match="callbacks"):
+        tf.train.Checkpoint(x=1)
+    with pytest.raises(AttributeError, match="no attribute 'zebra'"):
+        _ = tf.zebra
+
+
+def test_every_name_is_there():
+    for name in dir(tf):
+        getattr(tf, name)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("tf.exp([1], 'name', 3)", "at most 1"),
+        ("tf.exp(y=1.0)", "among x and name; received 'y'"),
+        ("tf.Variable(1.0, validate_shape=False)", "validate_shape=False"),
+        ("tf.function(lambda: 1, experimental_implements='f')", "implements=None"),
+        ("tf.TensorShape(None)", "unknown rank"),
+        ("tf.gather_nd([[1]], [[0]], batch_dims=1)", "batch_dims=0"),
+        ("tf.split(tf.zeros(4), [1, 2])", "add up to 4"),
+        ("tf.ensure_shape(tf.zeros(4), [3])", "expected"),
+        ("tf.image.central_crop(tf.zeros((2, 2, 1)), 2.0)", r"in \(0, 1\]"),
+        ("tf.nn.conv2d(tf.zeros((1,3,3,1)), tf.zeros((1,1,1,1)), [2,1,1,1], 'SAME')",
+         "2 spatial axes"),
+        ("tf.random.uniform([2], dtype=tf.int32)", "expected maxval"),
+        ("tf.config.set_soft_device_placement(True)", "where they are placed"),
+        ("tf.config.optimizer.set_jit('maybe')", "autoclustering"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused(code, words):
+    with pytest.raises((ToolkitError, TypeError), match=words):
+        eval(code, {"tf": tf})

@@ -13,7 +13,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from toolkit import __version__
 from toolkit.compat.tensorflow.installing import install
 from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
@@ -42,7 +41,9 @@ _FILES = {
     "modes": "executing_eagerly",
     "modules": "Module",
     "namespaces": "UnconnectedGradients VariableAggregation VariableSynchronization "
-    "autodiff bitwise dtypes errors nest train version",
+    "autodiff bitwise constant_initializer dtypes errors nest ones_initializer "
+    "random_normal_initializer random_uniform_initializer test train version "
+    "zeros_initializer",
     "printing": "print",
     "types": "DType TensorShape as_dtype bfloat16 complex64 complex128 double float16 "
     "float32 float64 half int8 int16 int32 int64 string uint8 uint16 uint32 uint64",
@@ -98,6 +99,8 @@ def _found(name: str) -> Any:
         return getattr(import_module(_CORE[name]), name)
     if name == "bool":  # a file that used the name could not call the built-in one
         return import_module(f"{__name__}.types").boolean
+    if name == "__version__":
+        return import_module(f"{__name__}.namespaces").VERSION
     if name == "newaxis":
         return None
     if name == "compat":

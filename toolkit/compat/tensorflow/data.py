@@ -43,7 +43,7 @@ def as_arrays(element: Any) -> Any:
 def _as_array(value: Any) -> Any:
     if isinstance(value, (Tensor, Variable, StringTensor)):
         return value.numpy()
-    if isinstance(value, list):
+    if isinstance(value, list) and not is_string(value):
         return convert(value).numpy()
     return value
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow import random
+from toolkit.compat.tensorflow import io, random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.convert import convert
@@ -16,6 +16,8 @@ from toolkit.random import uniform
 from toolkit.tensor import Tensor
 
 random_crop = random.random_crop
+decode_image, decode_jpeg, decode_png = io.decode_image, io.decode_jpeg, io.decode_png
+encode_jpeg, encode_png = io.encode_jpeg, io.encode_png
 
 globals().update(
     functions(
@@ -330,7 +332,7 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 
 
 def sobel_edges(image: Any) -> Tensor:
-    """The slopes down and to the right, on a last axis, of pictures reflected outside."""
+    """The slopes down and to the right, on a last axis; pictures are reflected."""
     x = ops.pad(image, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
     down, right = x[:, 2:] - x[:, :-2], x[:, :, 2:] - x[:, :, :-2]
     down = down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]

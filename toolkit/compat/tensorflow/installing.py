@@ -2,7 +2,8 @@
 
 The tensors that layers and optimizers make are the core's, so it is these classes that
 get TensorFlow's attributes, when the package is imported. What they return is still a
-string or a tuple, and the core works as before; only the `name` of a Variable changes.
+string or a tuple, and the core works as before; but a Variable's `name` is its path,
+`numpy()` of a 0-d tensor is a number of NumPy's, and what is printed looks as there.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.compat.tensorflow.types import TensorShape, as_dtype
+from toolkit.errors import TraceError
 from toolkit.keras_tensor import KerasTensor
 from toolkit.tensor import Tensor
 from toolkit.variable import Variable
+
+_repr_of_core = Tensor.__repr__
 
 
 class _VariableName:
@@ -37,20 +41,80 @@ def _with(getter: Any, change: Any) -> property:
     return property(lambda x: change(getter(x)))
 
 
+def _numbers(numpy: Any) -> Any:
+    """`numpy`, but a 0-d array becomes a number."""
+    return lambda x: numpy(x)[()]
+
+
+# --- how tensors print ----------------------------------------------------------------
+
+
+def _str(x: Tensor) -> str:
+    if x.constant is None:
+        return _repr_of_core(x)
+    values = str(x.numpy())
+    between = "\n" if "\n" in values else ""
+    return f"tf.Tensor({between}{values}, shape={x.shape}, dtype={x.dtype})"
+
+
+def _repr(x: Tensor) -> str:
+    if x.constant is None:
+        return _repr_of_core(x)
+    return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, numpy={_values(x)}>"
+
+
+def _repr_of_variable(v: Variable) -> str:
+    facts = f"shape={v.shape} dtype={v.dtype}"
+    return f"<tf.Variable '{v.name}' {facts}, numpy={_values(v)}>"
+
+
+def _values(x: Any) -> str:
+    array = x.numpy()
+    return ("\n" if array.ndim else "") + (repr(array) if array.ndim else str(array))
+
+
+def _format(x: Tensor, spec: str) -> str:
+    return _repr_of_core(x) if x.constant is None else format(x.numpy(), spec)
+
+
+def _bool(x: Tensor) -> bool:
+    if x.constant is None:
+        raise TraceError(
+            f"a tensor of shape {x.shape} and dtype {x.dtype} has no value inside a "
+            "traced function: use tf.cond, tf.while_loop or tf.where instead of "
+            "Python's `if`, `while`, `and`, `or` and `not`"
+        )
+    return bool(x.numpy())
+
+
+# --- installing -----------------------------------------------------------------------
+
+
+def _members(**members: Any) -> dict[str, Any]:
+    return members
+
+
 _ADDED: dict[type, dict[str, Any]] = {
-    Tensor: {
-        "shape": _with(Tensor.shape.fget, TensorShape),  # type: ignore[attr-defined]
-        "dtype": _with(Tensor.dtype.fget, as_dtype),  # type: ignore[attr-defined]
-        "get_shape": _get_shape,
-    },
-    Variable: {
-        "shape": _with(Variable.shape.fget, TensorShape),  # type: ignore[attr-defined]
-        "dtype": _with(Variable.dtype.fget, as_dtype),  # type: ignore[attr-defined]
-        "get_shape": _get_shape,
-        "read_value": lambda variable: variable.read(),
-        "name": _VariableName(),
-    },
-    KerasTensor: {"get_shape": _get_shape},
+    Tensor: _members(
+        __bool__=_bool,
+        __format__=_format,
+        __repr__=_repr,
+        __str__=_str,
+        dtype=_with(Tensor.dtype.fget, as_dtype),  # type: ignore[attr-defined]
+        get_shape=_get_shape,
+        numpy=_numbers(Tensor.numpy),
+        shape=_with(Tensor.shape.fget, TensorShape),  # type: ignore[attr-defined]
+    ),
+    Variable: _members(
+        __repr__=_repr_of_variable,
+        dtype=_with(Variable.dtype.fget, as_dtype),  # type: ignore[attr-defined]
+        get_shape=_get_shape,
+        name=_VariableName(),
+        numpy=_numbers(Variable.numpy),
+        read_value=lambda variable: variable.read(),
+        shape=_with(Variable.shape.fget, TensorShape),  # type: ignore[attr-defined]
+    ),
+    KerasTensor: _members(get_shape=_get_shape),
 }
 _before: dict[type, dict[str, Any]] = {}
 

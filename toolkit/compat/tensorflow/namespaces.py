@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import toolkit
 from toolkit import errors as core
-from toolkit import ops, tree
+from toolkit import initializers, ops, tree
 from toolkit.compat.tensorflow import arrays, io, types
+from toolkit.compat.tensorflow.config import list_physical_devices
 from toolkit.compat.tensorflow.refusals import Refusal
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.tape import GradientTape
@@ -70,6 +71,12 @@ nest = SimpleNamespace(
     map_structure=tree.map_structure,
     pack_sequence_as=tree.pack_sequence_as,
 )
+test = SimpleNamespace(
+    gpu_device_name=lambda: "/device:GPU:0" if list_physical_devices("GPU") else "",
+    is_built_with_cuda=lambda: bool(list_physical_devices("GPU")),
+    is_built_with_gpu_support=lambda: bool(list_physical_devices("GPU")),
+    is_gpu_available=lambda: bool(list_physical_devices("GPU")),
+)
 train = SimpleNamespace(
     BytesList=io.BytesList,
     Checkpoint=Refusal(
@@ -85,4 +92,12 @@ train = SimpleNamespace(
     FloatList=io.FloatList,
     Int64List=io.Int64List,
 )
-version = SimpleNamespace(VERSION=toolkit.__version__)
+# The version of TensorFlow whose names these are, and that of toolkit.
+VERSION = f"2.21.0+toolkit.{toolkit.__version__}"
+version = SimpleNamespace(VERSION=VERSION)
+
+constant_initializer = initializers.Constant
+ones_initializer = initializers.Ones
+random_normal_initializer = initializers.RandomNormal
+random_uniform_initializer = initializers.RandomUniform
+zeros_initializer = initializers.Zeros

@@ -65,10 +65,12 @@ def _shown(x: Any, edge: int) -> str:
     if isinstance(x, (list, tuple, dict)):
         packed = tree.map_structure(lambda leaf: _Shown(_shown(leaf, edge)), x)
         return repr(packed)
-    return str(x)
+    return repr(x) if isinstance(x, np.ndarray) else str(x)
 
 
 class _Shown(str):
+    """Text that prints without quotes in a nest."""
+
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -82,17 +84,27 @@ def _array(x: Any, edge: int) -> str:
             "print it outside, or use Python's print for its shape"
         )
     array = np.asarray(x)
-    # As there: numbers without a point where it says nothing.
-    formats: Any = {"float_kind": lambda v: str(v).removesuffix(".0")}
-    if array.dtype == object:
-        formats = {"all": lambda s: repr(s.decode(errors="replace"))[1:-1]}
+    show = _SHOWN.get(array.dtype.kind, str)
     if not array.ndim:
-        return str(np.array2string(array, formatter=formats))
-    whole = edge < 0
+        return show(array[()])
     return np.array2string(
         array,
-        formatter=formats,
-        threshold=sys.maxsize if whole else 0,
-        edgeitems=max(edge, 1) if not whole else 3,
+        formatter={"all": show},
+        threshold=sys.maxsize if edge < 0 else 0,
+        edgeitems=max(edge, 1),
         max_line_width=sys.maxsize,
     )
+
+
+def _float(value: Any) -> str:
+    """As C++ prints it there: six digits (doubles fifteen) if these say it exactly."""
+    few, many = (6, 9) if value.itemsize <= 4 else (15, 17)
+    text = f"{value:.{few}g}"
+    return text if type(value)(text) == value else f"{value:.{many}g}"
+
+
+_SHOWN: dict[str, Any] = {
+    "O": lambda value: f'"{value.decode(errors="replace")}"',
+    "b": lambda value: str(int(value)),
+    "f": _float,
+}

@@ -1,0 +1,212 @@
+"""`tf.function`, `tf.Module`, tapes, control flow and settings."""
+
+import numpy as np
+import pytest
+
+import toolkit.compat.tensorflow as tf
+from toolkit.errors import ShapeError
+
+
+def test_a_function_is_traced_once_per_signature():
+    traces = []
+
+    @tf.function
+    def double(x):
+        traces.append(x)
+        return x * 2
+
+    for x in (1, 2, 3.0, [1, 2], [3, 4]):
+        assert np.array_equal(double(tf.constant(x)), np.multiply(x, 2))
+    assert len(traces) == double.experimental_get_tracing_count() == 3
+
+
+def test_an_input_signature_admits_any_extent_where_it_says_none():
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+    def total(x):
+        return tf.reduce_sum(x, axis=1)
+
+    assert total(tf.ones((3, 2))).shape == (3,)
+    assert total(tf.ones((5, 2))).shape == (5,)
+    with pytest.raises(ShapeError, match="input_signature"):
+        total(tf.ones((3, 3)))
+
+
+@pytest.mark.parametrize("extent", [None, 2])
+def test_a_concrete_function_takes_what_fits_its_specs(extent):
+    concrete = tf.function(lambda x: x + 1).get_concrete_function(
+        tf.TensorSpec([extent], tf.float32)
+    )
+    assert concrete(tf.constant([1.0, 2.0])).numpy().tolist() == [2.0, 3.0]
+    with pytest.raises(ShapeError, match="expected a tensor of shape"):
+        concrete(tf.ones((2, 2)))
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}, {"jit_compile": False}])
+def test_compiled_or_not_the_result_is_the_same(options):
+    function = tf.function(lambda x, y: tf.reduce_sum(x + y), **options)
+    assert function(tf.ones(3), tf.ones(3)).numpy() == 6.0
+
+
+def test_functions_run_eagerly_on_request():
+    seen = []
+    function = tf.function(lambda x: seen.append(x.numpy()) or x)
+    tf.config.run_functions_eagerly(True)
+    try:
+        function(tf.constant(1.0))
+        assert tf.config.functions_run_eagerly() and seen == [1.0]
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def test_methods_have_traces_of_their_own():
+    class Counter(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.count = tf.Variable(0)
+
+        @tf.function
+        def add(self, n):
+            return self.count.assign_add(n)
+
+    one, two = Counter(), Counter()
+    one.add(tf.constant(2)), one.add(tf.constant(3)), two.add(tf.constant(1))
+    assert (one.count.numpy(), two.count.numpy()) == (5, 1)
+    assert one.add.experimental_get_tracing_count() == 1
+
+
+class Linear(tf.Module):
+    def __init__(self, inputs, outputs, name=None):
+        super().__init__(name=name)
+        with self.name_scope:
+            self.w = tf.Variable(tf.ones([inputs, outputs]), name="w")
+        self.rest = [tf.Variable(1.0, trainable=False), {"again": self.w}]
+
+    def __call__(self, x):
+        return x @ self.w
+
+
+def test_a_module_knows_its_variables_and_modules():
+    class Stack(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = Linear(3, 3), Linear(3, 2, name="two")
+            self.layer = tf.keras.layers.Dense(1)
+            self.layer.build((None, 2))
+
+    stack = Stack()
+    assert stack.name == "stack"
+    assert [part.name for part in stack.submodules][1:] == ["linear", "two"]
+    assert len(stack.variables) == 2 + 2 + 2
+    assert len(stack.trainable_variables) == 1 + 1 + 2
+    assert len(stack.non_trainable_variables) == 2
+    assert stack.two.w.name == "two/w:0"
+
+
+def test_gradients_of_nests_and_of_what_is_not_connected():
+    v, u = tf.Variable(1.0), tf.Variable(2.0)
+    with tf.GradientTape(persistent=True) as tape:
+        y = v * 2.0
+    zero = tf.UnconnectedGradients.ZERO
+    found = tape.gradient(y, {"v": v, "u": u}, unconnected_gradients=zero)
+    assert {name: float(g) for name, g in found.items()} == {"v": 2.0, "u": 0.0}
+    assert tape.gradient(y, u) is None
+
+
+def test_control_flow_is_traced():
+    @tf.function
+    def collatz(n):
+        def step(n, count):
+            even = tf.equal(n % 2, 0)
+            return tf.cond(even, lambda: n // 2, lambda: 3 * n + 1), count + 1
+
+        return tf.while_loop(lambda n, count: n > 1, step, (n, tf.constant(0)))
+
+    assert collatz(tf.constant(6))[1].numpy() == 8
+
+
+def test_shapes_are_numbers_inside_of_a_trace():
+    @tf.function
+    def flatten(x):
+        return tf.reshape(x, (tf.shape(x)[0], -1)), tf.zeros(tf.shape(x)[1:] * 2)
+
+    flat, zeros = flatten(tf.ones((2, 3, 4)))
+    assert (flat.shape, zeros.shape) == ((2, 12), (6, 8))
+
+
+def test_asserts():
+    tf.debugging.assert_equal([1, 2], [1, 2])
+    tf.debugging.assert_near(1.0, 1.0 + 1e-7)
+    tf.debugging.assert_shapes([(tf.zeros((2, 3)), ("N", 3)), (tf.zeros(2), ("N",))])
+    for failing in (
+        lambda: tf.debugging.assert_less([1, 2], [2, 2], message="too large"),
+        lambda: tf.debugging.assert_positive([0.0]),
+        lambda: tf.debugging.check_numerics(tf.constant([np.nan]), "no numbers"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="expected"):
+            failing()
+    with pytest.raises(ShapeError, match="assert_shapes"):
+        tf.debugging.assert_shapes([(tf.zeros(2), ("N",)), (tf.zeros(3), ("N",))])
+
+
+def test_devices_are_listed_and_the_one_that_computes_stays():
+    devices = tf.config.list_physical_devices()
+    assert devices[0].device_type in ("CPU", "GPU")
+    tf.config.set_visible_devices(devices)
+    assert tf.config.get_visible_devices() == devices
+    with pytest.raises(NotImplementedError, match="cannot be hidden"):
+        tf.config.set_visible_devices([])
+    with tf.device("/CPU:0"):
+        assert tf.ones(2).device == "cpu:0"
+
+
+def test_jit_settings_are_remembered():
+    tf.config.optimizer.set_jit(True)
+    assert tf.config.optimizer.get_jit() == "autoclustering"
+    tf.config.optimizer.set_jit(False)
+    assert tf.config.optimizer.get_jit() == ""
+
+
+def test_names_of_scopes_stand_in_front():
+    with tf.name_scope("a/b") as scope:
+        assert scope == "a/b/"
+        assert tf.Variable(1.0, name="v").name == "a/b/v:0"
+
+
+def test_the_seed_of_an_operation_begins_a_sequence():
+    def draw(seed):
+        return tf.random.uniform([2], seed=seed).numpy().tolist()
+
+    tf.random.set_seed(3)
+    first, second, other = draw(1), draw(1), draw(2)
+    assert first != second != other
+    tf.random.set_seed(3)
+    assert (draw(1), draw(1), draw(2)) == (first, second, other)
+    tf.random.set_seed(4)
+    assert draw(1) != first
+
+
+def test_generators_are_repeatable():
+    one, two = (tf.random.Generator.from_seed(7) for _ in range(2))
+    assert np.array_equal(one.normal([3]), two.normal([3]))
+    assert not np.array_equal(one.uniform([3]), one.uniform([3]))
+    one.reset_from_seed(1), two.reset_from_seed(1)
+    assert np.array_equal(
+        one.uniform([3], 1, 9, tf.int32), two.uniform([3], 1, 9, "int32")
+    )
+    parts = one.split(2)
+    assert not np.array_equal(parts[0].normal([3]), parts[1].normal([3]))
+    pair = [tf.random.stateless_normal([3], seed=[1, 2]).numpy() for _ in range(2)]
+    assert np.array_equal(*pair)
+
+
+def test_samples_have_the_right_moments():
+    tf.random.set_seed(0)
+    x = tf.random.normal([4000], 3.0, 2.0).numpy()
+    assert abs(x.mean() - 3.0) < 0.15 and abs(x.std() - 2.0) < 0.15
+    g = tf.random.gamma([4000], alpha=[2.0], beta=4.0).numpy()
+    assert g.shape == (4000, 1) and abs(g.mean() - 0.5) < 0.05
+    n = tf.random.uniform([1000], 2, 5, tf.int32).numpy()
+    assert set(n) == {2, 3, 4}
+    assert tf.random.categorical([[0.0, -100.0]], 5).numpy().tolist() == [[0] * 5]
+    assert sorted(tf.random.shuffle(tf.range(9)).numpy()) == list(range(9))
+    assert tf.image.random_crop(tf.zeros((8, 8, 3)), (4, 5, 3)).shape == (4, 5, 3)
