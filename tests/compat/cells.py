@@ -29,7 +29,37 @@ assert graph(pictures).shape == (60, 10)
 assert abs(graph(pictures) - eager(pictures)).numpy().max() < 1e-5
 """
 
+SESSION = """
+import numpy as np
+
+tf.compat.v1.disable_eager_execution()
+assert not tf.executing_eagerly()
+in_a = tf.compat.v1.placeholder(dtype=tf.float32, shape=(2))
+in_b = tf.compat.v1.placeholder(dtype=tf.float32, shape=(2))
+
+def forward(x):
+    with tf.compat.v1.variable_scope("matmul", reuse=tf.compat.v1.AUTO_REUSE):
+        W = tf.compat.v1.get_variable(
+            "W", initializer=tf.ones(shape=(2, 2)),
+            regularizer=tf.keras.regularizers.L2(0.04),
+        )
+        b = tf.compat.v1.get_variable("b", initializer=tf.zeros(shape=(2)))
+        return W * x + b
+
+out_a = forward(in_a)
+out_b = forward(in_b)
+penalty = tf.compat.v1.losses.get_regularization_loss(scope="matmul")
+with tf.compat.v1.Session() as sess:
+    sess.run(tf.compat.v1.global_variables_initializer())
+    a, b, lost = sess.run([out_a, out_b, penalty],
+                          feed_dict={in_a: [1, 0], in_b: [0, 1]})
+assert a.tolist() == [[1.0, 0.0]] * 2 and b.tolist() == [[0.0, 1.0]] * 2
+assert a.dtype == np.float32 and abs(lost - 0.16) < 1e-6
+tf.compat.v1.enable_eager_execution()
+"""
+
 REGULARIZED = """
+tf.compat.v1.enable_eager_execution()
 assert tf.executing_eagerly()
 W = tf.Variable(tf.ones(shape=(2, 2)), name="W")
 b = tf.Variable(tf.zeros(shape=(2)), name="b")
@@ -164,6 +194,7 @@ assert model_fn(x, x, x).numpy() == 2 * 64 * 64
 
 SECTIONS = {
     "speed": SPEED,
+    "session": SESSION,
     "regularized": REGULARIZED,
     "gradients": GRADIENTS,
     "layer": LAYER,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.compat.tensorflow.types import TensorShape, as_dtype
+from toolkit.compat.tensorflow.types import ALL, TensorShape
 from toolkit.errors import TraceError
 from toolkit.keras_tensor import KerasTensor
 from toolkit.tensor import Tensor
@@ -36,9 +36,15 @@ def _get_shape(x: Any) -> TensorShape:
     return TensorShape(x.shape)
 
 
-def _with(getter: Any, change: Any) -> property:
-    """A property with a change to what it returns."""
-    return property(lambda x: change(getter(x)))
+# Each operation asks for shapes: they go by the shortest way.
+def _shaped(prop: Any, new: Any = tuple.__new__) -> property:
+    getter = prop.fget
+    return property(lambda x: new(TensorShape, getter(x)))
+
+
+def _typed(prop: Any) -> property:
+    getter = prop.fget
+    return property(lambda x: ALL[getter(x)])
 
 
 def _numbers(numpy: Any) -> Any:
@@ -100,19 +106,19 @@ _ADDED: dict[type, dict[str, Any]] = {
         __format__=_format,
         __repr__=_repr,
         __str__=_str,
-        dtype=_with(Tensor.dtype.fget, as_dtype),  # type: ignore[attr-defined]
+        dtype=_typed(Tensor.dtype),
         get_shape=_get_shape,
         numpy=_numbers(Tensor.numpy),
-        shape=_with(Tensor.shape.fget, TensorShape),  # type: ignore[attr-defined]
+        shape=_shaped(Tensor.shape),
     ),
     Variable: _members(
         __repr__=_repr_of_variable,
-        dtype=_with(Variable.dtype.fget, as_dtype),  # type: ignore[attr-defined]
+        dtype=_typed(Variable.dtype),
         get_shape=_get_shape,
         name=_VariableName(),
         numpy=_numbers(Variable.numpy),
         read_value=lambda variable: variable.read(),
-        shape=_with(Variable.shape.fget, TensorShape),  # type: ignore[attr-defined]
+        shape=_shaped(Variable.shape),
     ),
     KerasTensor: _members(get_shape=_get_shape),
 }
