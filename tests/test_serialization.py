@@ -368,3 +368,10 @@ def test_get_lists_the_valid_names():
         serialization.get("scales", objects, "thing")
     with pytest.raises(ArgumentError, match="thing: expected a name.*3"):
         serialization.get(3, objects, "thing")
+
+
+@pytest.mark.parametrize("module", [["keras"], {"a": 1}, 7])
+def test_a_module_is_a_string(module):
+    config = {"module": module, "class_name": "Dense", "config": {"units": 1}}
+    with pytest.raises(TypeError, match="module must be a string; received"):
+        serialization.deserialize_keras_object(config)

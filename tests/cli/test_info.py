@@ -22,7 +22,9 @@ def test_info_tells_versions_backends_caches(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("TOOLKIT_CACHE_DIR", raising=False)
     assert cli.main(["info"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.split()[:2] == ["toolkit", "0.1.0,"] for line in lines)
+    assert any(
+        line.split()[:2] == ["toolkit", f"{toolkit.__version__},"] for line in lines
+    )
     assert any("numpy (in use)" in line and "blas" in line for line in lines)
     assert any(f"2.00 KB in 1 files, {cache}" in line for line in lines)
     assert any("1.00 KB in 1 files" in line for line in lines)

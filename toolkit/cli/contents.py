@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import os
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -19,7 +18,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from toolkit.cli.npy_files import MAGIC, open_npy, open_npz
+from toolkit.cli.npy_files import MAGIC, MAX_RATIO, open_npy, open_npz
 from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
 from toolkit.data.store import FIRST_LINE, StoredRows
@@ -31,6 +30,7 @@ from toolkit.models.archives import (
     archived_json,
     load_archive,
     load_folder,
+    open_members,
     weights_in_archive,
 )
 from toolkit.models.h5_files import open_datasets, open_file
@@ -115,11 +115,8 @@ def _reader(path: Path) -> Reader:
 
 
 def _zip(path: Path) -> AbstractContextManager[Content]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            whole = CONFIG in archive.namelist()
-    except zipfile.BadZipFile as error:
-        raise ModelFileError(f"{str(path)!r}: the ZIP is damaged ({error})") from error
+    with open_members(path, ".keras or .npz", MAX_RATIO) as members:
+        whole = CONFIG in members.sizes()
     return _archive(path) if whole else _npz(path)
 
 
@@ -200,10 +197,15 @@ def _npy(path: Path) -> Iterator[Content]:
 
 @contextmanager
 def _elements(path: Path) -> Iterator[Content]:
-    rows = StoredRows(path)
-    facts = {"elements": f"{len(rows):,}", "made by": str(rows.label)}
-    if len(rows):
-        facts["the first"] = _described(rows[0])
+    try:
+        rows = StoredRows(path)
+        facts = {"elements": f"{len(rows):,}", "made by": str(rows.label)}
+        if len(rows):
+            facts["the first"] = _described(rows[0])
+    except (ValueError, TypeError, LookupError, OverflowError, struct.error) as error:
+        raise ModelFileError(
+            f"{str(path)!r}: the elements are damaged ({error})"
+        ) from error
     yield Content("elements of a data set", facts=facts)
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from toolkit.models.h5_files import replace_file
 
 MAGIC = b"\x93NUMPY"
 _HEADER = 12_000  # bytes; NumPy itself refuses headers of more than 10,000
-_MAX_RATIO = 1_100  # Deflate makes at most 1,032 bytes of one
+MAX_RATIO = 1_100  # Deflate makes at most 1,032 bytes of one
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -62,7 +63,7 @@ def open_npy(path: Path) -> Iterator[dict[str, StoredArray]]:
 @contextmanager
 def open_npz(path: Path) -> Iterator[dict[str, StoredArray]]:
     """The arrays of a `.npz` file by their names."""
-    with open_members(path, ".npz", _MAX_RATIO) as members:
+    with open_members(path, ".npz", MAX_RATIO) as members:
         arrays = {}
         for name, size in members.sizes().items():
             key = name.removesuffix(".npy")
@@ -85,7 +86,7 @@ def _stored(
         if version not in _READERS:
             raise ValueError(f"format version {version}")
         shape, _, dtype = _READERS[version](file)
-    except ValueError as error:
+    except (ValueError, SyntaxError, TokenError) as error:
         raise ModelFileError(
             f"{name}: expected an array as NumPy saves them ({error})"
         ) from error

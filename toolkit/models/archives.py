@@ -148,7 +148,7 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
     if not path.is_file():
         raise MissingFileError(f"File not found: there is no file {str(path)!r}")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _zip_file(path) as archive:
             yield Members(archive, max_ratio)
     except zipfile.BadZipFile as error:
         raise ModelFileError(
@@ -158,6 +158,13 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
     except ModelFileError as error:
         error.args = (f"{str(path)!r}: {error}",)
         raise
+
+
+def _zip_file(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except _SUSPICIOUS as error:
+        raise zipfile.BadZipFile(str(error)) from error
 
 
 def _open(path: Path) -> AbstractContextManager[Members]:

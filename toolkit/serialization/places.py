@@ -106,6 +106,10 @@ def find(config: dict[str, Any], name: str, is_function: bool, custom: Any) -> A
         if found is not None:
             return found
     module = config.get("module") or "keras"
+    if not isinstance(module, str):
+        raise ArgumentTypeError(
+            f"deserialize_keras_object: module must be a string; received {module!r}"
+        )
     for namespace in _namespaces(module, is_function):
         found = _exported(namespace, name)
         if found is not None:
