@@ -12,7 +12,7 @@ from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.fused import generate_body
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table, contiguous
-from toolkit.backends.cupy.cuda.many import rows_of, runs
+from toolkit.backends.cupy.cuda.many import levels, rows_of
 from toolkit.compiler.fuse import fuse
 from toolkit.ir import Spec
 from toolkit.trace import Trace
@@ -112,7 +112,7 @@ def test_one_launch_updates_all_parameters(tmp_path):
         made = [np.zeros(y.spec.shape, np.float32) for y in body.outputs]
         tasks.append((body, given, made, bound(launch, [*given, *made])))
     everything = [task[-1] for task in tasks]
-    assert list(runs(everything)) == [list(range(len(shapes)))]
+    assert levels(everything) == [list(range(len(shapes)))]
     joint = []
     for kernel in kernels:
         rows, blocks = rows_of([one for one in everything if one[0] == kernel])
@@ -133,6 +133,11 @@ def test_launches_that_depend_on_each_other_are_not_joined():
     in_place = bound(launch, [f, g, h, rate, f, g])
     reads_first = bound(launch, [d, f, g, rate, h, c])
     writes_what_first_reads = bound(launch, [f, g, h, rate, f, a[32:]])
-    assert list(runs([first, in_place])) == [[0, 1]]
-    assert list(runs([first, reads_first])) == [[0], [1]]
-    assert list(runs([in_place, first, writes_what_first_reads])) == [[0, 1], [2]]
+    assert levels([first, in_place]) == [[0, 1]]
+    assert levels([first, reads_first]) == [[0], [1]]
+    assert levels([first, writes_what_first_reads, in_place]) == [[0], [1], [2]]
+    assert levels([first, reads_first, first]) == [[0], [1], [2]]
+    elsewhere = bound(
+        launch_of(body), [np.zeros((64, 32), "float32") for _ in range(6)]
+    )
+    assert levels([first, reads_first, elsewhere]) == [[0, 2], [1]]

@@ -4,6 +4,7 @@ import numpy as np
 
 import toolkit
 from toolkit import ops
+from toolkit.backends.cupy import joining
 
 
 def test_a_function_runs_on_the_device(gpu):
@@ -60,3 +61,15 @@ def test_training_gives_the_same_on_both(gpu):
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-4)
     np.testing.assert_allclose(found["accuracy"], expected["accuracy"])
     np.testing.assert_allclose(result, outputs, rtol=1e-3, atol=1e-5)
+
+
+def test_the_updates_of_all_weights_are_one_launch(gpu, monkeypatch):
+    started = []
+    real = joining.Start.__call__
+    monkeypatch.setattr(
+        joining.Start, "__call__", lambda s: started.append(s.kernel.name) or real(s)
+    )
+    with toolkit.device("gpu:0"):
+        fitted(epochs=1)
+    updates = [name for name in started if name.startswith("many")]
+    assert updates

@@ -23,6 +23,7 @@ from toolkit.backends.cupy.cuda.launch import (
     Table,
 )
 from toolkit.backends.cupy.device import Device, OutOfMemory
+from toolkit.backends.cupy.joining import Call, Start, join
 from toolkit.backends.cupy.steps import Dnn, Loop, Lowered, Place, Product, Step
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
@@ -303,13 +304,15 @@ class _Binder:
         if count:
             self.words = self.device.upload([0] * (3 * count))
             self.binding.words = self.words
+        calls: list[Call] = []
         for i, node in enumerate(program.nodes):
             resolve = partial(self.runner.resolve, i)
             for step in node.steps:
                 for call in self._calls(
                     step, node.inputs, resolve, self.runner.address
                 ):
-                    self.binding.calls.append((i, call))
+                    calls.append((i, call))
+        self.binding.calls = list(join(calls, self.device, self.binding.kept))
         return self.binding
 
     def _workspace(self, step: Step) -> int:
@@ -333,9 +336,10 @@ class _Binder:
 
         if isinstance(step, Launch):
             arguments = [self._argument(a, at, step) for a in step.arguments]
-            function = self.functions[step.kernel]
-            shape = step.grid, step.block
-            yield partial(function, *shape, tuple(arguments), step.shared_bytes)
+            function, shape = self.functions[step.kernel], (step.grid, step.block)
+            yield Start(
+                step.kernel, function, *shape, tuple(arguments), step.shared_bytes
+            )
         elif isinstance(step, Product):
             offsets = (*step.offsets, *[0] * len(step.operands))
             pairs = zip(step.operands, offsets, strict=False)

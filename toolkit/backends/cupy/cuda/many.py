@@ -6,7 +6,8 @@ launch, with its first block and its arguments. A block finds its row by its num
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -48,23 +49,29 @@ def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
     return make_kernel("many", text, ("const i64*", "int"))
 
 
-def runs(launches: Sequence[Bound]) -> Iterator[list[int]]:
-    """Consecutive launches whose order does not matter, as lists of their indices.
+def levels(launches: Sequence[Bound]) -> list[list[int]]:
+    """Launches as lists of their indices, in each of which the order does not matter.
 
     Args:
         launches: of kernels that have a twin, in order.
     """
-    run: list[int] = []
-    seen = np.zeros((0, 3), np.int64)
+    found: list[list[int]] = []
+    # (start, end, whether it is written, level) of the memory of those before.
+    seen = np.zeros((0, 4), np.int64)
     for i, launch in enumerate(launches):
-        mine = np.array(_ranges(launch), np.int64)
-        if _conflict(seen, mine):
-            yield run
-            run, seen = [], seen[:0]
-        run.append(i)
-        seen = np.concatenate([seen, mine])
-    if run:
-        yield run
+        mine = _ranges(launch)
+        level = max((_after(seen, *one) for one in mine), default=0)
+        found += [[]] * (level == len(found))
+        found[level] = [*found[level], i]
+        seen = np.concatenate([seen, [(*one, level) for one in mine]])
+    return found
+
+
+def _after(seen: np.ndarray[Any, Any], start: int, end: int, written: int) -> int:
+    """The level behind those that memory must wait for: if one of two writes it."""
+    overlap = (seen[:, 0] < end) & (seen[:, 1] > start)
+    waits = overlap if written else overlap & (seen[:, 2] != 0)
+    return int(seen[waits, 3].max(initial=-1)) + 1
 
 
 def rows_of(launches: Sequence[Bound]) -> tuple[list[list[int]], int]:
@@ -84,12 +91,3 @@ def _ranges(launch: Bound) -> list[tuple[int, int, int]]:
         (address, address + max(8, stride * values[-1]), not ctype.startswith("const"))
         for ctype, address, stride in rows
     ]
-
-
-def _conflict(seen: np.ndarray, mine: np.ndarray) -> bool:
-    """Whether one of two writes what the other uses."""
-    for start, end, written in mine:
-        overlap = (seen[:, 0] < end) & (seen[:, 1] > start)
-        if (overlap & (bool(written) | (seen[:, 2] != 0))).any():
-            return True
-    return False
