@@ -115,6 +115,13 @@ def adadelta(p, g, t, s, u):
     return p - 0.1 * d, s, 0.95 * u + 0.05 * d**2
 
 
+def ftrl(p, g, t, n, z):
+    new = n + g**2
+    z = z + g - (np.sqrt(new) - np.sqrt(n)) / 0.1 * p
+    moved = (np.sign(z) * 0.1 - z) / (np.sqrt(new) / 0.1 + 0.4)
+    return np.where(abs(z) > 0.1, moved, 0.0), new, z
+
+
 OPTIMIZERS = {
     "GradientDescent": (
         tf.train.GradientDescentOptimizer(0.1),
@@ -138,6 +145,13 @@ OPTIMIZERS = {
         tf.train.AdagradOptimizer(0.1),
         lambda p, g, t, s: (p - 0.1 * g / np.sqrt(s + g**2), s + g**2),
         (0.1,),
+    ),
+    "Ftrl": (
+        tf.train.FtrlOptimizer(
+            0.1, l1_regularization_strength=0.1, l2_regularization_strength=0.2
+        ),
+        ftrl,
+        (0.1, 0),
     ),
     "Adadelta": (tf.train.AdadeltaOptimizer(0.1), adadelta, (0, 0)),
 }
@@ -482,3 +496,79 @@ def test_settings():
     tf.logging.set_verbosity(tf.logging.ERROR)
     assert tf.logging.get_verbosity() == tf.logging.ERROR
     tf.logging.set_verbosity(level)
+
+
+# --- data sets, metrics and prints --------------------------------------------------
+
+
+def test_data_sets_feed_graphs():
+    dataset = tf.data.Dataset.range(5).map(lambda x: tf.reduce_sum(x) * 2).batch(2)
+    batch = tf.data.make_one_shot_iterator(dataset).get_next()
+    total = ops.sum(batch)
+    session = tf.Session()
+    assert session.run([batch, total])[0].tolist() == [0, 2]
+    assert session.run(total) == 4 + 6
+    assert session.run(total, {batch: [7]}) == 7
+    assert session.run(total) == 8
+    with pytest.raises(tf.errors.OutOfRangeError, match="End of sequence"):
+        session.run(total)
+    assert tf.Session().run(total) == 2
+
+
+def test_iterators_begin_where_they_are_told_to():
+    arrays = (np.arange(6.0, dtype="float32").reshape(3, 2), np.array([5, 6, 7]))
+    dataset = tf.data.Dataset.from_tensor_slices(arrays).batch(2)
+    iterator = tf.data.make_initializable_iterator(dataset)
+    x, y = iterator.get_next()
+    assert (x.shape, x.dtype, y.shape) == ((None, 2), "float32", (None,))
+    session = tf.Session()
+    with pytest.raises(ValueError, match="run the iterator's initializer"):
+        session.run(x)
+    for _ in range(2):
+        session.run(iterator.initializer)
+        assert [v.tolist() for v in session.run([x, y])] == [[[0, 1], [2, 3]], [5, 6]]
+    with pytest.raises(ValueError, match="no initializer"):
+        tf.data.make_one_shot_iterator(dataset).initializer  # noqa: B018
+
+
+def test_metrics():
+    y, p = tf.placeholder("int32", (None,)), tf.placeholder("int32", (None,))
+    made = {
+        "accuracy": tf.metrics.accuracy(y, p),
+        "mean": tf.metrics.mean(ops.cast(p, "float32"), weights=[0.0, 1.0, 1.0]),
+        "precision": tf.metrics.precision(y, p),
+        "recall": tf.metrics.recall(y, p),
+        "mean_squared_error": tf.metrics.mean_squared_error(y, ops.cast(p, "float32")),
+    }
+    values = {name: value for name, (value, _) in made.items()}
+    updates = [update for _, update in made.values()]
+    session = tf.Session()
+    session.run(tf.local_variables_initializer())
+    for labels, predictions in (([1, 0, 1], [1, 1, 1]), ([1, 1, 0], [0, 0, 0])):
+        session.run(updates, {y: labels, p: predictions})
+    found = session.run(values)
+    expected = {
+        "accuracy": 3 / 6,
+        "mean": 2 / 4,
+        "precision": 2 / 3,
+        "recall": 2 / 4,
+        "mean_squared_error": 3 / 6,
+    }
+    assert found == pytest.approx(expected)
+    assert made["accuracy"][0].name == "accuracy/value:0"
+    assert tf.local_variables()[0].name == "accuracy/total:0"
+    assert tf.global_variables() == []
+
+
+def test_prints_show_the_values_of_a_run(capsys):
+    v = tf.get_variable("v", initializer=1.0)
+    with tf.control_dependencies([tf.print("v is", v, {"and": [v * 2.0]})]):
+        more = v.assign_add(1.0)
+    session = initialized()
+    capsys.readouterr()
+    for _ in range(2):
+        session.run(more)
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == ["v is 1 {'and': [2]}", "v is 2 {'and': [4]}"]
+    session.run(tf.Print(v, [v], "message: "))
+    assert capsys.readouterr().err == "message: [3]\n"

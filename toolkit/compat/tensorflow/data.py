@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolkit import data as core
+from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.strings import StringTensor, is_string
 from toolkit.convert import convert
 from toolkit.data.rows import Rows
@@ -123,7 +124,8 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors as one of the core's arrays."""
 
     def call(*elements: Any) -> Any:
-        return as_arrays(function(*map(as_tensors, elements)))
+        with computing():  # also where calls make a graph
+            return as_arrays(function(*map(as_tensors, elements)))
 
     return update_wrapper(call, function)
 

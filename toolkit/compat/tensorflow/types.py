@@ -136,6 +136,10 @@ class TensorShape(tuple[Any, ...]):
         dims = (dims,) if isinstance(dims, int) else dims
         return tuple.__new__(cls, (n if n is None else int(n) for n in dims))
 
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return TensorShape(found) if isinstance(key, slice) else found
+
     @property
     def rank(self) -> int:
         return len(self)

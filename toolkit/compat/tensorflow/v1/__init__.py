@@ -86,7 +86,7 @@ __all__ = [name for name in globals() if name[0] != "_" and name != "annotations
 
 def __getattr__(name: str) -> Any:
     """What is imported at first use, and the names of TensorFlow 2."""
-    if name in ("layers", "losses", "summary", "train"):
+    if name in ("data", "layers", "losses", "metrics", "summary", "train"):
         return import_module(f"{__name__}.{name}")
     functions = import_module(f"{__name__}.functions")
     tensorflow = import_module("toolkit.compat.tensorflow")

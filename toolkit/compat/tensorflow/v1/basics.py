@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes, tree
 from toolkit import random as random_numbers
-from toolkit.compat.tensorflow.modes import building_graph, local, mode
+from toolkit.compat.tensorflow.modes import building_graph, computing, local, mode
+from toolkit.compat.tensorflow.printing import print as printing
 from toolkit.compat.tensorflow.scopes import name_scope as names_of_variables
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import (
@@ -304,3 +307,23 @@ def set_random_seed(seed: int) -> None:
         get_default_graph().seed = seed
     else:
         random_numbers.set_random_seed(seed)
+
+
+def print_op(*inputs: Any, name: str | None = None, **options: Any) -> GraphOperation:
+    """The operation that prints values after the run in which they were computed.
+
+    Args:
+        inputs, options: those of `tf.print`.
+        name: made up if None.
+    """
+
+    def show(*values: Any) -> None:
+        with computing():
+            arrays = tree.map_structure(
+                lambda x: convert(x) if isinstance(x, (np.ndarray, np.generic)) else x,
+                values,
+            )
+            printing(*arrays, **options)
+
+    step = GraphStep(lambda run, *inputs: None, "PrintV2", sink=show)
+    return get_default_graph().append(step, inputs, None, name=name)  # type: ignore[no-any-return]

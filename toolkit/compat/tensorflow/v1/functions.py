@@ -10,6 +10,7 @@ from toolkit import dtypes, ops
 from toolkit import random as random_numbers
 from toolkit.compat.tensorflow import arrays, control, linalg, math, random
 from toolkit.compat.tensorflow import nn as nn2
+from toolkit.compat.tensorflow.v1.basics import control_dependencies, print_op
 from toolkit.compat.tensorflow.v1.recording import recorded
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
@@ -116,6 +117,31 @@ def while_loop(
     )
     single = isinstance(found, (list, tuple)) and len(found) == 1
     return found[0] if single and not return_same_structure else found
+
+
+def Print(
+    input_: Any,
+    data: Any,
+    message: str = "",
+    first_n: Any = None,
+    summarize: int = 3,
+    name: str | None = None,
+) -> Any:
+    """`input_`, whose computation prints `data` after the run.
+
+    Args:
+        input_: a tensor.
+        data: a list of tensors to print.
+        message: what stands before them.
+        first_n: only None.
+        summarize: how many elements to show at each end.
+        name: of the operation.
+    """
+    if first_n is not None:
+        raise ArgumentError("Print: first_n must be None")
+    shown = [message, *([x] for x in data)]
+    with control_dependencies([print_op(*shown, sep="", summarize=summarize)]):
+        return vars(arrays)["identity"](input_, name=name)
 
 
 # --- tf.nn ----------------------------------------------------------------------------

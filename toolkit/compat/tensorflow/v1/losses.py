@@ -9,7 +9,7 @@ from toolkit import ops
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.convert import convert
-from toolkit.errors import ShapeError, unknown_choice
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.keras_tensor import KerasTensor
 
 
@@ -228,6 +228,24 @@ def hinge_loss(
     y, p = _same("hinge_loss", labels, logits)
     losses = ops.relu(1.0 - (2.0 * y - 1.0) * p)
     scope = scope or "hinge_loss"
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def cosine_distance(
+    labels: Any,
+    predictions: Any,
+    axis: int | None = None,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = GraphKeys.LOSSES,
+    reduction: str = BY_WEIGHTS,
+) -> Any:
+    """1 - the sum of labels * predictions, of length one along `axis`; weighted."""
+    if axis is None:
+        raise ArgumentError("cosine_distance: You must specify 'axis'.")
+    y, p = _same("cosine_distance", labels, predictions)
+    losses = 1.0 - ops.sum(y * p, axis=axis, keepdims=True)
+    scope = scope or "cosine_distance_loss"
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 

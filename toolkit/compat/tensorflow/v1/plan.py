@@ -28,6 +28,8 @@ from toolkit.tape import GradientTape, alias
 from toolkit.tensor import Tensor, backend
 from toolkit.variable import Variable
 
+_FIRST = ("Assign", "MakeIterator")  # steps that begin something
+
 
 class FailedPreconditionError(ToolkitError, RuntimeError):
     """A Variable is read in a session where it has no value yet."""
@@ -43,31 +45,33 @@ class Plan:
         feeds: list[GraphTensor],
         pack: Callable[[list[Any]], Any],
     ) -> None:
-        self.session, self.fetches, self.feeds, self.pack = (
-            session,
-            fetches,
-            feeds,
-            pack,
-        )
-        self.fed = set(map(id, feeds))
-        self.operations = needed(fetches, self.fed)
+        self.session, self.fetches, self.pack = session, fetches, pack
+        fed = set(map(id, feeds))
+        self.operations = needed(fetches, fed)
+        self.sources = [op for op in self.operations if _step(op, "source")]
+        self.sinks = [op for op in self.operations if _step(op, "sink")]
+        drawn = [y for op in self.sources for y in op.outputs]
+        self._drawn = [id(y) not in fed for y in drawn]
+        self.feeds = [*feeds, *(y for y in drawn if id(y) not in fed)]
         steps = [op.node.op for op in self.operations]
         steps = [step for step in steps if isinstance(step, GraphStep)]
         self.sets = {v for step in steps for v in step.sets}
         self.watched = {id(x): x for step in steps for x in step.watched}.values()
         self.arguments = [
-            (x, dtypes.numpy_dtype(x.dtype), tuple(x.shape)) for x in feeds
+            (x, dtypes.numpy_dtype(x.dtype), tuple(x.shape)) for x in self.feeds
         ]
         self._check_feeds()
         self._ready = False
         # First values are made once, which is not worth compiling; whether there are
         # any is asked at each run.
-        self._once = any(step.kind == "Assign" or step.asks for step in steps)
+        self._once = any(step.kind in _FIRST or step.asks for step in steps)
         self._compute = self._replay if self._once else Function(self._replay)
 
     def __call__(self, values: Any) -> Any:
         if not self._ready:
             self._check_variables()
+        if self.sources:
+            values = [*values, *self._draw()]
         fed = [
             _as_fed(*wanted, x)
             for wanted, x in zip(self.arguments, values, strict=True)
@@ -78,9 +82,24 @@ class Plan:
         if not self._ready:
             self.session.initialized |= self.sets
             self._ready = True
-        return self.pack(
-            [None if x is None else _as_array(x, self._once) for x in results]
-        )
+        found = [None if x is None else _as_array(x, self._once) for x in results]
+        if self.sinks:
+            self._tell(found[len(self.fetches) :])
+        return self.pack(found[: len(self.fetches)])
+
+    def _draw(self) -> list[Any]:
+        """What the sources give this time, but for what is fed in its place."""
+        drawn = [x for op in self.sources for x in op.node.op.source(self.session)]
+        return [x for x, wanted in zip(drawn, self._drawn, strict=True) if wanted]
+
+    def _tell(self, values: list[Any]) -> None:
+        """Give the sinks what they were to see."""
+        rest = iter(values)
+        for op in self.sinks:
+            known = {id(x): next(rest) for x in op.inputs}
+            args = op.node.attrs["arguments"][0]
+            leaves = [known.get(id(x), x) for x in tree.flatten(args)]
+            op.node.op.sink(*tree.pack_sequence_as(args, leaves))
 
     def _check_feeds(self) -> None:
         for operation in self.operations:
@@ -116,6 +135,7 @@ class Run:
     def __init__(self, plan: Plan, fed: tuple[Tensor, ...]) -> None:
         self.plan, self.session = plan, plan.session
         self.known: dict[int, Any] = {}
+        self._seen: list[Any] = []  # by sinks
         self.tape: Any = None
         self.watched = set(map(id, plan.watched))
         if plan.watched:
@@ -150,11 +170,15 @@ class Run:
         found = [
             early[id(x)] if id(x) in early else self.value(x) for x in self.plan.fetches
         ]
-        return [x if x is None else convert(x) for x in found]
+        return [x if x is None else convert(x) for x in (*found, *self._seen)]
 
     def perform(self, operation: GraphOperation) -> None:
         """Run one operation."""
         node = operation.node
+        if _step(operation, "sink"):
+            self._seen += map(self.value, node.inputs)
+        if _step(operation, "source"):
+            return
         args, kwargs = node.attrs["arguments"]
         if isinstance(node.op, GraphStep):
             outputs = node.op.function(self, *args, **kwargs)
@@ -202,6 +226,11 @@ class Run:
     def is_initialized(self, variable: Any) -> bool:
         """Whether a Variable had a value before the run."""
         return variable in self.session.initialized
+
+
+def _step(operation: GraphOperation, name: str) -> Any:
+    """An attribute of a step; None of other operations."""
+    return getattr(operation.node.op, name, None)
 
 
 def needed(fetches: list[Any], fed: set[int]) -> list[GraphOperation]:

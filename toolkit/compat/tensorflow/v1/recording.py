@@ -14,11 +14,12 @@ from types import FunctionType
 from typing import Any
 
 from toolkit import tree
-from toolkit.compat.tensorflow import control, renaming, scopes
+from toolkit.compat.tensorflow import control, namespaces, printing, renaming, scopes
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.v1 import basics
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.names import kind_of
+from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphTensor
 from toolkit.keras_tensor import KerasTensor
@@ -85,12 +86,14 @@ def install() -> None:
         scopes.name_scope: basics.name_scope,
         control.group: _either(control.group, basics.group),
         control.no_op: _either(control.no_op, basics.no_op),
+        printing.print: _either(printing.print, basics.print_op),
     }
     for module in modules:
         for key, member in vars(module).items():
             if key[0] != "_" and key not in _PLAIN and _is_ours(member, module):
                 replaced.setdefault(member, recorded(member))
-    for module in (import_module(_PACKAGE), scopes, *modules):
+    for module in (import_module(_PACKAGE), scopes, printing, *modules):
         for key, member in list(vars(module).items()):
             if isinstance(member, (type, FunctionType)) and member in replaced:
                 setattr(module, key, replaced[member])
+    namespaces.errors.FailedPreconditionError = FailedPreconditionError

@@ -125,6 +125,7 @@ class variable_scope:
         given, default = self._given, outer
         if isinstance(given, VariableScope):
             path, default = given.name, given
+            name = path.rpartition("/")[2]
         else:
             name = given if given is not None else _unused(graph, self._default_name)
             path = f"{outer.name}/{name}" if outer.name and name else outer.name or name
@@ -132,8 +133,7 @@ class variable_scope:
         kept = {k: getattr(default, k) for k in self._options if k not in chosen}
         reuse = outer.reuse or default.reuse if self._reuse is None else self._reuse
         scope = VariableScope(reuse, path, **chosen, **kept)
-        last = path.rpartition("/")[2]
-        self._names = graph.name_scope(last) if last and self._auxiliary else None
+        self._names = graph.name_scope(name) if name and self._auxiliary else None
         if self._names is not None:
             scope.original_name_scope = self._names.__enter__()
         self._outer, graph.variable_scope = (graph, outer), scope

@@ -106,6 +106,11 @@ class GraphTensor(KerasTensor):
         pairs = zip(self.shape, shape, strict=True)
         self._shape = tuple(n if m is None else m for m, n in pairs)
 
+    def __len__(self) -> int:
+        raise ArgumentTypeError(
+            f"{self.name}: len() of a tensor of a graph; use .shape"
+        )
+
     def __bool__(self) -> bool:
         raise ArgumentTypeError(
             f"{self.name}: a tensor of a graph has no truth value; use tf.cond, or "
@@ -169,6 +174,8 @@ class GraphStep(Operation):
         sets: Variables that have a value after it, whether or not they had before.
         asks: Variables that need no value; it asks whether they have one.
         watched: symbols and Variables by which it differentiates.
+        source: session -> the outputs, asked for before each run.
+        sink: takes the arguments after each run, with arrays for symbols.
     """
 
     def __init__(
@@ -178,10 +185,13 @@ class GraphStep(Operation):
         sets: tuple[Any, ...] = (),
         asks: tuple[Any, ...] = (),
         watched: tuple[Any, ...] = (),
+        source: Callable[[Any], list[Any]] | None = None,
+        sink: Callable[..., None] | None = None,
     ) -> None:
         super().__init__(name)
         self.function, self.kind, self.watched = function, name, watched
         self.sets, self.asks = sets, asks
+        self.source, self.sink = source, sink
 
 
 def session_of(given: Any, what: str) -> Any:

@@ -53,8 +53,7 @@ def _decayed(schedule: Any, global_step: Any, name: str | None) -> Any:
 
     if global_step is None:
         raise ArgumentError(f"{name}: expected a global_step; received None")
-    with get_default_graph().name_scope(name):
-        return get_default_graph().record(decay, (global_step,), {})
+    return get_default_graph().record(decay, (global_step,), {}, name)
 
 
 def exponential_decay(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import dtypes
+import numpy as np
+
+from toolkit import dtypes, tree
 from toolkit.compat.tensorflow.modes import local
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import (
@@ -195,8 +197,7 @@ def _known_or_initial(run: Any, variable: Any, value: Any) -> Any:
 def _assign(
     v: GraphVariable, value: Any, kind: str, name: Any, read_value: Any = True
 ) -> Any:
-    if getattr(value, "shape", None) is not None:
-        _check_shape(v, value)
+    _check_shape(v, value)
 
     def assign(run: Any, variable: Any, value: Any) -> Any:
         return run.cell(variable).assign(run.values(value))
@@ -223,7 +224,11 @@ def _stateful(v: Any, step: GraphStep, value: Any, name: Any, read_value: Any) -
 
 
 def _check_shape(v: GraphVariable, value: Any) -> None:
-    shape = tuple(getattr(value, "shape", ()))
+    is_tensor = isinstance(value, KerasTensor) or hasattr(value, "shape")
+    leaves = [] if is_tensor else tree.flatten(value)
+    if any(isinstance(x, KerasTensor) for x in leaves):
+        return  # a list that is to be stacked
+    shape = tuple(value.shape) if is_tensor else np.shape(value)
     fits = not shape or (
         len(shape) == v.ndim
         and all(m is None or m == n for m, n in zip(shape, v.shape, strict=True))

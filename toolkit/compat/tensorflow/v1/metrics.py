@@ -1,0 +1,171 @@
+"""`tf.metrics` of TensorFlow 1: running values in local Variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.initial import zeros_initializer
+from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
+from toolkit.compat.tensorflow.v1.tensors import GraphStep
+from toolkit.compat.tensorflow.v1.variables import GraphKeys
+from toolkit.convert import convert
+from toolkit.keras_tensor import KerasTensor
+
+_KEYS = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]
+
+
+def _ratio(
+    name: str | None,
+    default: str,
+    totals: tuple[str, str],
+    counted: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    collections: tuple[Any, Any],
+) -> tuple[Any, Any]:
+    """One running sum divided by another.
+
+    Args:
+        name, default: of the scope.
+        totals: the names of the Variables.
+        counted: from the inputs to what is added to each of them.
+        inputs: tensors, or None.
+        collections: where to put the value, and the update.
+    """
+    graph = get_default_graph()
+
+    def divided(top: Any, bottom: Any) -> Any:
+        return ops.divide_no_nan(top, bottom)
+
+    def update(run: Any, cells: Any, inputs: Any) -> Any:
+        added = counted(*(None if x is None else convert(run.value(x)) for x in inputs))
+        sums = [
+            run.cell(v).assign_add(ops.cast(more, v.dtype))
+            for v, more in zip(cells, added, strict=True)
+        ]
+        return divided(*sums)
+
+    with variable_scope(name, default_name=default):
+        cells = [
+            get_variable(key, (), "float32", zeros_initializer(), None, False, _KEYS)
+            for key in totals
+        ]
+        value = graph.record(divided, tuple(cells), {}, "value")
+        step = GraphStep(update, "MetricUpdate")
+        symbol = KerasTensor((), "float32")
+        made = value, graph.append(step, (cells, inputs), symbol, name="update_op")
+    for keys, tensor in zip(collections, made, strict=True):
+        graph.add_to_collections(keys, tensor)
+    return made
+
+
+def _weights(values: Any, weights: Any) -> Any:
+    ones = ops.ones(values.shape, "float32")
+    return ones if weights is None else ones * ops.cast(weights, "float32")
+
+
+def _weighted(values: Any, weights: Any) -> tuple[Any, Any]:
+    weights = _weights(values, weights)
+    return ops.sum(ops.cast(values, "float32") * weights), ops.sum(weights)
+
+
+def mean(
+    values: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """The weighted mean of all values so far.
+
+    Args:
+        values: of any shape.
+        weights: that broadcast to the values; ones if None.
+        metrics_collections: names of those to put the value in.
+        updates_collections: names of those to put the update in.
+        name: of the scope.
+
+    Returns:
+        The value, and the operation that adds to it, whose result is the new value.
+    """
+    totals = ("total", "count")
+    keys = (metrics_collections, updates_collections)
+    return _ratio(name, "mean", totals, _weighted, (values, weights), keys)
+
+
+def accuracy(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """How often predictions are the labels; see `mean`."""
+
+    def counted(y: Any, p: Any, w: Any) -> Any:
+        return _weighted(ops.equal(ops.cast(p, y.dtype), y), w)
+
+    inputs = (labels, predictions, weights)
+    keys = (metrics_collections, updates_collections)
+    return _ratio(name, "accuracy", ("total", "count"), counted, inputs, keys)
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """The mean of (labels - predictions)²; see `mean`."""
+
+    def counted(y: Any, p: Any, w: Any) -> Any:
+        return _weighted(ops.square(p - ops.cast(y, p.dtype)), w)
+
+    inputs, totals = (labels, predictions, weights), ("total", "count")
+    keys = (metrics_collections, updates_collections)
+    return _ratio(name, "mean_squared_error", totals, counted, inputs, keys)
+
+
+def precision(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """True positives divided by what is predicted to be positive; see `mean`."""
+
+    def counted(y: Any, p: Any, w: Any) -> Any:
+        y, p = ops.cast(y, "bool"), ops.cast(p, "bool")
+        w = _weights(y, w)
+        return ops.sum(w * ops.logical_and(y, p)), ops.sum(w * p)
+
+    inputs, totals = (labels, predictions, weights), ("true_positives", "positives")
+    keys = (metrics_collections, updates_collections)
+    return _ratio(name, "precision", totals, counted, inputs, keys)
+
+
+def recall(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> tuple[Any, Any]:
+    """True positives divided by what is labelled positive; see `mean`."""
+
+    def counted(y: Any, p: Any, w: Any) -> Any:
+        y, p = ops.cast(y, "bool"), ops.cast(p, "bool")
+        w = _weights(y, w)
+        return ops.sum(w * ops.logical_and(y, p)), ops.sum(w * y)
+
+    inputs, totals = (labels, predictions, weights), ("true_positives", "relevant")
+    keys = (metrics_collections, updates_collections)
+    return _ratio(name, "recall", totals, counted, inputs, keys)
