@@ -96,7 +96,8 @@ def generate_reduction(
     if outputs[0].spec.size == 0:
         return ()
     if x.spec.size == 0 or (name.startswith("arg") and reduced_part(node) == "none"):
-        return _fill(identity(name, x.spec.dtype), x, outputs[0])
+        number = 0 if name.startswith("arg") else identity(name, x.spec.dtype)
+        return _fill(number, x, outputs[0])
     axes = axis if isinstance(axis, tuple) else (axis,)
     kept = [a for a in range(x.spec.ndim) if a not in axes]
     wide = [a for a in range(x.spec.ndim) if x.spec.shape[a] > 1]
@@ -119,7 +120,6 @@ def generate_reduction(
 def _fill(number: Any, x: Operand, output: Operand) -> Sequence[Launch] | None:
     """An output full of one number, whatever the input holds."""
     spec = output.spec
-    number = 0 if spec.dtype == "int32" and isinstance(number, float) else number
     content = dtypes.numpy_dtype(spec.dtype).type(number).reshape((1,) * spec.ndim)
     result, one = Slot(spec), Slot(spec.with_shape((1,) * spec.ndim), content)
     node = Node(PRIMITIVES["stop_gradient"], (one,), {}, (result,))

@@ -21,8 +21,9 @@ from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_ty
 from toolkit.backends.numpy.jit.nest import collapse
 from toolkit.ir import Spec
 
-# The side of a square of elements that a block turns around in shared memory.
-TILE = 32
+# The side of a square that a block turns around in shared memory, and the lines of it
+# that its threads move at once.
+TILE, LINES = 32, 8
 
 
 def copy(
@@ -77,31 +78,26 @@ def _turned(
     w, shape, last = Writer(), x.spec.shape, x.spec.ndim - 1
     unit = dtypes.itemsize(x.spec.dtype)
     outer = [a for a in range(last) if a != axis]
+    squares = [-(-shape[axis] // TILE), -(-shape[last] // TILE)]
     w(f"__shared__ {unit_type(unit)} tile[{TILE}][{TILE + 1}];")
     w("const int tx = threadIdx.x, ty = threadIdx.y;")
-    names = {axis: "a", last: "b"}
-    found = split(w, "blockIdx.z", [shape[a] for a in outer], "o", "i64")
-    names.update(zip(outer, found, strict=True))
+    counts = [*(shape[a] for a in outer), *squares]
+    *found, row, column = split(w, "(i64)blockIdx.x", counts, "o", "i64")
+    names = {axis: "a", last: "b", **dict(zip(outer, found, strict=True))}
     indices = [names[a] for a in range(x.spec.ndim)]
-    for head, one, other, line in (
-        ("ty", "tx", "k", f"tile[k][tx] = x[{place(x, indices, unit)}];"),
-        ("ty", "k", "tx", f"y[{place(y, indices, unit)} + {first}] = tile[tx][k];"),
+    for one, other, line in (
+        ("tx", "k", f"tile[k][tx] = x[{place(x, indices, unit)}];"),
+        ("k", "tx", f"y[{place(y, indices, unit)} + {first}] = tile[tx][k];"),
     ):
-        with w.block(f"for (int k = {head}; k < {TILE}; k += 8)"):
-            w(f"const i64 a = blockIdx.y * {TILE} + {one};")
-            w(f"const i64 b = (i64)blockIdx.x * {TILE} + {other};")
+        with w.block(f"for (int k = ty; k < {TILE}; k += {LINES})"):
+            w(f"const i64 a = {row} * {TILE} + {one}, b = {column} * {TILE} + {other};")
             w(f"if (a < {shape[axis]} && b < {shape[last]}) {line}")
         w("__syncthreads();")
     ctype = unit_type(unit)
     parameters = [(f"const {ctype}*", "x", buffers[0]), (f"{ctype}*", "y", buffers[1])]
-    text = kernel_text(parameters, TILE * 8, w.text)
+    text = kernel_text(parameters, TILE * LINES, w.text)
     kernel = make_kernel("turn", text, [p[0] for p in parameters])
-    grid = (
-        -(-shape[last] // TILE),
-        -(-shape[axis] // TILE),
-        prod(shape[a] for a in outer),
-    )
-    return Launch(kernel, grid, (TILE, 8, 1), buffers)
+    return Launch(kernel, (prod(counts), 1, 1), (TILE, LINES, 1), buffers)
 
 
 def generate_copy(

@@ -42,6 +42,16 @@ DEVICE unsigned short float_to_half(float x) {
   unsigned short h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h;
 }
 #endif
+#if __CUDA_ARCH__ >= 800
+DEVICE unsigned short float_to_bfloat(float x) {
+  unsigned short h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h;
+}
+#else
+DEVICE unsigned short float_to_bfloat(float x) {
+  unsigned bits = __float_as_uint(x);
+  return x != x ? (bits >> 16) | 64 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+#endif
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T of[N]; };
 
 // From memory to registers.
@@ -57,12 +67,7 @@ template <> struct Narrow<f16> {
   DEVICE f16 of(float x) { f16 y; y.bits = float_to_half(x); return y; }
 };
 template <> struct Narrow<bf16> {
-  DEVICE bf16 of(float x) {
-    unsigned bits = __float_as_uint(x);
-    bf16 y;
-    y.bits = x != x ? (bits >> 16) | 64 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return y;
-  }
+  DEVICE bf16 of(float x) { bf16 y; y.bits = float_to_bfloat(x); return y; }
 };
 
 // The value of the thread whose number in the warp differs in these bits.

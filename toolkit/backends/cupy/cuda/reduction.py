@@ -110,10 +110,10 @@ class Reducer:
     def across_block(self, x: Value, apart: int, threads: int) -> Value:
         """Combine what threads of a block have whose numbers differ by `apart`.
 
-        The first `apart` threads get the results.
+        The first `apart` threads get the results. `shared` is memory for all threads.
         """
         w, shared = self.w, self.w.name()
-        w(f"__shared__ {x.ctype} {shared}[{threads}];")
+        w(f"{x.ctype}* {shared} = ({x.ctype}*)shared;")
         w(f"{shared}[thread] = {x.text};")
         w("__syncthreads();")
         head = f"for (int d = {threads // 2}; d >= {apart}; d /= 2)"
@@ -140,6 +140,7 @@ def combination(
     computed = COMPUTED[dtype]
     w(f"const int thread = threadIdx.y * {tx} + threadIdx.x;")
     w(f"const i64 column = (i64)blockIdx.x * {tx} + threadIdx.x;")
+    w(f"__shared__ u64 shared[{tx * ty}];")
     state = reducer.declare()
     with w.block(f"if (column < {columns})"):
         with w.block(f"for (i64 k = threadIdx.y; k < {count}; k += {ty})"):

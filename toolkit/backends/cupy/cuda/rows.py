@@ -148,12 +148,14 @@ class _Rows:
         parameters += [self._output(k) for k in range(len(self.plan.writes))]
         w("const int tx = threadIdx.x, ty = threadIdx.y;")
         w(f"const int thread = ty * {shape.tx} + tx;")
+        w(f"const int tile = blockIdx.x % {shape.tiles};")
+        w(f"const i64 block = blockIdx.x / {shape.tiles};")
         body.load_constants()
         self._declare_collected()
         with w.block(f"for (int turn = 0; turn < {shape.turns}; ++turn)"):
             self._row()
         self._finish()
-        grid, block = (shape.blocks, shape.tiles, 1), (shape.tx, shape.ty, 1)
+        grid, block = (shape.blocks * shape.tiles, 1, 1), (shape.tx, shape.ty, 1)
         first = body.launch("rows", parameters, grid, block, problem)
         return [first, *self.combinations]
 
@@ -206,7 +208,7 @@ class _Rows:
         """Add a value of a row, or of one of its elements, to what is collected."""
         reducer, write = self._reducer(k), self.plan.writes[k]
         if self._collects_in_memory(k):
-            place = f"q{k}[(i64)blockIdx.x * {self.body.columns} + column]"
+            place = f"q{k}[block * {self.body.columns} + column]"
             merged = reducer.merge([Value(place, write.dtype)], [value])[0]
             self.w(f"{place} = turn == 0 ? {value.text} : {merged.text};")
             return
@@ -218,14 +220,15 @@ class _Rows:
     def _finish(self) -> None:
         """Combine what the threads of the block have collected, and write it."""
         shape, w, lanes = self.shape, self.w, self.body.lanes
+        if self.states:
+            w(f"__shared__ u64 shared[{shape.tx * shape.ty}];")
         for k, write in enumerate(self.plan.writes):
             reducer, whole = self._reducer(k), self._parts(k) == 1
             if write.role == ONE:
                 threads = shape.tx * shape.ty
                 total = reducer.across_block(self.states[k][0], 1, threads)
                 text = narrowed(total, write.dtype) if whole else total.text
-                place = f"blockIdx.y * {shape.blocks} + blockIdx.x"
-                w(f"if (thread == 0) q{k}[{place}] = {text};")
+                w(f"if (thread == 0) q{k}[blockIdx.x] = {text};")
             elif write.role == COLUMN and shape.held:
                 head = f"for (int held = 0; held < {shape.items * lanes}; ++held)"
                 with w.block("#pragma unroll", head):
@@ -235,14 +238,14 @@ class _Rows:
                         part = reducer.across_block(part, shape.tx, threads)
                     text = narrowed(part, write.dtype) if whole else part.text
                     w(f"const int pack = {self._pack(f'held / {lanes}')};")
-                    place = f"(i64)blockIdx.x * {self.body.columns} + pack * {lanes}"
+                    place = f"block * {self.body.columns} + pack * {lanes}"
                     test = f"if (ty == 0 && pack < {self.body.columns // lanes})"
                     w(f"{test} q{k}[{place} + held % {lanes}] = {text};")
 
     def _pack(self, item: str) -> str:
         """The number of a thread's pack of columns."""
         shape = self.shape
-        first = f" + blockIdx.y * {shape.items * shape.tx}" if shape.tiles > 1 else ""
+        first = f" + tile * {shape.items * shape.tx}" if shape.tiles > 1 else ""
         return f"({item}) * {shape.tx} + tx{first}"
 
     # --- a row ------------------------------------------------------------------------
@@ -251,7 +254,7 @@ class _Rows:
         body, w, shape = self.body, self.w, self.shape
         body.row = {}
         self.loaded = set()
-        row = f"((i64)blockIdx.x * {shape.turns} + turn) * {shape.ty} + ty"
+        row = f"(block * {shape.turns} + turn) * {shape.ty} + ty"
         w(f"const i64 asked = {row};")
         w(f"const bool live = asked < {body.rows};")
         # Threads without a row repeat the last one and write nothing: all of a warp
@@ -284,7 +287,7 @@ class _Rows:
 
     def _end_row(self) -> None:
         """Write what a row has one of, and collect it."""
-        tile = " && blockIdx.y == 0" if self.shape.tiles > 1 else ""
+        tile = " && tile == 0" if self.shape.tiles > 1 else ""
         writes = list(enumerate(self.plan.writes))
         of_rows = [(k, w) for k, w in writes if w.role == ROW or self._of_rows(k)]
         if not of_rows:
