@@ -212,6 +212,24 @@ def test_a_subclassed_regression(tmp_path):
     text = report(model, tmp_path, (X, X[:, :1]))
     assert 'id="classes"' not in text and 'id="evaluation"' in text
     assert "first" in text and 'id="compiler"' in text
+    errors = model.predict(X, verbose=0) - X[:, :1]
+    found = re.search(r"Mean absolute error</th><td[^>]*>([^<]*)<", text)
+    assert float(found[1]) == pytest.approx(np.abs(errors).mean(), rel=1e-3)
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_a_browser_shows_a_large_model(tmp_path):
+    hidden = [layers.Dense(4, name=f"layer_{i}") for i in range(45)]
+    model = toolkit.Sequential([toolkit.Input((6,)), *hidden, layers.Dense(50)])
+    model.compile("sgd", toolkit.losses.SparseCategoricalCrossentropy(from_logits=True))
+    names = [f"a rather long name of class {i}" for i in range(50)]
+    text = report(model, tmp_path, (X, Y), names)
+    assert "Layers: all 46 rows" in text and "The 12 slowest of 46 layers" in text
+    assert 'class="matrix"' not in text and "Each class: all 50 rows" in text
+    found, console = look_at(text, (360, 1280))
+    assert console == [] and all(page["cut"] == [] for page in found.values())
+    assert all(page["width"] <= int(width) for width, page in found.items())
 
 
 def test_a_model_that_runs_eagerly(tmp_path):

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from tests.pictures.geometry import check, texts_of
 from toolkit.pictures.blocks import Block, draw_blocks
 from toolkit.pictures.curves import Curve, Panel, draw_curves, spread
+from toolkit.pictures.scatter import draw_scatter
 from toolkit.pictures.shapes import PALETTE, SERIES, Line, Rectangle
 from toolkit.pictures.spans import Row, draw_spans
 
+NUMBERS = st.floats(-1e6, 1e6)
 VALUES = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, 0.0, 1e-9])
 KINDS = {"a": "first", "b": "second"}
 
@@ -117,6 +119,15 @@ def test_spans_of_any_times(lists, unit):
         for i, spans in enumerate(lists)
     ]
     check(draw_spans(rows, "Data", "a remark"))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=20))
+def test_scatter_of_any_values(points):
+    picture = draw_scatter(*zip(*points, strict=True), "true", "predicted", "both")
+    check(picture)
+    dots = [s for s in picture.shapes if isinstance(s, Rectangle)]
+    assert len(dots) == len(points)
 
 
 def test_spans_that_nobody_can_tell_apart_are_one():

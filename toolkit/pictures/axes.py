@@ -59,10 +59,11 @@ def value_scale(
         apart = ceil((last - first) / 6)
         marks = [10.0**power for power in range(first, last + 1, apart)]
         return Scale(marks[0], max(10.0**last, high), start, end, True), marks
-    if low == high:
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-280):
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
     step = round_step(high - low, 5)
-    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    # A learning rate of float32 is a bit more than 0.001, and still belongs there.
+    first, last = floor(low / step + 1e-6), ceil(high / step - 1e-6)
     marks = [step * i for i in range(first, last + 1)]
     return Scale(marks[0], marks[-1], start, end), marks
 

@@ -9,6 +9,7 @@ from typing import Any
 from toolkit.pictures.picture import STYLE, Picture
 from toolkit.pictures.shapes import PALETTE, printable
 
+FOLD = 40  # rows from which on a table is folded up
 _VOID = ("meta",)
 _COLORS = ("paper", "ink", "muted", "faint", "first", "second", "third")
 
@@ -59,10 +60,10 @@ def table(
     caption: str,
     numbers: Sequence[int] = (),
 ) -> Markup:
-    """A table that scrolls by itself where it is too wide; its first column is a head.
+    """A table that scrolls by itself where it is too wide; a long one is folded up.
 
     Args:
-        heads: of the columns.
+        heads: of the columns; the first column is a head of its row.
         rows: cells; Markup or text.
         caption: what the table shows.
         numbers: the columns that stand to the right.
@@ -83,7 +84,11 @@ def table(
         for row in rows
     ]
     content = (tag("thead", top), tag("tbody", *body))
-    return captioned(tag("table", *content, aria_label=caption), caption)
+    inside = tag("table", *content, aria_label=caption)
+    if len(body) <= FOLD:
+        return captioned(inside, caption)
+    head = tag("summary", f"{caption}: all {len(body):,} rows")
+    return tag("details", head, scrolling(inside, caption))
 
 
 def captioned(content: Markup, caption: str) -> Markup:
@@ -164,9 +169,9 @@ a{color:var(--first)}
 :focus-visible{outline:2px solid var(--first);outline-offset:2px}
 dl.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(8.5rem,1fr));
 gap:.75rem;margin:1.5rem 0 0}
-.facts div{border:1px solid var(--faint);border-radius:.5rem;padding:.6rem .9rem}
+.facts div{border:1px solid var(--faint);border-radius:.5rem;padding:.6rem .8rem}
 .facts dt{color:var(--muted);font-size:.8125rem}
-.facts dd{margin:0;font-size:1.3rem;font-weight:600;line-height:1.35;
+.facts dd{margin:0;font-size:1.2rem;font-weight:600;line-height:1.35;
 overflow-wrap:anywhere}
 .panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,24rem),1fr));
 gap:1rem 2rem}

@@ -15,12 +15,12 @@ from toolkit.layers import InputLayer
 from toolkit.models.summary import class_name
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
 from toolkit.pictures.boxes import cut
-from toolkit.pictures.page import Markup, bar, figure, join, table, tag
+from toolkit.pictures.page import FOLD, Markup, bar, figure, join, table, tag
 from toolkit.tensor import Tensor
 from toolkit.trace import StatelessScope
 
 _REPEATS = 15  # of a measurement
-_KERNELS = 12  # slowest kernels that are listed
+_KERNELS = 12  # slowest kernels, and layers, that are listed
 _LONG = 64  # characters of their names
 _UNKNOWN = "\N{EN DASH}"
 
@@ -130,21 +130,16 @@ def step_seconds(plan: Inspection) -> float:
 
 def costs_section(costs: list[LayerCost], plan: Inspection, samples: int) -> Markup:
     """Time and memory of each layer, beside those of the whole forward pass."""
-    longest = max((cost.total for cost in costs), default=0.0) or 1.0
-    rows = [
-        (
-            join((cost.name, tag("span", cost.kind, class_="note"))),
-            bar(cost.total / longest, seconds_text(cost.total))
-            if cost.seconds is not None
-            else _UNKNOWN,
-            _known(cost.flops, count_text),
-            bytes_text(cost.weights),
-            bytes_text(cost.outputs),
-            _known(cost.scratch, bytes_text),
-        )
-        for cost in costs
-    ]
     heads = ("Layer", "Time", "Operations", "Weights", "Outputs", "Scratch")
+    numbers = range(1, len(heads))
+    longest = max((cost.total for cost in costs), default=0.0) or 1.0
+    rows = [_row(cost, longest) for cost in costs]
+    listed = table(heads, rows, "Each layer's forward pass", numbers)
+    if len(costs) > FOLD:
+        order = sorted(range(len(costs)), key=lambda i: -costs[i].total)
+        slowest = [rows[i] for i in order[:_KERNELS]]
+        caption = f"The {_KERNELS} slowest of {len(costs)} layers"
+        listed = join((table(heads, slowest, caption, numbers), listed))
     alone, whole = sum(cost.total for cost in costs), step_seconds(plan)
     note = (
         f"Measured here on a batch of {samples}, each layer compiled by itself: "
@@ -152,9 +147,21 @@ def costs_section(costs: list[LayerCost], plan: Inspection, samples: int) -> Mar
         f"can, and takes {seconds_text(whole)} for a forward pass and "
         f"{bytes_text(plan.peak_bytes)} for all that lies between input and output."
     )
-    listed = table(heads, rows, "Each layer's forward pass", numbers=(1, 2, 3, 4, 5))
     return tag(
         "section", tag("h2", "Time and memory"), tag("p", note), listed, id="costs"
+    )
+
+
+def _row(cost: LayerCost, longest: float) -> tuple[Any, ...]:
+    return (
+        join((cost.name, tag("span", cost.kind, class_="note"))),
+        bar(cost.total / longest, seconds_text(cost.total))
+        if cost.seconds is not None
+        else _UNKNOWN,
+        _known(cost.flops, count_text),
+        bytes_text(cost.weights),
+        bytes_text(cost.outputs),
+        _known(cost.scratch, bytes_text),
     )
 
 
@@ -182,11 +189,11 @@ def program_section(plan: Inspection, what: str) -> Markup:
     ]
     heads = ("Kernel", "Time", "Operations", "Traffic", "Of the roofline")
     count = len(plan.kernels)
-    caption = f"The {min(_KERNELS, count)} slowest of {count} kernels"
+    caption = f"The {min(_KERNELS, count)} slowest of {count:,} kernels"
     note = (
         f"One step of {what} is a graph of {len(plan.passes[0][1].nodes):,} nodes, "
-        f"compiled to {count} kernels that take {seconds_text(total)}. More than 100% "
-        "of the roofline means that data comes from a cache, not from memory."
+        f"compiled to {count:,} kernels that take {seconds_text(total)}. More than "
+        "100% of the roofline means that data comes from a cache, not from memory."
     )
     hint = "Rest on a block to see what it holds, and how long."
     drawn = figure(plan.plot(), hint, least=0.7)

@@ -26,12 +26,14 @@ from toolkit.models.report.costs import (
     weight_bytes,
 )
 from toolkit.models.report.outcome import Outcome, outcome
+from toolkit.models.report.values import values_section
 from toolkit.models.summary import class_name, layer_rows
-from toolkit.pictures.axes import bytes_text, number_text, seconds_text
+from toolkit.pictures.axes import bytes_text, count_text, number_text, seconds_text
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.page import Markup, bar, figure, join, page, table, tag
 
 _MANY = 40  # layers from which on the diagram is folded up
+_LARGE = 10_000_000  # from here on, numbers are rounded
 _REPEATS = 15  # of a measurement
 _BATCH = 32  # samples of made-up data
 
@@ -101,6 +103,10 @@ def _content(
         sections["evaluation"] = ("Evaluation", _evaluation(found))
     if classes is not None:
         sections["classes"] = ("Classes", confusion_section(classes))
+    elif found is not None:
+        errors = values_section(found.y_true, found.y_pred)
+        if errors is not None:
+            sections["predictions"] = ("Predictions", errors)
     if plans:
         what, plan = plans[-1]
         x = unpack_x_y_sample_weight(batch)[0]
@@ -148,9 +154,9 @@ def _facts(
 ) -> Markup:
     count = model.count_params()
     trainable = sum(v.size for v in model.trainable_weights)
-    facts = {"Parameters": f"{count:,}"}
+    facts = {"Parameters": _large(count)}
     if trainable != count:
-        facts["Trainable"] = f"{trainable:,}"
+        facts["Trainable"] = _large(trainable)
     facts["Weights"] = bytes_text(weight_bytes(model.weights))
     if history is not None and history.history:
         facts["Epochs"] = f"{max(map(len, history.history.values())):,}"
@@ -164,12 +170,15 @@ def _facts(
     return tag("dl", *pairs, class_="facts")
 
 
+def _large(count: int) -> str:
+    return f"{count:,}" if count < _LARGE else count_text(count)
+
+
 def _architecture(model: Any) -> Markup:
     content = read_model(model, Show(shapes=True, inputs=False, activations=True), True)
     drawing = figure(draw(content, "TB", "ortho"), least=0.75)
-    count = len(model.layers)
-    if count > _MANY:
-        drawing = tag("details", tag("summary", f"Show all {count} layers"), drawing)
+    if len(model.layers) > _MANY:
+        drawing = tag("details", tag("summary", "Show the diagram"), drawing)
     rows = list(layer_rows(model))
     most = max((layer.count_params() for layer, *_ in rows if layer.built), default=0)
     cells = [

@@ -1,0 +1,51 @@
+"""How far a regression is off: figures, and predictions beside the true values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit.pictures.axes import number_text
+from toolkit.pictures.page import Markup, figure, table, tag
+from toolkit.pictures.scatter import draw_scatter
+
+_POINTS = 1000  # of the picture; of more samples, every so manieth
+
+
+def values_section(y_true: Any, y_pred: Any) -> Markup | None:
+    """The errors of predicted numbers; None if outputs and targets are no such."""
+    arrays = (y_true, y_pred)
+    if not all(isinstance(x, np.ndarray) and x.size for x in arrays):
+        return None
+    if y_true.size != y_pred.size or y_pred.size != len(y_pred):
+        return None
+    if y_pred.dtype.kind not in "fV" or y_true.dtype.kind not in "fiuV":
+        return None
+    true, found = (x.reshape(-1).astype("float64") for x in arrays)
+    finite = np.isfinite(true) & np.isfinite(found)
+    if not finite.any():
+        return None
+    true, found = true[finite], found[finite]
+    step = -(-len(true) // _POINTS)
+    picture = draw_scatter(
+        *(true[::step].tolist(), found[::step].tolist()),
+        *("true value", "predicted", "Predicted beside true values"),
+    )
+    errors = found - true
+    spread = ((true - true.mean()) ** 2).mean()
+    rows = [
+        ("Mean absolute error", number_text(np.abs(errors).mean())),
+        ("Root of the mean squared error", number_text(np.sqrt((errors**2).mean()))),
+        ("Mean error", number_text(errors.mean())),
+        ("Largest error", number_text(np.abs(errors).max())),
+    ]
+    if spread:
+        rows.append(
+            ("R\N{SUPERSCRIPT TWO}", number_text(1 - (errors**2).mean() / spread))
+        )
+    caption = f"Over {len(true):,} samples"
+    listed = table(("Error", "Value"), rows, caption, numbers=(1,))
+    note = "On the dashed line a prediction is exact."
+    both = tag("div", figure(picture, note), listed, class_="beside")
+    return tag("section", tag("h2", "Predictions"), both, id="predictions")

@@ -1,0 +1,58 @@
+"""Points on a plane where both axes mean the same: what is, and what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+from toolkit.pictures.axes import Scale, tick_texts, value_scale
+from toolkit.pictures.picture import Picture
+from toolkit.pictures.shapes import SMALL, Rectangle, Shape, Text, straight, text_width
+
+_SIZE = 340.0  # of the plane
+_TOP, _BOTTOM = 16.0, 50.0
+
+
+def draw_scatter(
+    xs: Sequence[float], ys: Sequence[float], across: str, up: str, title: str
+) -> Picture:
+    """Points, and the line on which both values are the same.
+
+    Args:
+        xs, ys: finite values, as many of both.
+        across, up: what they are.
+        title: of the picture, for readers who cannot see it.
+    """
+    _, marks = value_scale([*xs, *ys], 0, 1)
+    texts = tick_texts(marks)
+    widest = max(text_width(text, SMALL) for text in (*texts, up))
+    left, right = 26 + widest, 12 + widest / 2
+    bottom = _TOP + _SIZE
+    x = Scale(marks[0], marks[-1], left, left + _SIZE)
+    y = Scale(marks[0], marks[-1], bottom, _TOP)
+    shapes = [*_grid(x, y, marks, texts)]
+    shapes.append(straight((x.start, y.start), (x.end, y.end), dashed=True))
+    for a, b in zip(xs, ys, strict=True):
+        place = (x(a) - 2.5, y(b) - 2.5, 5, 5)
+        shapes.append(Rectangle(*place, "first", 2.5, opacity=0.5))
+    middle = x.start + _SIZE / 2
+    names = (
+        Text(middle, bottom + 38, across, SMALL, color="muted", anchor="middle"),
+        Text(left - 8, _TOP + 4, up, SMALL, color="muted", anchor="end"),
+    )
+    return Picture([*shapes, *names], x.end + right, bottom + _BOTTOM, title)
+
+
+def _grid(
+    x: Scale, y: Scale, marks: Sequence[float], texts: Sequence[str]
+) -> Iterator[Shape]:
+    wide = 14 + max(text_width(text, SMALL) for text in texts)
+    shown = ceil(wide * (len(marks) - 1) / _SIZE)  # each so manieth label fits
+    for i, (mark, text) in enumerate(zip(marks, texts, strict=True)):
+        a, b = x(mark), y(mark)
+        yield straight((x.start, b), (x.end, b), color="faint", width=1)
+        yield straight((a, y.start), (a, y.end), color="faint", width=1)
+        if i != len(marks) - 1:  # the axis' name is there
+            yield Text(x.start - 8, b + 4, text, SMALL, color="muted", anchor="end")
+        if i % shown == 0:
+            yield Text(a, y.start + 18, text, SMALL, color="muted", anchor="middle")
