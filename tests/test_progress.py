@@ -145,6 +145,16 @@ def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
     assert terminal.getvalue() == before  # it is read, not made
 
 
+def test_a_data_set_that_is_saved_is_shown(terminal, tmp_path):
+    def slow(x):
+        time.sleep(0.01)
+        return x
+
+    Dataset.range(20).map(slow).save(tmp_path / "saved")
+    assert f"saving in {tmp_path / 'saved'}" in terminal.getvalue()
+    assert "/20 [" in terminal.getvalue()
+
+
 def test_a_cache_that_is_not_finished_takes_its_bar_away(terminal, tmp_path):
     elements = iter(Dataset.range(20).map(lambda x: x).cache(tmp_path / "cache"))
     next(elements)

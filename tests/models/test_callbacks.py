@@ -11,6 +11,7 @@ import toolkit
 from toolkit import Input, Sequential, callbacks, layers
 from toolkit.callbacks import Callback, CallbackList, History
 from toolkit.errors import ArgumentError
+from toolkit.models.callbacks import progress
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 4)).astype("float32")
@@ -461,3 +462,15 @@ def test_tqdm_is_imported_late(monkeypatch):
     make_model().fit(X, Y, verbose=2)
     with pytest.raises(ImportError):
         make_model().fit(X, Y, verbose=1)
+
+
+def test_the_pace_leaves_out_the_first_step(monkeypatch, capsys):
+    now = 0.0
+    monkeypatch.setattr(progress, "perf_counter", lambda: now)
+    logger = callbacks.ProgbarLogger()
+    logger.set_params({"verbose": 2, "steps": 3, "epochs": 1})
+    logger.on_epoch_begin(0)
+    for batch, now in enumerate((10.0, 10.1, 10.2)):  # the first step compiles
+        logger.on_train_batch_end(batch)
+    logger.on_epoch_end(0, {"loss": 0.5})
+    assert capsys.readouterr().out == "3/3 - 10s - 100ms/step - loss: 0.5000\n"

@@ -12,7 +12,7 @@ from toolkit.data.rows import ArrayRows, ItemRows, Numbers, RangeRows, Rows, as_
 from toolkit.data.store import StoredRows, Writer
 from toolkit.data.streams import Pass, Stream
 from toolkit.errors import DatasetError
-from toolkit.progress import Stage, Work
+from toolkit.progress import Stage, Work, stage, working
 
 ELEMENTS = "elements.data"  # in the folder of a saved data set
 
@@ -236,9 +236,12 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
         [0, 1, 2]
     """
     writer = Writer(Path(path) / ELEMENTS, repr(dataset))
+    count = dataset._cardinality()
     try:
-        for element in dataset:
-            writer.write(element)
+        with working(f"saving in {path}"), stage("", max(count, 0) or None) as saved:
+            for element in dataset:
+                writer.write(element)
+                saved.done += 1
         writer.finish()
     finally:
         writer.abandon()
