@@ -22,6 +22,15 @@ OPS = {
     "conv_input_grad": "conv_dgrad",
     "conv_kernel_grad": "conv_wgrad",
 }
+# What may follow, and in which order cuDNN's compiled engines apply it; anything else
+# it would compile at run time, for strict float32 not even that.
+FOLLOWERS = {
+    (): (),
+    ("bias",): ("bias",),
+    ("bias", "relu"): ("bias", "relu"),
+    ("bias", "add"): ("add", "bias"),
+    ("bias", "add", "relu"): ("add", "bias", "relu"),
+}
 # cuDNN has no convolution of float64.
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
 
@@ -45,18 +54,23 @@ def lower_by_cudnn(
         precision: of float32: "strict" or "tf32".
     """
     node, found = body.nodes[0], epilogue_of(body)
-    if found is None or len(outputs) != 1:
+    if found is None or found.steps not in FOLLOWERS or len(outputs) != 1:
         return None
+    follow = FOLLOWERS[found.steps]
+    extras = dict(
+        zip((s for s in found.steps if s != "relu"), found.extra, strict=True)
+    )
+    following = [extras[step] for step in follow if step != "relu"]
     op, dtype = OPS[node.op.name], outputs[0].spec.dtype
     if not takes(dtype) or not all(x.spec.size for x in (*inputs, *outputs)):
         return None
     numbers = {id(x): i for i, x in enumerate(body.inputs)}
-    if any(id(x) not in numbers for x in (*node.inputs, *found.extra)):
+    if any(id(x) not in numbers for x in (*node.inputs, *following)):
         return None
     pieces = Pieces()
     first, second, *extra = (
         (Buffer(numbers[id(x)]), inputs[numbers[id(x)]])
-        for x in (*node.inputs, *found.extra)
+        for x in (*node.inputs, *following)
     )
     is_gradient = op == "conv_wgrad"
     try:
@@ -68,7 +82,7 @@ def lower_by_cudnn(
         places += [_whole(pieces, *pair) for pair in extra]
         result = Buffer(len(inputs))
         target = pieces.take(outputs[0].spec.nbytes) if is_gradient else result
-        signature = _signature(op, node, found.steps, dtype, precision)
+        signature = _signature(op, node, follow, dtype, precision)
         pieces.steps.append(Dnn(signature, (*places, target)))
         if is_gradient:
             _turn_back(pieces, target, outputs[0].spec, result)

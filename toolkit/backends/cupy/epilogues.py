@@ -43,7 +43,7 @@ def epilogue_of(body: Graph) -> Epilogue | None:
     return Epilogue(tuple(steps), tuple(extra))
 
 
-# In which order libraries apply them.
+# Those that some library applies.
 _ORDERS = {
     (),
     ("bias",),

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.cupy import convolutions, products
+from toolkit.backends.cupy import convolutions, products, windows
 from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
 from toolkit.backends.cupy.steps import Lowered
 from toolkit.errors import UnsupportedOnBackend
@@ -123,6 +123,7 @@ def _generated(
 _BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
     "cublaslt": products.lower_matmul,
     "cudnn": convolutions.lower_by_cudnn,
+    "windows": windows.lower_by_windows,
 }
 
 

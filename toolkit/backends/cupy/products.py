@@ -40,6 +40,12 @@ class Matrix:
             return True, max(m, across if n > 1 else m)
         return None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it lies in row-major order."""
+        strides = tuple(s * self.itemsize for s in self.strides)
+        return Operand(self.spec, strides).is_contiguous
+
     def batch_strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The strides of the batch axes of a product, 0 where it is broadcast."""
         own = self.spec.shape[:-2]
@@ -98,8 +104,9 @@ def multiply(
     """Append d = epilogue(a @ b), all row-major, with leading batch axes."""
     a, b = (x if x.rows else _copied(pieces, x) for x in (a, b))
     batch = d.spec.shape[:-2]
-    if not any(b.batch_strides(batch)):
-        a, batch, d = _joined_rows(a, batch, d)
+    if batch and not any(b.batch_strides(batch)):
+        a, b, d = _joined_rows(a, b, d)
+        batch = d.spec.shape[:-2]
     strides = [x.batch_strides(batch) for x in (a, b, d)]
     axes = [(n, *steps) for n, *steps in zip(batch, *strides, strict=True) if n != 1]
     outer, inner = _split(axes)
@@ -130,13 +137,14 @@ def _gemm(
     inner: tuple[int, int, int, int],
 ) -> Gemm:
     (turned_a, leading_a), (turned_b, leading_b) = a.rows, b.rows  # type: ignore[misc]
+    (_, leading_d) = d.rows  # type: ignore[misc]
     m, k = a.spec.shape[-2:]
     n = b.spec.shape[-1]
     count, step_a, step_b, step_d = inner
     return Gemm(
         *(n, m, k),
         transpose=(turned_b, turned_a),
-        leading=(leading_b, leading_a, n),
+        leading=(leading_b, leading_a, leading_d),
         dtypes=(a.spec.dtype, d.spec.dtype),
         compute=compute_type(a.spec.dtype, precision),
         epilogue=epilogue,
@@ -157,21 +165,19 @@ def _expanded(x: Matrix, batch: tuple[int, ...]) -> Matrix:
     return Matrix(x.place, Operand(spec, tuple(s * x.itemsize for s in strides)))
 
 
-def _joined_rows(
-    a: Matrix, batch: tuple[int, ...], d: Matrix
-) -> tuple[Matrix, tuple[int, ...], Matrix]:
+def _joined_rows(a: Matrix, b: Matrix, d: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """The batch as more rows of a, where b is the same for all and a is one block."""
-    whole = contiguous(a.spec)
-    steps = tuple(s // a.itemsize for s in whole.strides)
-    if a.strides != steps or a.spec.shape[:-2] != batch:
-        return a, batch, d
-    rows = prod(batch) * a.spec.shape[-2]
+    if not (a.is_whole and d.is_whole) or a.spec.shape[:-2] != d.spec.shape[:-2]:
+        return a, b, d
+    rows = prod(a.spec.shape[:-1])
 
     def joined(x: Matrix) -> Matrix:
         spec = x.spec.with_shape((rows, x.spec.shape[-1]))
         return Matrix(x.place, contiguous(spec))
 
-    return joined(a), (), joined(d)
+    strides = tuple(s * b.itemsize for s in b.strides[-2:])
+    one = Operand(b.spec.with_shape(b.spec.shape[-2:]), strides)
+    return joined(a), Matrix(b.place, one), joined(d)
 
 
 Axis = tuple[int, ...]

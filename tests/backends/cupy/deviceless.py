@@ -1,0 +1,89 @@
+"""Planning graphs of cuDNN where there is no device: properties, and a stub driver.
+
+cuDNN links against the driver, though plans for a described device need none of it: a
+library in which every function fails takes its place, only where there is no driver.
+"""
+
+import ctypes
+import json
+import re
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+from toolkit.backends.cupy import cudnn, libraries
+
+# What cuDNN asks of an H200, by hand: scripts/gpu_check writes what a device says.
+H200 = {
+    "deviceVer": 900,
+    "driverVer": 13000,
+    "cudaDeviceId": 0,
+    "deviceName": "NVIDIA H200",
+    "multiProcessorCount": 132,
+    "smCountOrigin": 132,
+    "warpSize": 32,
+    "maxGridSize": [2147483647, 65535, 65535],
+    "maxBlockSize": [1024, 1024, 64],
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerSM": 2048,
+    "maxCtasPerSM": 32,
+    "regsPerBlock": 65536,
+    "maxRegistersPerSM": 65536,
+    "maxSharedMemoryPerBlock": 49152,
+    "maxSharedMemoryPerBlockOptin": 232448,
+    "reservedSharedMemoryPerBlock": 1024,
+    "oversizedSharedMemoryPerBlock": 0,
+    "totalGlobalMem": 150_000_000_000,
+    "l2CacheSize": 52428800,
+    "smClockRateKHz": 1980000,
+    "memClockRateKHz": 3201000,
+    "memoryBusWidth": 6144,
+    "pciDeviceId": 0,
+    "isTccDriver": 0,
+    "supportCoopLaunch": 1,
+}
+SM = 90
+
+
+def missing():
+    """Why nothing can be planned here; "" if it can."""
+    if find_spec("cudnn") is None:
+        return "nvidia-cudnn-frontend is not installed"
+    for name in libraries.ORDER:
+        if libraries.wheel_path(name) is None:
+            return f"{libraries.WHEELS[name]} is not installed"
+    return ""
+
+
+def load_stub(folder):
+    """A driver in which every function that cuDNN names fails; nothing if there is one.
+
+    Args:
+        folder: where to build it.
+    """
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pass
+    else:
+        return
+    names = set()
+    for path in libraries.wheel_path("cudnn").parent.glob("libcudnn_*.so.9"):
+        names.update(re.findall(rb"\0(cu[A-Z][A-Za-z0-9_]+)\0", path.read_bytes()))
+    kept = {name.decode() for name in names if not name.startswith(b"cudnn")}
+    kept -= {"cuGetErrorString", "cuGetErrorName"}
+    lines = [f"int {name}(void) {{ return 100; }}" for name in sorted(kept)]
+    for name in ("cuGetErrorString", "cuGetErrorName"):
+        lines.append(f'int {name}(int e, const char** s) {{ *s = "stub"; return 0; }}')
+    source, library = folder / "stub.c", folder / "libcuda.so.1"
+    source.write_text("\n".join(lines))
+    command = ["gcc", "-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
+    subprocess.run([*command, "-o", str(library), str(source)], check=True)
+    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+
+
+def properties(path=None):
+    """Where graphs are planned for: a harvested description, or that of an H200."""
+    text = Path(path).read_text() if path else json.dumps(H200)
+    made = cudnn.frontend().create_device_properties(text)
+    return {"device_property": made, "sm_version": SM}

@@ -1,0 +1,55 @@
+"""Nodes made for tests, and what they are lowered to."""
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.base import contiguous
+from toolkit.backends.cupy.lowering import Numerics, lower
+from toolkit.compiler.fuse import fused_p
+from toolkit.ir import PRIMITIVES, Graph, Node
+from toolkit.tensor import Tensor
+
+
+def node_of(name, specs, **attrs):
+    """A node of a primitive on inputs of these specs."""
+    primitive = PRIMITIVES[name]
+    inputs = [Tensor(None, spec) for spec in specs]
+    found = primitive.spec(*specs, **attrs)
+    outputs = [
+        Tensor(None, s) for s in (found if isinstance(found, tuple) else (found,))
+    ]
+    return Node(primitive, inputs, attrs, outputs)
+
+
+def followed(anchor, follow):
+    """A node with elementwise nodes behind it, as the compiler joins them.
+
+    Args:
+        anchor: the first node.
+        follow: "bias", "add", "relu", or the name of any unary primitive.
+    """
+    nodes, value, inputs = [anchor], anchor.outputs[0], list(anchor.inputs)
+    for step in follow:
+        operands = [value]
+        if step in ("bias", "add"):
+            shape = value.spec.shape[-1:] if step == "bias" else value.spec.shape
+            operands.append(Tensor(None, value.spec.with_shape(shape)))
+            inputs.append(operands[1])
+        elif step == "relu":
+            operands.append(Tensor(np.zeros((), dtypes.numpy_dtype(value.spec.dtype))))
+        name = {"bias": "add", "relu": "maximum"}.get(step, step)
+        result = Tensor(None, value.spec)
+        nodes.append(Node(PRIMITIVES[name], operands, {}, [result]))
+        value = result
+    body = Graph(tuple(inputs), tuple(nodes), (value,))
+    return Node(fused_p, inputs, {"body": body}, [value])
+
+
+def lowered(name, specs, follow=(), numerics=None, **attrs):
+    """The steps of a primitive on whole arrays, and of what follows it."""
+    node = node_of(name, specs, **attrs)
+    if follow:
+        node = followed(node, follow)
+    inputs = [contiguous(x.spec) for x in node.inputs]
+    outputs = [contiguous(y.spec) for y in node.outputs]
+    return lower(node, inputs, outputs, True, numerics or Numerics())

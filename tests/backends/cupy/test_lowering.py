@@ -1,0 +1,49 @@
+"""What is lowered, run from nothing but its records, against the reference."""
+
+import numpy as np
+import pytest
+
+from tests.backends.cases import ARRAYS
+from tests.backends.cases_nn import NN
+from tests.backends.test_kernels import compare, expected_of
+from toolkit import ops, random  # noqa: F401  (declare primitives)
+from toolkit.backends.cupy.steps import Dnn, Product
+
+CONTRACT = [
+    c
+    for c in (*ARRAYS, *NN)
+    if c.name in ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
+    and c.arrays[0].dtype.kind in "fV"
+]
+
+
+def check(gpu, reference, case, arrays, kind):
+    expected = expected_of(reference, case)
+    placed = [gpu.asarray(a) for a in arrays]
+    found = gpu.kernels[case.name](*placed, **case.attrs)
+    compare(case, gpu.to_numpy(found), expected)
+    if expected.size and arrays[0].size:
+        (program, _) = list(gpu.kernels[case.name].known.values())[-1]
+        assert any(isinstance(s, kind) for _, s in program.steps), program.nodes
+
+
+def cases(found, every):
+    """All of them, but most only among the exhaustive checks."""
+    return [
+        pytest.param(c, id=str(c), marks=[pytest.mark.slow] if i % every else [])
+        for i, c in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize("case", cases(CONTRACT, 15))
+def test_products_and_convolutions(gpu, reference, case):
+    kind = Product if case.name == "matmul" else Dnn
+    if case.name != "matmul" and case.arrays[0].dtype == np.float64:
+        kind = Product
+    check(gpu, reference, case, case.arrays, kind)
+
+
+@pytest.mark.parametrize("gpu", [{"libraries": ("cublaslt",)}], indirect=True)
+@pytest.mark.parametrize("case", cases([c for c in CONTRACT if c.name != "matmul"], 20))
+def test_convolutions_without_cudnn(gpu, reference, case):
+    check(gpu, reference, case, case.arrays, Product)

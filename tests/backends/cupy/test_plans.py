@@ -1,0 +1,87 @@
+"""Every graph of cuDNN that is emitted has a plan, asked of cuDNN without a device."""
+
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+
+from tests.backends.cupy import deviceless
+from tests.backends.cupy.lowered import lowered
+from toolkit import ops  # noqa: F401  (declares primitives)
+from toolkit.backends.cupy.lowering import Numerics
+from toolkit.backends.cupy.steps import Dnn
+from toolkit.ir import PRIMITIVES, Spec
+
+# x, kernel, strides, padding, dilation, groups
+GEOMETRIES = {
+    "plain": ((8, 16, 16, 64), (3, 3, 64, 32), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "stem": ((8, 32, 32, 3), (7, 7, 3, 64), (2, 2), ((2, 3), (2, 3)), (1, 1), 1),
+    "odd": ((2, 9, 7, 13), (3, 2, 13, 5), (1, 2), ((0, 1), (1, 0)), (1, 1), 1),
+    "point": ((8, 8, 8, 64), (1, 1, 64, 128), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "dilated": ((4, 16, 16, 32), (3, 3, 32, 32), (1, 1), ((2, 2), (2, 2)), (2, 2), 1),
+    "grouped": ((4, 16, 16, 64), (3, 3, 16, 64), (1, 1), ((1, 1), (1, 1)), (1, 1), 4),
+    "depthwise": ((4, 16, 16, 32), (3, 3, 1, 32), (1, 1), ((1, 1), (1, 1)), (1, 1), 32),
+    "one": ((4, 50, 16), (5, 16, 24), (2,), ((2, 2),), (1,), 1),
+    "three": (
+        (2, 8, 8, 8, 16),
+        (3, 3, 3, 16, 8),
+        *[(1,) * 3, ((1, 1),) * 3, (1,) * 3],
+        1,
+    ),
+}
+DTYPES = (("float32", "strict"), ("float32", "tf32"), ("bfloat16", "strict"))
+FOLLOW = {"conv": ((), ("bias",), ("bias", "relu"), ("bias", "add", "relu"))}
+
+
+def signatures():
+    """(name, signature) of every kind of graph."""
+    for (name, geometry), (dtype, precision) in product(GEOMETRIES.items(), DTYPES):
+        x, w, strides, padding, dilation, groups = geometry
+        attrs = {"strides": strides, "padding": padding, "dilation": dilation}
+        attrs["groups"] = groups
+        y = PRIMITIVES["conv"].spec(Spec(x, dtype), Spec(w, dtype), **attrs).shape
+        nodes = {
+            "conv": ((x, w), {}),
+            "conv_input_grad": ((y, w), {"spatial": x[1:-1]}),
+            "conv_kernel_grad": ((x, y), {"kernel": w[:-2]}),
+        }
+        for op, (shapes, extra) in nodes.items():
+            for follow in FOLLOW.get(op, ((),)):
+                specs = [Spec(s, dtype) for s in shapes]
+                numerics = Numerics(precision=precision)
+                found = lowered(op, specs, follow, numerics, **attrs | extra)
+                (step,) = (s for s in found.steps if isinstance(s, Dnn))
+                label = f"{name} {op} {'+'.join(follow)} {dtype} {precision}"
+                yield label, step.signature
+
+
+def refused(folder):
+    """The graphs that cuDNN has no plan for, one in a line."""
+    from toolkit.backends.cupy import cudnn
+    from toolkit.errors import UnsupportedOnBackend
+
+    deviceless.load_stub(folder)
+    where, lines = deviceless.properties(), []
+    for name, signature in signatures():
+        try:
+            cudnn.plan(signature, where)
+        except UnsupportedOnBackend as error:
+            lines.append(f"{name}: {str(error)[-300:]}")
+    return lines
+
+
+@pytest.mark.slow
+def test_every_graph_has_a_plan(tmp_path):
+    if reason := deviceless.missing():
+        pytest.skip(reason)
+    code = (
+        "import sys, pathlib\n"
+        "from tests.backends.cupy.test_plans import refused\n"
+        "print('\\n'.join(refused(pathlib.Path(sys.argv[1]))))"
+    )
+    # In a process of its own, which the stub of a driver ends with.
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not done.stdout.strip(), done.stdout

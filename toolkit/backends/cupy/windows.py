@@ -1,0 +1,115 @@
+"""Convolutions as products over gathered windows: for what cuDNN does not compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.cupy.cuda.columns import Windows, columns, images
+from toolkit.backends.cupy.cuda.launch import Buffer
+from toolkit.backends.cupy.products import Matrix, multiply
+from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place
+from toolkit.ir import Graph, Node, Spec
+
+
+def lower_by_windows(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
+) -> Lowered | None:
+    """The steps of a convolution or of one of its gradients, alone."""
+    node = body.nodes[0]
+    if len(body.nodes) > 1 or not all(x.spec.size for x in (*inputs, *outputs)):
+        return None
+    if any(x is not y for x, y in zip(node.inputs, body.inputs, strict=False)):
+        return None
+    pieces = Pieces()
+    try:
+        _LOWERINGS[node.op.name](pieces, node, inputs, outputs[0].spec, precision)
+    except NotLowered:
+        return None
+    return pieces.done()
+
+
+def _forward(
+    pieces: Pieces, node: Node, inputs: Sequence[Operand], y: Spec, precision: str
+) -> None:
+    x, w = inputs
+    windows = _windows(node, w.spec.shape[:-2], y.shape[1:-1])
+    seen = _gathered(pieces, Buffer(0), x, windows)
+    weights = _by_group(_whole(pieces, Buffer(1), w), w.spec, windows.groups)
+    multiply(pieces, seen, weights, _by_group(Buffer(2), y, windows.groups), precision)
+
+
+def _kernel_grad(
+    pieces: Pieces, node: Node, inputs: Sequence[Operand], w: Spec, precision: str
+) -> None:
+    x, g = inputs
+    windows = _windows(node, w.shape[:-2], g.spec.shape[1:-1])
+    seen = _turned(_gathered(pieces, Buffer(0), x, windows))
+    gradient = _by_group(_whole(pieces, Buffer(1), g), g.spec, windows.groups)
+    target = _by_group(Buffer(2), w, windows.groups)
+    multiply(pieces, seen, gradient, target, precision)
+
+
+def _input_grad(
+    pieces: Pieces, node: Node, inputs: Sequence[Operand], x: Spec, precision: str
+) -> None:
+    g, w = inputs
+    windows = _windows(node, w.spec.shape[:-2], g.spec.shape[1:-1])
+    matrix = windows.matrix(x)
+    target = pieces.take(matrix.nbytes)
+    gradient = _by_group(_whole(pieces, Buffer(0), g), g.spec, windows.groups)
+    weights = _by_group(_whole(pieces, Buffer(1), w), w.spec, windows.groups)
+    seen = _rows(target, matrix)
+    multiply(pieces, gradient, _turned(weights), seen, precision)
+    pieces.launch(images(x, windows), [target, Buffer(2)])
+
+
+_LOWERINGS = {
+    "conv": _forward,
+    "conv_input_grad": _input_grad,
+    "conv_kernel_grad": _kernel_grad,
+}
+
+
+def _windows(node: Node, kernel: Sequence[int], counts: Sequence[int]) -> Windows:
+    names = ("strides", "padding", "dilation", "groups")
+    return Windows(tuple(kernel), tuple(counts), *(node.attrs[k] for k in names))
+
+
+def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
+    return place if operand.is_contiguous else pieces.copy(place, operand)
+
+
+def _gathered(pieces: Pieces, place: Place, x: Operand, windows: Windows) -> Matrix:
+    """What each window sees, one row for each, by group."""
+    matrix = windows.matrix(x.spec)
+    target = pieces.take(matrix.nbytes)
+    pieces.launch(columns(x, windows), [place, target])
+    return _rows(target, matrix)
+
+
+def _rows(place: Place, matrix: Spec) -> Matrix:
+    """(groups, windows, what each sees) in memory that holds no more."""
+    groups, batch, *rest = matrix.shape
+    half = (len(rest) - 1) // 2
+    rows, depth = batch * prod(rest[:half]), prod(rest[half:])
+    return Matrix(place, contiguous(matrix.with_shape((groups, rows, depth))))
+
+
+def _by_group(place: Place, spec: Spec, groups: int) -> Matrix:
+    """An array (..., groups * filters) as (groups, rows, filters)."""
+    rows, count = prod(spec.shape[:-1]), spec.shape[-1]
+    item = dtypes.itemsize(spec.dtype)
+    inner = count // groups
+    strides = (inner * item, count * item, item)
+    return Matrix(place, Operand(spec.with_shape((groups, rows, inner)), strides))
+
+
+def _turned(x: Matrix) -> Matrix:
+    """The transposed matrices."""
+    *batch, m, n = x.spec.shape
+    *outer, down, across = (s * x.itemsize for s in x.strides)
+    spec = x.spec.with_shape((*batch, n, m))
+    return Matrix(x.place, Operand(spec, (*outer, across, down)))
