@@ -1,21 +1,81 @@
+import re
+
 import pytest
 
+import toolkit
 from toolkit.backends import get_backend
+from toolkit.errors import DeviceError
+
+# The backends that every conformance test is tried on, unless --backend names one.
+BACKENDS = ("numpy", "cupy")
+_NEEDS_GPU = "needs a GPU"
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--backend",
-        default="numpy",
-        help="the backend whose kernels are compared with the reference",
+        default=None,
+        help="the one backend whose kernels are compared with the reference",
     )
+    parser.addoption(
+        "--require-gpu",
+        action="store_true",
+        help="fail what would be skipped for want of a GPU",
+    )
+
+
+def why_no_gpu():
+    """Why nothing can run on a GPU here; "" if it can."""
+    try:
+        toolkit.config.check_device("gpu:0")
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def require_gpu(config):
+    """Skip a test, or fail it with --require-gpu, where there is no GPU."""
+    reason = why_no_gpu()
+    if reason and config.getoption("require_gpu", default=False):
+        pytest.fail(f"{_NEEDS_GPU}: {reason}", pytrace=False)
+    if reason:
+        pytest.skip(f"{_NEEDS_GPU}: {reason}")
+
+
+def pytest_generate_tests(metafunc):
+    """Try each conformance test on every backend; without a GPU on none for GPUs.
+
+    One test then stands for all of those, which would take a minute to skip.
+    """
+    if "backend" not in metafunc.fixturenames:
+        return
+    config = metafunc.config
+    chosen = config.getoption("backend", default=None)
+    names = [chosen] if chosen else list(BACKENDS)
+    required = config.getoption("require_gpu", default=False)
+    if not chosen and not required and why_no_gpu():
+        names.remove("cupy")
+    metafunc.parametrize("backend", names, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def backend(request):
-    return get_backend(request.config.getoption("backend", default="numpy"))
+    if request.param == "cupy":
+        require_gpu(request.config)
+    return get_backend(request.param)
 
 
 @pytest.fixture(scope="session")
 def reference():
     return get_backend("reference")
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = [report.longrepr[2] for report in skipped if report.longrepr]
+    found = [reason for reason in reasons if _NEEDS_GPU in reason]
+    if found:
+        stand_in = [int(n) for r in found for n in re.findall(r"(\d+) conformance", r)]
+        count = len(found) + sum(stand_in)
+        reason = next(r for r in found if "conformance" not in r or len(found) == 1)
+        terminalreporter.write_line(f"{count} tests were skipped: {reason}")

@@ -8,6 +8,7 @@ import pytest
 from tests.backends.cases import ARRAYS, ELEMENTWISE, VIEWS, sample
 from tests.backends.cases_linalg import LINALG
 from tests.backends.cases_nn import NN
+from tests.backends.conftest import why_no_gpu
 from toolkit import control, dtypes, ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends import workspace_bytes
 from toolkit.ir import PRIMITIVES, Kind, Spec
@@ -212,3 +213,11 @@ def test_a_large_sum_of_half_precision_is_exact(backend):
     x = sample((100, 1000), "bfloat16", 1.0, 1.0)
     total = backend.kernels["sum"](backend.asarray(x), axis=(0, 1), keepdims=False)
     assert float(backend.to_numpy(total)) == 99_840.0  # 100,000 rounded to bfloat16
+
+
+def test_every_test_here_runs_on_a_gpu(request):
+    reason = why_no_gpu()
+    if not reason or request.config.getoption("backend", default=None):
+        return
+    count = sum("backend" in item.fixturenames for item in request.session.items)
+    pytest.skip(f"needs a GPU: {count} conformance tests: {reason}")

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
-import toolkit
+from tests.backends.conftest import require_gpu
 from tests.backends.cuda.host import GXX
 from tests.backends.cupy.host import HostDevice
 from toolkit.backends import base
+from toolkit.backends.cupy.backend import CupyBackend
 
 
 @pytest.fixture(scope="session")
@@ -14,16 +15,21 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture
-def gpu(built, request):
+def on_host(built, request):
     """A GPU backend on host memory that answers to "gpu:0"; parameters go to it."""
     if GXX is None:
         pytest.skip("g++ is not installed")
-    from toolkit.backends.cupy.backend import CupyBackend
-
-    folder, kernels = built
-    device = HostDevice(folder, kernels, **getattr(request, "param", {}))
+    device = HostDevice(*built, **getattr(request, "param", {}))
     before = base._factories["cupy"]
     base.register_backend("cupy", lambda: CupyBackend(device, np))
     yield base.get_backend("cupy")
     base.register_backend("cupy", before)
-    assert toolkit.config.list_devices()[0] == "cpu:0"
+
+
+@pytest.fixture(params=["host", "cuda"])
+def gpu(request):
+    """The GPU backend on a device of host memory, and on a real one if there is one."""
+    if request.param == "host":
+        return request.getfixturevalue("on_host")
+    require_gpu(request.config)
+    return base.get_backend("cupy")

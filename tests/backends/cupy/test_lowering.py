@@ -43,7 +43,7 @@ def test_products_and_convolutions(gpu, reference, case):
     check(gpu, reference, case, case.arrays, kind)
 
 
-@pytest.mark.parametrize("gpu", [{"libraries": ("cublaslt",)}], indirect=True)
+@pytest.mark.parametrize("on_host", [{"libraries": ("cublaslt",)}], indirect=True)
 @pytest.mark.parametrize("case", cases([c for c in CONTRACT if c.name != "matmul"], 20))
-def test_convolutions_without_cudnn(gpu, reference, case):
-    check(gpu, reference, case, case.arrays, Product)
+def test_convolutions_without_cudnn(on_host, reference, case):
+    check(on_host, reference, case, case.arrays, Product)
