@@ -330,11 +330,12 @@ class Backend:
     # What generated code knows an array of a call by: a NumPy array is an object.
     handle: Callable[[Array], int] = staticmethod(id)
 
-    def call_table(self, specs: Sequence[Spec]) -> Any:
+    def call_table(self, specs: Sequence[Spec], kept: Collection[int]) -> Any:
         """Where generated code finds the handles of the arrays of a call.
 
         Args:
             specs: of the arrays, by number.
+            kept: the numbers of those that are the same in most calls.
         """
         return (ctypes.c_int64 * max(1, len(specs)))()
 

@@ -84,6 +84,12 @@ class Program:
             id(x): backend.constant(x.constant) for x in reads if x.constant is not None
         }
         self.in_place = bool(updates) and self._is_in_place(updates, moments)
+        # The numbers of arrays that are written over in place.
+        self.kept: set[int] = set()
+        if self.in_place:
+            first = len(self.graph.inputs)
+            self.kept = {first + output for output, _ in updates}
+            self.kept |= {number for _, number in updates if number is not None}
         self._frames: list[Frame] = []
 
     def _lower_all(self) -> list[Node]:

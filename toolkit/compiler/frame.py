@@ -60,7 +60,8 @@ class Frame:
         self.specs = [(y.spec.shape, y.spec.dtype) for y in self.graph.outputs]
         # What generated code knows each array of a call by.
         moving = (*self.graph.inputs, *self.graph.outputs)
-        self.objects = self.backend.call_table([value.spec for value in moving])
+        specs = [value.spec for value in moving]
+        self.objects = self.backend.call_table(specs, program.kept)
         # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
         # never change from call to call.
         self.slots: list[Array] = [None] * len(program.numbers)

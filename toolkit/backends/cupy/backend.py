@@ -197,9 +197,9 @@ class CupyBackend(Backend):
         """What steps know an array of a call by."""
         return self.device.address(array)
 
-    def call_table(self, specs: Sequence[Spec]) -> CallTable:
+    def call_table(self, specs: Sequence[Spec], kept: Collection[int]) -> CallTable:
         """Where a program finds the addresses of the arrays of a call."""
-        return CallTable(specs)
+        return CallTable(specs, kept)
 
     # --- facts ------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ memory that stays; nothing in a run waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
@@ -33,8 +33,10 @@ Where = tuple[int | None, int]
 Resolve = Callable[[int, tuple[str, int]], Where]
 
 # Runs on the same memory before the steps are captured.
-WARM_UP = 2
-# An array of a call that was elsewhere so often is copied from then on.
+WARM_UP = 1
+# Arrays that stay from call to call, as Variables do, are copied too if they are no
+# larger than this and were elsewhere so often, as those of metrics are.
+SMALL = 64 << 10
 MOST_MOVES = 2
 # Bytes that one library call may use as scratch memory; after running out, the second.
 WORKSPACES = (32 << 20, 1 << 20)
@@ -45,11 +47,13 @@ class CallTable(list[int]):
 
     Args:
         specs: of the inputs and outputs, by number.
+        kept: the numbers of those that should stay where they are.
     """
 
-    def __init__(self, specs: Sequence[Spec]) -> None:
+    def __init__(self, specs: Sequence[Spec], kept: Collection[int] = ()) -> None:
         super().__init__([0] * len(specs))
         self.specs = list(specs)
+        self.kept = frozenset(kept)
 
 
 @dataclass(frozen=True)
@@ -239,8 +243,9 @@ class Runner:
         if self.binding is None or moved:
             for i in moved:
                 self.moves[i] += 1
-                if self.moves[i] >= MOST_MOVES:
-                    spec = self.objects.specs[i]
+                spec = self.objects.specs[i]
+                is_worn = self.moves[i] >= MOST_MOVES and spec.nbytes <= SMALL
+                if is_worn or i not in self.objects.kept:
                     self.staged[i] = self.device.empty(spec.shape, spec.dtype)
             self.binding = self._bind()
         self.last = list(self.objects)
