@@ -4,6 +4,7 @@ import numpy as np
 
 import toolkit
 from toolkit import layers, ops
+from toolkit.backends.cupy import joining
 from toolkit.models import training
 
 
@@ -73,3 +74,15 @@ def test_training_is_that_of_the_processor(gpu, monkeypatch):
         first = log.index("capture")
         steps = log[first : log.index("download", first)]
         assert steps.count("replay") == len(x) // OPTIONS["batch_size"] - 2
+
+
+def test_the_updates_of_all_weights_are_one_launch(gpu, monkeypatch):
+    started = []
+    real = joining.Start.__call__
+    monkeypatch.setattr(
+        joining.Start, "__call__", lambda s: started.append(s.kernel.name) or real(s)
+    )
+    model = small_model()
+    with toolkit.device("gpu:0"):
+        model.fit(*digits(8), **OPTIONS)
+    assert any(name.startswith("many") for name in started)
