@@ -465,12 +465,13 @@ def test_tqdm_is_imported_late(monkeypatch):
 
 
 def test_the_pace_leaves_out_the_first_step(monkeypatch, capsys):
-    now = 0.0
-    monkeypatch.setattr(progress, "perf_counter", lambda: now)
+    clock = [0.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: clock[0])
     logger = callbacks.ProgbarLogger()
     logger.set_params({"verbose": 2, "steps": 3, "epochs": 1})
     logger.on_epoch_begin(0)
-    for batch, now in enumerate((10.0, 10.1, 10.2)):  # the first step compiles
+    for batch, seconds in enumerate((10.0, 10.1, 10.2)):  # the first step compiles
+        clock[0] = seconds
         logger.on_train_batch_end(batch)
     logger.on_epoch_end(0, {"loss": 0.5})
     assert capsys.readouterr().out == "3/3 - 10s - 100ms/step - loss: 0.5000\n"
