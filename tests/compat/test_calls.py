@@ -25,7 +25,7 @@ def test_results_are_tensorflows(group, expected):
         found = flat(eval(line, known))
         wanted = [v for k, v in expected.items() if k.startswith(f"{group}.{number}.")]
         if not all(map(same, found, wanted)) or len(found) != len(wanted):
-            wrong.append(f"{line}: expected {wanted}; received {found}")
+            wrong.append(f"{line}: expected {wanted}; received {found}"[:500])
     assert not wrong, "\n".join(wrong)
 
 

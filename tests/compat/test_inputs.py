@@ -132,11 +132,27 @@ def test_keras_modules_are_imported_by_their_names():
 
     assert Dense is toolkit.layers.Dense is keras.layers.Dense
     assert ExponentialDecay is toolkit.optimizers.schedules.ExponentialDecay
-    assert callable(preprocess_input) and callable(load_img)
+    from toolkit.compat.tensorflow.keras.utils.images import save_img
+
+    assert callable(preprocess_input) and load_img is toolkit.utils.load_img
+    assert save_img is toolkit.utils.save_img
     with pytest.raises(ModuleNotFoundError):
         __import__("toolkit.compat.tensorflow.keras.zebra")
     with pytest.raises(UnsupportedError, match="fit"):
         _ = tf.keras.estimator
+    with pytest.raises(UnsupportedError, match="TextVectorization"):
+        from toolkit.compat.tensorflow.keras.preprocessing.text import Tokenizer  # noqa
+    with pytest.raises(UnsupportedError, match="image_dataset_from_directory"):
+        _ = tf.keras.preprocessing.image.ImageDataGenerator
+
+
+def test_older_names_of_losses():
+    from toolkit.compat.tensorflow.keras.metrics import mae
+
+    assert tf.keras.losses.mse is toolkit.losses.mean_squared_error
+    assert mae is toolkit.metrics.mean_absolute_error
+    assert tf.losses.MSE([1.0], [3.0]).numpy() == 4.0
+    assert tf.keras.losses.MeanSquaredError is toolkit.losses.MeanSquaredError
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adagrad", "Nadam", "Ftrl"])
@@ -181,6 +197,9 @@ def test_the_backend_has_functions_of_tensors():
     assert K.int_shape(tf.keras.Input((3,))) == (None, 3)
     v = tf.Variable(1.0)
     K.set_value(v, 3.0)
+    assert K.batch_dot(tf.ones((2, 3)), tf.ones((2, 3)), axes=1).shape == (2, 1)
+    assert K.batch_dot(tf.ones((2, 3, 4)), tf.ones((2, 4, 5))).shape == (2, 3, 5)
+    assert K.cast_to_floatx(np.arange(2)).dtype == "float32"
     assert K.get_value(v) == 3.0 and K.floatx() == "float32"
 
 

@@ -35,6 +35,15 @@ def test_shapes_and_dtypes_answer_as_there():
     assert str(y.shape) == "(4, 2)" and repr(y.shape) == "TensorShape([4, 2])"
 
 
+def test_tensors_are_keys_by_their_reference_and_know_their_shape():
+    x, y = tf.zeros((2, 3)), tf.zeros((2, 3))
+    assert {x.ref(): 1}.get(y.ref()) is None and x.ref() == x.ref()
+    assert x.ref().deref() is x
+    x.set_shape([None, 3])
+    with pytest.raises(ToolkitError, match="incompatible"):
+        x.set_shape([None, 4])
+
+
 def test_uninstall_leaves_nothing_behind():
     installing.uninstall()
     v = toolkit.Variable(1.0, name="v")

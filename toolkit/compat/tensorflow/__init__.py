@@ -18,7 +18,8 @@ from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
 # Name of a file -> the names of it that are here.
 _FILES = {
-    "arrays": "boolean_mask broadcast_to cast concat constant convert_to_tensor "
+    "arrays": "bitcast boolean_mask broadcast_to cast complex concat constant "
+    "convert_to_tensor "
     "ensure_shape expand_dims eye fill identity is_tensor linspace meshgrid one_hot "
     "ones ones_like pad range rank repeat reshape reverse roll saturate_cast shape "
     "size slice split squeeze stack stop_gradient tile transpose unstack zeros "
@@ -26,12 +27,13 @@ _FILES = {
     "control": "case cond control_dependencies foldl foldr group map_fn no_op "
     "numpy_function py_function recompute_grad scan switch_case vectorized_map "
     "while_loop",
-    "debugging": "Assert",
+    "debugging": "Assert assert_equal assert_greater assert_less assert_rank",
     "functions": "TensorSpec function",
-    "indexing": "argsort gather gather_nd scatter_nd searchsorted sequence_mask sort "
+    "indexing": "argsort dynamic_partition dynamic_stitch gather gather_nd "
+    "histogram_fixed_width reverse_sequence scatter_nd searchsorted sequence_mask sort "
     "tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min "
     "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts where",
-    "linalg": "einsum matmul norm tensordot",
+    "linalg": "eig eigvals einsum matmul norm tensordot",
     "math": "abs acos acosh add add_n argmax argmin asin asinh atan atan2 atanh "
     "clip_by_global_norm clip_by_norm clip_by_value cos cosh cumsum divide equal exp "
     "floor greater greater_equal less less_equal logical_and logical_not logical_or "
@@ -52,7 +54,7 @@ _FILES = {
 _WHERE = {name: file for file, names in _FILES.items() for name in names.split()}
 _MODULES = (
     *("config", "data", "debugging", "image", "io", "keras", "linalg", "math", "nn"),
-    *("random", "strings", "summary"),
+    *("random", "signal", "strings", "summary"),
 )
 _CORE = {
     "GradientTape": "toolkit.tape",
@@ -60,6 +62,9 @@ _CORE = {
     "custom_gradient": "toolkit.tape",
     "device": "toolkit.compat.tensorflow.scopes",
     "init_scope": "toolkit.compat.tensorflow.scopes",
+    "Graph": "toolkit.compat.tensorflow.v1",
+    "Operation": "toolkit.compat.tensorflow.v1",
+    "as_string": "toolkit.compat.tensorflow.strings",
     "name_scope": "toolkit.compat.tensorflow.scopes",
 }
 # Older names of modules of tf.keras.

@@ -22,6 +22,7 @@ globals().update(
             "broadcast_to": (ops.broadcast_to, "input shape"),
             "cast": (ops.cast, "x dtype"),
             "expand_dims": (ops.expand_dims, "input axis"),
+            "bitcast": (ops.view, "input type"),
             "identity": (ops.copy, "input"),
             "repeat": (ops.repeat, "input repeats axis"),
             "reverse": (ops.flip, "tensor axis"),
@@ -57,6 +58,9 @@ def constant(
     """
     if is_string(value):
         return StringTensor(value)
+    if dtype is None and isinstance(value, (list, tuple, builtins.complex)):
+        if np.iscomplexobj(value):
+            dtype = "complex128"
     x = convert(value, dtype_name(dtype))
     if shape is None:
         return x
@@ -199,6 +203,11 @@ def shape_of_size(number: int, out_type: Any) -> Any:
 def reshape(tensor: Any, shape: Any, name: Any = None) -> Tensor:
     """The same elements in another shape; one extent may be -1."""
     return ops.reshape(tensor, extents(shape))
+
+
+def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
+    """A complex tensor of its real and imaginary parts."""
+    return ops.view_as_complex(ops.stack([convert(real), convert(imag)], -1))
 
 
 def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:

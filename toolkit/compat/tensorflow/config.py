@@ -140,6 +140,9 @@ optimizer = SimpleNamespace(
 )
 
 
+experimental_run_functions_eagerly = run_functions_eagerly
+
+
 # --- threads and determinism ----------------------------------------------------------
 
 
@@ -163,6 +166,7 @@ experimental = SimpleNamespace(
     LogicalDeviceConfiguration=LogicalDeviceConfiguration,
     VirtualDeviceConfiguration=LogicalDeviceConfiguration,
     enable_op_determinism=_enable_op_determinism,
+    get_memory_growth=lambda device: True,
     get_visible_devices=get_visible_devices,
     list_logical_devices=list_logical_devices,
     list_physical_devices=list_physical_devices,

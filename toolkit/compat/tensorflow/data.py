@@ -209,6 +209,9 @@ class CsvDataset(metaclass=_Made):
     core = core.CsvDataset
 
 
+Iterator, NumpyIterator = _TensorIterator, core.DatasetIterator
+
+
 # --- options --------------------------------------------------------------------------
 
 
@@ -258,7 +261,23 @@ def _cardinality(dataset: core.Dataset) -> Any:
     return convert(dataset._cardinality(), "int64")
 
 
+def _applied(name: str) -> Callable[..., Any]:
+    """A function that `apply` takes: what the method of this name does."""
+
+    def make(*args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+        return lambda dataset: getattr(dataset, name)(*args, **kwargs)
+
+    make.__name__ = name
+    return make
+
+
+_APPLIED = (
+    *("bucket_by_sequence_length", "get_single_element", "group_by_window"),
+    *("ignore_errors", "scan", "snapshot", "take_while", "unbatch", "unique"),
+)
+
 experimental = SimpleNamespace(
+    **{name: _applied(name) for name in _APPLIED},
     AUTOTUNE=AUTOTUNE,
     INFINITE_CARDINALITY=INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY=UNKNOWN_CARDINALITY,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, ops
+from toolkit import config, dtypes, ops
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from toolkit.tensor import Tensor
@@ -95,6 +95,37 @@ def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> Non
         )
 
 
+def assert_rank_at_least(
+    x: Any, rank: Any, message: Any = None, name: Any = None
+) -> None:
+    """Raise a ShapeError unless x has this many axes or more."""
+    shape = tuple(convert(x).shape)
+    if len(shape) < int(rank):
+        raise ShapeError(
+            f"{message or 'assert_rank_at_least'}: expected rank {int(rank)} or more; "
+            f"received {shape}"
+        )
+
+
+def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a ShapeError unless x has as many axes as one of the ranks says."""
+    shape = tuple(convert(x).shape)
+    if len(shape) not in map(int, ranks):
+        raise ShapeError(
+            f"{message or 'assert_rank_in'}: expected a rank among {tuple(ranks)}; "
+            f"received {shape}"
+        )
+
+
+def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
+    """Raise a DTypeError unless x is of integers."""
+    found = convert(x).dtype
+    if not dtypes.is_integer(found):
+        raise DTypeError(
+            f"{message or 'assert_integer'}: expected integers; received {found}"
+        )
+
+
 def assert_scalar(tensor: Any, message: Any = None, name: Any = None) -> Tensor:
     """The tensor; raise a ShapeError if it has axes."""
     assert_rank(tensor, 0, message)
@@ -157,6 +188,21 @@ def assert_all_finite(x: Any, message: str, name: Any = None) -> Tensor:
 def is_numeric_tensor(tensor: Any) -> bool:
     """Whether it is a tensor of numbers."""
     return ops.is_tensor(tensor) and convert(tensor).dtype != "bool"
+
+
+def enable_traceback_filtering() -> None:
+    """Show users' lines alone where an error comes from."""
+    config.enable_traceback_filtering()
+
+
+def disable_traceback_filtering() -> None:
+    """Show toolkit's own lines too where an error comes from."""
+    config.disable_traceback_filtering()
+
+
+def is_traceback_filtering_enabled() -> bool:
+    """Whether users' lines alone are shown."""
+    return config.is_traceback_filtering_enabled()
 
 
 def set_log_device_placement(enabled: bool) -> None:

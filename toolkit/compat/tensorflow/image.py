@@ -17,6 +17,7 @@ from toolkit.tensor import Tensor
 
 random_crop = random.random_crop
 decode_image, decode_jpeg, decode_png = io.decode_image, io.decode_jpeg, io.decode_png
+decode_bmp, decode_gif = io.decode_bmp, io.decode_gif
 encode_jpeg, encode_png = io.encode_jpeg, io.encode_png
 
 globals().update(
@@ -339,5 +340,45 @@ def sobel_edges(image: Any) -> Tensor:
     right = right[:, :-2] + 2 * right[:, 1:-1] + right[:, 2:]
     return ops.stack([down, right], -1)
 
+
+def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
+    """gain * x ** gamma, in the scale of [0, 1]."""
+    return _as_floats(image, lambda x: gain * ops.power(x, gamma))
+
+
+def total_variation(images: Any, name: Any = None) -> Tensor:
+    """The sum of the differences between neighbours, of each picture."""
+    x = convert(images)
+    down = ops.absolute(x[..., 1:, :, :] - x[..., :-1, :, :])
+    right = ops.absolute(x[..., 1:, :] - x[..., :-1, :])
+    return ops.sum(down, (-3, -2, -1)) + ops.sum(right, (-3, -2, -1))
+
+
+_YUV = np.array(
+    [[0.299, -0.14714119, 0.61497538], [0.587, -0.28886916, -0.51496512],
+     [0.114, 0.43601035, -0.10001026]]
+)  # fmt: skip
+_YIQ = np.array(
+    [[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617],
+     [0.114, -0.32134392, 0.31119955]]
+)  # fmt: skip
+_FROM_YIQ = np.array(
+    [[1.0, 1.0, 1.0], [0.95598634, -0.27201283, -1.10674021],
+     [0.6208248, -0.64720424, 1.70423049]]
+)  # fmt: skip
+
+
+def _by(matrix: Any, name: str) -> Any:
+    def change(images: Any) -> Tensor:
+        x = convert(images)
+        return ops.matmul(x, convert(matrix, x.dtype))
+
+    change.__name__ = change.__qualname__ = name
+    change.__doc__ = f"The colours of {name.replace('_to_', ', as ')}."
+    return change
+
+
+rgb_to_yuv, yuv_to_rgb = _by(_YUV, "rgb_to_yuv"), _by(np.linalg.inv(_YUV), "yuv_to_rgb")
+rgb_to_yiq, yiq_to_rgb = _by(_YIQ, "rgb_to_yiq"), _by(_FROM_YIQ, "yiq_to_rgb")
 
 operations(__name__)

@@ -125,6 +125,66 @@ def sequence_mask(
     return ops.cast(mask, dtype_name(dtype))
 
 
+def reverse_sequence(
+    input: Any,
+    seq_lengths: Any,
+    seq_axis: int = 1,
+    batch_axis: int = 0,
+    name: Any = None,
+) -> Tensor:
+    """The first `length` elements of each row in reverse order, others as before."""
+    x = ops.moveaxis(input, (batch_axis, seq_axis), (0, 1))
+    lengths = ops.expand_dims(ops.cast(seq_lengths, "int32"), 1)
+    order = np.arange(x.shape[1], dtype="int32")[None]
+    places = ops.where(order < lengths, lengths - 1 - order, order)
+    places = ops.reshape(places, (*places.shape, *[1] * (x.ndim - 2)))
+    found = ops.take_along_axis(x, ops.broadcast_to(places, x.shape), 1)
+    return ops.moveaxis(found, (0, 1), (batch_axis, seq_axis))
+
+
+def dynamic_partition(
+    data: Any, partitions: Any, num_partitions: Any, name: Any = None
+) -> list[Tensor]:
+    """The parts of the data that `partitions` gives each number; not in a trace."""
+    data, partitions = convert(data), np.asarray(partitions)
+    rows = ops.reshape(data, (-1, *data.shape[partitions.ndim :]))
+    flat = partitions.ravel()
+    return [
+        ops.take(rows, np.flatnonzero(flat == number), 0)
+        for number in range(int(num_partitions))
+    ]
+
+
+def dynamic_stitch(indices: Any, data: Any, name: Any = None) -> Tensor:
+    """The rows of the data at the places that indices name; the last one counts."""
+    places = np.concatenate([np.ravel(np.asarray(i)) for i in indices])
+    rows = [
+        ops.reshape(x, (-1, *x.shape[np.ndim(i) :]))
+        for i, x in zip(indices, map(convert, data), strict=True)
+    ]
+    every = ops.concatenate(rows, 0)
+    _, last = np.unique(places[::-1], return_index=True)
+    return ops.take(every, len(places) - 1 - last, 0)
+
+
+def histogram_fixed_width(
+    values: Any,
+    value_range: Any,
+    nbins: Any = 100,
+    dtype: Any = "int32",
+    name: Any = None,
+) -> Tensor:
+    """How many values are in each of equal bins; the outer ones take the rest."""
+    values = convert(values)
+    low, high = (convert(v, values.dtype) for v in ops.unstack(convert(value_range)))
+    count = int(nbins)
+    places = ops.floor((values - low) / (high - low) * count)
+    places = ops.cast(ops.clip(places, 0, count - 1), "int32")
+    return ops.cast(
+        ops.bincount(ops.reshape(places, (-1,)), minlength=count), dtype_name(dtype)
+    )
+
+
 # --- order ----------------------------------------------------------------------------
 
 

@@ -36,6 +36,28 @@ def _get_shape(x: Any) -> TensorShape:
     return TensorShape(x.shape)
 
 
+def _set_shape(x: Any, shape: Any) -> None:
+    """Check the shape, which is known: None and wrong extents are told apart."""
+    TensorShape(x.shape).assert_is_compatible_with(shape)
+
+
+class _Reference:
+    """A tensor as a key: compared by identity."""
+
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def deref(self) -> Any:
+        """The tensor."""
+        return self._x
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _Reference) and self._x is other._x
+
+    def __hash__(self) -> int:
+        return id(self._x)
+
+
 # Each operation asks for shapes: they go by the shortest way.
 def _shaped(prop: Any, new: Any = tuple.__new__) -> property:
     getter = prop.fget
@@ -109,6 +131,8 @@ _ADDED: dict[type, dict[str, Any]] = {
         dtype=_typed(Tensor.dtype),
         get_shape=_get_shape,
         numpy=_numbers(Tensor.numpy),
+        ref=lambda x: _Reference(x),
+        set_shape=_set_shape,
         shape=_shaped(Tensor.shape),
     ),
     Variable: _members(
@@ -117,6 +141,7 @@ _ADDED: dict[type, dict[str, Any]] = {
         get_shape=_get_shape,
         name=_VariableName(),
         numpy=_numbers(Variable.numpy),
+        ref=lambda x: _Reference(x),
         read_value=lambda variable: variable.read(),
         shape=_shaped(Variable.shape),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import glob as globbing
 import io
 import os
@@ -37,10 +38,19 @@ def _bytes(contents: Any) -> bytes:
 # --- records and examples -------------------------------------------------------------
 
 
-class TFRecordWriter(data.TFRecordWriter):
-    """Writes records to a file; options: "GZIP" or None."""
+class TFRecordOptions:
+    """How records are written: compression_type "GZIP" or None."""
 
-    def __init__(self, path: Any, options: str | None = None) -> None:
+    def __init__(self, compression_type: str | None = None) -> None:
+        self.compression_type = compression_type
+
+
+class TFRecordWriter(data.TFRecordWriter):
+    """Writes records to a file; options: TFRecordOptions, "GZIP" or None."""
+
+    def __init__(self, path: Any, options: Any = None) -> None:
+        if isinstance(options, TFRecordOptions):
+            options = options.compression_type
         super().__init__(_path(path), options)
 
     def write(self, record: Any) -> None:
@@ -259,6 +269,28 @@ def decode_png(
 ) -> Tensor:
     """The pixels of a PNG file."""
     return decode_image(contents, channels, dtype)
+
+
+def decode_bmp(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
+    """The pixels of a BMP file; uint8."""
+    return decode_image(contents, channels)
+
+
+def decode_gif(contents: Any, name: Any = None) -> Tensor:
+    """The pixels of a GIF file, in a batch of one: its first picture."""
+    return decode_image(contents)[None]
+
+
+def encode_base64(input: Any, pad: bool = False, name: Any = None) -> StringTensor:
+    """Bytes in letters that may stand in addresses, without `=` at the end."""
+    text = base64.urlsafe_b64encode(_bytes(input))
+    return StringTensor(text if pad else text.rstrip(b"="))
+
+
+def decode_base64(input: Any, name: Any = None) -> StringTensor:
+    """The bytes that `encode_base64` was given."""
+    text = _bytes(input)
+    return StringTensor(base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)))
 
 
 def _encode(image: Any, kind: str) -> StringTensor:

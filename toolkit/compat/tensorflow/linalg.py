@@ -23,6 +23,8 @@ globals().update(
             "cross": (ops.cross, "a b"),
             "det": (ops.det, "input"),
             "eigh": (ops.eigh, "tensor"),
+            "eig": (ops.linalg.eig, "tensor"),
+            "matrix_rank": (ops.linalg.matrix_rank, "a tol"),
             "pinv": (ops.linalg.pinv, "a rcond"),
             "slogdet": (ops.slogdet, "input"),
             "tensordot": (ops.tensordot, "a b axes"),
@@ -167,6 +169,24 @@ def eigvalsh(tensor: Any, name: Any = None) -> Tensor:
     return ops.eigh(tensor)[0]
 
 
+def eigvals(tensor: Any, name: Any = None) -> Tensor:
+    """The eigenvalues of a matrix, which may be complex."""
+    return ops.linalg.eig(tensor)[0]
+
+
+def cholesky_solve(chol: Any, rhs: Any, name: Any = None) -> Tensor:
+    """x with chol @ transpose(chol) @ x = rhs."""
+    return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True)
+
+
+def normalize(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, name: Any = None
+) -> tuple[Tensor, Tensor]:
+    """The tensor divided by its norm, and that norm."""
+    size = norm(tensor, ord, axis, keepdims=True)
+    return ops.divide(tensor, size), size
+
+
 def logdet(matrix: Any, name: Any = None) -> Tensor:
     """The logarithm of the determinant of a positive definite matrix."""
     return ops.slogdet(matrix)[1]
@@ -208,6 +228,12 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> T
     if int(num_lower) >= 0:
         x = ops.triu(x, -int(num_lower))
     return ops.tril(x, int(num_upper)) if int(num_upper) >= 0 else x
+
+
+def tensor_diag_part(input: Any, name: Any = None) -> Tensor:
+    """The diagonal of a matrix."""
+    refuse("tensor_diag_part", rank=(convert(input).ndim, 2))
+    return ops.diagonal(input)
 
 
 def tensor_diag(diagonal: Any, name: Any = None) -> Tensor:

@@ -86,6 +86,7 @@ globals().update(
             "atan2": (ops.arctan2, "y x"),
             "imag": (ops.imag, "input"),
             "in_top_k": (ops.in_top_k, "targets predictions k"),
+            "nextafter": (ops.nextafter, "x1 x2"),
             "real": (ops.real, "input"),
             "segment_max": (ops.segment_max, "data segment_ids"),
             "segment_min": (ops.segment_min, "data segment_ids"),
@@ -152,6 +153,35 @@ def xlogy(x: Any, y: Any, name: Any = None) -> Tensor:
     """x * log(y), and 0 where x is 0."""
     nothing = ops.equal(x, 0)
     return ops.multiply(x, ops.log(ops.where(nothing, ops.ones_like(y), y)))
+
+
+def reciprocal_no_nan(x: Any, name: Any = None) -> Tensor:
+    """1 / x, and 0 where x is 0."""
+    return ops.divide_no_nan(ops.ones_like(x), x)
+
+
+def xdivy(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x / y, and 0 where x is 0, whatever y is."""
+    nothing = ops.equal(x, 0)
+    return ops.divide(x, ops.where(nothing, ops.ones_like(y), y))
+
+
+def xlog1py(x: Any, y: Any, name: Any = None) -> Tensor:
+    """x * log(1 + y), and 0 where x is 0, whatever y is."""
+    nothing = ops.equal(x, 0)
+    return ops.multiply(x, ops.log1p(ops.where(nothing, ops.zeros_like(y), y)))
+
+
+def is_non_decreasing(x: Any, name: Any = None) -> Tensor:
+    """Whether each element is at least the one before."""
+    x = ops.reshape(x, (-1,))
+    return ops.all(x[1:] >= x[:-1])
+
+
+def is_strictly_increasing(x: Any, name: Any = None) -> Tensor:
+    """Whether each element is greater than the one before."""
+    x = ops.reshape(x, (-1,))
+    return ops.all(x[1:] > x[:-1])
 
 
 def polyval(coeffs: Any, x: Any, name: Any = None) -> Tensor:

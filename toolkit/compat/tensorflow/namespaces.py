@@ -57,11 +57,17 @@ dtypes = SimpleNamespace(
     saturate_cast=arrays.saturate_cast,  # type: ignore[attr-defined]
 )
 errors = SimpleNamespace(
+    AlreadyExistsError=FileExistsError,
+    DataLossError=core.DamagedFileError,
+    DeadlineExceededError=TimeoutError,
+    FailedPreconditionError=core.NotBuiltError,
     InvalidArgumentError=core.ArgumentError,
-    NotFoundError=core.MissingFileError,
+    NotFoundError=FileNotFoundError,
     OpError=core.ToolkitError,
     OperatorNotAllowedInGraphError=core.TraceError,
     OutOfRangeError=StopIteration,
+    PermissionDeniedError=PermissionError,
+    ResourceExhaustedError=MemoryError,
     UnimplementedError=core.UnsupportedError,
 )
 nest = SimpleNamespace(

@@ -19,6 +19,7 @@ top_k, zero_fraction = math.top_k, math.zero_fraction
 globals().update(
     functions(
         {
+            "depth_to_space": (ops.depth_to_space, "input block_size"),
             "elu": (ops.elu, "features"),
             "in_top_k": (ops.in_top_k, "targets predictions k"),
             "leaky_relu": (ops.leaky_relu, "features alpha"),
@@ -28,6 +29,7 @@ globals().update(
             "sigmoid": (ops.sigmoid, "x"),
             "softplus": (ops.softplus, "features"),
             "softsign": (ops.softsign, "features"),
+            "space_to_depth": (ops.space_to_depth, "input block_size"),
             "tanh": (ops.tanh, "x"),
         }
     )
@@ -294,6 +296,59 @@ avg_pool2d = _pooling(ops.average_pool, "avg_pool2d", 2)
 avg_pool3d = _pooling(ops.average_pool, "avg_pool3d", 3)
 
 
+def convolution(
+    input: Any,
+    filters: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    data_format: Any = None,
+    dilations: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """The convolution over as many spatial axes as the input has."""
+    convolve = _convolving(ops.conv, "convolution", convert(input).ndim - 2)
+    return convolve(input, filters, strides or 1, padding, data_format, dilations)
+
+
+def pool(
+    input: Any,
+    window_shape: Any,
+    pooling_type: str,
+    strides: Any = None,
+    padding: str = "VALID",
+    data_format: Any = None,
+    dilations: Any = None,
+    name: Any = None,
+) -> Tensor:
+    """`max_pool` or `avg_pool`, as pooling_type MAX or AVG says."""
+    refuse("pool", dilations=(dilations, None))
+    if pooling_type not in ("MAX", "AVG"):
+        raise ArgumentError(f"pool: expected MAX or AVG; received {pooling_type!r}")
+    chosen = max_pool if pooling_type == "MAX" else avg_pool
+    return chosen(input, window_shape, strides or 1, padding, data_format)
+
+
+def local_response_normalization(
+    input: Any,
+    depth_radius: int = 5,
+    bias: float = 1.0,
+    alpha: float = 1.0,
+    beta: float = 0.5,
+    name: Any = None,
+) -> Tensor:
+    """x / (bias + alpha * sum of squares of the channels around) ** beta"""
+    x = convert(input)
+    squares = ops.pad(
+        ops.square(x), [(0, 0)] * (x.ndim - 1) + [(depth_radius, depth_radius)]
+    )
+    count = x.shape[-1]
+    around = [squares[..., i : i + count] for i in range(2 * depth_radius + 1)]
+    return x / ops.power(bias + alpha * math.add_n(around), beta)
+
+
+lrn = local_response_normalization
+
+
 # --- losses of logits -----------------------------------------------------------------
 
 
@@ -326,6 +381,50 @@ def weighted_cross_entropy_with_logits(
     logits, labels = convert(logits), convert(labels)
     weight = 1 + (ops.convert_to_tensor(pos_weight) - 1) * labels
     return (1 - labels) * logits + weight * ops.softplus(ops.negative(logits))
+
+
+def compute_average_loss(
+    per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
+) -> Tensor:
+    """The sum of losses, weighted if asked, divided by the size of the batch."""
+    losses = convert(per_example_loss)
+    if sample_weight is not None:
+        losses = ops.multiply(losses, sample_weight)
+    count = losses.shape[0] if global_batch_size is None else global_batch_size
+    return ops.sum(losses) / ops.cast(count, losses.dtype)
+
+
+def scale_regularization_loss(regularization_loss: Any) -> Tensor:
+    """The sum of losses: there is one replica."""
+    return ops.sum(regularization_loss)
+
+
+def ctc_loss(
+    labels: Any,
+    logits: Any,
+    label_length: Any,
+    logit_length: Any,
+    logits_time_major: bool = True,
+    unique: Any = None,
+    blank_index: int | None = None,
+    name: Any = None,
+) -> Tensor:
+    """-log of the probability of labels under any alignment, for each sample.
+
+    Args:
+        labels: integers, (batch, most labels).
+        logits: (time, batch, classes), or (batch, time, classes) if not time major.
+        label_length, logit_length: how many of each sample count.
+        logits_time_major: which of these logits are.
+        unique: only None.
+        blank_index: the class that stands for nothing; 0 by default, and negative from
+            the end.
+    """
+    refuse("ctc_loss", unique=(unique, None))
+    logits = convert(logits)
+    logits = ops.swapaxes(logits, 0, 1) if logits_time_major else logits
+    blank = (blank_index or 0) % logits.shape[-1]
+    return ops.ctc_loss(labels, logits, label_length, logit_length, blank)
 
 
 operations(__name__)

@@ -179,6 +179,29 @@ def stateless_normal(
     return core.normal(extents(shape), mean, stddev, dtype_name(dtype), _key(seed))
 
 
+def stateless_truncated_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    name: Any = None,
+    alg: str = "auto_select",
+) -> Tensor:
+    """As `truncated_normal`, and the same for the same seed of two integers."""
+    refuse("stateless_truncated_normal", alg=(alg, "auto_select"))
+    return core.truncated_normal(
+        extents(shape), mean, stddev, dtype_name(dtype), _key(seed)
+    )
+
+
+def stateless_categorical(
+    logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: Any = None
+) -> Tensor:
+    """As `categorical`, and the same for the same seed of two integers."""
+    return core.categorical(logits, int(num_samples), dtype_name(dtype), _key(seed))
+
+
 class Generator:
     """A source of random numbers of its own.
 

@@ -186,6 +186,28 @@ def regex_full_match(input: Any, pattern: str, name: Any = None) -> Any:
     return convert(found.astype(bool))
 
 
+def split(
+    input: Any, sep: str | None = None, maxsplit: int = -1, name: Any = None
+) -> StringTensor:
+    """The parts of a string between separators, or between white space.
+
+    Of several strings, these must have as many parts each: there are no ragged ones.
+    """
+    between = sep.encode() if sep else None
+    parts = _each(lambda s: s.split(between, maxsplit), input)
+    if not parts.ndim:
+        return StringTensor(parts[()])
+    if len({len(row) for row in parts.ravel()}) > 1:
+        raise ArgumentError("strings.split: expected strings of as many parts each")
+    return StringTensor(parts.tolist())
+
+
+def bytes_split(input: Any, name: Any = None) -> StringTensor:
+    """The bytes of a string, each alone."""
+    data = as_strings(input).numpy()
+    return StringTensor([data[i : i + 1] for i in range(len(data))])
+
+
 def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Any:
     """The numbers that the strings show."""
     return convert(_each(float, input).astype(str(out_type)))

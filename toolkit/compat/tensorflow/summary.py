@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,38 @@ def _write(kind: str, tag: str, value: Any, step: Any) -> bool:
         )
     getattr(writer._events, kind)(tag, value, int(_step[0] if step is None else step))
     return True
+
+
+def flush(writer: SummaryWriter | None = None) -> None:
+    """Let readers see what was written, by this writer or the one in use."""
+    for one in [writer] if writer else _writers[-1:]:
+        if one is not None:
+            one.flush()
+
+
+@contextmanager
+def record_if(condition: Any) -> Iterator[None]:
+    """Write what is inside only if a condition holds."""
+    _writers.append(_writers[-1] if _writers and bool(condition) else None)
+    try:
+        yield
+    finally:
+        _writers.pop()
+
+
+def should_record_summaries() -> bool:
+    """Whether what is written now is kept."""
+    return bool(_writers) and _writers[-1] is not None
+
+
+def _set_step(step: Any) -> None:
+    """The step of what is written without one."""
+    _step[:] = [int(step)]
+
+
+experimental = SimpleNamespace(
+    set_step=_set_step, get_step=lambda: _step[0] if _step else None
+)
 
 
 def scalar(name: str, data: Any, step: Any = None, description: Any = None) -> bool:

@@ -16,6 +16,28 @@ import toolkit
 from toolkit.errors import UnsupportedError
 
 _OWN = ("backend", "optimizers")
+_SHORT = {
+    "kld": "kl_divergence",
+    "kullback_leibler_divergence": "kl_divergence",
+    "logcosh": "log_cosh",
+    "mae": "mean_absolute_error",
+    "mape": "mean_absolute_percentage_error",
+    "mse": "mean_squared_error",
+    "msle": "mean_squared_logarithmic_error",
+}
+_SHORT |= {name.upper(): real for name, real in _SHORT.items() if len(name) < 5}
+# Module -> older names of what is in it.
+_OLDER = {"losses": _SHORT, "metrics": _SHORT}
+# What Keras 2 had, and what to use instead.
+_INSTEAD = {
+    "estimator": "train with `fit`, or see toolkit.wrappers for scikit-learn",
+    "experimental": "see the names without it",
+    "preprocessing.image.ImageDataGenerator": "use "
+    "keras.utils.image_dataset_from_directory and layers such as RandomFlip",
+    "preprocessing.sequence.TimeseriesGenerator": "use "
+    "keras.utils.timeseries_dataset_from_array",
+    "preprocessing.text": "use keras.layers.TextVectorization",
+}
 __version__ = toolkit.__version__
 __all__ = sorted({*toolkit.__all__, *_OWN} - {"__version__"})
 
@@ -24,6 +46,13 @@ class _Alias(ModuleType):
     """A module of toolkit under its name in `tf.keras`."""
 
     def __getattr__(self, name: str) -> Any:
+        own = self.__name__.removeprefix(f"{__name__}.")
+        refused = _INSTEAD.get(own) or _INSTEAD.get(f"{own}.{name}")
+        if refused and not name.startswith("__"):
+            raise _not_there(own if own in _INSTEAD else f"{own}.{name}", refused)
+        if any(key.startswith(f"{own}.{name}.") for key in _INSTEAD):
+            return import_module(f"{self.__name__}.{name}")
+        name = _OLDER.get(own, {}).get(name, name)
         return getattr(self.__dict__["_real"], name)
 
     def __dir__(self) -> list[str]:
@@ -38,8 +67,9 @@ class _Finder:
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if not name.startswith(self.prefix):
             return None
+        own = name.removeprefix(self.prefix)
         try:
-            real = import_module("toolkit." + name.removeprefix(self.prefix))
+            real = toolkit if own in _INSTEAD else import_module(f"toolkit.{own}")
         except ModuleNotFoundError:
             return None
         spec = ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
@@ -49,6 +79,7 @@ class _Finder:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         alias = _Alias(spec.name, spec.loader_state.__doc__)
         alias.__dict__["_real"] = spec.loader_state
+        alias.__path__ = []  # not that of toolkit: its files are not to run again
         return alias
 
     def exec_module(self, module: ModuleType) -> None:
@@ -60,16 +91,17 @@ if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OWN:
+    if name in _OWN or name in _OLDER or name == "preprocessing":
         return import_module(f"{__name__}.{name}")
     if name in toolkit.__all__:
         return getattr(toolkit, name)
-    if name in ("estimator", "experimental"):
-        raise UnsupportedError(
-            f"tf.keras.{name} is not supported; train with `fit`, or see "
-            "toolkit.wrappers for estimators of scikit-learn"
-        )
+    if name in _INSTEAD:
+        raise _not_there(name, _INSTEAD[name])
     raise AttributeError(f"module 'tf.keras' has no attribute {name!r}")
+
+
+def _not_there(name: str, instead: str) -> UnsupportedError:
+    return UnsupportedError(f"tf.keras.{name} is not supported: {instead}")
 
 
 def __dir__() -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
+
+import numpy as np
 
 from toolkit import backend as core
 from toolkit import ops, random
 from toolkit.backend import *  # noqa: F403
 from toolkit.compat.tensorflow import arrays, math, nn
 from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.variables import Variable
 from toolkit.convert import convert
 from toolkit.errors import UnsupportedError
 from toolkit.tensor import Tensor
@@ -26,7 +30,16 @@ globals().update(
                 name: (getattr(ops, name), "x axis keepdims")
                 for name in _REDUCTIONS.split()
             },
+            "arange": (ops.arange, "start stop step dtype"),
             "cast": (ops.cast, "x dtype"),
+            "cumprod": (ops.cumprod, "x axis"),
+            "cumsum": (ops.cumsum, "x axis"),
+            "eye": (ops.eye, "size"),
+            "hard_sigmoid": (ops.hard_sigmoid, "x"),
+            "permute_dimensions": (ops.transpose, "x pattern"),
+            "repeat_elements": (ops.repeat, "x rep axis"),
+            "reverse": (ops.flip, "x axes"),
+            "tile": (ops.tile, "x n"),
             "clip": (ops.clip, "x min_value max_value"),
             "concatenate": (ops.concatenate, "tensors axis"),
             "expand_dims": (ops.expand_dims, "x axis"),
@@ -75,6 +88,63 @@ def ndim(x: Any) -> int:
 def int_shape(x: Any) -> tuple[Any, ...]:
     """The extents, None where unknown."""
     return tuple(x.shape)
+
+
+def dtype(x: Any) -> str:
+    """The name of the dtype."""
+    return str(x.dtype)
+
+
+def cast_to_floatx(x: Any) -> Any:
+    """x in the default floating dtype; an array stays one."""
+    if isinstance(x, np.ndarray):
+        return x.astype(core.floatx())
+    return ops.cast(x, core.floatx())
+
+
+def gather(reference: Any, indices: Any) -> Tensor:
+    """The rows that indices name."""
+    return ops.take(reference, indices, 0)
+
+
+def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
+    """The product of each sample of x with that of y, over one axis of each.
+
+    By default the last of x and the last but one of y, or its only one.
+    """
+    x, y = convert(x), convert(y)
+    first, second = (axes, axes) if isinstance(axes, int) else axes or (
+        x.ndim - 1,
+        builtins.max(y.ndim - 2, 1),
+    )  # fmt: skip
+    letters = "bcdefghij"
+    of_x, of_y = list(letters[: x.ndim]), ["b", *"klmnopq"[: y.ndim - 1]]
+    of_x[first] = of_y[second] = "z"
+    kept = [n for n in of_x if n != "z"] + [n for n in of_y[1:] if n != "z"]
+    found = ops.einsum(f"{''.join(of_x)},{''.join(of_y)}->{''.join(kept)}", x, y)
+    return found if found.ndim > 1 else ops.expand_dims(found, 1)
+
+
+def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
+    """One of two tensors, or what one of two functions returns."""
+    if callable(then_expression):
+        return ops.cond(condition, then_expression, else_expression)
+    return ops.where(condition, then_expression, else_expression)
+
+
+def variable(value: Any, dtype: Any = None, name: Any = None) -> Variable:
+    """A Variable."""
+    return Variable(value, dtype=dtype or core.floatx(), name=name)
+
+
+def update(x: Any, new_x: Any) -> Any:
+    """Assign a value to a Variable."""
+    return x.assign(new_x)
+
+
+def count_params(x: Any) -> int:
+    """How many elements there are."""
+    return int(np.prod(x.shape))
 
 
 def get_value(x: Any) -> Any:
