@@ -6,7 +6,8 @@ Blocks of ```python are run as they stand, those that begin with `>>> ` as docte
 in one namespace; those of ```sh in a shell, where `toolkit`, `python` and the same in
 `.venv/bin` are this interpreter's. Blocks of ```text are not code. A comment above a
 block says if it is another matter: `<!-- slow -->` leaves it to runs with --slow,
-`<!-- not run: REASON -->` to nobody. Any other block is an error.
+`<!-- not run: REASON -->` to nobody. Directives of MyST, such as ```{note}, are looked
+into; code in them stands in plain fences too. Any other block is an error.
 """
 
 import argparse
@@ -43,13 +44,16 @@ class Block(NamedTuple):
         return "\n" * (self.line - 1) + self.code
 
 
-def blocks(text: str) -> list[Block]:
-    """The blocks of a page that are to be run."""
+def blocks(text: str, before: int = 0) -> list[Block]:
+    """The blocks of a page that are to be run; `before` lines come before the text."""
     found = []
     for match in _BLOCK.finditer(text):
-        line = text.count("\n", 0, match.start("code")) + 1
+        line = before + text.count("\n", 0, match.start("code")) + 1
         language, comment = match["language"], match["comment"] or ""
         if language in NOT_CODE or _REASON.fullmatch(comment):
+            continue
+        if language.startswith("{") and "code" not in language:
+            found += blocks(match["code"], line - 1)
             continue
         if language not in ("python", "sh"):
             raise ValueError(f"line {line - 1}: cannot run a block of {language!r}")

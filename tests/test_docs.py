@@ -150,6 +150,14 @@ def test_blocks_run_in_order_and_share_their_names(tmp_path):
     assert (tmp_path / "folder" / "slow").exists()
 
 
+def test_directives_are_looked_into():
+    text = "a\n\n````{note}\n:class: b\n\n```python\nx = 1\n```\n````\n"
+    assert [(b.code, b.line) for b in blocks(text)] == [("x = 1\n", 7)]
+    assert blocks("```{toctree}\nfirst\nsecond\n```\n") == []
+    with pytest.raises(ValueError, match="cannot run a block of '{code-block} python'"):
+        blocks("```{code-block} python\nx = 1\n```\n")
+
+
 def test_a_slow_block_is_left_out(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- slow -->\n```python\n1 / 0\n```\n")
