@@ -18,7 +18,7 @@ VALUES = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, 0.0, 1e-9])
 KINDS = {"a": "first", "b": "second"}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.lists(VALUES, min_size=1, max_size=12), min_size=1, max_size=3),
     st.booleans(),
@@ -27,7 +27,7 @@ KINDS = {"a": "first", "b": "second"}
 def test_curves_of_any_values(lists, logarithmic, first):
     panels = [
         Panel(
-            f"panel {i}",
+            "panel " * (1 + first % 17),
             [
                 Curve("training", range(first, first + len(v)), v, "first"),
                 Curve(
@@ -35,7 +35,7 @@ def test_curves_of_any_values(lists, logarithmic, first):
                 ),
             ],
         )
-        for i, v in enumerate(lists)
+        for v in lists
     ]
     check(draw_curves(panels, "curves", logarithmic=logarithmic))
 
@@ -71,10 +71,11 @@ def test_labels_keep_apart(places):
 )
 def test_blocks_stay_inside(rows):
     blocks = [
-        Block(first, first + steps, low, low + size, kind, "label", "hint")
+        Block(first, first + steps, low, low + size, kind, "", "hint")
         for first, steps, low, size, kind in rows
     ]
-    picture = draw_blocks(blocks, "Arena", "a remark", "step", KINDS)
+    picture = draw_blocks(blocks, "Arena" * 20, "a remark" * 30, "step", KINDS)
+    check(picture)
     inside = [s for s in picture.shapes if isinstance(s, Rectangle) and s.hint]
     assert len(inside) == len(blocks)
     for shape in inside:
@@ -105,10 +106,10 @@ def test_nothing_breaks_out_of_a_picture(tmp_path):
 )
 def test_spans_of_any_times(lists, unit):
     rows = [
-        Row(f"stage {i}", [(a * unit, (a + b) * unit) for a, b in spans])
+        Row("stage " * 3**i, [(a * unit, (a + b) * unit) for a, b in spans])
         for i, spans in enumerate(lists)
     ]
-    check(draw_spans(rows, "Data", "a remark"))
+    check(draw_spans(rows, "Data" * 60, "words of a remark " * len(lists) ** 2))
 
 
 @settings(max_examples=15, deadline=None)

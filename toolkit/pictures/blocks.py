@@ -13,12 +13,14 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
+    fitted,
     printable,
     straight,
     text_width,
 )
 
 _WIDTH, _HEIGHT = 800.0, 440.0
+_TITLE = 440.0  # at most: the key is beside it
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84.0, 24.0, 76.0, 48.0
 
 
@@ -56,8 +58,8 @@ def draw_blocks(
     across = Scale(first, last, _LEFT, _WIDTH - _RIGHT)
     up = Scale(0, high, _HEIGHT - _BOTTOM, _TOP)
     shapes: list[Shape] = [
-        Text(16, 28, printable(title), TITLE, bold=True),
-        Text(16, 48, printable(remark), SMALL, color="muted"),
+        Text(16, 28, fitted(title, _TITLE, TITLE, True), TITLE, bold=True),
+        Text(16, 48, fitted(remark, _WIDTH - 32, SMALL), SMALL, color="muted"),
         *_key(blocks, colors),
         *_grid(across, up, axis),
     ]

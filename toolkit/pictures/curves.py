@@ -15,13 +15,13 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    printable,
+    fitted,
     straight,
     text_width,
 )
 
 _WIDTH, _HEIGHT = 400.0, 250.0  # of a panel
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 56.0, 52.0, 42.0  # around its plot
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 56.0, 58.0, 42.0  # around its plot
 _FEW = 20  # points up to which each is drawn
 _MANY = 300  # points beyond which none tells its value
 _APART = 13.0  # between the labels at the ends of curves
@@ -102,12 +102,14 @@ class _Panel:
         yield from self._end_labels()
 
     def _heading(self) -> Iterator[Shape]:
-        x, y = self.x + 16, self.y + 26
-        title = Text(x, y, printable(self.panel.title), TITLE, bold=True)
-        yield title
-        x = self.x + _WIDTH - 16
-        for curve in reversed(self.panel.curves if len(self.panel.curves) > 1 else ()):
-            name = printable(curve.name)
+        title = fitted(self.panel.title, _WIDTH - 32, TITLE, True)
+        yield Text(self.x + 16, self.y + 26, title, TITLE, bold=True)
+        curves = self.panel.curves if len(self.panel.curves) > 1 else ()
+        names = [fitted(curve.name, 120, SMALL) for curve in curves]
+        key = sum(text_width(name, SMALL) + 40 for name in names)
+        beside = text_width(title, TITLE, True) + key <= _WIDTH - 32
+        x, y = self.x + _WIDTH - 16, self.y + (26 if beside else 44)
+        for curve, name in reversed(list(zip(curves, names, strict=True))):
             yield Text(x, y, name, SMALL, color="muted", anchor="end")
             x -= text_width(name, SMALL) + 6
             yield straight(

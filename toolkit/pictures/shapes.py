@@ -131,6 +131,29 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
     return total * size / 1000 * (_BOLD if bold else 1.0)
 
 
+def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
+    """The text, or as much of its start as fits into a width."""
+    text = printable(text)
+    if text_width(text, size, bold) <= width:
+        return text
+    end = "\N{HORIZONTAL ELLIPSIS}"
+    while text and text_width(text + end, size, bold) > width:
+        text = text[:-1]
+    return text + end
+
+
+def wrapped(text: str, width: float, size: float) -> list[str]:
+    """The text in lines that are not wider than a width, if its words are not."""
+    lines: list[str] = []
+    for word in printable(text).split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, size) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(fitted(word, width, size))
+    return lines
+
+
 def _character_width(character: str) -> int:
     place = ord(character) - 32
     if 0 <= place < len(_WIDTHS):

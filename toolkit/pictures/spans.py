@@ -15,13 +15,15 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    printable,
+    fitted,
     straight,
     text_width,
+    wrapped,
 )
 
 _WIDTH, _ROW = 800.0, 34.0
-_TOP, _BOTTOM, _RIGHT = 64.0, 48.0, 84.0
+_BOTTOM, _RIGHT = 48.0, 84.0
+_NAME = 260.0  # at most, of a row
 _CLOSE = 0.75  # spans that are nearer than this are drawn as one
 _UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 
@@ -41,18 +43,21 @@ def draw_spans(rows: Sequence[Row], title: str, remark: str = "") -> Picture:
         title: above them.
         remark: below the title.
     """
-    names = [printable(row.name) for row in rows]
+    names = [fitted(row.name, _NAME, BODY) for row in rows]
     left = 32 + max((text_width(name, BODY) for name in names), default=0.0)
     end = max((span[1] for row in rows for span in row.spans), default=0.0) or 1e-6
-    across = Scale(0, end, left, max(_WIDTH, left + 400) - _RIGHT)
-    bottom = _TOP + _ROW * len(rows)
+    across = Scale(0, end, left, _WIDTH - _RIGHT)
     shapes: list[Shape] = [
-        Text(16, 28, printable(title), TITLE, bold=True),
-        Text(16, 48, printable(remark), SMALL, color="muted"),
-        *_axis(across, bottom),
+        Text(16, 28, fitted(title, _WIDTH - 32, TITLE, True), TITLE, bold=True)
     ]
+    top = 46.0
+    for line in wrapped(remark, _WIDTH - 32, SMALL):
+        shapes.append(Text(16, top, line, SMALL, color="muted"))
+        top += 16
+    bottom = top + _ROW * len(rows)
+    shapes += _axis(across, top, bottom)
     for number, (row, name) in enumerate(zip(rows, names, strict=True)):
-        middle = _TOP + _ROW * (number + 0.5)
+        middle = top + _ROW * (number + 0.5)
         shapes.append(Text(left - 12, middle + 4, name, BODY, anchor="end"))
         color = SERIES[number % len(SERIES)]
         shapes += _bars(row, across, middle, color)
@@ -62,13 +67,13 @@ def draw_spans(rows: Sequence[Row], title: str, remark: str = "") -> Picture:
     return Picture(shapes, across.end + _RIGHT, bottom + _BOTTOM, f"{title}: {remark}")
 
 
-def _axis(across: Scale, bottom: float) -> Iterator[Shape]:
+def _axis(across: Scale, top: float, bottom: float) -> Iterator[Shape]:
     fitting = (u for u in _UNITS if across.high * u[1] >= 1)
     unit, factor = next(fitting, _UNITS[-1])
     marks = ticks(0, across.high * factor, 8)
     for mark, text in zip(marks, tick_texts(marks), strict=True):
         x = across(mark / factor)
-        yield straight((x, _TOP), (x, bottom), color="faint", width=1)
+        yield straight((x, top), (x, bottom), color="faint", width=1)
         yield Text(x, bottom + 17, text, SMALL, color="muted", anchor="middle")
     middle = (across.start + across.end) / 2
     yield Text(middle, bottom + 34, unit, SMALL, color="muted", anchor="middle")
