@@ -112,6 +112,9 @@ def test_names_of_variables_and_scopes():
     with tf.variable_scope(scope, reuse=True):
         again = tf.get_variable("v")
         outside = again + 1.0
+    with tf.variable_scope("a/b", reuse=True):
+        deep = tf.get_variable("w") + 1.0
+    assert deep.name == "a/b_1/add:0"
     free = [tf2.Variable(1.0), tf2.Variable(1.0, name="named")]
     assert again is v
     assert (v.name, w.name, v.op.name) == ("a/v:0", "a/b/w:0", "a/v")
@@ -284,10 +287,12 @@ def test_what_is_fed_is_checked():
         session.run(x)
     with pytest.raises(ArgumentTypeError, match="keys of feed_dict"):
         session.run(x, {1: 2})
+    with pytest.raises(ArgumentTypeError, match="a dict as feed_dict"):
+        session.run(x, [1])
     assert session.run(n, {n: 2.0}) == 2
 
 
-@pytest.mark.parametrize("fetch", [None, 3, [None], object()])
+@pytest.mark.parametrize("fetch", [None, 3, [None], object(), np.ones(2), {1, 2}])
 def test_what_is_fetched_is_checked(fetch):
     with pytest.raises(ArgumentTypeError, match="invalid type"):
         tf.Session().run(fetch)

@@ -129,6 +129,52 @@ def test_random_numbers_are_drawn_in_each_run():
     assert not np.array_equal(first[0], first[1])
 
 
+def test_extents_may_depend_on_values():
+    x = tf.placeholder("float32", (None, 2))
+    v = tf.get_variable("v", initializer=2.0)
+    places = tf2.where(x > 0)
+    rows = tf2.boolean_mask(x * v, x[:, 0] > 0)
+    values, numbers = tf2.unique(tf2.cast(x[:, 1], "int32"))
+    (slope,) = tf.gradients(tf2.reduce_sum(rows), v)
+    session = tf.Session()
+    session.run(v.initializer)
+    data = [[1.0, 3.0], [-1.0, 3.0], [2.0, -2.0]]
+    made = [places, rows, values, numbers, slope]
+    outs = session.run(made, {x: data})
+    assert outs[0].tolist() == [[0, 0], [0, 1], [1, 1], [2, 0]]
+    assert outs[1].tolist() == [[2, 6], [4, -4]]
+    assert (outs[2].tolist(), outs[3].tolist()) == ([3, -2], [0, 0, 1])
+    assert outs[4] == 4
+    assert (places.shape, rows.shape, values.shape) == ((None, 2), (None, 2), (None,))
+
+
+def test_functions_that_have_moved():
+    matrix = [[2.0, 0.0], [0.0, 4.0]]
+    made = {
+        "inverse": tf.matrix_inverse(matrix),
+        "trace": tf.trace(matrix),
+        "diagonal": tf.diag([1.0, 2.0]),
+        "segments": tf.segment_sum([1, 2, 3], [0, 0, 1]),
+        "norm": tf.global_norm([[3.0], [4.0]]),
+        "count": tf.count_nonzero(tf2.constant(matrix)),
+        "blocks": tf.depth_to_space(tf2.ones([1, 1, 1, 4]), 2),
+        "top": tf.nn.in_top_k(tf2.constant([[0.1, 0.9]]), tf2.constant([1]), 1),
+        "affine": tf.nn.xw_plus_b([[1.0, 2.0]], [[1.0], [2.0]], [3.0]),
+    }
+    outs = {name: value.tolist() for name, value in tf.Session().run(made).items()}
+    assert outs == {
+        "inverse": [[0.5, 0.0], [0.0, 0.25]],
+        "trace": 6.0,
+        "diagonal": [[1.0, 0.0], [0.0, 2.0]],
+        "segments": [3, 3],
+        "norm": 5.0,
+        "count": 2,
+        "blocks": [[[[1.0], [1.0]], [[1.0], [1.0]]]],
+        "top": [True],
+        "affine": [[8.0]],
+    }
+
+
 def test_older_names():
     x = tf.placeholder("float32", (None, 3))
     made = [

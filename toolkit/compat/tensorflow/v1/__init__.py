@@ -88,9 +88,10 @@ def __getattr__(name: str) -> Any:
     """What is imported at first use, and the names of TensorFlow 2."""
     if name in ("data", "layers", "losses", "metrics", "summary", "train"):
         return import_module(f"{__name__}.{name}")
-    functions = import_module(f"{__name__}.functions")
-    tensorflow = import_module("toolkit.compat.tensorflow")
-    return getattr(functions if name in vars(functions) else tensorflow, name)
+    found = import_module(f"{__name__}.functions").FUNCTIONS.get(name)
+    if found is None:
+        found = getattr(import_module("toolkit.compat.tensorflow"), name)
+    return found
 
 
 initializers = SimpleNamespace(

@@ -272,7 +272,7 @@ def is_variable_initialized(variable: GraphVariable) -> GraphTensor:
     def check(run: Any, v: Any) -> Any:
         return convert(run.is_initialized(v))
 
-    step = GraphStep(check, "IsVariableInitialized", asks=(variable,))
+    step = GraphStep(check, "IsVariableInitialized", asks=(variable,), compiles=False)
     return variable.graph.append(step, (variable,), KerasTensor((), "bool"))  # type: ignore[no-any-return]
 
 

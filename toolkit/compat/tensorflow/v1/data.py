@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator as PythonIterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from toolkit import tree
 from toolkit.compat.tensorflow import data as data2
@@ -28,7 +28,8 @@ class Iterator:
 
     def __init__(self, dataset: Any, starts_itself: bool) -> None:
         self.dataset, self.starts_itself = dataset, starts_itself
-        self._places: dict[Any, PythonIterator[Any]] = {}  # by session
+        # By session, as long as it lives.
+        self._places: Any = WeakKeyDictionary()
         self._initializer: GraphOperation | None = None
 
     @property
@@ -41,7 +42,9 @@ class Iterator:
         if self.starts_itself:
             raise NotBuiltError("Iterator: a one shot iterator has no initializer")
         if self._initializer is None:
-            step = GraphStep(lambda run: self._start(run.session), "MakeIterator")
+            step = GraphStep(
+                lambda run: self._start(run.session), "MakeIterator", compiles=False
+            )
             self._initializer = get_default_graph().append(step, (), None)
         return self._initializer
 

@@ -41,33 +41,61 @@ def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]
     return wrapper
 
 
+def moved(module: Any, names: str) -> dict[str, Callable[..., Any]]:
+    """Functions of a module that were in `tf` itself: "name" or "older=name"."""
+    found = {}
+    for pair in names.split():
+        older, _, name = pair.partition("=")
+        found[older] = recorded(getattr(module, name or older))
+    return found
+
+
 _AXES = {"reduction_indices": "axis", "keep_dims": "keepdims"}
-for _name in "all any logsumexp max mean min prod sum".split():
-    globals()[f"reduce_{_name}"] = with_older(getattr(math, f"reduce_{_name}"), **_AXES)
+_TYPES = {"double": "float64", "float": "float32"}
 
-argmax = with_older(math.argmax, dimension="axis")
-argmin = with_older(math.argmin, dimension="axis")
-arg_max, arg_min = argmax, argmin
-expand_dims = with_older(vars(arrays)["expand_dims"], dim="axis")
-squeeze = with_older(vars(arrays)["squeeze"], squeeze_dims="axis")
-concat = with_older(arrays.concat, concat_dim="axis")
-norm = with_older(linalg.norm, keep_dims="keepdims")
-
-random_normal, random_uniform = recorded(random.normal), recorded(random.uniform)
-truncated_normal = recorded(random.truncated_normal)
-random_shuffle, multinomial = recorded(random.shuffle), recorded(random.categorical)
-
-_OF_MATH = (
-    *("ceil", "erf", "floordiv", "is_finite", "is_inf", "is_nan", "log", "log1p"),
-    *("log_sigmoid", "reciprocal", "rint", "rsqrt", "squared_difference"),
-)
-globals().update({name: recorded(getattr(math, name)) for name in _OF_MATH})
-mod = recorded(vars(math)["floormod"])
-
-_TO = ("bfloat16", "double", "float", "int32", "int64")
-for _name in _TO:
-    _dtype = {"double": "float64", "float": "float32"}.get(_name, _name)
-    globals()[f"to_{_name}"] = partial(recorded(vars(arrays)["cast"]), dtype=_dtype)
+FUNCTIONS: dict[str, Any] = {
+    **{
+        f"reduce_{name}": with_older(getattr(math, f"reduce_{name}"), **_AXES)
+        for name in "all any logsumexp max mean min prod sum".split()
+    },
+    **{
+        f"to_{name}": partial(recorded(vars(arrays)["cast"]), dtype=dtype)
+        for name in "bfloat16 double float int32 int64".split()
+        for dtype in [_TYPES.get(name, name)]
+    },
+    **moved(arrays, "lin_space=linspace"),
+    **moved(
+        linalg,
+        "cholesky cross diag=tensor_diag matrix_band_part=band_part "
+        "matrix_determinant=det matrix_diag=diag matrix_diag_part=diag_part "
+        "matrix_inverse=inv matrix_set_diag=set_diag matrix_solve=solve "
+        "matrix_transpose matrix_triangular_solve=triangular_solve qr "
+        "self_adjoint_eig=eigh self_adjoint_eigvals=eigvalsh svd trace",
+    ),
+    **moved(
+        math,
+        "accumulate_n angle bincount ceil conj confusion_matrix count_nonzero cumprod "
+        "erf erfc expm1 floordiv global_norm imag is_finite is_inf is_nan log log1p "
+        "log_sigmoid mod=floormod real reciprocal rint rsqrt segment_max segment_mean "
+        "segment_min segment_prod segment_sum squared_difference unsorted_segment_max "
+        "unsorted_segment_mean unsorted_segment_min unsorted_segment_prod "
+        "unsorted_segment_sum",
+    ),
+    **moved(
+        random,
+        "multinomial=categorical random_normal=normal random_shuffle=shuffle "
+        "random_uniform=uniform truncated_normal",
+    ),
+    "arg_max": with_older(math.argmax, dimension="axis"),
+    "arg_min": with_older(math.argmin, dimension="axis"),
+    "argmax": with_older(math.argmax, dimension="axis"),
+    "argmin": with_older(math.argmin, dimension="axis"),
+    "concat": with_older(arrays.concat, concat_dim="axis"),
+    "count_nonzero": with_older(math.count_nonzero, input_tensor="input", **_AXES),
+    "expand_dims": with_older(vars(arrays)["expand_dims"], dim="axis"),
+    "norm": with_older(linalg.norm, keep_dims="keepdims"),
+    "squeeze": with_older(vars(arrays)["squeeze"], squeeze_dims="axis"),
+}
 
 
 @recorded
@@ -78,6 +106,21 @@ def div(x: Any, y: Any, name: Any = None) -> Any:
     return ops.floor_divide(x, y) if integers else ops.divide(x, y)
 
 
+def _depth_to_space(
+    input: Any, block_size: int, name: Any = None, data_format: str = "NHWC"
+) -> Any:
+    """Blocks of a picture from its channels."""
+    return ops.depth_to_space(input, block_size, _FORMATS[data_format])
+
+
+def _space_to_depth(
+    input: Any, block_size: int, name: Any = None, data_format: str = "NHWC"
+) -> Any:
+    """Channels of a picture from its blocks."""
+    return ops.space_to_depth(input, block_size, _FORMATS[data_format])
+
+
+_FORMATS = {"NHWC": "channels_last", "NCHW": "channels_first"}
 _while_loop = recorded(control.while_loop)
 
 
@@ -214,8 +257,21 @@ def conv2d(
     )
 
 
+_bias_add = recorded(nn2.bias_add)
+
+
 class _NN:
     """`tf.nn`: that of TensorFlow 2, but for what was different."""
+
+    @staticmethod
+    def in_top_k(predictions: Any, targets: Any, k: int, name: Any = None) -> Any:
+        """Whether targets are among the k highest predictions."""
+        return recorded(vars(math)["in_top_k"])(targets, predictions, k, name=name)
+
+    @staticmethod
+    def xw_plus_b(x: Any, weights: Any, biases: Any, name: Any = None) -> Any:
+        """x @ weights + biases."""
+        return _bias_add(recorded(linalg.matmul)(x, weights), biases, name=name)
 
     avg_pool = staticmethod(with_older(nn2.avg_pool, value="input"))
     conv2d = staticmethod(conv2d)
@@ -234,3 +290,12 @@ class _NN:
 
 
 nn = _NN()
+
+FUNCTIONS |= {
+    "Print": Print,
+    "depth_to_space": recorded(_depth_to_space),
+    "div": div,
+    "nn": nn,
+    "space_to_depth": recorded(_space_to_depth),
+    "while_loop": while_loop,
+}

@@ -28,8 +28,6 @@ from toolkit.tape import GradientTape, alias
 from toolkit.tensor import Tensor, backend
 from toolkit.variable import Variable
 
-_FIRST = ("Assign", "MakeIterator")  # steps that begin something
-
 
 class FailedPreconditionError(ToolkitError, RuntimeError):
     """A Variable is read in a session where it has no value yet."""
@@ -62,10 +60,8 @@ class Plan:
         ]
         self._check_feeds()
         self._ready = False
-        # First values are made once, which is not worth compiling; whether there are
-        # any is asked at each run.
-        self._once = any(step.kind in _FIRST or step.asks for step in steps)
-        self._compute = self._replay if self._once else Function(self._replay)
+        self._compiles = all(step.compiles for step in steps)
+        self._compute = Function(self._replay) if self._compiles else self._replay
 
     def __call__(self, values: Any) -> Any:
         if not self._ready:
@@ -76,13 +72,15 @@ class Plan:
             _as_fed(*wanted, x)
             for wanted, x in zip(self.arguments, values, strict=True)
         ]
-        if self._once:  # no program that copies what it keeps and returns
+        if not self._compiles:  # no program that copies what it keeps and returns
             fed = [convert(np.array(x)) for x in fed]
         results = self._compute(*fed)
         if not self._ready:
             self.session.initialized |= self.sets
             self._ready = True
-        found = [None if x is None else _as_array(x, self._once) for x in results]
+        found = [
+            None if x is None else _as_array(x, not self._compiles) for x in results
+        ]
         if self.sinks:
             self._tell(found[len(self.fetches) :])
         return self.pack(found[: len(self.fetches)])

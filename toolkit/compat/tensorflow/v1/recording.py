@@ -13,7 +13,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-from toolkit import tree
+from toolkit import dtypes, tree
 from toolkit.compat.tensorflow import control, namespaces, printing, renaming, scopes
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.v1 import basics
@@ -21,7 +21,8 @@ from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.names import kind_of
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
-from toolkit.compat.tensorflow.v1.tensors import GraphTensor
+from toolkit.compat.tensorflow.v1.tensors import GraphStep, GraphTensor
+from toolkit.errors import TraceError
 from toolkit.keras_tensor import KerasTensor
 
 _PACKAGE = "toolkit.compat.tensorflow"
@@ -54,9 +55,44 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
             bound = inspect.signature(function).bind(*args, **kwargs)
             seed = GraphSeed(graph, bound.arguments.pop("seed", None))
             args, kwargs = bound.args, {**bound.kwargs, "seed": seed}
-        return graph.record(function, args, kwargs, name, kind)
+        try:
+            return graph.record(function, args, kwargs, name, kind)
+        except TraceError:
+            if function.__name__ not in _BY_VALUES:
+                raise
+        outputs = _BY_VALUES[function.__name__](*args, **kwargs)
+        step = GraphStep(_called(function), kind, compiles=False)
+        return graph.append(step, args, outputs, kwargs, name)
 
     return wrapper
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one of a step."""
+    return lambda run, *args, **kwargs: function(
+        *run.values(args), **run.values(kwargs)
+    )
+
+
+def _symbol(shape: Any, x: Any) -> KerasTensor:
+    return KerasTensor(shape, dtypes.standardize(x.dtype))
+
+
+def _masked(tensor: Any, mask: Any, axis: int | None = None) -> KerasTensor:
+    start = axis or 0
+    rest = tensor.shape[start + len(mask.shape) :]
+    return _symbol((*tensor.shape[:start], None, *rest), tensor)
+
+
+# Functions whose results have extents that depend on values: name -> their symbols.
+_BY_VALUES: dict[str, Callable[..., Any]] = {
+    "boolean_mask": _masked,
+    "unique": lambda x, out_idx="int32": (
+        _symbol((None,), x),
+        KerasTensor(x.shape, out_idx),
+    ),
+    "where": lambda condition: KerasTensor((None, len(condition.shape)), "int64"),
+}
 
 
 def _is_ours(function: Any, module: Any) -> bool:

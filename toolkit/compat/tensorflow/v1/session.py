@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -90,14 +90,18 @@ class Session:
         if options is not None or run_metadata is not None:
             raise ArgumentError("Session.run: options and run_metadata must be None")
         feeds = feed_dict or {}
+        if not isinstance(feeds, Mapping):
+            raise ArgumentTypeError(
+                f"Session.run: expected a dict as feed_dict; received {feeds!r}"
+            )
+        leaves = tree.flatten(fetches)
         try:
-            key = tree.signature(fetches), *tree.flatten(fetches), "fed", *feeds
+            key = tree.signature(fetches), *leaves, "fed", *feeds
             plan = self._plans.get(key)
-        except TypeError:  # something that can be no part of a key, and no fetch
-            plan, key = None, ()
+        except TypeError:  # what cannot be part of a key is no fetch
+            leaves, plan = [self._fetched(x) for x in leaves], None
         if plan is None:
-            plan = self._plan(fetches, feeds)
-            self._plans[key] = plan
+            plan = self._plans[key] = self._plan(fetches, feeds)
         return plan(feeds.values())
 
     def _plan(self, fetches: Any, feeds: Any) -> Plan:

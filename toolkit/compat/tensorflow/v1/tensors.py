@@ -176,6 +176,8 @@ class GraphStep(Operation):
         watched: symbols and Variables by which it differentiates.
         source: session -> the outputs, asked for before each run.
         sink: takes the arguments after each run, with arrays for symbols.
+        compiles: whether a program can hold it; else all that runs with it is not
+            compiled.
     """
 
     def __init__(
@@ -187,11 +189,13 @@ class GraphStep(Operation):
         watched: tuple[Any, ...] = (),
         source: Callable[[Any], list[Any]] | None = None,
         sink: Callable[..., None] | None = None,
+        compiles: bool = True,
     ) -> None:
         super().__init__(name)
         self.function, self.kind, self.watched = function, name, watched
         self.sets, self.asks = sets, asks
         self.source, self.sink = source, sink
+        self.compiles = compiles
 
 
 def session_of(given: Any, what: str) -> Any:

@@ -104,12 +104,16 @@ class Trial:
             if found is leaf
         )
         at = {extent: np.asarray(found[index]) for extent, found in self._found.items()}
-        if len({array.shape for array in at.values()}) > 1:
-            raise ShapeError(
-                f"{self.__name__}: the number of integers that depend on shapes must "
-                "not depend on them itself"
+        dtype = dtypes.name_of(leaf.dtype)
+        shapes = [array.shape for array in at.values()]
+        if len({len(shape) for shape in shapes}) > 1:
+            raise ShapeError(f"{self.__name__}: the rank depends on an unknown extent")
+        if len(set(shapes)) > 1:  # too many to be a shape themselves
+            extents = zip(*shapes, strict=True)
+            return KerasTensor(
+                [n if len({n, *m}) == 1 else None for n, *m in extents], dtype
             )
-        return Extents(leaf.shape, dtypes.name_of(leaf.dtype), at)
+        return Extents(leaf.shape, dtype, at)
 
     # --- what a run is asked for ------------------------------------------------------
 

@@ -141,7 +141,7 @@ class GraphVariable(GraphTensor):
     def initialized_value(self) -> GraphTensor:
         """Its value; the first one if the session has none yet."""
         return self.graph.append(  # type: ignore[no-any-return]
-            GraphStep(_known_or_initial, "cond", asks=(self,)),
+            GraphStep(_known_or_initial, "cond", asks=(self,), compiles=False),
             (self, self.initial_value),
             KerasTensor(self.shape, self.dtype),
         )
@@ -202,7 +202,9 @@ def _assign(
     def assign(run: Any, variable: Any, value: Any) -> Any:
         return run.cell(variable).assign(run.values(value))
 
-    return _stateful(v, GraphStep(assign, kind, sets=(v,)), value, name, read_value)
+    # First values are made once: that is not worth compiling.
+    step = GraphStep(assign, kind, sets=(v,), compiles=kind != "Assign")
+    return _stateful(v, step, value, name, read_value)
 
 
 def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
