@@ -121,6 +121,8 @@ def packer(structure: Any) -> Callable[[list[Any]], Any]:
     """`pack_sequence_as` of a structure that is to be filled many times."""
     if not is_nested(structure):
         return itemgetter(0)
+    if type(structure) in (list, tuple) and not any(map(is_nested, structure)):
+        return type(structure)
     if type(structure) is dict and not any(map(is_nested, structure.values())):
         number = {key: i for i, key in enumerate(keys_of(structure))}
         numbers = [(key, number[key]) for key in structure]

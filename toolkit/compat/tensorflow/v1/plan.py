@@ -265,7 +265,7 @@ def _as_fed(symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any) -> Tens
             f"received {value!r}"
         )
     try:
-        given = np.asarray(value)
+        given = value if type(value) is np.ndarray else np.asarray(value)
         array = given if given.dtype == dtype else given.astype(dtype)
     except (ValueError, TypeError) as error:
         raise DTypeError(

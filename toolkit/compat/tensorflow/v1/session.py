@@ -94,12 +94,11 @@ class Session:
             raise ArgumentTypeError(
                 f"Session.run: expected a dict as feed_dict; received {feeds!r}"
             )
-        leaves = tree.flatten(fetches)
+        key = _key(fetches, feeds)
         try:
-            key = tree.signature(fetches), *leaves, "fed", *feeds
             plan = self._plans.get(key)
         except TypeError:  # what cannot be part of a key is no fetch
-            leaves, plan = [self._fetched(x) for x in leaves], None
+            plan = self._plan(fetches, feeds)
         if plan is None:
             plan = self._plans[key] = self._plan(fetches, feeds)
         return plan(feeds.values())
@@ -216,3 +215,14 @@ def get_default_session() -> Session | None:
     """The session of the innermost `with session:`, None outside."""
     found = local.sessions
     return found[-1] if found else None
+
+
+def _key(fetches: Any, feeds: Any) -> tuple[Any, ...]:
+    """What is fetched and fed, in which structure."""
+    if type(fetches) is list:  # mostly without others inside, which this tells quickly
+        for x in fetches:
+            if isinstance(x, (list, tuple, dict)):
+                break
+        else:
+            return list, *fetches, "fed", *feeds
+    return tree.signature(fetches), *tree.flatten(fetches), "fed", *feeds
