@@ -177,7 +177,7 @@ def damaged_zip():
         (record_of(4), "record 0 is damaged or cut off"),
         (b"\x1f\x8b\x08 no gzip", "expected TFRecord"),
         (b"\x89HDF\r\n\x1a\n no HDF5", "expected an HDF5 file"),
-        (b"toolkit elements 1\n\xff", "is cut off"),
+        (b"toolkit elements 1\n\xff", "cut off"),
         (b"\x93NUMPY\x01\x00\x02\x00{(", "expected an array as NumPy saves them"),
         (b"", "the file is empty"),
         (b"hello", "expected one of .keras, .weights.h5,"),

@@ -204,7 +204,7 @@ def _elements(path: Path) -> Iterator[Content]:
             facts["the first"] = _described(rows[0])
     except (ValueError, TypeError, LookupError, OverflowError, struct.error) as error:
         raise ModelFileError(
-            f"{str(path)!r}: the elements are damaged ({error})"
+            f"{str(path)!r}: the elements are damaged or cut off ({error})"
         ) from error
     yield Content("elements of a data set", facts=facts)
 
