@@ -1,6 +1,7 @@
 """Programs on a device of host memory, against the NumPy backend."""
 
 import numpy as np
+import pytest
 
 import toolkit
 from toolkit import layers, ops
@@ -86,3 +87,29 @@ def test_the_updates_of_all_weights_are_one_launch(gpu, monkeypatch):
     with toolkit.device("gpu:0"):
         model.fit(*digits(8), **OPTIONS)
     assert any(name.startswith("many") for name in started)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["mixed_float16", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)],
+)
+def test_mixed_precision_scales_its_loss_on_the_device(gpu, policy):
+    x, y = digits(32)
+    x = x.reshape(32, -1)
+
+    def trained(device):
+        toolkit.utils.set_random_seed(3)
+        model = toolkit.Sequential(
+            [layers.Dense(8, "relu", dtype=policy), layers.Dense(3, dtype="float32")]
+        )
+        model.build((None, x.shape[1]))
+        loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(toolkit.optimizers.SGD(0.1), loss, auto_scale_loss=True)
+        with toolkit.device(device):
+            losses = model.fit(x, y, **OPTIONS, epochs=2).history["loss"]
+        return losses, model
+
+    expected, _ = trained("cpu:0")
+    found, model = trained("gpu:0")
+    assert all(gpu.owns(v._tensor._array) for v in model.variables)
+    np.testing.assert_allclose(found, expected, rtol=1e-2)

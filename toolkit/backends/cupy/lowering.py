@@ -39,7 +39,7 @@ class Row:
     needs: str = ""
 
 
-ALL = frozenset(dtypes.NAMES.values())
+ALL = frozenset(dtypes.DTYPES)
 CAPABILITIES = (
     Row(("matmul",), FLOATS, "any", "cublaslt", "cublaslt"),
     Row(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),

@@ -1,0 +1,236 @@
+"""Steps of training on a GPU beside torch and JAX: equal loops, data on the device.
+
+Each library runs in a process of its own: `gpu_speed.py LIBRARY CASE PRECISION` prints
+the seconds of a step and those until the first step was done.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+ROUNDS, STEPS, LIMIT = 5, 20, 240
+# case: (batch, bar of our time by the best peer's)
+CASES = {
+    "cifar_cnn": (256, 0.8),
+    "mnist_mlp": (128, 0.5),
+    "resnet50": (256, 1.0),
+    "gpt2_small": (8, 1.1),
+    "lstm": (64, 1.2),
+}
+# Case and precision: float32 is tf32 for all.
+RUNS = (
+    ("cifar_cnn", "float32"),
+    ("cifar_cnn", "bfloat16"),
+    ("mnist_mlp", "float32"),
+    ("resnet50", "bfloat16"),
+    ("gpt2_small", "bfloat16"),
+    ("lstm", "float32"),
+)
+BAR_OF_COMPILING = 0.3
+LIBRARIES = {
+    "toolkit": "cupy",
+    "torch": "torch",
+    "torch/compile": "torch",
+    "keras/jax": "jax",
+}
+LENGTH, WIDTH, HEADS, DEPTH, VOCABULARY = 1024, 768, 12, 12, 50257
+
+
+def data(case, batch):
+    """One batch: NumPy arrays."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    if case in ("cifar_cnn", "resnet50"):
+        size, classes = (32, 10) if case == "cifar_cnn" else (224, 1000)
+        x = rng.random((batch, size, size, 3), dtype="float32")
+        return x, rng.integers(0, classes, batch).astype("int32")
+    if case == "mnist_mlp":
+        x = rng.random((batch, 784), dtype="float32")
+        return x, rng.integers(0, 10, batch).astype("int32")
+    if case == "lstm":
+        x = rng.integers(0, 20000, (batch, 200)).astype("int32")
+        return x, rng.integers(0, 2, (batch, 1)).astype("float32")
+    tokens = rng.integers(0, VOCABULARY, (2, batch, LENGTH)).astype("int32")
+    return tokens[0], tokens[1]
+
+
+def build(keras, case):
+    """The network in Keras code, compiled for training."""
+    from toolkit.bench import networks
+
+    sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=False)
+    if case == "resnet50":
+        model = keras.applications.ResNet50(weights=None)
+    elif case == "gpt2_small":
+        model = _gpt2(keras)
+        sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    else:
+        model = getattr(networks, case)(keras)
+    loss = "binary_crossentropy" if case == "lstm" else sparse
+    model.compile(keras.optimizers.Adam(1e-3), loss)
+    return model
+
+
+def _gpt2(keras):
+    """GPT-2 small, without dropout."""
+    layers = keras.layers
+
+    class Embed(layers.Layer):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.tokens = layers.Embedding(VOCABULARY, WIDTH)
+            self.positions = layers.Embedding(LENGTH, WIDTH)
+
+        def call(self, x):
+            return self.tokens(x) + self.positions(keras.ops.arange(LENGTH))
+
+    tokens = keras.Input((LENGTH,), dtype="int32")
+    x = Embed()(tokens)
+    for _ in range(DEPTH):
+        y = layers.LayerNormalization()(x)
+        attention = layers.MultiHeadAttention(HEADS, WIDTH // HEADS)
+        x = layers.add([x, attention(y, y, use_causal_mask=True)])
+        y = layers.Dense(4 * WIDTH, activation="gelu")(layers.LayerNormalization()(x))
+        x = layers.add([x, layers.Dense(WIDTH)(y)])
+    x = layers.LayerNormalization()(x)
+    return keras.Model(tokens, layers.Dense(VOCABULARY, dtype="float32")(x))
+
+
+def with_keras(module, case, precision):
+    """A function that runs one step, and one that waits for the device."""
+    x, y = data(case, CASES[case][0])
+    policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
+    module.config.set_dtype_policy(policy)
+    model = build(module, case)
+    place = module.ops.convert_to_tensor
+    x, y = place(x), place(y)
+    losses = []
+
+    def step():
+        losses[:] = [model.train_on_batch(x, y)]
+
+    return step, lambda: float(losses[0])
+
+
+def with_toolkit(case, precision):
+    """The same, without the check of arguments that `train_on_batch` makes."""
+    import toolkit
+    from toolkit.backends import get_backend
+
+    toolkit.config.set_device("gpu:0")
+    toolkit.config.set_matmul_precision("tf32")
+    policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
+    toolkit.config.set_dtype_policy(policy)
+    x, y = map(toolkit.ops.convert_to_tensor, data(case, CASES[case][0]))
+    model = build(toolkit, case)
+    model.train_on_batch(x, y)
+    run = model.make_train_function()
+    return lambda: run((x, y)), get_backend("cupy").device.synchronize
+
+
+def with_torch(case, precision, compiled):
+    """torch by hand: channels last, fused Adam, autocast for bfloat16."""
+    import gpu_torch
+    import torch
+
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = True
+    x, y = data(case, CASES[case][0])
+    step = gpu_torch.step(case, x, y, precision == "bfloat16", compiled)
+    return step, torch.cuda.synchronize
+
+
+def one(library, case, precision):
+    """Measure in this process; prints the figures as JSON."""
+    start = perf_counter()
+    if library == "toolkit":
+        step, wait = with_toolkit(case, precision)
+    elif library.startswith("torch"):
+        step, wait = with_torch(case, precision, library.endswith("compile"))
+    else:
+        os.environ["KERAS_BACKEND"] = "jax"
+        import keras
+
+        step, wait = with_keras(keras, case, precision)
+    step()
+    wait()
+    first = perf_counter() - start
+    for _ in range(10):
+        step()
+    wait()
+    seconds = []
+    for _ in range(ROUNDS):
+        begun = perf_counter()
+        for _ in range(STEPS):
+            step()
+        wait()
+        seconds.append((perf_counter() - begun) / STEPS)
+    print(json.dumps({"step": median(seconds), "all": seconds, "first": first}))
+
+
+def measure():
+    """A row for each case and precision, with what each library took."""
+    rows = []
+    for case, precision in RUNS:
+        row = {"case": case, "precision": precision, "bar": CASES[case][1]}
+        for library, needed in LIBRARIES.items():
+            missing = find_spec(needed) is None
+            missing |= library == "keras/jax" and find_spec("keras") is None
+            if not missing:
+                row[library] = _ask(library, case, precision)
+        if isinstance(row.get("toolkit"), str):
+            row["failed"] = row["toolkit"]
+        rows.append(row)
+    return rows
+
+
+def _ask(library, case, precision):
+    command = [sys.executable, __file__, library, case, precision]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"longer than {LIMIT} s"
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1] if done.stderr else "failed"
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def table(rows):
+    """The rows as text: seconds of a step, and the ratios to the best peer."""
+    lines = [f"{'case':24} {'library':14} {'ms/step':>9} {'first s':>8}  ratio, bar"]
+    for row in rows:
+        found = {n: row[n] for n in LIBRARIES if isinstance(row.get(n), dict)}
+        peers = {n: f for n, f in found.items() if n != "toolkit"}
+        for name in LIBRARIES:
+            label = f"{row['case']} {row['precision']}"
+            if isinstance(row.get(name), str):
+                lines.append(f"{label:24} {name:14} {row[name][:60]}")
+            elif name in found:
+                took = found[name]
+                line = f"{label:24} {name:14} {took['step'] * 1e3:9.3f} "
+                line += f"{took['first']:8.2f}"
+                if name == "toolkit" and peers:
+                    line += "  " + _ratios(took, peers.values(), row["bar"])
+                lines.append(line)
+    return "\n".join(lines)
+
+
+def _ratios(ours, peers, bar):
+    step = ours["step"] / min(p["step"] for p in peers)
+    first = ours["first"] / min(p["first"] for p in peers)
+    return f"{step:.2f}, {bar} (first {first:.2f}, {BAR_OF_COMPILING})"
+
+
+if __name__ == "__main__":
+    one(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""The networks of gpu_speed.py by hand in torch."""
+
+import torch
+from gpu_speed import DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
+from peers_torch import LSTM, cifar_cnn, mnist_mlp
+from torch import nn
+from torch.nn import functional as F
+
+
+def convolve(inputs, filters, kernel, stride=1):
+    """A convolution and batch norm."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, filters, kernel, stride, kernel // 2, bias=False),
+        nn.BatchNorm2d(filters),
+    )
+
+
+class Bottleneck(nn.Module):
+    """Three convolutions beside a shortcut."""
+
+    def __init__(self, inputs, filters, stride):
+        super().__init__()
+        self.one = convolve(inputs, filters, 1, stride)
+        self.two = convolve(filters, filters, 3)
+        self.three = convolve(filters, 4 * filters, 1)
+        same = inputs == 4 * filters and stride == 1
+        self.shortcut = (
+            nn.Identity() if same else convolve(inputs, 4 * filters, 1, stride)
+        )
+
+    def forward(self, x):
+        y = self.three(F.relu(self.two(F.relu(self.one(x)))))
+        return F.relu(y + self.shortcut(x))
+
+
+def resnet50():
+    """As Keras's: the stride is in the first convolution of a block."""
+    blocks, width = [], 64
+    for filters, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for number in range(count):
+            blocks.append(Bottleneck(width, filters, stride if number == 0 else 1))
+            width = 4 * filters
+    return nn.Sequential(
+        *(convolve(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)),
+        *(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)),
+    )
+
+
+class Block(nn.Module):
+    """Causal attention, then two dense layers, each around a normalised input."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.projections = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.dense = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        heads = (batch, length, HEADS, width // HEADS)
+        parts = self.projections(self.first(x)).split(width, dim=2)
+        q, k, v = (part.reshape(heads).transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.dense(self.second(x))
+
+
+class GPT2(nn.Module):
+    """GPT-2 small, without dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH) * 0.02)
+        self.blocks = nn.Sequential(*(Block() for _ in range(DEPTH)))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.tokens(x) + self.positions)))
+
+
+NETWORKS = {
+    "cifar_cnn": cifar_cnn,
+    "mnist_mlp": mnist_mlp,
+    "lstm": LSTM,
+    "resnet50": resnet50,
+    "gpt2_small": GPT2,
+}
+
+
+def step(case, x, y, half, compiled):
+    """A function that trains on one batch, which is on the device."""
+    model = NETWORKS[case]().cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
+    x, y = torch.from_numpy(x).cuda(), torch.from_numpy(y).cuda()
+    if x.ndim == 4:
+        x = x.permute(0, 3, 1, 2)
+    is_binary = case == "lstm"
+    y = y if is_binary else y.long().flatten()
+
+    def loss_of(x, y):
+        with torch.autocast("cuda", torch.bfloat16, enabled=half):
+            found = model(x)
+        if is_binary:
+            return F.binary_cross_entropy_with_logits(found, y)
+        return F.cross_entropy(found.flatten(0, -2).float(), y)
+
+    run = torch.compile(loss_of, mode="max-autotune") if compiled else loss_of
+
+    def train():
+        optimizer.zero_grad(set_to_none=True)
+        run(x, y).backward()
+        optimizer.step()
+
+    return train

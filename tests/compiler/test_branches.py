@@ -1,0 +1,53 @@
+"""Branches that become selections, where nothing may wait for a predicate."""
+
+import numpy as np
+
+from tests.compiler.graphs import op_names
+from toolkit import ops
+from toolkit.backends import get_backend
+from toolkit.compiler.branches import select_branches
+from toolkit.ir import Spec
+from toolkit.trace import Trace
+
+
+class Waitless(type(get_backend("reference"))):
+    is_accelerator = True
+
+
+def traced(function, *specs):
+    with Trace("test") as trace:
+        outputs = function(*[trace.placeholder(spec) for spec in specs])
+    return trace.finish([outputs])
+
+
+def choose(p, x):
+    return ops.cond(p, lambda: ops.exp(x) + 1.0, lambda: ops.negative(x))
+
+
+def test_both_branches_are_computed_and_one_is_selected():
+    graph = traced(choose, Spec((), "bool"), Spec((3,), "float32"))
+    found = select_branches(graph, Waitless({}))
+    found.verify()
+    assert {"add", "exp", "negative", "where"} <= set(op_names(found))
+    assert "cond" not in op_names(found)
+    x = np.array([1.0, 2.0, 3.0], "float32")
+    for p, expected in ((True, np.exp(x) + 1), (False, -x)):
+        feeds = dict(zip(found.inputs, (np.array(p), x), strict=True))
+        (result,) = found.run(found.outputs, feeds)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+
+
+def test_a_loop_stays_in_its_branch_and_the_processor_branches():
+    def inside(p, x):
+        def grow():
+            return ops.while_loop(
+                lambda y: ops.sum(y) < 10.0, lambda y: (y + 1.0,), (x,)
+            )[0]
+
+        return ops.cond(p, grow, lambda: x)
+
+    specs = Spec((), "bool"), Spec((3,), "float32")
+    graph = traced(inside, *specs)
+    assert op_names(select_branches(graph, Waitless({}))) == op_names(graph)
+    graph = traced(choose, *specs)
+    assert select_branches(graph, get_backend("numpy")) is graph

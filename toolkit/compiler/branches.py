@@ -1,0 +1,52 @@
+"""Branches without control flow: both are computed, and each result is selected."""
+
+from __future__ import annotations
+
+from toolkit.backends.base import Backend
+from toolkit.ir import PRIMITIVES, Graph, Node
+from toolkit.tensor import Tensor, bind
+from toolkit.trace import Trace, inline
+
+
+def select_branches(graph: Graph, backend: Backend) -> Graph:
+    """Compute both branches of each `cond` where a backend cannot wait for its choice.
+
+    A branch with a loop of unknown length stays: it might not end if it is not taken.
+    """
+    if not backend.is_accelerator:
+        return graph
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        selected = node.op.name == "cond" and not _loops(node)
+        nodes += _selected(node) if selected else [node]
+    return graph.replace(nodes)
+
+
+def _loops(node: Node) -> bool:
+    members = (inner for part in node.subgraphs for inner in part.walk())
+    return any(inner.op.name == "while_loop" for inner in members)
+
+
+def _selected(node: Node) -> list[Node]:
+    """The nodes of both branches, and one that selects for each output."""
+    with Trace("cond") as trace:
+        stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
+        predicate, *inputs = stand_ins
+        branches = [inline(node.attrs[name], inputs) for name in ("true", "false")]
+        where = PRIMITIVES["where"]
+        found = [bind(where, predicate, a, b) for a, b in zip(*branches, strict=True)]
+    traced = trace.finish(found)
+    names: dict[int, Tensor] = dict(
+        zip(map(id, traced.inputs), node.inputs, strict=True)
+    )
+    names |= zip(map(id, traced.outputs), node.outputs, strict=True)
+    return [
+        Node(
+            inner.op,
+            [names.get(id(x), x) for x in inner.inputs],
+            inner.attrs,
+            [names.get(id(y), y) for y in inner.outputs],
+            node.device,
+        )
+        for inner in traced.nodes
+    ]
