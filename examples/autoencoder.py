@@ -64,10 +64,12 @@ def error(drawn, images):
 
 
 def grid(images, drawn, columns=16, rows=4):
-    """Rows of images, each above the row of what was drawn: (rows * 16, ..., 1)."""
-    pairs = np.stack([images, drawn], 1)[: rows * columns]
-    pairs = pairs.reshape(rows, columns, 2, 8, 8).transpose(0, 2, 3, 1, 4)
-    return pairs.reshape(rows * 16, columns * 8, 1).repeat(6, 0).repeat(6, 1)
+    """Rows of images, each above the row of what was drawn, with grey lines between."""
+    pairs = np.stack([images, drawn], 1)[: rows * columns, :, :, :, 0]
+    pairs = np.pad(pairs, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=0.4)
+    height, width = rows * 2 * 9, columns * 9
+    pairs = pairs.reshape(rows, columns, 2, 9, 9).transpose(0, 2, 3, 1, 4)
+    return pairs.reshape(height, width, 1).repeat(6, 0).repeat(6, 1)
 
 
 def main(arguments=None):

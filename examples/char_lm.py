@@ -110,11 +110,12 @@ def main(arguments=None):
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss)
     pieces = batches(train, options.seed)
-    model.fit(pieces, steps_per_epoch=options.steps, epochs=options.epochs)
+    history = model.fit(pieces, steps_per_epoch=options.steps, epochs=options.epochs)
     print(write(model, "def ", 300))
     loss = model.evaluate(batches(test, 1), steps=20, verbose=0)
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "char_lm.keras")
+    history.plot(options.output / "char_lm.svg")
     print(f"test loss {loss:.4f} per character")
     return model
 

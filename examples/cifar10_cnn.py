@@ -72,11 +72,12 @@ def main(arguments=None):
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )
-    model.fit(x_train, y_train, batch_size=BATCH, epochs=options.epochs)
+    history = model.fit(x_train, y_train, batch_size=BATCH, epochs=options.epochs)
 
     _, accuracy = model.evaluate(x_test, y_test, batch_size=BATCH, verbose=0)
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "cifar10_cnn.keras")
+    history.plot(options.output / "cifar10_cnn.svg")
     print(f"test accuracy {accuracy:.4f} on {options.data}")
     return model
 

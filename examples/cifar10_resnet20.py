@@ -118,10 +118,11 @@ def main(arguments=None):
         loss=toolkit.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
-    model.fit(train, epochs=options.epochs)
+    history = model.fit(train, epochs=options.epochs)
     _, accuracy = model.evaluate(x_test, y_test, batch_size=BATCH, verbose=0)
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "cifar10_resnet20.keras")
+    history.plot(options.output / "cifar10_resnet20.svg")
     print(f"test accuracy {accuracy:.4f} on {options.data}")
     return model
 

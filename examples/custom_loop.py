@@ -15,6 +15,7 @@ from tqdm import trange
 import toolkit
 from toolkit import layers, losses, metrics, optimizers
 from toolkit.datasets import digits
+from toolkit.pictures.curves import Curve, Panel, draw_curves
 
 BATCH = 32
 
@@ -58,6 +59,7 @@ def main(arguments=None):
         accuracy.update_state(y, model(x, training=False))
 
     random = np.random.default_rng(options.seed)
+    curve = []
     progress = trange(options.epochs, unit="epoch")
     for _ in progress:
         loss_metric.reset_state()
@@ -65,11 +67,15 @@ def main(arguments=None):
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
             train_step(x_train[rows], y_train[rows])
-        progress.set_postfix(loss=f"{float(loss_metric.result()):.4f}")
+        curve.append(float(loss_metric.result()))
+        progress.set_postfix(loss=f"{curve[-1]:.4f}")
 
     test_step(x_test, y_test)
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "custom_loop.keras")
+    epochs = range(1, options.epochs + 1)
+    panel = Panel("loss", [Curve("training", epochs, curve, "first")])
+    draw_curves([panel], "loss by epoch").save(options.output / "custom_loop.svg")
     print(f"test accuracy {float(accuracy.result()):.4f}")
     return model
 

@@ -48,11 +48,12 @@ def main(arguments=None):
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )
-    model.fit(x_train, y_train, batch_size=BATCH, epochs=options.epochs)
+    history = model.fit(x_train, y_train, batch_size=BATCH, epochs=options.epochs)
 
     _, accuracy = model.evaluate(x_test, y_test, verbose=0)
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "digits_mlp.keras")
+    history.plot(options.output / "digits_mlp.svg")
     print(f"test accuracy {accuracy:.4f}")
     return model
 

@@ -14,6 +14,7 @@ import numpy as np
 import toolkit
 from toolkit import layers, optimizers
 from toolkit.datasets import co2
+from toolkit.pictures.curves import Curve, Panel, draw_curves
 
 PAST, AHEAD = 104, 52
 BATCH = 32
@@ -58,6 +59,16 @@ def error(forecast, future):
     return float(np.sqrt(np.mean((forecast - future) ** 2)))
 
 
+def draw(past, future, forecast):
+    """A picture of one test: what was measured, and the forecast from its week 0 on."""
+    measured = np.concatenate([past[:, 0], future])
+    curves = [
+        Curve("measured", np.arange(-PAST, AHEAD), measured, "first"),
+        Curve("forecast", np.arange(AHEAD), forecast, "second", dashed=True),
+    ]
+    return draw_curves([Panel("change of CO2 in ppm", curves)], "forecast", "week")
+
+
 def main(arguments=None):
     """Train the model, print its error on the years after 1990, and return it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -82,6 +93,7 @@ def main(arguments=None):
     repeated = error(repeat_last_year(x_test), y_test)
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "forecast.keras")
+    draw(x_test[-1], y_test[-1], forecast[-1]).save(options.output / "forecast.svg")
     print(f"test error {error(forecast, y_test):.4f} ppm; of repeating {repeated:.4f}")
     return model
 

@@ -117,10 +117,11 @@ def main(arguments=None):
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )
-    model.fit(train, epochs=options.epochs)
+    history = model.fit(train, epochs=options.epochs)
     print(train.stats())
     _, accuracy = model.evaluate(test, verbose=0)
     model.save(options.output / "input_pipeline.keras")
+    history.plot(options.output / "input_pipeline.svg")
     print(f"test accuracy {accuracy:.4f}")
     return model
 

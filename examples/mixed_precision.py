@@ -13,6 +13,7 @@ from pathlib import Path
 import toolkit
 from toolkit import layers, mixed_precision, optimizers
 from toolkit.datasets import digits
+from toolkit.pictures.curves import Curve, Panel, draw_curves
 
 BATCH = 32
 
@@ -56,6 +57,17 @@ def train(policy, data, epochs, seed):
     return model, history, accuracy
 
 
+def draw(losses):
+    """A picture of the losses by epoch under each policy."""
+    curves = [
+        Curve(policy, range(1, len(values) + 1), values, color, color == "second")
+        for (policy, values), color in zip(
+            losses.items(), ("first", "second"), strict=True
+        )
+    ]
+    return draw_curves([Panel("loss", curves)], "loss by epoch")
+
+
 def main(arguments=None):
     """Train the model twice, print both accuracies, and return the mixed one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -70,11 +82,17 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     data = digits.load_data()
-    _, _, full = train("float32", data, options.epochs, options.seed)
-    model, history, mixed = train(options.policy, data, options.epochs, options.seed)
+    losses, accuracies = {}, {}
+    for policy in ("float32", options.policy):
+        model, history, accuracies[policy] = train(
+            policy, data, options.epochs, options.seed
+        )
+        losses[policy] = history.history["loss"]
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "mixed_precision.keras")
-    print(f"test accuracy {mixed:.4f} in {options.policy}; {full:.4f} in float32")
+    draw(losses).save(options.output / "mixed_precision.svg")
+    results = [f"{value:.4f} in {policy}" for policy, value in accuracies.items()]
+    print("test accuracy", "; ".join(reversed(results)))
     return model
 
 

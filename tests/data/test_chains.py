@@ -1,6 +1,10 @@
 """Chains of stages equal a model in plain Python, resumed anywhere, in any order."""
 
 import json
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,6 +43,29 @@ def by_turns(lists, cycle, block):
         if len(now) >= block:  # an empty one is found out in its next turn
             active.append(now[block:])
     return out
+
+
+def grouped(items, size):
+    """The elements of odd and even groups, as the groups become full."""
+    groups, out = {}, []
+    for item in items:
+        groups.setdefault(item % 2, []).append(item)
+        if len(groups[item % 2]) == size:
+            out += groups.pop(item % 2)
+    return out + [item for group in groups.values() for item in group]
+
+
+def slow(x):
+    time.sleep(0.0003)
+    return x
+
+
+FOLDER = tempfile.TemporaryDirectory()
+FILES = count()
+
+
+def new_path():
+    return Path(FOLDER.name) / str(next(FILES))
 
 
 def upto(x):
@@ -106,6 +133,33 @@ STAGES = {  # name: (the stage, its model on a list)
     "unique": (lambda d: d.unique(), lambda x: list(dict.fromkeys(x))),
     "prefetch": (lambda d: d.prefetch(2), lambda x: x),
     "cache": (lambda d: d.cache(), lambda x: x),
+    "cache of a stream": (
+        lambda d: d.filter(bool).cache(),
+        lambda x: [*filter(bool, x)],
+    ),
+    "cache in a file": (lambda d: d.cache(new_path()), lambda x: x),
+    "snapshot": (lambda d: d.snapshot(new_path()), lambda x: x),
+    "slow prefetch": (lambda d: d.map(slow).prefetch(AUTOTUNE), lambda x: x),
+    "tuned interleave": (
+        lambda d: d.interleave(
+            upto, cycle_length=2, block_length=3, num_parallel_calls=AUTOTUNE
+        ),
+        lambda x: by_turns([list(range(v % 5)) for v in x], 2, 3),
+    ),
+    "group_by_window": (
+        lambda d: d.group_by_window(
+            lambda v: v % 2, lambda key, group: group.map(plus), window_size=3
+        ),
+        lambda x: [plus(v) for v in grouped(x, 3)],
+    ),
+    "choose": (
+        lambda d: Dataset.choose_from_datasets(
+            [d, Dataset.range(40)], Dataset.range(300).map(lambda i: i % 2)
+        ),
+        lambda x: (
+            [v for pair in zip(x, range(40), strict=False) for v in pair] + x[40:41]
+        ),
+    ),
     "plain repeat": (lambda d: d.repeat(1), lambda x: x),
 }
 
@@ -217,3 +271,144 @@ def test_position_knows_its_pass():
     again.set_state(iterator.get_state())
     assert taken + values(again) == taken + values(iterator)
     assert values(fresh) == values(dataset)  # the passes after are the same, too
+
+
+# --- kept elements --------------------------------------------------------------------
+
+
+def cached(count=12, path="", seen=None):
+    """Shuffled numbers that are kept in their first order, and shuffled again."""
+    numbers = Dataset.range(count).shuffle(count, seed=3).filter(lambda x: x != 5)
+    noted = numbers.map(lambda x: x if seen is None else seen.append(x) or x)
+    return noted.cache(path).shuffle(4, seed=8)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_position_in_a_cache_from_before_it_was_full_and_after(
+    tmp_path, stored, repeated
+):
+    def make(name):
+        dataset = cached(path=tmp_path / name if stored else "")
+        return dataset.repeat(3) if repeated else dataset
+
+    whole = make("whole")
+    passes = [values(whole) for _ in range(1 if repeated else 3)]
+    for number, expected in enumerate(passes):
+        for place in (0, 1, 10, 11, 12, 25, 33):
+            one = make(f"{number}-{place}")
+            for _ in range(number):
+                list(one)  # the cache is full, or not
+            iterator = iter(one)
+            taken = [int(next(iterator)) for _ in range(min(place, len(expected)))]
+            state = json.loads(json.dumps(iterator.get_state()))
+            for other in (make(f"again-{number}-{place}"), one, whole):
+                again = iter(other)
+                again.set_state(state)
+                assert taken + values(again) == expected
+
+
+def test_cache_keeps_the_order_of_its_first_pass():
+    for make in (lambda d: d, lambda d: d.map(plus), lambda d: d.filter(bool)):
+        dataset = make(Dataset.range(20).shuffle(20, seed=1)).cache()
+        for _, _ in zip(dataset, range(3), strict=False):
+            pass  # a part of a pass is none
+        passes = [values(dataset) for _ in range(3)]
+        assert passes[0] == passes[1] == passes[2]
+        assert sorted(passes[0]) == sorted(values(make(Dataset.range(20))))
+
+
+def test_data_sets_that_are_never_drawn_hold_up_nothing():
+    parts = [Dataset.range(3), Dataset.range(10, 12)]
+    make = lambda **more: Dataset.sample_from_datasets(parts, [1, 0], 7, **more)  # noqa: E731
+    assert values(make()) == values(make(stop_on_empty_dataset=True)) == [0, 1, 2]
+    with pytest.raises(ValueError, match="a weight above 0"):
+        Dataset.sample_from_datasets(parts, [0, 0])
+
+
+def test_cached_elements_are_made_once_though_the_first_pass_was_resumed():
+    seen = []
+    iterator = iter(cached(seen=seen))
+    for _ in range(3):
+        next(iterator)
+    again = cached(seen=seen)
+    resumed = iter(again)
+    resumed.set_state(iterator.get_state())
+    list(resumed)
+    list(again)
+    del seen[:]
+    list(again)
+    assert seen == []
+
+
+# --- any number of threads, processes and shards --------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(chains, st.integers(0, 30), st.sampled_from([1, 2, 5, AUTOTUNE]), st.booleans())
+def test_order_is_the_same_for_any_number_of_threads(names, count, workers, ahead):
+    def build_with(calls):
+        dataset = build(names, count)[0].map(plus, num_parallel_calls=calls)
+        dataset = dataset.interleave(upto, cycle_length=3, num_parallel_calls=calls)
+        return dataset.shuffle(7, seed=2).prefetch(3 if ahead else 0)
+
+    assert values(build_with(workers)) == values(build_with(None))
+
+
+@settings(max_examples=40, deadline=None)
+@given(chains, st.integers(0, 30), st.integers(1, 4))
+def test_shards_together_are_the_whole(names, count, shards):
+    dataset, model = build(names, count)
+    dataset = dataset.shuffle(9, seed=4)
+    parts = [
+        values(build(names, count)[0].shuffle(9, seed=4).shard(shards, i))
+        for i in range(shards)
+    ]
+    together = [part.pop(0) for i in range(len(model)) for part in [parts[i % shards]]]
+    assert together == values(dataset)
+    assert sorted(together) == sorted(model)
+
+
+def check_processes(names, count, place):
+    def make():
+        dataset, model = build(names, count)
+        sent = dataset.map(np.negative, num_parallel_calls=2, workers="process")
+        return sent, [-v for v in model]
+
+    dataset, model = make()
+    iterator = iter(dataset)
+    taken = [int(next(iterator)) for _ in range(min(place, len(model)))]
+    again = iter(make()[0])
+    again.set_state(json.loads(json.dumps(iterator.get_state())))
+    assert taken + values(again) == model
+    assert taken + values(iterator) == model
+
+
+@settings(max_examples=3, deadline=None)
+@given(chains, st.integers(0, 30), st.integers(0, 20))
+def test_processes_keep_order_and_position(names, count, place):
+    check_processes(names, count, place)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(chains, st.integers(0, 30), st.integers(0, 20))
+def test_processes_keep_order_and_position_in_many_chains(names, count, place):
+    check_processes(names, count, place)
+
+
+@settings(max_examples=40, deadline=None)
+@given(chains, st.integers(0, 30), st.sampled_from(["map", "interleave", "both"]))
+def test_free_order_loses_nothing(names, count, kind):
+    dataset, model = build(names, count)
+    if kind != "interleave":
+        dataset = dataset.map(plus, num_parallel_calls=3, deterministic=False)
+        model = [plus(v) for v in model]
+    if kind != "map":
+        dataset = dataset.interleave(
+            upto, cycle_length=3, num_parallel_calls=2, deterministic=False
+        )
+        model = [i for v in model for i in range(v % 5)]
+    assert sorted(values(dataset)) == sorted(model)
+    with pytest.raises(NotImplementedError, match="deterministic=False"):
+        iter(dataset).get_state()

@@ -63,6 +63,7 @@ CHOICES = {
     "cifar10_resnet20": "--data digits",
     "mixed_precision mixed_float16": "--policy mixed_float16",
 }
+MAGIC = {".svg": b"<svg ", ".png": b"\x89PNG"}
 KINDS = {"accuracy": max, "error": min, "loss": min}
 
 pytestmark = pytest.mark.skipif(
@@ -113,6 +114,8 @@ def test_short_form(name, tmp_path, capsys):
     model = main(arguments(name, TRIALS[name].short, tmp_path / "new"))
     assert isinstance(model, toolkit.Model)
     check(capsys.readouterr().out.strip().splitlines()[-1], TRIALS[name].limits[0])
+    (picture,) = [p for p in (tmp_path / "new").iterdir() if p.suffix in MAGIC]
+    assert picture.read_bytes().startswith(MAGIC[picture.suffix])
     (saved,) = (tmp_path / "new").glob("*.keras")
     again = toolkit.models.load_model(saved, custom_objects=custom_objects(main))
     assert digest(again) == digest(model)

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,6 +82,15 @@ def test_blocks_stay_inside(rows):
     for shape in inside:
         assert 84 <= shape.x + 0.1 and shape.x + shape.width <= 776.1
         assert 74 <= shape.y and shape.y + shape.height <= 392.6
+
+
+def test_places_may_be_an_array():
+    values = [1.0, 2.0, 3.0, 4.0]
+    pictures = [
+        draw_curves([Panel("p", [Curve("c", places, values, "first")])], "t")
+        for places in (np.arange(-3, 1), range(-3, 1))
+    ]
+    assert pictures[0].svg() == pictures[1].svg()
 
 
 def test_nothing_breaks_out_of_a_picture(tmp_path):

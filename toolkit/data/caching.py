@@ -55,31 +55,76 @@ class Cache(Dataset):
         return self._parents[0]._spec()
 
     def _rows(self, here: Pass) -> Rows | None:
-        if self._kept is None and self._path and Path(self._path).exists():
-            self._kept = self._opened()
-        if self._kept is not None:
-            return self._kept
-        if self._path:
+        if not self._path:
+            rows = self._first(here).rows(self._parents[0])
+            if isinstance(rows, (ArrayRows, RangeRows)):
+                return rows
+            if rows is not None:
+                return _KeptRows(rows, self._values)
+        if not here.run.kept.setdefault(self, self.kept() is not None):
             return None
-        rows = here.rows(self._parents[0])
-        if rows is None or isinstance(rows, (ArrayRows, RangeRows)):
-            return rows
-        return _KeptRows(rows, self._values)
+        if self.kept() is None:  # a position of a time when the cache was full
+            for _ in self._stream(here):
+                pass
+        return self.kept()
 
-    def _opened(self) -> StoredRows:
-        rows = StoredRows(self._path)
-        if rows.label != repr(self._parents[0]):
-            raise DatasetError(
-                f"{self._path}: expected elements of {self._parents[0]!r}; the file "
-                f"holds those of {rows.label}"
-            )
-        return rows
+    def kept(self) -> Rows | None:
+        """All elements; None as long as there has been no whole pass."""
+        if self._kept is None and self._path and Path(self._path).exists():
+            rows = StoredRows(self._path)
+            if rows.label != repr(self._parents[0]):
+                raise DatasetError(
+                    f"{self._path}: expected elements of {self._parents[0]!r}; the "
+                    f"file holds those of {rows.label}"
+                )
+            self._kept = rows
+        return self._kept
+
+    def sink(self) -> Any:
+        """What takes the elements of a whole pass."""
+        return _File(self, self._path) if self._path else _Memory(self)
+
+    @staticmethod
+    def _first(here: Pass) -> Pass:
+        """The pass whose elements are kept; the order is that of the first in any."""
+        return here._replace(epoch=(0,))
 
     def _stream(self, here: Pass) -> Stream:
-        parent = here.open(self._parents[0])
-        if self._path:
-            return _WritingStream(self, here, parent, self._path)
-        return _KeepingStream(self, here, parent)
+        return _CachingStream(self, here, self._first(here).open(self._parents[0]))
+
+
+class _File(Writer):
+    """Takes elements for a cache in a file, and shows how far it is."""
+
+    def __init__(self, cache: Cache, path: str) -> None:
+        super().__init__(path, repr(cache._parents[0]))
+        count = cache._cardinality()
+        self.shown = Stage("", count if count >= 0 else None)
+        self._work = Work(f"caching in {path}")
+        self._work.stages.append(self.shown)
+        self._work.begin()
+
+    def abandon(self) -> None:
+        self._work.end()
+        super().abandon()
+
+
+class _Memory:
+    """Takes elements for a cache in memory."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._values: list[Any] = []
+        self.shown = Stage("")
+
+    def write(self, element: Any) -> None:
+        self._values.append(element)
+
+    def finish(self) -> None:
+        self._cache._kept = ItemRows(self._values)
+
+    def abandon(self) -> None:
+        pass
 
 
 class _KeptRows(Rows):
@@ -102,61 +147,57 @@ class _KeptRows(Rows):
         return self._rows.origin(number)
 
 
-class _KeepingStream(Stream):
-    """Hands on elements and keeps them, if it begins with the first one."""
+class _CachingStream(Stream):
+    """Hands on elements and keeps them, if it sees them all from the first one on.
 
-    fields = ("position",)
+    A pass that begins before the cache is full stays such a stream to its end, and so
+    do positions in it, though later repetitions read what the first has kept.
+    """
 
     def __init__(self, dataset: Cache, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
         self._of = dataset
         self.position = 0
+        self._is_beside = False  # the parent has come to our position, too
+
+    def state(self) -> Any:
+        return [self.position, self.parent.state() if self._is_beside else None]
+
+    def restore(self, state: Any) -> None:
+        self.position, before = state
+        self._is_beside = before is not None
+        if self._is_beside:
+            self.parent.restore(before)
 
     def elements(self) -> Iterator[Any]:
-        is_whole = self.position == 0
-        values = []
-        for element in self.parent:
-            if is_whole:
-                values.append(element)
-            self.position += 1
-            yield element
-        if is_whole:
-            self._of._kept = ItemRows(values)
-
-
-class _WritingStream(Stream):
-    """Hands on elements and writes them to a file, if it begins with the first one."""
-
-    fields = ("position",)
-
-    def __init__(self, dataset: Dataset, here: Pass, parent: Stream, path: str) -> None:
-        super().__init__(dataset, here, parent)
-        self._path = path
-        self.position = 0
-
-    def elements(self) -> Iterator[Any]:
-        if self.position:
+        kept = self._of.kept()
+        if kept is not None:
+            self._is_beside = False
+            for element in kept.iterate(self.position):
+                self.position += 1
+                yield element
+        elif self._is_beside:
             for element in self.parent:
                 self.position += 1
                 yield element
-            return
-        writer = Writer(self._path, repr(self.dataset._parents[0]))
-        work = Work(f"caching in {self._path}")
-        count = self.dataset._cardinality()
-        self.here.run.at_close(writer.abandon)
-        self.here.run.at_close(work.end)
-        kept = Stage("", count if count >= 0 else None)
-        work.stages.append(kept)
-        work.begin()
+        else:
+            self._is_beside = True
+            yield from self._keeping()
+
+    def _keeping(self) -> Iterator[Any]:
+        sink, passed = self._of.sink(), self.position
+        self.here.run.at_close(sink.abandon)
         try:
-            for element in self.parent:
-                writer.write(element)
-                self.position = kept.done = self.position + 1
-                yield element
-            writer.finish()
+            for number, element in enumerate(self.parent):
+                sink.write(element)
+                sink.shown.done += 1
+                if number >= passed:
+                    self.position += 1
+                    yield element
+            sink.finish()
         finally:
-            writer.abandon()
-            work.end()
+            sink.abandon()
+            self.here.run.has_ended(sink.abandon)
 
 
 @transformation("snapshot")

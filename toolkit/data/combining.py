@@ -149,6 +149,7 @@ class _Chosen(Dataset):
         check_datasets(self._name, datasets)
         super().__init__(*datasets, *more)
         self._count, self._stops = len(datasets), stops
+        self._never: list[int] = []  # data sets that are never chosen
 
     def _choices(self, here: Pass, position: int) -> Iterator[int]:
         """Which data set is next, from a position on."""
@@ -168,9 +169,11 @@ class _ChosenStream(Stream):
         super().__init__(dataset, here, *parents)
         self._of = dataset
         self.position = 0  # among the choices
-        self.ended: list[int] = []  # data sets that have no more elements
+        self.ended = list(dataset._never)  # data sets that have no more elements
 
     def elements(self) -> Iterator[Any]:
+        if self._is_over():  # a position after the end
+            return
         sources = [iter(parent) for parent in self.parents]
         for choice in self._choices(sources):
             self.position += 1
@@ -181,8 +184,12 @@ class _ChosenStream(Stream):
                 yield element
                 continue
             self.ended.append(choice)
-            if self._of._stops or len(self.ended) == self._of._count:
+            if self._is_over():
                 return
+
+    def _is_over(self) -> bool:
+        least = len(self._of._never) + 1 if self._of._stops else self._of._count
+        return len(self.ended) >= least
 
     def _choices(self, sources: list[Iterator[Any]]) -> Iterator[int]:
         of = self._of
@@ -233,7 +240,10 @@ class SampleFromDatasets(_Chosen):
                 f"sample_from_datasets: expected {len(datasets)} weights >= 0; received"
                 f" {weights.tolist()}"
             )
+        if not weights.sum() > 0:
+            raise ArgumentError("sample_from_datasets: expected a weight above 0")
         self._weights = weights / weights.sum()
+        self._never = np.flatnonzero(weights == 0).tolist()
         self._seed = new_seed() if seed is None else int(seed)
         self._is_new_each_time = rerandomize_each_iteration is not False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -293,9 +293,12 @@ class DatasetIterator:
         self._elements: Iterator[Any] = iter(())
         self._open(None)
 
-    def _open(self, state: Any) -> None:
+    def _open(self, state: Any, kept: Sequence[int] = ()) -> None:
         dataset = self._dataset
         run = Run(Watch(), dataset.options())
+        if state is not None:
+            stages = enumerate(dataset._ancestors())
+            run.kept.update((stage, number in kept) for number, stage in stages)
         stream = Pass(run, self._epoch).open(dataset._worked_ahead())
         if state is not None:
             stream.restore(state)
@@ -332,6 +335,11 @@ class DatasetIterator:
             **self._dataset.get_state(),
             "epoch": list(self._epoch),
             "position": encode(self._stream.state()),
+            "kept": [
+                number
+                for number, stage in enumerate(self._dataset._ancestors())
+                if self._run.kept.get(stage)
+            ],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -343,7 +351,7 @@ class DatasetIterator:
         self._dataset.set_state(state)
         self.close()
         self._epoch = tuple(state["epoch"])
-        self._open(decode(state["position"]))
+        self._open(decode(state["position"]), state["kept"])
 
     def close(self) -> None:
         """End the pass: stop its threads and processes, close its files."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
-from toolkit.data.errors import name_of, note, place, spread
+from toolkit.data.errors import name_of, spread
 from toolkit.data.options import Options
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
 from toolkit.data.streams import SKIPPED, Pass, Stream
@@ -145,8 +144,7 @@ class _MapStream(Stream):
             try:
                 made = function(element)
             except Exception as error:
-                where = place("map", self.position, self.parent.origin())
-                note(error, f"{where}, in {self.dataset._detail()}")
+                self.failed(error, self.position)
                 raise
             self.position += 1
             if made is not SKIPPED:
@@ -157,23 +155,6 @@ class _MapStream(Stream):
             return super().skip(count)
         self.position += count
         return self.stage.timed(self._made(self.parent.skip(count)))
-
-
-class _Simple(Stream):
-    """A stream of what a function makes of all elements; it need not remember any."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        here: Pass,
-        parent: Stream,
-        make: Callable[[Iterator[Any]], Iterator[Any]],
-    ) -> None:
-        super().__init__(dataset, here, parent)
-        self._make = make
-
-    def elements(self) -> Iterator[Any]:
-        return self._make(iter(self.parent))
 
 
 @transformation("filter")
@@ -197,11 +178,34 @@ class Filter(Dataset):
         return name_of(self._predicate)
 
     def _stream(self, here: Pass) -> Stream:
-        chosen = partial(filter, spread(self._predicate))
-        return _Simple(self, here, here.open(self._parents[0]), chosen)
+        return _FilterStream(self, here, here.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
+
+
+class _FilterStream(Stream):
+    fields = ("position",)
+
+    def __init__(self, dataset: Filter, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._predicate = spread(dataset._predicate)
+        self.position = 0  # among all elements
+
+    def elements(self) -> Iterator[Any]:
+        predicate, on_error = self._predicate, self.here.on_error
+        for element in self.parent:
+            try:
+                is_chosen = predicate(element)
+            except Exception as error:
+                if on_error is None:
+                    self.failed(error, self.position)
+                    raise
+                on_error(error, self.dataset._name)
+                is_chosen = False
+            self.position += 1
+            if is_chosen:
+                yield element
 
 
 @transformation("enumerate")
@@ -269,6 +273,9 @@ class TakeWhile(Dataset):
         super().__init__(dataset)
         self._predicate = predicate
 
+    def _detail(self) -> str:
+        return name_of(self._predicate)
+
     def _stream(self, here: Pass) -> Stream:
         return _TakeWhileStream(self, here, here.open(self._parents[0]))
 
@@ -277,20 +284,27 @@ class TakeWhile(Dataset):
 
 
 class _TakeWhileStream(Stream):
-    fields = ("is_over",)
+    fields = ("is_over", "position")
 
     def __init__(self, dataset: TakeWhile, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
         self._predicate = spread(dataset._predicate)
         self.is_over = False
+        self.position = 0
 
     def elements(self) -> Iterator[Any]:
         if self.is_over:
             return
         for element in self.parent:
-            if not self._predicate(element):
+            try:
+                is_before = self._predicate(element)
+            except Exception as error:
+                self.failed(error, self.position)
+                raise
+            if not is_before:
                 self.is_over = True
                 return
+            self.position += 1
             yield element
 
 
@@ -318,21 +332,30 @@ class Scan(Dataset):
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
 
+    def _detail(self) -> str:
+        return name_of(self._function)
+
     def _stream(self, here: Pass) -> Stream:
         return _ScanStream(self, here, here.open(self._parents[0]))
 
 
 class _ScanStream(Stream):
-    fields = ("carried",)
+    fields = ("carried", "position")
 
     def __init__(self, dataset: Scan, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
         self._function = dataset._function
         self.carried = dataset._initial
+        self.position = 0
 
     def elements(self) -> Iterator[Any]:
         for element in self.parent:
-            self.carried, made = self._function(self.carried, element)
+            try:
+                self.carried, made = self._function(self.carried, element)
+            except Exception as error:
+                self.failed(error, self.position)
+                raise
+            self.position += 1
             yield made
 
 
@@ -371,72 +394,3 @@ class _UniqueStream(Stream):
                 known.add(value)
                 self.seen.append(value)
                 yield element
-
-
-@transformation("ignore_errors")
-class IgnoreErrors(Dataset):
-    """The elements without those whose functions, in the stages before, raise.
-
-    Args:
-        log: called with a sentence for each error: `print`, `logging.warning`, a
-            list's `append`. Nothing is passed over silently: None warns.
-
-    Example:
-        >>> from toolkit.data import Dataset
-        >>> log = []
-        >>> shares = Dataset.range(-1, 2).map(lambda x: 6 // int(x))
-        >>> list(shares.ignore_errors(log=log.append)), len(log)
-        ([-6, 6], 1)
-    """
-
-    def __init__(
-        self, dataset: Dataset, log: Callable[[str], Any] | bool | None = None
-    ) -> None:
-        super().__init__(dataset)
-        self._log = log if callable(log) else _warn
-
-    def _stream(self, here: Pass) -> Stream:
-        parent = here._replace(on_error=self._note).open(self._parents[0])
-        return _Simple(self, here, parent, iter)
-
-    def _note(self, error: Exception, stage: str) -> None:
-        self._log(f"ignore_errors: stage {stage}: {type(error).__name__}: {error}")
-
-
-def _warn(sentence: str) -> None:
-    import warnings
-
-    warnings.warn(sentence, stacklevel=2)
-
-
-@transformation("with_options")
-class WithOptions(Dataset):
-    """The same elements, under other options.
-
-    Args:
-        options: those that are None stay as they are.
-
-    Example:
-        >>> from toolkit.data import Dataset, Options
-        >>> Dataset.range(3).with_options(Options(threads=4)).options().threads
-        4
-    """
-
-    def __init__(self, dataset: Dataset, options: Options) -> None:
-        super().__init__(dataset)
-        self._options = options
-
-    def options(self) -> Options:
-        return super().options().updated(self._options)
-
-    def _cardinality(self) -> int:
-        return self._parents[0]._cardinality()
-
-    def _rows(self, here: Pass) -> Rows | None:
-        return here.rows(self._parents[0])
-
-    def _stream(self, here: Pass) -> Stream:
-        return _Simple(self, here, here.open(self._parents[0]), iter)
-
-    def _spec(self) -> Any:
-        return self._parents[0]._spec()

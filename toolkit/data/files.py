@@ -22,6 +22,10 @@ from toolkit.errors import DatasetError, ShapeError, unknown_choice
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 BLOCK = 1 << 18  # bytes read from a file at once
+DAMAGES = (  # what reading a damaged file may raise; a RecordError is a ValueError
+    *(OSError, EOFError, ValueError, ArithmeticError, IndexError),
+    *(csv.Error, zlib.error),
+)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset
 
@@ -123,7 +127,7 @@ class _FileStream(Stream):
                 self.offset += size
                 self.record += 1
                 yield element
-        except (RecordError, EOFError, OSError, zlib.error, ValueError) as error:
+        except DAMAGES as error:
             raise DatasetError(
                 f"{path}: byte {self.offset:,}, record {self.record:,}: {error}"
             ) from error
@@ -304,6 +308,7 @@ class CsvDataset(_Files):
         self._format = {
             "delimiter": field_delim,
             "quoting": csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE,
+            "strict": True,  # a file that ends inside of quotes is cut off
         }
 
     def _of_file(self, path: Any) -> Dataset:
@@ -325,6 +330,11 @@ class CsvDataset(_Files):
 
     def _converted(self, fields: list[str]) -> tuple[Any, ...]:
         if self._chosen is not None:
+            if len(fields) <= max(self._chosen, default=-1):
+                raise ShapeError(
+                    f"expected at least {max(self._chosen) + 1} fields; received "
+                    f"{len(fields)}"
+                )
             fields = [fields[column] for column in self._chosen]
         if len(fields) != len(self._columns):
             raise ShapeError(

@@ -11,10 +11,11 @@ import numpy as np
 
 from toolkit.data.batching import padded
 from toolkit.data.dataset import Dataset, known_spec, transformation
+from toolkit.data.errors import name_of, spread
 from toolkit.data.sources import from_elements
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import map_leaves, merge, stack
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 
 @transformation("window")
@@ -128,35 +129,48 @@ class GroupByWindow(Dataset):
         self._key, self._reduce = key_func, reduce_func
         self._size = window_size_func or (lambda _: window_size or 1)
 
+    def _detail(self) -> str:
+        return name_of(self._reduce)
+
     def _stream(self, here: Pass) -> Stream:
         return _GroupStream(self, here, here.open(self._parents[0]))
 
 
 class _GroupStream(Stream):
-    fields = ("groups", "ready")
+    fields = ("groups", "ready", "position")
 
     def __init__(self, dataset: GroupByWindow, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
-        self._of = dataset
+        self._of, self._key = dataset, spread(dataset._key)
+        self.position = 0
         self.groups: dict[int, list[Any]] = {}
         self.ready: list[Any] = []  # in reverse: the next one is the last
 
     def elements(self) -> Iterator[Any]:
         yield from self._given()
         for element in self.parent:
-            args = element if isinstance(element, tuple) else (element,)
-            key = int(self._of._key(*args))
-            group = self.groups.setdefault(key, [])
-            group.append(element)
-            if len(group) >= self._of._size(key):
-                self._reduce(key)
-                yield from self._given()
+            try:
+                key = int(self._key(element))
+                group = self.groups.setdefault(key, [])
+                group.append(element)
+                if len(group) >= self._of._size(key):
+                    self._reduce(key)
+            except Exception as error:
+                self.failed(error, self.position)
+                raise
+            self.position += 1
+            yield from self._given()
         for key in list(self.groups):
             self._reduce(key)
             yield from self._given()
 
     def _reduce(self, key: int) -> None:
         made = self._of._reduce(np.int64(key), from_elements(self.groups.pop(key)))
+        if not isinstance(made, Dataset):
+            raise ArgumentTypeError(
+                f"{self._of._name}: expected a reduce_func that returns a Dataset; "
+                f"{self._of._detail()} returned a {type(made).__name__}"
+            )
         self.ready = list(made)[::-1]
 
     def _given(self) -> Iterator[Any]:
@@ -165,7 +179,8 @@ class _GroupStream(Stream):
 
     def state(self) -> Any:
         groups = {key: list(group) for key, group in self.groups.items()}
-        return [[groups, list(self.ready)], [self.parent.state()]]
+        mine = [groups, list(self.ready), self.position]
+        return [mine, [self.parent.state()]]
 
 
 @transformation("bucket_by_sequence_length")

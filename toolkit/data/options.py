@@ -59,7 +59,7 @@ class Options:
     @property
     def processors(self) -> int:
         """`cpu_budget`, or its default."""
-        return self.cpu_budget or len(os.sched_getaffinity(0))
+        return self.cpu_budget or free_processors()
 
     @property
     def memory(self) -> int:
@@ -67,6 +67,16 @@ class Options:
         return self.ram_budget or free_memory() // 4
 
 
+def free_processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def free_memory() -> int:
-    """Bytes of memory that are free now."""
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of memory that are free now; 4 GB where the system does not tell."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):
+        return 4 << 30

@@ -104,6 +104,8 @@ class Shuffle(_Alike):
         parallel = self._parents[0]
         if not isinstance(parallel, Map) or not parallel.is_ordered(here.run.options):
             return None
+        if here.on_error is not None:  # the order would be that of all elements
+            return None
         first = parallel._parents[0]
         if not isinstance(first, Map) and here.rows(first) is None:
             return None

@@ -27,6 +27,10 @@ from toolkit.data.tuning import Knob
 from toolkit.errors import DatasetError, UnsupportedError
 
 DEATHS = 3  # of workers at one element before it is given up
+STARTS = 10  # of workers, one after the other, that die before they begin
+
+
+STARTING = -1  # in the place of an element, where deaths are counted
 
 
 class Task(NamedTuple):
@@ -49,12 +53,14 @@ class Worker:
     Attributes:
         connection: readable when an element is ready, or the process has ended.
         task: what it is at; None: nothing.
+        has_begun: whether it has started, and takes elements.
     """
 
     def __init__(self, function: bytes) -> None:
         self.connection, theirs = Pipe()
         self._exchange = Exchange()
         self.task: Task | None = None
+        self.has_begun = False
         fds = (theirs.fileno(), *self._exchange.fds)
         paths = [path or os.getcwd() for path in sys.path]
         try:
@@ -81,12 +87,18 @@ class Worker:
         self.task = task
         self.connection.send(self._exchange.put(0, task.element))
 
-    def receive(self) -> tuple[bool, Any]:
-        """(whether it was made, the element or the error); OSError as of `send`."""
+    def receive(self) -> tuple[bool, Any] | None:
+        """(whether it was made, the element or the error); OSError as of `send`.
+
+        None is the first thing that comes: the worker has begun.
+        """
         try:
             is_made, message = self.connection.recv()
         except EOFError as error:
             raise OSError("the process has ended") from error
+        if not self.has_begun:
+            self.has_begun = True
+            return None
         self.task = None
         try:
             return is_made, self._exchange.get(1, message)
@@ -235,10 +247,15 @@ class ProcessStream(Stream):
                 task = self._workers[slot].task
                 assert task is not None
                 try:
-                    made[task.number] = self._workers[slot].receive()
+                    result = self._workers[slot].receive()
                 except OSError:
                     self._replace(slot)
                     self._send(slot, task)
+                    continue
+                if result is None:
+                    self._deaths.pop(STARTING, None)
+                else:
+                    made[task.number] = result
 
     def _replace(self, slot: int) -> None:
         """A new worker for one that has died; a few times for the same element."""
@@ -246,13 +263,14 @@ class ProcessStream(Stream):
         task = dead.task
         assert task is not None
         dead.end()
-        self._deaths[task.number] = self._deaths.get(task.number, 0) + 1
-        if self._deaths[task.number] >= DEATHS:
+        key, most = (task.number, DEATHS) if dead.has_begun else (STARTING, STARTS)
+        deaths = self._deaths[key] = self._deaths.get(key, 0) + 1
+        if deaths >= most:
             detail = self.dataset._detail()
             where = place(self.dataset._name, task.number, task.origin)
+            when = f"while {detail} made it" if dead.has_begun else "before they began"
             raise DatasetError(
-                f"{where}: {DEATHS} worker processes ended while {detail} made it; the "
-                f"last was process {dead.process.pid}, with exit code "
-                f"{dead.process.returncode}"
+                f"{where}: {deaths} worker processes ended {when}; the last was "
+                f"process {dead.process.pid}, with exit code {dead.process.returncode}"
             )
         self._workers[slot] = Worker(self._function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -299,12 +300,10 @@ class _GeneratorStream(Stream):
         self.position = 0
 
     def elements(self) -> Iterator[Any]:
-        made = iter(self._from._generator(*self._from._args))
-        for _ in range(self.position):
-            next(made, None)
         signature = self._from._signature
         try:
-            for element in made:
+            made = iter(self._from._generator(*self._from._args))
+            for element in islice(made, self.position, None):
                 if signature is not None:
                     element = fitted(element, signature)
                 self.position += 1

@@ -87,8 +87,8 @@ class StoredRows(Rows):
             raise DatasetError(f"{self._path}: cannot be read: {error}") from error
         if self._data[: len(FIRST_LINE)] != FIRST_LINE.encode():
             raise DatasetError(f"{self._path}: expected a file of elements")
-        end = len(self._data) - TAIL.size
-        start, count, mark = TAIL.unpack(self._data[max(0, end) :])
+        end = max(0, len(self._data) - TAIL.size)
+        start, count, mark = TAIL.unpack(self._data[end:].rjust(TAIL.size, b"\0"))
         if mark != MARK or start + 8 * count != end:
             raise DatasetError(f"{self._path}: the file is cut off at byte {end:,}")
         super().__init__(count)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,10 @@ from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
 from toolkit.errors import DatasetError, ShapeError, UnsupportedError
 
 Path_ = str | os.PathLike[str]
+DAMAGES = (  # what opening a damaged or missing file may raise
+    *(OSError, EOFError, ValueError, KeyError, zlib.error),
+    *(BadZipFile, struct.error, NotImplementedError),
+)
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 
@@ -44,8 +50,8 @@ class FromNpz(FromTensorSlices):
             with open(path, "rb") as opened:
                 file = np.load(opened, allow_pickle=False)
                 arrays = chosen(file, file.files if keys is None else keys)
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise DatasetError(f"{os.fspath(path)}: {error}") from error
+        except DAMAGES as error:
+            raise _damaged(path, error) from error
         super().__init__(arrays)
 
 
@@ -73,8 +79,15 @@ class FromNpy(FromTensorSlices):
 def _mapped(path: Path_) -> Array:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{os.fspath(path)}: {error}") from error
+    except DAMAGES as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path_, error: Exception) -> DatasetError:
+    """What is wrong with a file, and where it ends: it may be cut off there."""
+    size = os.path.getsize(path) if os.path.isfile(path) else 0
+    end = f" (the file ends at byte {size:,})" if size else ""
+    return DatasetError(f"{os.fspath(path)}: {error}{end}")
 
 
 def chosen(arrays: Any, keys: Any) -> Any:
@@ -119,7 +132,7 @@ class FromHDF5(Dataset):
             names = list(self._file) if keys is None else keys
             self._sets = map_leaves(_ChunkedArray, chosen(self._file, names))
         except (OSError, KeyError) as error:
-            raise DatasetError(f"{self._path}: {error}") from error
+            raise _damaged(path, error) from error
         lengths = {len(array) for array in leaves(self._sets)}
         if len(lengths) != 1:
             raise ShapeError(
@@ -161,11 +174,24 @@ class _ChunkedArray:
 
     def _read_stretch(self, number: int) -> Array:
         start = number * self._stretch
+        return self._between(start, start + self._stretch)
+
+    def _between(self, start: int, stop: int) -> Array:
+        """Rows that follow each other, from the file."""
         try:
-            return np.asarray(self._dataset[start : start + self._stretch])
+            return np.asarray(self._dataset[start:stop])
         except OSError as error:
             name, file = self._dataset.name, self._dataset.file.filename
-            raise DatasetError(f"{file}: {name}, row {start:,}: {error}") from error
+            where = f"{file}: byte {self._byte(start):,}, {name}, row {start:,}"
+            raise DatasetError(f"{where}: {error}") from error
+
+    def _byte(self, row: int) -> int:
+        """About where a row lies in the file: where its chunk begins."""
+        low = self._dataset.id
+        if not self._dataset.chunks:
+            return (low.get_offset() or 0) + row * self._row_bytes()
+        place = (row // self._stretch * self._stretch, *[0] * (len(self.shape) - 1))
+        return int(low.get_chunk_info_by_coord(place).byte_offset or 0)
 
     def __getitem__(self, number: int) -> Any:
         stretch, inside = divmod(number, self._stretch)
@@ -174,7 +200,7 @@ class _ChunkedArray:
     def rows(self, numbers: Numbers) -> Array:
         """Several rows; each stretch is read once."""
         if isinstance(numbers, range) and numbers.step == 1:
-            return np.asarray(self._dataset[numbers.start : numbers.stop])
+            return self._between(numbers.start, numbers.stop)
         wanted = as_array(numbers)
         out = np.empty((len(wanted), *self.shape[1:]), self.dtype)
         stretches = wanted // self._stretch
@@ -272,7 +298,7 @@ def read_image(path: str, size: tuple[int, int] | None, mode: str) -> Array:
     try:
         with Image.open(path) as file:
             image = file.convert(mode)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError, struct.error) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
     if size is not None:
         image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)

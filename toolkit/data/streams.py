@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from toolkit.data.errors import note, place
 from toolkit.data.rows import Rows
@@ -31,12 +32,15 @@ class Run:
         watch: how long each stage takes.
         options: those of the data set.
         unordered: stages that give out elements as they become ready.
+        kept: whether stages that keep elements read what they have kept in this pass;
+            they do so from its beginning to its end, or not at all.
     """
 
     def __init__(self, watch: Watch, options: Any) -> None:
         self.watch = watch
         self.options = options
         self.unordered: list[str] = []
+        self.kept: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
         self._closing: dict[Callable[[], None], None] = {}
         self.is_closed = False
 
@@ -148,6 +152,15 @@ class Stream:
         elements = iter(self)
         next(islice(elements, count, count), None)
         return elements
+
+    def failed(self, error: Exception, index: int) -> None:
+        """Note on an error that this stage raised it, at an element of the one before.
+
+        Args:
+            index: the number of the element.
+        """
+        stage = self.dataset
+        note(error, place(stage._name, index, self.parent.origin(), stage._detail()))
 
     def origin(self) -> str | None:
         """Where the last element comes from, such as a file and a line."""

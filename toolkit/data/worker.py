@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -19,20 +20,21 @@ from toolkit.data.shared_memory import Exchange
 
 def work(connection: Connection, exchange: Exchange) -> None:
     """Make elements until the other side has gone."""
-    function = loaded(connection.recv_bytes())
-    while True:
-        try:
-            message = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            result = True, exchange.put(1, function(exchange.get(0, message)))
-        except Exception as error:
-            result = False, exchange.put(1, sendable(error))
-        try:
-            connection.send(result)
-        except OSError:
-            return
+    with suppress(EOFError, OSError):
+        function = loaded(connection.recv_bytes())
+        connection.send((True, None))  # begun
+        while True:
+            connection.send(made(function, exchange, connection.recv()))
+
+
+def made(
+    function: Callable[[Any], Any], exchange: Exchange, message: Any
+) -> tuple[bool, Any]:
+    """What to send for an element: whether it was made, and it or the error."""
+    try:
+        return True, exchange.put(1, function(exchange.get(0, message)))
+    except Exception as error:
+        return False, exchange.put(1, sendable(error))
 
 
 def loaded(data: bytes) -> Callable[[Any], Any]:

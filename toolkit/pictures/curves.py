@@ -131,7 +131,7 @@ class _Panel:
         marks = ticks(self.across.low, self.across.high, 6, whole=True)
         if self.across.low not in marks and marks:
             near = self.across(marks[0]) - self.across(self.across.low) < 24
-            marks = [self.across.low, *marks[near:]]
+            marks = [self.across.low, *marks[int(near) :]]
         for mark in marks:
             x, text = self.across(mark), f"{mark:.0f}"
             yield Text(x, y, text, SMALL, color="muted", anchor="middle")
