@@ -78,6 +78,34 @@ def test_peers_run_toolkit_alone_in_the_quick_mode():
     assert "tiny_mlp/fit, ms a step\n  toolkit" in output
 
 
+def test_pipeline_judges_what_is_there(tmp_path):
+    path = tmp_path / "numbers.json"
+    arguments = ["--only", "position", "--rounds", "1", "--json", str(path)]
+    output = run("pipeline.py", *arguments)
+    for job in ("save_position", "restore_position"):
+        assert f"{job}: toolkit " in output
+    assert output.count("bar 0.001: ") == 2
+    assert len(json.loads(path.read_text("utf-8"))["rows"]["save_position"]) == 1
+
+
+def test_every_job_of_pipeline_has_a_worker(folder_on_the_path):
+    import pipeline
+    from pipeline_worker import figure
+
+    assert figure("toolkit", "naive") > 0.2
+    for job, bars in pipeline.JOBS.items():
+        times = dict.fromkeys(("toolkit", *pipeline.BESIDE.get(job, ())), 1.0)
+        assert all(bar.figure(times) > 0 and bar.limit > 0 for bar in bars), job
+
+
+@pytest.mark.slow
+def test_pipeline_runs_all_jobs():
+    from_jobs = run("pipeline.py", "--rounds", "1", "--only", "e")
+    assert "python_bound" not in from_jobs  # no e in it
+    assert "prefetch: toolkit " in from_jobs
+    assert "not judged" in from_jobs  # without peers
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

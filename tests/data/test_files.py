@@ -251,3 +251,113 @@ def test_images(tmp_path):
     (tmp_path / "dogs" / "2.png").write_bytes(b"no image")
     with pytest.raises(RuntimeError, match=r"dogs/2.png: cannot be read"):
         list(Dataset.from_image_folder(tmp_path))
+
+
+# --- cut off and damaged files: path and place ---------------------------------------
+
+
+def tfrecords(path, compression=None):
+    with TFRecordWriter(path, compression) as writer:
+        for i in range(100):
+            writer.write(b"%04d" % i)
+
+
+def csv_file(path):
+    path.write_text("".join(f'{i},"text {i}"\n' for i in range(100)))
+
+
+def hdf5(path, **arguments):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.arange(4000.0).reshape(400, 10), **arguments)
+
+
+CUT = {  # name: (write, read, what the error says where the last byte is missing)
+    "a.tfrecord": (tfrecords, TFRecordDataset, "byte 1,980, record 99: .*cut off"),
+    "a.csv": (
+        csv_file,
+        lambda p: CsvDataset(p, ["int32", "string"]),
+        "byte 1,267, record 99: .*unexpected end of data",
+    ),
+    "a.tfrecord.gz": (
+        lambda p: tfrecords(p, "GZIP"),
+        lambda p: TFRecordDataset(p, "GZIP"),
+        r"byte [\d,]+, record \d+: .*[Ee]nd-of-stream",
+    ),
+    "a.txt.gz": (
+        lambda p: gzip.open(p, "wb").write(b"line\n" * 50),
+        lambda p: TextLineDataset(p, "GZIP"),
+        r"byte [\d,]+, record \d+: .*[Ee]nd-of-stream",
+    ),
+    "a.h5": (hdf5, lambda p: Dataset.from_hdf5(p, "x"), r"truncated.*ends at byte"),
+    "b.h5": (
+        lambda p: hdf5(p, chunks=(50, 10), compression="gzip"),
+        lambda p: Dataset.from_hdf5(p, "x"),
+        r"truncated.*ends at byte",
+    ),
+    "a.npz": (lambda p: np.savez(p, x=np.ones(9)), Dataset.from_npz, "ends at byte"),
+    "a.npy": (lambda p: np.save(p, np.ones(9)), Dataset.from_npy, "ends at byte"),
+    "elements.data": (
+        lambda p: Dataset.range(9).save(p.parent),
+        lambda p: Dataset.load(p.parent),
+        r"cut off at byte [\d,]+",
+    ),
+    "bytes.bin": (
+        lambda p: p.write_bytes(bytes(100)),
+        lambda p: FixedLengthRecordDataset(p, 10),
+        "byte 90, record 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_file_that_is_cut_off_is_named_with_the_place(tmp_path, name):
+    write, read, words = CUT[name]
+    path = tmp_path / name
+    write(path)
+    whole = len(list(read(path)))
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    with pytest.raises(RuntimeError, match=f"(?s){name}.*{words}"):
+        list(read(path))
+    for kept in (0, 1, len(data) // 3, len(data) // 2):  # anywhere: never silently
+        path.write_bytes(data[:kept])
+        try:
+            found = len(list(read(path)))
+        except RuntimeError as error:
+            assert name in str(error)
+        else:
+            assert found < whole
+
+
+def test_damaged_chunk_of_an_array_is_named(tmp_path):
+    path = tmp_path / "a.h5"
+    hdf5(path, chunks=(50, 10), compression="gzip")
+    with h5py.File(path) as file:
+        chunk = file["x"].id.get_chunk_info_by_coord((100, 0))
+    data = bytearray(path.read_bytes())
+    data[chunk.byte_offset + 5] ^= 0xFF
+    path.write_bytes(data)
+    words = rf"a.h5: byte {chunk.byte_offset:,}, /x, row 100"
+    dataset = Dataset.from_hdf5(path, "x")
+    for read in (dataset, dataset.shuffle(400, seed=1).batch(7), dataset.skip(100)):
+        with pytest.raises(RuntimeError, match=words):
+            list(read)
+    with pytest.raises(RuntimeError, match=r"a.h5: byte [\d,]+, /x, row"):
+        list(dataset.batch(30))
+    assert len(list(dataset.take(100))) == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,2\n3000000000,4\n", "byte 4, record 1: "),
+        ('1,2\n"3"x,4\n', "byte 4, record 1: .*expected after"),
+        ("1,2\n3\n", "byte 4, record 1: expected at least 2 fields; received 1"),
+        ("1,2\nx,4\n", "byte 4, record 1: .*'x'"),
+    ],
+)
+def test_rows_that_do_not_fit_are_named(tmp_path, text, words):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(RuntimeError, match=f"table.csv: {words}"):
+        list(CsvDataset(path, ["int32", "int32"], select_cols=[0, 1]))

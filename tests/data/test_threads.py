@@ -4,8 +4,10 @@ import functools
 import gc
 import operator
 import os
+import sys
 import threading
 import time
+import typing
 
 import numpy as np
 import pytest
@@ -185,14 +187,43 @@ def test_position_among_processes():
     assert taken + [int(x) for x in again] == [x * x for x in range(30)]
 
 
-def test_functions_that_cannot_travel_are_named():
-    cloudpickle = pytest.importorskip  # only without it is there an error
-    try:
-        cloudpickle("cloudpickle")
-    except pytest.skip.Exception:
-        dataset = Dataset.range(3).map(lambda x: x, workers="process")
-        with pytest.raises(NotImplementedError, match="cloudpickle"):
-            list(dataset)
+def test_functions_that_cannot_travel_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)  # as if it were not there
+    dataset = Dataset.range(3).map(lambda x: x, workers="process")
+    with pytest.raises(NotImplementedError, match=r"map: .*lambda.* cloudpickle"):
+        list(dataset)
+    lock = threading.Lock()
+    dataset = Dataset.range(3).map(functools.partial(max, lock), workers="process")
+    with pytest.raises(NotImplementedError, match="map: .*lock"):
+        list(dataset)
+
+
+def test_functions_and_what_they_make_travel_by_cloudpickle():
+    pytest.importorskip("cloudpickle")
+
+    class Point(typing.NamedTuple):
+        x: int
+        y: int
+
+    class Bad(Exception):
+        def __init__(self, point, reason):
+            super().__init__(reason)
+            self.point = point
+
+    def moved(point_x, point_y):
+        if point_x == 4:
+            raise Bad(Point(point_x, point_y), "four")
+        return Point(point_x + 1, point_y)
+
+    points = Dataset.range(4).map(lambda x: Point(int(x), 0))
+    made = list(points.map(moved, num_parallel_calls=2, workers="process"))
+    assert made == [Point(x + 1, 0) for x in range(4)]
+    assert all(type(point) is Point for point in made)
+    more = Dataset.range(6).map(lambda x: Point(int(x), 1))
+    with pytest.raises(Bad, match="four") as error:
+        list(more.map(moved, num_parallel_calls=2, workers="process"))
+    assert error.value.point == Point(4, 1)
+    assert "element 4" in "".join(error.value.__notes__)
 
 
 def slow_square(x):

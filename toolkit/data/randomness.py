@@ -6,7 +6,7 @@ So an order is the same with any number of threads, and can be taken up anywhere
 from __future__ import annotations
 
 import random
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,10 @@ def generator(key: Array, chunk: int = 0) -> Generator:
     return Generator(Philox(key=key, counter=[0, 0, 0, chunk]))
 
 
+def _drawn(key: Array, high: int, chunk: int) -> Array:
+    return generator(key, chunk).integers(0, high, CHUNK)
+
+
 class Draws:
     """Random integers below `high`, one for each position.
 
@@ -46,18 +50,14 @@ class Draws:
     """
 
     def __init__(self, key: Array, high: int) -> None:
-        self._key, self._high = key, high
-        self._chunk = lru_cache(2)(self._draw)
-
-    def _draw(self, chunk: int) -> Array:
-        return generator(self._key, chunk).integers(0, self._high, CHUNK)
+        self._chunk = lru_cache(2)(partial(_drawn, key, high))
 
     def __getitem__(self, position: int) -> int:
         return int(self._chunk(position // CHUNK)[position % CHUNK])
 
     def upto(self, position: int) -> Array:
         """The integers of all positions before this one."""
-        chunks = [self._draw(i) for i in range(-(-position // CHUNK))]
+        chunks = [self._chunk(i) for i in range(-(-position // CHUNK))]
         return np.concatenate([np.zeros(0, np.int64), *chunks])[:position]
 
 

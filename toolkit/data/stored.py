@@ -163,35 +163,15 @@ class _ChunkedArray:
         self._dataset = dataset
         self.shape, self.dtype = dataset.shape, dataset.dtype
         rows = dataset.chunks[0] if dataset.chunks else 0
-        self._stretch = rows or max(1, (1 << 20) // max(1, self._row_bytes()))
-        self._read = lru_cache(self.kept)(self._read_stretch)
-
-    def _row_bytes(self) -> int:
-        return int(np.prod(self.shape[1:])) * self.dtype.itemsize
+        size = rows or max(1, (1 << 20) // max(1, _row_bytes(dataset)))
+        self._stretch = size
+        # No method of ours: an object that refers to itself would keep its file open.
+        self._read = lru_cache(self.kept)(
+            lambda number: _between(dataset, number * size, (number + 1) * size)
+        )
 
     def __len__(self) -> int:
         return int(self.shape[0])
-
-    def _read_stretch(self, number: int) -> Array:
-        start = number * self._stretch
-        return self._between(start, start + self._stretch)
-
-    def _between(self, start: int, stop: int) -> Array:
-        """Rows that follow each other, from the file."""
-        try:
-            return np.asarray(self._dataset[start:stop])
-        except OSError as error:
-            name, file = self._dataset.name, self._dataset.file.filename
-            where = f"{file}: byte {self._byte(start):,}, {name}, row {start:,}"
-            raise DatasetError(f"{where}: {error}") from error
-
-    def _byte(self, row: int) -> int:
-        """About where a row lies in the file: where its chunk begins."""
-        low = self._dataset.id
-        if not self._dataset.chunks:
-            return (low.get_offset() or 0) + row * self._row_bytes()
-        place = (row // self._stretch * self._stretch, *[0] * (len(self.shape) - 1))
-        return int(low.get_chunk_info_by_coord(place).byte_offset or 0)
 
     def __getitem__(self, number: int) -> Any:
         stretch, inside = divmod(number, self._stretch)
@@ -200,7 +180,7 @@ class _ChunkedArray:
     def rows(self, numbers: Numbers) -> Array:
         """Several rows; each stretch is read once."""
         if isinstance(numbers, range) and numbers.step == 1:
-            return self._between(numbers.start, numbers.stop)
+            return _between(self._dataset, numbers.start, numbers.stop)
         wanted = as_array(numbers)
         out = np.empty((len(wanted), *self.shape[1:]), self.dtype)
         stretches = wanted // self._stretch
@@ -208,6 +188,29 @@ class _ChunkedArray:
             places = np.flatnonzero(stretches == stretch)
             out[places] = self._read(int(stretch))[wanted[places] % self._stretch]
         return out
+
+
+def _row_bytes(dataset: Any) -> int:
+    return int(np.prod(dataset.shape[1:])) * dataset.dtype.itemsize
+
+
+def _between(dataset: Any, start: int, stop: int) -> Array:
+    """Rows that follow each other, from the file."""
+    try:
+        return np.asarray(dataset[start:stop])
+    except OSError as error:
+        byte, name = _byte(dataset, start), dataset.name
+        raise DatasetError(
+            f"{dataset.file.filename}: byte {byte:,}, {name}, row {start:,}: {error}"
+        ) from error
+
+
+def _byte(dataset: Any, row: int) -> int:
+    """About where a row lies in the file: where its chunk begins."""
+    if not dataset.chunks:
+        return (dataset.id.get_offset() or 0) + row * _row_bytes(dataset)
+    place = (row // dataset.chunks[0] * dataset.chunks[0], *[0] * (dataset.ndim - 1))
+    return int(dataset.id.get_chunk_info_by_coord(place).byte_offset or 0)
 
 
 class _HDF5Rows(Rows):
