@@ -1,7 +1,11 @@
 """Files as sources: what is written is read, what is damaged is named."""
 
+import functools
 import gzip
+import os
 import struct
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -361,3 +365,102 @@ def test_rows_that_do_not_fit_are_named(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(RuntimeError, match=f"table.csv: {words}"):
         list(CsvDataset(path, ["int32", "int32"], select_cols=[0, 1]))
+
+
+# --- whether a file is of these stages -----------------------------------------------
+
+
+def scaled(factor):
+    return lambda x: x * factor
+
+
+DIFFERENT = {
+    "range": Dataset.range(4).map(scaled(2)).filter(bool),
+    "function": Dataset.range(5).map(lambda x: x + 2).filter(bool),
+    "enclosed": Dataset.range(5).map(scaled(3)).filter(bool),
+    "seed": Dataset.range(5).map(scaled(2)).filter(bool).shuffle(3, seed=1),
+    "other seed": Dataset.range(5).map(scaled(2)).filter(bool).shuffle(3, seed=2),
+    "array": Dataset.from_tensor_slices(np.arange(5)).map(scaled(2)).filter(bool),
+    "other array": Dataset.from_tensor_slices(np.ones(5)).map(scaled(2)).filter(bool),
+    "partial": Dataset.range(5).map(functools.partial(max, 2)).filter(bool),
+    "plain": Dataset.range(5).map(scaled(2)).filter(bool),
+}
+
+
+def test_fingerprints_tell_pipelines_apart():
+    numbers = {name: dataset.fingerprint() for name, dataset in DIFFERENT.items()}
+    assert len(set(numbers.values())) == len(numbers)
+    again = Dataset.range(5).map(scaled(2)).filter(bool)
+    assert list(again)  # what it has done does not count
+    assert again.fingerprint() == numbers["plain"]
+    unseeded = [Dataset.range(5).shuffle(5).fingerprint() for _ in range(2)]
+    assert unseeded[0] == unseeded[1]
+
+
+def test_fingerprint_is_the_same_in_another_process():
+    program = (
+        "from toolkit.data import Dataset\n"
+        "d = Dataset.range(5).map(lambda x: x * 2 if x in {'a', 'b'} else 0).batch(2)\n"
+        "print(d.fingerprint())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(found) == 1
+
+
+def test_snapshots_of_other_arguments_are_other_files(tmp_path):
+    for _ in range(2):
+        for factor in (2, 3):
+            numbers = Dataset.range(3).map(scaled(factor)).snapshot(tmp_path)
+            assert [int(x) for x in numbers] == [0, factor, 2 * factor]
+    assert len(list(tmp_path.iterdir())) == 2
+    path = tmp_path / "cache"
+    assert list(Dataset.range(3).map(scaled(2)).filter(bool).cache(path)) == [2, 4]
+    with pytest.raises(RuntimeError, match="other arguments"):
+        list(Dataset.range(3).map(scaled(3)).filter(bool).cache(path))
+
+
+def test_packed_elements(tmp_path):
+    zeros = Dataset.from_items([np.zeros(5000)] * 3 + [np.ones(3)])
+    zeros.save(tmp_path / "packed", compression="GZIP")
+    zeros.save(tmp_path / "plain")
+    sizes = [
+        (tmp_path / name / "elements.data").stat().st_size
+        for name in ("packed", "plain")
+    ]
+    assert sizes[0] < sizes[1] / 50
+    loaded = list(Dataset.load(tmp_path / "packed", compression="GZIP"))
+    for given, read in zip(zeros, loaded, strict=True):
+        assert np.array_equal(given, read)
+    for make in (
+        lambda: zeros.save(tmp_path / "x", shard_func=len),
+        lambda: Dataset.load(tmp_path / "plain", wait=True),
+        lambda: zeros.snapshot(tmp_path, reader_func=len),
+    ):
+        with pytest.raises(NotImplementedError, match="is not supported"):
+            make()
+    with pytest.raises(ValueError, match="SNAPPY"):
+        zeros.save(tmp_path / "x", compression="SNAPPY")
+
+
+def test_blocks_headers_and_footers(tmp_path):
+    path = tmp_path / "records"
+    path.write_bytes(b"HEADabcdefFT")
+    for block in (None, 1, 5):
+        records = FixedLengthRecordDataset(path, 3, 4, 2, block)
+        assert list(records) == [b"abc", b"def"]
+    with pytest.raises(RuntimeError, match="byte 4, record 0"):
+        list(FixedLengthRecordDataset(path, 7, 4, 2))
+    path.write_text("one\ntwo\n")
+    lines = TextLineDataset(path, None, 1, 2, "lines")
+    assert list(lines) == ["one", "two"]
+    path.write_text("1,2,3\n4,5,6\n")
+    rows = CsvDataset(path, [0, 0], exclude_cols=[1])
+    assert [tuple(map(int, row)) for row in rows] == [(1, 3), (4, 6)]

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import Dataset, known_spec, transformation
+from toolkit.data.elementwise import check_workers
 from toolkit.data.padding import as_ragged, pad
-from toolkit.data.rows import BatchedRows, Rows
-from toolkit.data.streams import Pass, Stream
-from toolkit.data.structure import TensorSpec, leaves, map_leaves, merge, stack
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.data.rows import BatchedRows, RangeRows, Rows
+from toolkit.data.streams import Pass, RowStream, Stream
+from toolkit.data.structure import (
+    TensorSpec,
+    leaves,
+    map_leaves,
+    merge,
+    numpy_dtype,
+    stack,
+)
+from toolkit.data.tuning import Knob
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
 
 def check_size(stage: str, size: int) -> int:
@@ -51,9 +62,15 @@ class _Batched(Dataset):
 
 
 class _BatchStream(Stream):
-    def __init__(self, dataset: _Batched, here: Pass, parent: Stream) -> None:
+    def __init__(
+        self,
+        dataset: _Batched,
+        here: Pass,
+        parent: Stream,
+        merged: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
         super().__init__(dataset, here, parent)
-        self._merged = dataset._merged
+        self._merged = merged or dataset._merged
         self._size, self._drops = dataset._size, dataset._drops
 
     def elements(self) -> Iterator[Any]:
@@ -71,6 +88,9 @@ class Batch(_Batched):
     Args:
         batch_size: how many elements a batch has; the last has what is left.
         drop_remainder: whether to leave out a last batch that is not full.
+        num_parallel_calls: how many batches are put together at the same time, each by
+            a thread of its own; AUTOTUNE finds out how many are worth it.
+        deterministic: whether these keep their order; as the options say if None.
 
     Raises:
         ShapeError: values of a batch differ in shape (`padded_batch`, `ragged_batch`).
@@ -82,11 +102,21 @@ class Batch(_Batched):
     """
 
     def __init__(
-        self, dataset: Dataset, batch_size: int, drop_remainder: bool = False
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
     ) -> None:
         super().__init__(dataset, batch_size, drop_remainder)
+        check_workers("batch", num_parallel_calls)
+        self._workers, self._deterministic = num_parallel_calls, deterministic
 
     def _rows(self, here: Pass) -> Rows | None:
+        return None if self._workers is not None else self._batches(here)
+
+    def _batches(self, here: Pass) -> BatchedRows | None:
         rows = here.rows(self._parents[0])
         if rows is None:
             return None
@@ -95,6 +125,22 @@ class Batch(_Batched):
 
     def _merged(self, elements: list[Any]) -> Any:
         return merge(stack, elements, "batch")
+
+    def _stream(self, here: Pass) -> Stream:
+        if self._workers is None:
+            return super()._stream(here)
+        options, given = here.run.options, self._deterministic
+        workers = Knob.of(self._workers, options)
+        is_ordered = options.is_ordered if given is None else given
+        batches, inside = self._batches(here), here._replace(within=self)
+        if batches is not None:
+            numbers = RowStream(self, inside, RangeRows(range(len(batches))))
+            return AheadStream(
+                *(self, here, numbers, batches.__getitem__, workers),
+                ordered=is_ordered,
+            )
+        lists = _BatchStream(self, inside, here.open(self._parents[0]), list)
+        return AheadStream(self, here, lists, self._merged, workers, ordered=is_ordered)
 
     def _spec(self) -> Any:
         first = self._leading()
@@ -170,6 +216,7 @@ class RaggedBatch(_Batched):
     Args:
         batch_size: how many elements a batch has.
         drop_remainder: whether to leave out a last batch that is not full.
+        row_splits_dtype: of the numbers that say where rows begin: int64 or int32.
 
     Example:
         >>> import numpy as np
@@ -180,12 +227,20 @@ class RaggedBatch(_Batched):
     """
 
     def __init__(
-        self, dataset: Dataset, batch_size: int, drop_remainder: bool = False
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        drop_remainder: bool = False,
+        row_splits_dtype: Any = "int64",
     ) -> None:
         super().__init__(dataset, batch_size, drop_remainder)
+        splits = numpy_dtype(row_splits_dtype)
+        if splits not in ("int32", "int64"):
+            raise unknown_choice("row_splits_dtype", splits.name, ("int32", "int64"))
+        self._join = partial(as_ragged, splits=splits)
 
     def _merged(self, elements: list[Any]) -> Any:
-        return merge(as_ragged, elements, "ragged_batch")
+        return merge(self._join, elements, "ragged_batch")
 
 
 @transformation("unbatch")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.data.dataset import Dataset, source, transformation
+from toolkit.data.fingerprints import fingerprint
 from toolkit.data.rows import ArrayRows, ItemRows, Numbers, RangeRows, Rows, as_array
-from toolkit.data.store import StoredRows, Writer
+from toolkit.data.store import COMPRESSIONS, StoredRows, Writer
 from toolkit.data.streams import Pass, Stream
-from toolkit.errors import DatasetError
+from toolkit.errors import DatasetError, UnsupportedError, unknown_choice
 from toolkit.progress import Stage, Work, stage, working
 
 ELEMENTS = "elements.data"  # in the folder of a saved data set
@@ -40,6 +41,7 @@ class Cache(Dataset):
     def __init__(self, dataset: Dataset, filename: str | os.PathLike[str] = "") -> None:
         super().__init__(dataset)
         self._path = os.fspath(filename)
+        self._compression: str | None = None
         self._kept: Rows | None = None
         self._values: dict[int, Any] = {}
 
@@ -71,14 +73,19 @@ class Cache(Dataset):
     def kept(self) -> Rows | None:
         """All elements; None as long as there has been no whole pass."""
         if self._kept is None and self._path and Path(self._path).exists():
-            rows = StoredRows(self._path)
-            if rows.label != repr(self._parents[0]):
+            rows, label = StoredRows(self._path), self.label()
+            if rows.label != label:
                 raise DatasetError(
-                    f"{self._path}: expected elements of {self._parents[0]!r}; the "
-                    f"file holds those of {rows.label}"
+                    f"{self._path}: expected elements of {label}; the file holds those "
+                    f"of {rows.label}: stages of these names with other arguments, or "
+                    "other stages; delete it to begin anew"
                 )
             self._kept = rows
         return self._kept
+
+    def label(self) -> str:
+        """What elements a file of these is of."""
+        return _label(self._parents[0])
 
     def sink(self) -> Any:
         """What takes the elements of a whole pass."""
@@ -97,7 +104,7 @@ class _File(Writer):
     """Takes elements for a cache in a file, and shows how far it is."""
 
     def __init__(self, cache: Cache, path: str) -> None:
-        super().__init__(path, repr(cache._parents[0]))
+        super().__init__(path, cache.label(), cache._compression)
         count = cache._cardinality()
         self.shown = Stage("", count if count >= 0 else None)
         self._work = Work(f"caching in {path}")
@@ -205,7 +212,11 @@ class Snapshot(Cache):
     """The elements, kept in a folder that other data sets may use too.
 
     Args:
-        path: the folder; each chain of stages has a file of its own in it.
+        path: the folder; each chain of stages, with its arguments and functions, has a
+            file of its own in it (see `fingerprint`).
+        compression: "GZIP" packs arrays; "AUTO", "" and None do not.
+        reader_func, shard_func: elements are in one file, which is read in any order:
+            anything but None is refused.
 
     Example:
         >>> import tempfile
@@ -216,16 +227,48 @@ class Snapshot(Cache):
         ([1, 2], [1, 2])
     """
 
-    def __init__(self, dataset: Dataset, path: str | os.PathLike[str]) -> None:
-        name = "-".join(dataset._chain())
-        super().__init__(dataset, Path(path) / f"{name}.data")
+    def __init__(
+        self,
+        dataset: Dataset,
+        path: str | os.PathLike[str],
+        compression: str | None = "AUTO",
+        reader_func: None = None,
+        shard_func: None = None,
+    ) -> None:
+        refuse("snapshot", reader_func=reader_func, shard_func=shard_func)
+        name = f"{dataset._name}-{fingerprint(dataset):016x}.data"
+        super().__init__(dataset, Path(path) / name.replace(" ", "-"))
+        self._compression = compression
 
 
-def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
+def _label(dataset: Dataset) -> str:
+    return f"{dataset!r} {fingerprint(dataset):016x}"
+
+
+def refuse(stage: str, **arguments: Any) -> None:
+    """Raise if one of these is given: elements are in one file."""
+    for name, value in arguments.items():
+        if value:
+            raise UnsupportedError(
+                f"{stage}: {name} is not supported: elements are in one file, which is "
+                "written once and read in any order"
+            )
+
+
+def save(
+    self: Dataset,
+    path: str | os.PathLike[str],
+    compression: str | None = None,
+    shard_func: None = None,
+    checkpoint_args: None = None,
+) -> None:
     """Write all elements into a folder, for `Dataset.load`.
 
     Args:
         path: the folder; it is made if it does not exist.
+        compression: "GZIP" packs arrays; None: they are read without a copy.
+        shard_func, checkpoint_args: elements are in one file, which appears when it is
+            whole: anything but None is refused.
 
     Example:
         >>> import tempfile
@@ -235,11 +278,12 @@ def save(dataset: Dataset, path: str | os.PathLike[str]) -> None:
         ...     [int(x) for x in Dataset.load(folder)]
         [0, 1, 2]
     """
-    writer = Writer(Path(path) / ELEMENTS, repr(dataset))
-    count = dataset._cardinality()
+    refuse("save", shard_func=shard_func, checkpoint_args=checkpoint_args)
+    writer = Writer(Path(path) / ELEMENTS, repr(self), compression)
+    count = self._cardinality()
     try:
         with working(f"saving in {path}"), stage("", max(count, 0) or None) as saved:
-            for element in dataset:
+            for element in self:
                 writer.write(element)
                 saved.done += 1
         writer.finish()
@@ -256,14 +300,32 @@ class Load(Dataset):
 
     Args:
         path: the folder.
+        element_spec: the TensorSpecs of an element, if they are known.
+        compression: accepted as TensorFlow does; the file itself says it.
+        reader_func, wait: elements are in one file, which is whole: anything but the
+            default is refused.
 
     Raises:
         DatasetError: the file is damaged or cut off; it says where.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: None = None,
+        wait: bool = False,
+    ) -> None:
         super().__init__()
+        refuse("load", reader_func=reader_func, wait=wait)
+        if compression not in COMPRESSIONS:
+            raise unknown_choice("compression", compression, COMPRESSIONS)
         self._stored = StoredRows(Path(path) / ELEMENTS)
+        self._given_spec = element_spec
+
+    def _spec(self) -> Any:
+        return super()._spec() if self._given_spec is None else self._given_spec
 
     def _cardinality(self) -> int:
         return len(self._stored)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from toolkit.data.dataset import (
     source,
     transformation,
 )
+from toolkit.data.errors import name_of, note, place
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.rows import JoinedRows, Rows, ZippedRows
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import leaves, like
-from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.errors import ArgumentError, ArgumentTypeError, DatasetError
 
 
 def check_datasets(stage: str, datasets: Sequence[Any]) -> None:
@@ -101,7 +103,7 @@ class Concatenate(Dataset):
     """The elements of this data set, then those of another.
 
     Args:
-        other: whose elements follow.
+        dataset: whose elements follow.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -109,9 +111,9 @@ class Concatenate(Dataset):
         [0, 1, 0, 1]
     """
 
-    def __init__(self, dataset: Dataset, other: Dataset) -> None:
-        check_datasets("concatenate", [other])
-        super().__init__(dataset, other)
+    def __init__(self, before: Dataset, dataset: Dataset) -> None:
+        check_datasets("concatenate", [dataset])
+        super().__init__(before, dataset)
 
     def _cardinality(self) -> int:
         counts = [parent._cardinality() for parent in self._parents]
@@ -216,7 +218,7 @@ class SampleFromDatasets(_Chosen):
         seed: what the draws depend on; None draws one.
         stop_on_empty_dataset: whether to end when a data set does; otherwise the rest
             of the others follows.
-        rerandomize_each_iteration: whether each pass has other draws.
+        rerandomize_each_iteration: whether each pass has other draws; False by default.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -231,7 +233,7 @@ class SampleFromDatasets(_Chosen):
         weights: Any = None,
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
-        rerandomize_each_iteration: bool | None = True,
+        rerandomize_each_iteration: bool | None = None,
     ) -> None:
         super().__init__(datasets, stops=stop_on_empty_dataset)
         weights = np.ones(len(datasets)) if weights is None else np.asarray(weights)
@@ -245,7 +247,7 @@ class SampleFromDatasets(_Chosen):
         self._weights = weights / weights.sum()
         self._never = np.flatnonzero(weights == 0).tolist()
         self._seed = new_seed() if seed is None else int(seed)
-        self._is_new_each_time = rerandomize_each_iteration is not False
+        self._is_new_each_time = bool(rerandomize_each_iteration)
 
     def _choices(self, here: Pass, position: int) -> Iterator[int]:
         key = key_of(self._seed, here.epoch if self._is_new_each_time else (), 1)
@@ -287,23 +289,58 @@ class ChooseFromDatasets(_Chosen):
 
 
 def reduce(
-    dataset: Dataset, initial_state: Any, reduce_func: Callable[..., Any]
+    self: Dataset,
+    initial_state: Any,
+    reduce_func: Callable[..., Any],
+    name: str | None = None,
 ) -> Any:
     """The state after a function has been given each element.
 
     Args:
         initial_state: before the first element.
         reduce_func: from (state, element) to the next state.
+        name: what errors call it.
 
     Example:
         >>> from toolkit.data import Dataset
         >>> int(Dataset.range(5).reduce(0, lambda total, x: total + x))
         10
     """
-    state = initial_state
-    for element in dataset:
-        state = reduce_func(state, element)
+    state, stage = initial_state, f"reduce {name!r}" if name else "reduce"
+    with iter(self) as elements:
+        for number, element in enumerate(elements):
+            try:
+                state = reduce_func(state, element)
+            except Exception as error:
+                note(error, place(stage, number, None, name_of(reduce_func)))
+                raise
     return state
 
 
+def get_single_element(self: Dataset, name: str | None = None) -> Any:
+    """The element of a data set that has only one.
+
+    Args:
+        name: what errors call it.
+
+    Raises:
+        DatasetError: it has none, or more.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> Dataset.range(3).batch(3).get_single_element().tolist()
+        [0, 1, 2]
+    """
+    with iter(self) as elements:
+        found = list(islice(elements, 2))
+    if len(found) != 1:
+        stage = f"get_single_element {name!r}" if name else "get_single_element"
+        raise DatasetError(
+            f"{stage}: expected a data set of one element; {self!r} has "
+            f"{'more' if found else 'none'}"
+        )
+    return found[0]
+
+
 Dataset.reduce = reduce  # type: ignore[attr-defined]
+Dataset.get_single_element = get_single_element  # type: ignore[attr-defined]

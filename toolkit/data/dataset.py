@@ -153,7 +153,7 @@ class Dataset:
             stage._reseed(seed)
 
     def _reseed(self, seed: int) -> None:
-        self._seed = seed
+        self._seed = type(self._seed)(seed)  # still given, or drawn
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """An iterator over the elements; their values are NumPy's in any case."""
@@ -166,7 +166,7 @@ class Dataset:
             merged = merged.updated(parent.options())
         return merged
 
-    def apply(self, function: Callable[[Dataset], Dataset]) -> Dataset:
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """What a function makes of this data set.
 
         Example:
@@ -174,7 +174,7 @@ class Dataset:
             >>> list(Dataset.range(3).apply(lambda d: d.concatenate(d.take(1))))
             [np.int64(0), np.int64(1), np.int64(2), np.int64(0)]
         """
-        result = function(self)
+        result = transformation_func(self)
         if not isinstance(result, Dataset):
             raise ArgumentTypeError(
                 f"apply: expected a function that returns a Dataset; received {result}"
@@ -230,14 +230,23 @@ class Dataset:
 
 
 def _method(stage: Stage) -> Callable[..., Dataset]:
-    """A function that makes a stage, with the stage's signature and docstring."""
+    """A function that makes a stage, with the stage's signature and docstring.
 
-    def make(*args: Any, **arguments: Any) -> Dataset:
-        return stage(*args, **arguments)
+    Its argument `name` is what tables, errors and `repr` call the stage beside its
+    kind.
+    """
+
+    def make(*args: Any, name: str | None = None, **arguments: Any) -> Dataset:
+        made = stage(*args, **arguments)
+        if name is not None:
+            made._name = f"{stage._name} {name!r}"
+        return made
 
     make.__doc__ = stage.__doc__
     make.__module__ = stage.__module__
-    make.__signature__ = inspect.signature(stage)  # type: ignore[attr-defined]
+    given = list(inspect.signature(stage).parameters.values())
+    named = inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None)
+    make.__signature__ = inspect.Signature([*given, named])  # type: ignore[attr-defined]
     return make
 
 
@@ -317,6 +326,10 @@ class DatasetIterator:
         except BaseException:  # at the end, too, nothing goes on in the background
             self._close()
             raise
+
+    def get_next(self) -> Any:
+        """The next element; StopIteration after the last."""
+        return next(self)
 
     def get_state(self) -> dict[str, Any]:
         """The position: a dict that JSON can hold, for `set_state`.

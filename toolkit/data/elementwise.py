@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,9 @@ class Map(Dataset):
             after the other, where they are needed.
         deterministic: whether the elements keep their order; as the options say if
             None.
+        synchronous: whether to refuse parallel calls.
+        use_unbounded_threadpool: whether there may be more threads than the options
+            allow.
         workers: "thread", or "process" for functions that keep Python itself busy:
             these run in processes of their own.
 
@@ -48,6 +52,8 @@ class Map(Dataset):
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool = False,
         workers: str = "thread",
     ) -> None:
         super().__init__(dataset)
@@ -56,6 +62,12 @@ class Map(Dataset):
             raise unknown_choice("workers", workers, ("thread", "process"))
         if workers == "process" and num_parallel_calls is None:
             num_parallel_calls = AUTOTUNE
+        if synchronous and num_parallel_calls is not None:
+            raise ArgumentError(
+                "map: expected no parallel calls with synchronous=True; received "
+                f"num_parallel_calls={num_parallel_calls}, workers={workers!r}"
+            )
+        self._is_unbounded = use_unbounded_threadpool
         self._function = map_func
         self._workers = num_parallel_calls
         self._deterministic = deterministic
@@ -69,9 +81,9 @@ class Map(Dataset):
 
     def over(self, dataset: Dataset) -> Map:
         """The same stage after another data set."""
-        return Map(
-            dataset, self._function, self._workers, self._deterministic, self._kind
-        )
+        other = copy.copy(self)
+        other._parents = (dataset,)
+        return other
 
     def is_ordered(self, options: Options) -> bool:
         """Whether elements come in the order in which they are taken."""
@@ -90,7 +102,7 @@ class Map(Dataset):
         if self._workers is None:
             return _MapStream(self, here, parent)
         ordered = self.is_ordered(here.run.options)
-        workers = Knob.of(self._workers, here.run.options.most_threads)
+        workers = Knob.of(self._workers, here.run.options, self._is_unbounded)
         if self._kind == "process":
             # Late: pipes and processes would slow down every start.
             from toolkit.data.processes import ProcessStream

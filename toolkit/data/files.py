@@ -6,19 +6,16 @@ import csv
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from glob import glob
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from toolkit.data.dataset import AUTOTUNE, Dataset, source
+from toolkit.data.dataset import AUTOTUNE, Dataset
 from toolkit.data.records import RecordError, read_record
 from toolkit.data.sources import from_elements
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import TensorSpec
-from toolkit.errors import DatasetError, ShapeError, unknown_choice
+from toolkit.errors import ArgumentError, DatasetError, unknown_choice
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 BLOCK = 1 << 18  # bytes read from a file at once
@@ -37,34 +34,45 @@ def as_paths(files: Paths) -> list[str]:
     return [os.fsdecode(file) for file in files]
 
 
-def open_file(path: str, compression: str | None) -> IO[bytes]:
+def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[bytes]:
     """A file, whose reader takes large blocks, unpacked as it is read."""
     try:
         if compression == "GZIP":
             return gzip.open(path, "rb")  # type: ignore[return-value]
         if compression == "ZLIB":
             return gzip.io.BytesIO(zlib.decompress(Path(path).read_bytes()))  # type: ignore[attr-defined, no-any-return]
-        return open(path, "rb", buffering=BLOCK)
+        return open(path, "rb", buffering=max(2, block))
     except (OSError, zlib.error) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
 
 
-class _Files(Dataset):
+class Records(Dataset):
     """Base of data sets of the records of files.
 
     Args:
         files: one path or several, or a data set of them.
         compression_type: "GZIP", "ZLIB", or None for none.
+        buffer_size: how many bytes are read at once; 256 KB by default.
         num_parallel_reads: how many files are read at the same time, their records by
             turns; None: one after the other.
+        name: what tables, errors and `repr` call it.
     """
 
     def __init__(
         self,
         files: Paths,
         compression_type: str | None = None,
+        buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
+        name: str | None = None,
     ) -> None:
+        if name is not None:
+            self._name = f"{self._name} {name!r}"
+        if buffer_size is not None and buffer_size < 1:
+            raise ArgumentError(
+                f"{self._name}: expected buffer_size >= 1; received {buffer_size}"
+            )
+        self._block = buffer_size or BLOCK
         if compression_type not in COMPRESSIONS:
             raise unknown_choice("compression_type", compression_type, COMPRESSIONS)
         self._files = [] if isinstance(files, Dataset) else as_paths(files)
@@ -105,7 +113,7 @@ class _FileStream(Stream):
 
     fields = ("turn", "offset", "record")
 
-    def __init__(self, dataset: _Files, here: Pass) -> None:
+    def __init__(self, dataset: Records, here: Pass) -> None:
         super().__init__(dataset, here)
         self._of = dataset
         self.turn = self.offset = self.record = 0
@@ -113,8 +121,9 @@ class _FileStream(Stream):
     def elements(self) -> Iterator[Any]:
         files = self._of._files
         while self.turn < len(files):
-            with open_file(files[self.turn], self._of._compression) as file:
-                yield from self._of_one(file, files[self.turn])
+            of, path = self._of, files[self.turn]
+            with open_file(path, of._compression, of._block) as file:
+                yield from self._of_one(file, path)
             self.turn, self.offset, self.record = self.turn + 1, 0, 0
 
     def _of_one(self, file: IO[bytes], path: str) -> Iterator[Any]:
@@ -138,15 +147,16 @@ class _FileStream(Stream):
         return f"{self._of._files[self.turn]}, record {max(0, self.record - 1):,}"
 
 
-class TextLineDataset(_Files):
+class TextLineDataset(Records):
     """The lines of text files, without their ends.
 
     Args:
         filenames: one path or several, or a data set of them.
         compression_type: "GZIP", "ZLIB", or None for none.
-        buffer_size: accepted as TensorFlow does; files are read in blocks of 256 KB.
+        buffer_size: how many bytes are read at once; 256 KB by default.
         num_parallel_reads: how many files are read at the same time, their lines by
             turns; None: one after the other.
+        name: what tables, errors and `repr` call it.
         encoding: of the text; None: lines are bytes.
 
     Example:
@@ -164,14 +174,20 @@ class TextLineDataset(_Files):
         self,
         filenames: Paths,
         compression_type: str | None = None,
+        buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
+        name: str | None = None,
         encoding: str | None = "utf-8",
     ) -> None:
-        super().__init__(filenames, compression_type, num_parallel_reads)
+        super().__init__(
+            filenames, compression_type, buffer_size, num_parallel_reads, name
+        )
         self._encoding = encoding
 
     def _of_file(self, path: Any) -> Dataset:
-        return TextLineDataset(path, self._compression, None, self._encoding)
+        return TextLineDataset(
+            path, self._compression, self._block, encoding=self._encoding
+        )
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
         encoding = self._encoding
@@ -183,14 +199,16 @@ class TextLineDataset(_Files):
         return TensorSpec((), str)
 
 
-class TFRecordDataset(_Files):
+class TFRecordDataset(Records):
     """The records of TFRecord files, as bytes; their checksums are verified.
 
     Args:
         filenames: one path or several, or a data set of them.
         compression_type: "GZIP", "ZLIB", or None for none.
+        buffer_size: how many bytes are read at once; 256 KB by default.
         num_parallel_reads: how many files are read at the same time, their records by
             turns; None: one after the other.
+        name: what tables, errors and `repr` call it.
 
     Raises:
         DatasetError: a record is damaged or cut off; it names the file and the byte.
@@ -207,8 +225,20 @@ class TFRecordDataset(_Files):
 
     _name = "tfrecords"
 
+    def __init__(
+        self,
+        filenames: Paths,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            filenames, compression_type, buffer_size, num_parallel_reads, name
+        )
+
     def _of_file(self, path: Any) -> Dataset:
-        return TFRecordDataset(path, self._compression)
+        return TFRecordDataset(path, self._compression, self._block)
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
         while (record := read_record(file)) is not None:
@@ -218,15 +248,18 @@ class TFRecordDataset(_Files):
         return TensorSpec((), bytes)
 
 
-class FixedLengthRecordDataset(_Files):
+class FixedLengthRecordDataset(Records):
     """Records of a fixed number of bytes each.
 
     Args:
         filenames: one path or several, or a data set of them.
         record_bytes: the size of a record.
         header_bytes: how much to pass over at the beginning of each file.
+        footer_bytes: how much at its end is no record.
+        buffer_size: how many bytes are read at once; 256 KB by default.
         compression_type: "GZIP", "ZLIB", or None for none.
         num_parallel_reads: how many files are read at the same time.
+        name: what tables, errors and `repr` call it.
 
     Raises:
         DatasetError: a file ends inside of a record.
@@ -238,201 +271,39 @@ class FixedLengthRecordDataset(_Files):
         self,
         filenames: Paths,
         record_bytes: int,
-        header_bytes: int = 0,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        buffer_size: int | None = None,
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(filenames, compression_type, num_parallel_reads)
-        self._size, self._header = record_bytes, header_bytes
+        super().__init__(
+            filenames, compression_type, buffer_size, num_parallel_reads, name
+        )
+        if record_bytes < 1:
+            raise ArgumentError(
+                f"{self._name}: expected record_bytes >= 1; received {record_bytes}"
+            )
+        self._size, self._header = record_bytes, header_bytes or 0
+        self._footer = footer_bytes or 0
 
     def _of_file(self, path: Any) -> Dataset:
         return FixedLengthRecordDataset(
-            path, self._size, self._header, self._compression
+            *(path, self._size, self._header, self._footer, self._block),
+            self._compression,
         )
 
     def begin(self, file: IO[bytes]) -> int:
         return len(file.read(self._header))
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        while record := file.read(self._size):
-            if len(record) < self._size:
+        ahead = file.read(self._footer)  # what may be the footer
+        while more := file.read(self._size):
+            ahead += more
+            record, ahead = ahead[: self._size], ahead[self._size :]
+            if len(more) < self._size:
                 raise RecordError(
-                    f"expected {self._size} bytes; the file ends after {len(record)}"
+                    f"expected {self._size} bytes; the file ends after {len(more)}"
                 )
             yield record, len(record)
-
-
-class CsvDataset(_Files):
-    """The rows of CSV files, as tuples of numbers and strings.
-
-    Args:
-        filenames: one path or several, or a data set of them.
-        record_defaults: for each column that is read its dtype, if it must not be
-            empty, or the value that stands for an empty one, whose dtype it has.
-        header: whether each file begins with a row of names.
-        field_delim: what stands between fields.
-        use_quote_delim: whether double quotes may enclose fields.
-        na_value: what also counts as empty.
-        select_cols: the numbers of the columns to read, in rising order; None: all.
-        compression_type: "GZIP", "ZLIB", or None for none.
-
-    Raises:
-        DatasetError: a row that does not fit; it names the file and the byte.
-
-    Example:
-        >>> import tempfile
-        >>> from toolkit.data import CsvDataset
-        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-        ...     _ = file.write("1,a\\n,b\\n"), file.flush()
-        ...     [(int(x), y) for x, y in CsvDataset(file.name, [0, "string"])]
-        [(1, 'a'), (0, 'b')]
-    """
-
-    _name = "csv"
-
-    def __init__(
-        self,
-        filenames: Paths,
-        record_defaults: Sequence[Any],
-        header: bool = False,
-        field_delim: str = ",",
-        use_quote_delim: bool = True,
-        na_value: str = "",
-        select_cols: Sequence[int] | None = None,
-        compression_type: str | None = None,
-    ) -> None:
-        super().__init__(filenames, compression_type)
-        self._defaults = list(record_defaults)
-        self._columns = [_Column(default) for default in self._defaults]
-        self._header, self._na, self._chosen = header, na_value, select_cols
-        self._format = {
-            "delimiter": field_delim,
-            "quoting": csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE,
-            "strict": True,  # a file that ends inside of quotes is cut off
-        }
-
-    def _of_file(self, path: Any) -> Dataset:
-        quotes = self._format["quoting"] == csv.QUOTE_MINIMAL
-        delimiter = str(self._format["delimiter"])
-        return CsvDataset(
-            *(path, self._defaults, self._header, delimiter, quotes, self._na),
-            *(self._chosen, self._compression),
-        )
-
-    def begin(self, file: IO[bytes]) -> int:
-        return len(file.readline()) if self._header else 0
-
-    def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        lines = _Counted(file)
-        for fields in csv.reader(lines, **self._format):  # type: ignore[arg-type]
-            size, lines.size = lines.size, 0
-            yield self._converted(fields), size
-
-    def _converted(self, fields: list[str]) -> tuple[Any, ...]:
-        if self._chosen is not None:
-            if len(fields) <= max(self._chosen, default=-1):
-                raise ShapeError(
-                    f"expected at least {max(self._chosen) + 1} fields; received "
-                    f"{len(fields)}"
-                )
-            fields = [fields[column] for column in self._chosen]
-        if len(fields) != len(self._columns):
-            raise ShapeError(
-                f"expected {len(self._columns)} fields; received {len(fields)}"
-            )
-        pairs = zip(self._columns, fields, strict=True)
-        return tuple(column.value(field, self._na) for column, field in pairs)
-
-    def _spec(self) -> Any:
-        return tuple(TensorSpec((), column.dtype) for column in self._columns)
-
-
-class _Counted:
-    """The lines of a file, and how many bytes were read since the last row."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.size = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._file:
-            self.size += len(line)
-            yield line.decode("utf-8")
-
-
-class _Column:
-    """What a field of a column becomes: text stays text."""
-
-    def __init__(self, default: Any) -> None:
-        named = isinstance(default, type) or hasattr(default, "name")
-        self.is_required = named or default in (
-            "string",
-            "float32",
-            "float64",
-            "int32",
-            "int64",
-        )
-        if self.is_required:
-            self.dtype = TensorSpec((), default).dtype
-        else:
-            self._default = np.asarray(default).ravel()[0]
-            is_text = isinstance(self._default, str)
-            self.dtype = TensorSpec((), str).dtype if is_text else self._default.dtype
-        if isinstance(default, float):
-            self.dtype = np.dtype("float32")
-
-    def value(self, field: str, na_value: str) -> Any:
-        """A field as a value."""
-        if field in ("", na_value):
-            if self.is_required:
-                raise RecordError("a field that must not be empty is empty")
-            field = self._default
-        return str(field) if self.dtype == object else self.dtype.type(field)
-
-
-@source("list_files")
-class ListFiles(Dataset):
-    """The paths that match patterns, as strings.
-
-    Args:
-        file_pattern: such as "data/*.csv"; one or several.
-        shuffle: whether they come in a random order, a new one in each pass.
-        seed: what the order depends on; None draws one.
-
-    Raises:
-        DatasetError: nothing matches.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from toolkit.data import Dataset
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Path(folder, "a.txt").touch()
-        ...     [Path(path).name for path in Dataset.list_files(f"{folder}/*.txt")]
-        ['a.txt']
-    """
-
-    def __init__(
-        self,
-        file_pattern: str | Iterable[str],
-        shuffle: bool | None = None,
-        seed: int | None = None,
-    ) -> None:
-        given = isinstance(file_pattern, (str, os.PathLike))
-        patterns = [file_pattern] if given else list(file_pattern)  # type: ignore[list-item, arg-type]
-        found = sorted(path for pattern in patterns for path in glob(str(pattern)))
-        if not found:
-            raise DatasetError(f"list_files: no file matches {patterns}")
-        files = from_elements(found)
-        if shuffle is not False:
-            files = files.shuffle(len(found), seed)
-        super().__init__(files)
-
-    def _cardinality(self) -> int:
-        return self._parents[0]._cardinality()
-
-    def _rows(self, here: Pass) -> Any:
-        return here.rows(self._parents[0])
-
-    def _stream(self, here: Pass) -> Stream:
-        return here.open(self._parents[0])

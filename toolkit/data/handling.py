@@ -23,6 +23,7 @@ class IgnoreErrors(Dataset):
     """The elements without those whose functions, in the stages before, raise.
 
     Args:
+        log_warning: accepted as TensorFlow does; errors are told in any case.
         log: called with a sentence for each error: `print`, `logging.warning`, a
             list's `append`. Nothing is passed over silently: None warns.
 
@@ -35,10 +36,13 @@ class IgnoreErrors(Dataset):
     """
 
     def __init__(
-        self, dataset: Dataset, log: Callable[[str], Any] | bool | None = None
+        self,
+        dataset: Dataset,
+        log_warning: bool = False,
+        log: Callable[[str], Any] | None = None,
     ) -> None:
         super().__init__(dataset)
-        self._log = log if callable(log) else _warn
+        self._log = _warn if log is None else log
 
     def _stream(self, here: Pass) -> Stream:
         parent = here._replace(on_error=self._note).open(self._parents[0])
@@ -69,7 +73,7 @@ class WithOptions(Dataset):
 
     def __init__(self, dataset: Dataset, options: Options) -> None:
         super().__init__(dataset)
-        self._options = options
+        self._options = Options().merge(options)  # a copy: they can be set
 
     def options(self) -> Options:
         return super().options().updated(self._options)

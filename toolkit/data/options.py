@@ -3,15 +3,102 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, UnsupportedError
+
+WHY_NOT = {  # options of TensorFlow's that mean nothing here
+    "autotune_algorithm": "there is one way of tuning",
+    "dataset_name": "stages have names, map(..., name=...)",
+    "experimental_distribute": "data sets are divided by Dataset.shard",
+    "experimental_external_state_policy": "positions always hold all state",
+    "experimental_optimization": "what can be fused always is",
+    "experimental_service": "there is no service for data",
+    "experimental_slack": "buffers are sized by AUTOTUNE or prefetch(n)",
+    "experimental_symbolic_checkpoint": "positions are always small",
+    "experimental_warm_start": "threads start with the first element",
+    "framework_type": "there is one framework",
+    "max_intra_op_parallelism": "a function is run as it is, by one thread",
+}
 
 
-@dataclass(frozen=True)
-class Options:
+class _Checked:
+    """Base of options: attributes that do not exist, or cannot be so, are refused."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in WHY_NOT:
+            raise self._unsupported(name)
+        if name not in self.__annotations__:
+            raise AttributeError(
+                f"{type(self).__name__}: expected one of "
+                f"{', '.join(self.__annotations__)}; received {name!r}"
+            )
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            raise ArgumentError(f"Options: expected {name} >= 1; received {value}")
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in WHY_NOT:
+            raise self._unsupported(name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    @staticmethod
+    def _unsupported(name: str) -> UnsupportedError:
+        return UnsupportedError(f"Options: {name} is not supported: {WHY_NOT[name]}")
+
+    def updated(self, other: Any) -> Any:
+        """These options, with those of the other that are not None."""
+        given = {k: v for k, v in vars(other).items() if v is not None}
+        for name, value in given.items():
+            if isinstance(value, _Checked):
+                given[name] = getattr(self, name).updated(value)
+        return replace(self, **given)  # type: ignore[type-var]
+
+
+@dataclass
+class ThreadingOptions(_Checked):
+    """How many threads there are.
+
+    Args:
+        private_threadpool_size: at most so many for each parallel stage.
+    """
+
+    private_threadpool_size: int | None = None
+
+
+@dataclass
+class AutotuneOptions(_Checked):
+    """What AUTOTUNE may do.
+
+    Args:
+        enabled: whether it changes what it has begun with; True by default.
+        cpu_budget: for how many processors it plans; all by default.
+        ram_budget: how many bytes the buffers that it sizes may take in all; a quarter
+            of the free memory by default.
+        initial_parallelism: with how many threads a stage begins; 16 by default.
+        min_parallelism: how many threads it leaves a stage at least; 1 by default.
+    """
+
+    enabled: bool | None = None
+    cpu_budget: int | None = None
+    ram_budget: int | None = None
+    initial_parallelism: int | None = None
+    min_parallelism: int | None = None
+
+
+@dataclass
+class _Options(_Checked):
+    deterministic: bool | None
+    threading: ThreadingOptions
+    autotune: AutotuneOptions
+
+
+class Options(_Options):
     """What holds for a whole data set; None leaves the default.
+
+    Each can be given here, or set later: `threads` is the same as
+    `threading.private_threadpool_size`, the budgets are those of `autotune`.
 
     Args:
         deterministic: whether parallel stages give their elements in the order in which
@@ -20,31 +107,70 @@ class Options:
         cpu_budget: for how many processors AUTOTUNE plans; all by default.
         ram_budget: how many bytes the buffers that AUTOTUNE sizes may take in all; a
             quarter of the free memory by default.
-        autotune: whether AUTOTUNE changes what it has begun with; True by default.
+        autotune: whether AUTOTUNE changes what it has begun with; True by default. Or
+            AutotuneOptions.
+        threading: ThreadingOptions, in the place of `threads`.
+
+    Raises:
+        UnsupportedError: an option of TensorFlow's that means nothing here is set.
 
     Example:
         >>> from toolkit.data import Dataset, Options
         >>> dataset = Dataset.range(3).with_options(Options(deterministic=False))
         >>> dataset.options().deterministic
         False
+        >>> options = Options()
+        >>> options.threading.private_threadpool_size = 4
+        >>> options.threads
+        4
     """
 
-    deterministic: bool | None = None
-    threads: int | None = None
-    cpu_budget: int | None = None
-    ram_budget: int | None = None
-    autotune: bool | None = None
+    def __init__(
+        self,
+        deterministic: bool | None = None,
+        threads: int | None = None,
+        cpu_budget: int | None = None,
+        ram_budget: int | None = None,
+        autotune: bool | AutotuneOptions | None = None,
+        threading: ThreadingOptions | None = None,
+    ) -> None:
+        super().__init__(
+            deterministic, threading or ThreadingOptions(), AutotuneOptions()
+        )
+        self.autotune = autotune  # type: ignore[assignment]
+        for name, value in (
+            ("threads", threads),
+            ("cpu_budget", cpu_budget),
+            ("ram_budget", ram_budget),
+        ):
+            if value is not None:
+                setattr(self, name, value)
 
-    def __post_init__(self) -> None:
-        for name in ("threads", "cpu_budget", "ram_budget"):
-            value = getattr(self, name)
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = name.removeprefix("experimental_") if name in ALIASES else name
+        if name == "threads":
             if value is not None and value < 1:
-                raise ArgumentError(f"Options: expected {name} >= 1; received {value}")
+                raise ArgumentError(f"Options: expected threads >= 1; received {value}")
+            self.threading.private_threadpool_size = value
+        elif name in ("cpu_budget", "ram_budget"):
+            setattr(self.autotune, name, value)
+        elif name == "autotune" and not isinstance(value, AutotuneOptions):
+            super().__setattr__(name, AutotuneOptions(enabled=value))
+        else:
+            super().__setattr__(name, value)
 
-    def updated(self, other: Options) -> Options:
+    def __getattr__(self, name: str) -> Any:
+        if name == "threads":
+            return self.threading.private_threadpool_size
+        if name in ("cpu_budget", "ram_budget"):
+            return getattr(self.autotune, name)
+        if name in ALIASES:
+            return getattr(self, name.removeprefix("experimental_"))
+        return super().__getattr__(name)
+
+    def merge(self, options: Options) -> Options:
         """These options, with those of the other that are not None."""
-        given: dict[str, Any] = {f.name: getattr(other, f.name) for f in fields(other)}
-        return replace(self, **{k: v for k, v in given.items() if v is not None})
+        return self.updated(options)  # type: ignore[no-any-return]
 
     @property
     def is_ordered(self) -> bool:
@@ -54,17 +180,20 @@ class Options:
     @property
     def most_threads(self) -> int:
         """`threads`, or its default."""
-        return self.threads or 64
+        return self.threading.private_threadpool_size or 64
 
     @property
     def processors(self) -> int:
         """`cpu_budget`, or its default."""
-        return self.cpu_budget or free_processors()
+        return self.autotune.cpu_budget or free_processors()
 
     @property
     def memory(self) -> int:
         """`ram_budget`, or its default."""
-        return self.ram_budget or free_memory() // 4
+        return self.autotune.ram_budget or free_memory() // 4
+
+
+ALIASES = ("experimental_deterministic", "experimental_threading")
 
 
 def free_processors() -> int:

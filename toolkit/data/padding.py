@@ -95,15 +95,19 @@ class Ragged:
         return f"Ragged({self.to_list()})"
 
 
-def as_ragged(values: Sequence[Any]) -> Any:
-    """Values of different lengths as a Ragged; single numbers as an array."""
+def as_ragged(values: Sequence[Any], splits: Any = "int64") -> Any:
+    """Values of different lengths as a Ragged; single numbers as an array.
+
+    Args:
+        splits: the dtype of the numbers that say where rows begin.
+    """
     arrays = [np.asarray(value) for value in values]
     if isinstance(values[0], (str, bytes)):
         return object_array(values)
     if arrays[0].ndim == 0:
         return np.stack(arrays)
-    splits = np.cumsum([0, *map(len, arrays)])
-    return Ragged(np.concatenate(arrays), splits)
+    ends = np.cumsum([0, *map(len, arrays)], dtype=splits)
+    return Ragged(np.concatenate(arrays), ends)
 
 
 encodes(

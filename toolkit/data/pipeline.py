@@ -6,14 +6,17 @@ from toolkit.data import (
     caching,
     combining,
     elementwise,
+    finding,
     grouping,
     handling,
     interleave,
     order,
+    resampling,
     sources,
     stored,
 )
 from toolkit.data.ahead import prefetched
+from toolkit.data.csv_files import CsvDataset
 from toolkit.data.dataset import (
     AUTOTUNE,
     INFINITE_CARDINALITY,
@@ -30,12 +33,11 @@ from toolkit.data.examples import (
     read_example,
 )
 from toolkit.data.files import (
-    CsvDataset,
     FixedLengthRecordDataset,
     TextLineDataset,
     TFRecordDataset,
 )
-from toolkit.data.options import Options
+from toolkit.data.options import AutotuneOptions, Options, ThreadingOptions
 from toolkit.data.padding import Ragged
 from toolkit.data.records import TFRecordWriter
 from toolkit.data.stats import Stats
@@ -48,10 +50,12 @@ STAGES = (
     caching,
     combining,
     elementwise,
+    finding,
     grouping,
     handling,
     interleave,
     order,
+    resampling,
     sources,
     stored,
 )
@@ -60,6 +64,7 @@ __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "AutotuneOptions",
     "CsvDataset",
     "Dataset",
     "DatasetIterator",
@@ -72,6 +77,7 @@ __all__ = [
     "TFRecordWriter",
     "TensorSpec",
     "TextLineDataset",
+    "ThreadingOptions",
     "VarLenFeature",
     "make_example",
     "parse_example",

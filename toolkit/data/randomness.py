@@ -20,9 +20,13 @@ SMALL = 1 << 16  # up to here a whole permutation is drawn at once
 ROUNDS = 4  # of mixing: as many make a strong permutation (Luby and Rackoff 1988)
 
 
-def new_seed() -> int:
+class DrawnSeed(int):
+    """A seed that nobody has given."""
+
+
+def new_seed() -> DrawnSeed:
     """A seed from Python's generator, which `set_random_seed` seeds."""
-    return random.getrandbits(62)
+    return DrawnSeed(random.getrandbits(62))
 
 
 def key_of(seed: int, epoch: tuple[int, ...], purpose: int = 0) -> Array:

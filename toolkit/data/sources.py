@@ -147,6 +147,55 @@ class Range(FromRows):
         return repr(self._numbers)[5:]
 
 
+@source("counter")
+class Counter(Dataset):
+    """Numbers that follow each other, without end.
+
+    Args:
+        start: the first.
+        step: from one to the next.
+        dtype: their dtype.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> [int(x) for x in Dataset.counter(start=2, step=3).take(3)]
+        [2, 5, 8]
+    """
+
+    def __init__(self, start: int = 0, step: int = 1, dtype: Any = "int64") -> None:
+        super().__init__()
+        self._start, self._step = start, step
+        self._dtype = TensorSpec((), dtype).dtype
+
+    def _cardinality(self) -> int:
+        return INFINITE_CARDINALITY
+
+    def _stream(self, here: Pass) -> Stream:
+        return _CounterStream(self, here)
+
+    def _spec(self) -> Any:
+        return TensorSpec((), self._dtype)
+
+
+class _CounterStream(Stream):
+    fields = ("position",)
+
+    def __init__(self, dataset: Counter, here: Pass) -> None:
+        super().__init__(dataset, here)
+        self._of = dataset
+        self.position = 0
+
+    def elements(self) -> Iterator[Any]:
+        of, make = self._of, self._of._dtype.type
+        while True:
+            self.position += 1
+            yield make(of._start + (self.position - 1) * of._step)
+
+    def skip(self, count: int) -> Iterator[Any]:
+        self.position += count
+        return iter(self)
+
+
 @source("from_items")
 class FromItems(FromRows):
     """The items of any object with `__getitem__` and `__len__`.

@@ -20,11 +20,12 @@ import numpy as np
 
 from toolkit.data.encoding import decode, encode
 from toolkit.data.rows import Rows
-from toolkit.errors import DatasetError
+from toolkit.errors import DatasetError, unknown_choice
 
 FIRST_LINE = "toolkit elements 1\n"
 HEAD = struct.Struct("<III")  # bytes of the header, number of arrays, checksum
 TAIL = struct.Struct("<QQQ")  # where places begin, how many there are, the end's mark
+COMPRESSIONS = (None, "", "AUTO", "GZIP")
 MARK = 0x454E44_454C454D
 
 
@@ -34,9 +35,19 @@ class Writer:
     Args:
         path: of the file.
         label: what the elements are, for whoever opens the file.
+        compression: "GZIP": arrays are packed; None, "" or "AUTO": they are not, so
+            that they can be read without a copy.
     """
 
-    def __init__(self, path: str | os.PathLike[str], label: str) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        label: str,
+        compression: str | None = None,
+    ) -> None:
+        if compression not in COMPRESSIONS:
+            raise unknown_choice("compression", compression, COMPRESSIONS)
+        self._packs = compression == "GZIP"
         self._path = Path(path)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._other = self._path.with_name(f".{self._path.name}.{os.urandom(6).hex()}")
@@ -48,8 +59,10 @@ class Writer:
         """Append an element."""
         buffers: list[bytes] = []
         tree = encode(element, buffers)
+        if self._packs:
+            buffers = [zlib.compress(buffer) for buffer in buffers]
         sizes = [len(buffer) for buffer in buffers]
-        header = json.dumps([tree, sizes]).encode()
+        header = json.dumps([tree, sizes, self._packs]).encode()
         checksum = zlib.crc32(header)
         for buffer in buffers:
             checksum = zlib.crc32(buffer, checksum)
@@ -102,12 +115,14 @@ class StoredRows(Rows):
             size, _, checksum = HEAD.unpack_from(self._data, place)
             at = place + HEAD.size
             header = self._data[at : at + size]
-            tree, sizes = json.loads(header)
+            tree, sizes, packed = json.loads(header)
             buffers, found = self._buffers(at + size, sizes, zlib.crc32(header))
         except (ValueError, struct.error) as error:
             raise self._damaged(number, place) from error
         if found != checksum:
             raise self._damaged(number, place)
+        if packed:
+            buffers = [memoryview(zlib.decompress(buffer)) for buffer in buffers]
         return decode(tree, buffers)
 
     def _buffers(

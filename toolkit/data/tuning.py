@@ -35,11 +35,18 @@ class Knob:
         return self.low < self.high
 
     @classmethod
-    def of(cls, given: int, most: int) -> Knob:
-        """The number of threads that was asked for; below 0: AUTOTUNE."""
+    def of(cls, given: int, options: Options, is_unbounded: bool = False) -> Knob:
+        """The number of threads that was asked for; below 0: AUTOTUNE.
+
+        Args:
+            is_unbounded: whether it may be more than the options allow.
+        """
+        most = options.most_threads
         if given >= 0:
-            return cls(min(given, most))
-        return cls(min(WIDE, most), 1, min(LONGEST, most))
+            return cls(given if is_unbounded else min(given, most))
+        first = options.autotune.initial_parallelism or WIDE
+        low = min(options.autotune.min_parallelism or 1, most)
+        return cls(max(low, min(first, most)), low, max(low, min(LONGEST, most)))
 
 
 class Tuner:
@@ -51,7 +58,7 @@ class Tuner:
         self._stage, self._options = stage, options
         self._workers, self._capacity = workers, capacity
         is_free = workers.is_free or (capacity is not None and capacity.is_free)
-        self._is_on = is_free and options.autotune is not False
+        self._is_on = is_free and options.autotune.enabled is not False
         self._factor = 0.5  # what is tried next
         self._before: tuple[int, float] | None = None  # what a trial began with
         self._pause = 0

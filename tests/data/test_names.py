@@ -1,0 +1,257 @@
+"""What users of tf.data look for is there: names, arguments, options, or a clear no."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from toolkit.data import (
+    AUTOTUNE,
+    AutotuneOptions,
+    Dataset,
+    Options,
+    Ragged,
+    TensorSpec,
+    ThreadingOptions,
+)
+from toolkit.data.tuning import Knob
+
+ARGUMENTS = {  # as in TensorFlow 2.21, without `self` and `name`
+    "apply": "transformation_func",
+    "batch": "batch_size drop_remainder num_parallel_calls deterministic",
+    "bucket_by_sequence_length": "element_length_func bucket_boundaries "
+    "bucket_batch_sizes padded_shapes padding_values pad_to_bucket_boundary "
+    "no_padding drop_remainder",
+    "cache": "filename",
+    "choose_from_datasets": "datasets choice_dataset stop_on_empty_dataset",
+    "concatenate": "dataset",
+    "counter": "start step dtype",
+    "enumerate": "start",
+    "filter": "predicate",
+    "flat_map": "map_func",
+    "from_generator": "generator output_types output_shapes args output_signature",
+    "from_tensor_slices": "tensors",
+    "from_tensors": "tensors",
+    "get_single_element": "",
+    "group_by_window": "key_func reduce_func window_size window_size_func",
+    "ignore_errors": "log_warning",
+    "interleave": "map_func cycle_length block_length num_parallel_calls deterministic",
+    "list_files": "file_pattern shuffle seed",
+    "load": "path element_spec compression reader_func wait",
+    "map": "map_func num_parallel_calls deterministic synchronous "
+    "use_unbounded_threadpool",
+    "padded_batch": "batch_size padded_shapes padding_values drop_remainder",
+    "prefetch": "buffer_size",
+    "ragged_batch": "batch_size drop_remainder row_splits_dtype",
+    "random": "seed rerandomize_each_iteration",
+    "rebatch": "batch_size drop_remainder",
+    "reduce": "initial_state reduce_func",
+    "rejection_resample": "class_func target_dist initial_dist seed",
+    "repeat": "count",
+    "sample_from_datasets": "datasets weights seed stop_on_empty_dataset "
+    "rerandomize_each_iteration",
+    "save": "path compression shard_func checkpoint_args",
+    "scan": "initial_state scan_func",
+    "shard": "num_shards index",
+    "shuffle": "buffer_size seed reshuffle_each_iteration",
+    "skip": "count",
+    "snapshot": "path compression reader_func shard_func",
+    "take": "count",
+    "take_while": "predicate",
+    "unbatch": "",
+    "unique": "",
+    "window": "size shift stride drop_remainder",
+    "with_options": "options",
+    "zip": "args datasets",
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_method_takes_the_arguments_of_tensorflow(name):
+    parameters = list(inspect.signature(getattr(Dataset, name)).parameters)
+    if not isinstance(inspect.getattr_static(Dataset, name), staticmethod):
+        parameters = parameters[1:]
+    expected = ARGUMENTS[name].split()
+    assert parameters[: len(expected)] == expected
+
+
+def test_names_of_stages_are_seen():
+    def fail(x):
+        raise ValueError("no")
+
+    dataset = Dataset.range(3, name="numbers").map(fail, name="decode")
+    assert repr(dataset) == "<Dataset range 'numbers' > map 'decode'>"
+    for made in (dataset.filter(bool), dataset.prefetch(1)):
+        with pytest.raises(ValueError, match="no") as error:
+            list(made)
+        assert "decode" in error.value.__notes__[0]
+    good = Dataset.range(3).map(abs, name="decode").filter(bool, name="some")
+    list(good)
+    assert "filter 'some'" in str(good.stats())
+    with pytest.raises(ZeroDivisionError) as error:
+        Dataset.range(3).reduce(0, lambda a, b: 1 // 0, name="sum")
+    assert "reduce 'sum', element 0" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize("calls", [1, 3, AUTOTUNE])
+@pytest.mark.parametrize("drops", [False, True])
+def test_parallel_batches_are_the_same(calls, drops):
+    for make in (
+        lambda: Dataset.range(23).map(lambda x: (x, {"y": x + 1})),
+        lambda: Dataset.range(23).filter(lambda x: x != 5),
+        lambda: Dataset.range(23).shuffle(7, seed=1),
+    ):
+        plain, parallel = (
+            list(make().batch(4, drops, num_parallel_calls=n)) for n in (None, calls)
+        )
+        assert str(plain) == str(parallel)
+        free = make().batch(4, drops, calls, deterministic=False)
+        assert sorted(map(str, free)) == sorted(map(str, plain))
+        iterator = iter(make().batch(4, drops, calls))
+        taken = [next(iterator) for _ in range(2)]
+        again = iter(make().batch(4, drops, calls))
+        again.set_state(iterator.get_state())
+        assert str(taken + list(again)) == str(plain)
+
+
+def test_error_in_a_parallel_batch_names_its_element():
+    dataset = Dataset.range(30).map(lambda x: 1 // int(x - 17))
+    with pytest.raises(ZeroDivisionError) as error:
+        list(dataset.batch(4, num_parallel_calls=2))
+    assert "map, element 17" in error.value.__notes__[0]
+    uneven = Dataset.range(30).filter(bool).map(lambda x: np.zeros(x))
+    with pytest.raises(ValueError, match="padded_batch") as error:
+        list(uneven.batch(4, num_parallel_calls=2))
+    assert "batch, element 0" in error.value.__notes__[0]
+
+
+# --- options --------------------------------------------------------------------------
+
+
+def test_options_are_set_as_in_tensorflow():
+    options = Options()
+    options.deterministic = False
+    options.threading.private_threadpool_size = 3
+    options.autotune.enabled = False
+    options.autotune.cpu_budget = 2
+    options.autotune.ram_budget = 1 << 20
+    same = Options(False, 3, 2, 1 << 20, False)
+    assert options == same
+    dataset = Dataset.range(3).with_options(options)
+    options.deterministic = True  # later: the data set has its own
+    assert dataset.options() == same
+    assert (same.threads, same.cpu_budget, same.ram_budget) == (3, 2, 1 << 20)
+    merged = Options(threads=5).merge(Options(deterministic=False))
+    assert (merged.threads, merged.deterministic) == (5, False)
+    later = dataset.with_options(Options(threads=7)).options()
+    assert (later.threads, later.deterministic) == (7, False)
+    other = Options(autotune=AutotuneOptions(False), threading=ThreadingOptions(2))
+    assert (other.autotune.enabled, other.threads) == (False, 2)
+    other.experimental_deterministic = True
+    other.experimental_threading.private_threadpool_size = 4
+    assert (other.deterministic, other.threads) == (True, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (
+            lambda o: setattr(o, "experimental_slack", True),
+            NotImplementedError,
+            "AUTOTUNE",
+        ),
+        (lambda o: o.experimental_distribute, NotImplementedError, "Dataset.shard"),
+        (lambda o: o.experimental_optimization, NotImplementedError, "fused"),
+        (
+            lambda o: setattr(o.threading, "max_intra_op_parallelism", 1),
+            NotImplementedError,
+            "max_intra_op_parallelism is not supported",
+        ),
+        (
+            lambda o: setattr(o, "thread", 1),
+            AttributeError,
+            "expected one of.*'thread'",
+        ),
+        (lambda o: setattr(o.autotune, "cpu_budget", 0), ValueError, "cpu_budget >= 1"),
+        (lambda o: setattr(o, "threads", 0), ValueError, "threads >= 1"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(change, kind, words):
+    with pytest.raises(kind, match=words):
+        change(Options())
+
+
+def test_options_bound_the_threads():
+    options = Options(threads=3)
+    assert Knob.of(8, options).value == 3
+    assert Knob.of(8, options, is_unbounded=True).value == 8
+    assert Knob.of(AUTOTUNE, options).value == 3
+    options.threading = ThreadingOptions(40)
+    options.autotune.initial_parallelism = 5
+    options.autotune.min_parallelism = 2
+    knob = Knob.of(AUTOTUNE, options)
+    assert (knob.value, knob.low, knob.high) == (5, 2, 40)
+    with pytest.raises(ValueError, match="synchronous=True"):
+        Dataset.range(3).map(abs, num_parallel_calls=2, synchronous=True)
+
+
+# --- further methods ------------------------------------------------------------------
+
+
+def test_counter_and_its_position():
+    dataset = Dataset.counter(10, -3, "int32")
+    iterator = iter(dataset)
+    assert [int(iterator.get_next()) for _ in range(3)] == [10, 7, 4]
+    again = iter(Dataset.counter(10, -3, "int32"))
+    again.set_state(iterator.get_state())
+    assert next(again) == 1 and next(again).dtype == "int32"
+    assert dataset.cardinality() == -1
+    assert dataset.element_spec == TensorSpec((), "int32")
+
+
+def test_single_element():
+    assert Dataset.range(1).get_single_element() == 0
+    for count, words in ((0, "none"), (2, "more")):
+        with pytest.raises(RuntimeError, match=f"one element.*{words}"):
+            Dataset.range(count).get_single_element()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_resampled_shares(known):
+    def make():
+        kinds = Dataset.range(20_000).map(lambda x: x % 10)
+        initial = [0.1, 0.9] if known else None
+        return kinds.rejection_resample(lambda x: int(x > 0), [0.5, 0.5], initial, 3)
+
+    dataset = make()
+    kinds = [int(kind) for kind, _ in dataset]
+    assert 0.45 < np.mean(kinds) < 0.55
+    assert len(kinds) > 3_600
+    assert all(kind == (x > 0) for kind, x in dataset)
+    iterator = iter(make())
+    taken = [int(next(iterator)[1]) for _ in range(900)]
+    again = iter(make())
+    again.set_state(iterator.get_state())
+    rest = [int(x) for _, x in again]
+    assert taken + rest == [int(x) for _, x in make()]
+    with pytest.raises(ValueError, match="from 0 to 1; received 2") as error:
+        list(Dataset.range(3).rejection_resample(int, [0.5, 0.5], seed=1))
+    assert "element 2" in error.value.__notes__[0]
+
+
+def test_dtype_of_row_splits():
+    rows = Dataset.range(1, 4).map(np.ones)
+    for dtype in ("int32", "int64"):
+        batch = rows.ragged_batch(3, row_splits_dtype=dtype).get_single_element()
+        assert isinstance(batch, Ragged) and batch.row_splits.dtype == dtype
+    with pytest.raises(ValueError, match="row_splits_dtype"):
+        rows.ragged_batch(3, row_splits_dtype="int8")
+
+
+def test_samples_are_the_same_in_each_pass_unless_asked():
+    parts = [Dataset.range(50), Dataset.range(100, 150)]
+    for given, is_same in ((None, True), (False, True), (True, False)):
+        dataset = Dataset.sample_from_datasets(
+            parts, seed=1, rerandomize_each_iteration=given
+        )
+        assert ([*map(int, dataset)] == [*map(int, dataset)]) == is_same

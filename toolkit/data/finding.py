@@ -1,0 +1,61 @@
+"""Paths as elements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from glob import glob
+from typing import Any
+
+from toolkit.data.dataset import Dataset, source
+from toolkit.data.sources import from_elements
+from toolkit.data.streams import Pass, Stream
+from toolkit.errors import DatasetError
+
+
+@source("list_files")
+class ListFiles(Dataset):
+    """The paths that match patterns, as strings.
+
+    Args:
+        file_pattern: such as "data/*.csv"; one or several.
+        shuffle: whether they come in a random order, a new one in each pass.
+        seed: what the order depends on; None draws one.
+
+    Raises:
+        DatasetError: nothing matches.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from toolkit.data import Dataset
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Path(folder, "a.txt").touch()
+        ...     [Path(path).name for path in Dataset.list_files(f"{folder}/*.txt")]
+        ['a.txt']
+    """
+
+    def __init__(
+        self,
+        file_pattern: str | Iterable[str],
+        shuffle: bool | None = None,
+        seed: int | None = None,
+    ) -> None:
+        given = isinstance(file_pattern, (str, os.PathLike))
+        patterns = [file_pattern] if given else list(file_pattern)  # type: ignore[list-item, arg-type]
+        found = sorted(path for pattern in patterns for path in glob(str(pattern)))
+        if not found:
+            raise DatasetError(f"list_files: no file matches {patterns}")
+        files = from_elements(found)
+        if shuffle is not False:
+            files = files.shuffle(len(found), seed)
+        super().__init__(files)
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _rows(self, here: Pass) -> Any:
+        return here.rows(self._parents[0])
+
+    def _stream(self, here: Pass) -> Stream:
+        return here.open(self._parents[0])

@@ -1,0 +1,104 @@
+"""Whether two data sets are made alike: a number of their stages and arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.dataset import Dataset
+from toolkit.data.randomness import DrawnSeed
+from toolkit.data.structure import TensorSpec
+
+# What a stage keeps while it runs, or what follows from its arguments.
+PASSING = {"_before", "_file", "_kept", "_parents", "_passes", "_sets", "_stored"}
+PASSING |= {"_turns", "_values", "_watch"}
+PLAIN = (str, bytes, int, float, complex, range, slice, TensorSpec, type(None))
+MUTABLE = (list, dict, set)  # enclosed by a function: perhaps what it has counted
+
+
+def fingerprint(self: Dataset) -> int:
+    """A number of 64 bits that depends on the stages and all that they were given.
+
+    Functions count with their code and the numbers, strings, tuples, functions and
+    arrays that they enclose, but not with the functions that they call; arrays with
+    their values, files with their paths. Seeds that were drawn, because none was given,
+    do not count. It is the same in another process of the same version of Python.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> make = lambda n: Dataset.range(n).map(lambda x: x + 1).batch(2)
+        >>> make(3).fingerprint() == make(3).fingerprint() != make(4).fingerprint()
+        True
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for stage in self._ancestors():
+        for part in _parts(stage, ()):
+            digest.update(part + b"\0")
+    return int.from_bytes(digest.digest(), "little")
+
+
+Dataset.fingerprint = fingerprint  # type: ignore[attr-defined]
+
+
+def _parts(value: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
+    """What counts of a value; `above` are those that it is a part of."""
+    yield type(value).__qualname__.encode()
+    if any(value is other for other in above):  # it refers to itself
+        return
+    above = (*above, value)
+    if isinstance(value, DrawnSeed):
+        return
+    if isinstance(value, PLAIN):
+        yield repr(value).encode()
+    elif isinstance(value, (np.ndarray, np.generic, np.dtype)):
+        yield from _of_array(value, above)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _parts(item, above)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from (*_parts(key, above), *_parts(item, above))
+    elif isinstance(value, (set, frozenset)):
+        yield from sorted(b"".join(_parts(item, above)) for item in value)
+    elif isinstance(value, (FunctionType, CodeType, MethodType, partial)):
+        yield from _of_function(value, above)
+    elif isinstance(value, os.PathLike):
+        yield os.fsencode(value)
+    else:
+        yield getattr(value, "__qualname__", "").encode()
+        for name, item in sorted(getattr(value, "__dict__", {}).items()):
+            if name not in PASSING and not isinstance(value, type):
+                yield name.encode()
+                yield from _parts(item, above)
+
+
+def _of_array(array: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
+    if isinstance(array, np.dtype):
+        yield str(array).encode()
+        return
+    yield f"{array.dtype} {array.shape}".encode()
+    if array.dtype.hasobject:
+        yield from _parts(array.ravel().tolist(), above)
+    else:
+        yield np.ascontiguousarray(array).tobytes()
+
+
+def _of_function(function: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
+    if isinstance(function, CodeType):
+        yield function.co_code
+        yield from _parts((function.co_consts, function.co_names), above)
+    elif isinstance(function, FunctionType):
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        cells = [value for value in cells if not isinstance(value, MUTABLE)]
+        defaults = function.__defaults__, function.__kwdefaults__
+        yield from _parts((function.__code__, defaults, cells), above)
+    elif isinstance(function, MethodType):
+        yield from _parts((function.__func__, function.__self__), above)
+    else:
+        yield from _parts((function.func, function.args, function.keywords), above)

@@ -1,0 +1,120 @@
+"""Elements of wanted shares of classes, out of a data set that has other shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.dataset import Dataset, transformation
+from toolkit.data.errors import name_of, spread
+from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
+from toolkit.data.streams import Pass, Stream
+from toolkit.errors import ArgumentError
+
+
+@transformation("rejection_resample")
+class RejectionResample(Dataset):
+    """(class, element) of some of the elements, so that classes have wanted shares.
+
+    An element of class c stays with a chance that is proportional to the wanted share
+    of c divided by its share in the data; all elements of the scarcest class stay.
+
+    Args:
+        class_func: from an element to its class, an integer from 0 on.
+        target_dist: the wanted share of each class.
+        initial_dist: the share of each class in the data; None: it is counted while
+            elements come, as if there had been one of each before.
+        seed: what the choice depends on, with the number of the pass; None draws one.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> digits = Dataset.range(1000).map(lambda x: x % 10)
+        >>> rest = digits.rejection_resample(
+        ...     lambda x: int(x > 0), [0.5, 0.5], [0.1, 0.9], seed=1)
+        >>> zeros = [int(kind) for kind, _ in rest].count(0)
+        >>> zeros
+        100
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        class_func: Callable[..., Any],
+        target_dist: Any,
+        initial_dist: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(dataset)
+        self._class, self._target = class_func, _shares("target_dist", target_dist)
+        self._initial = None
+        if initial_dist is not None:
+            self._initial = _shares("initial_dist", initial_dist)
+            if self._initial.shape != self._target.shape:
+                raise ArgumentError(
+                    "rejection_resample: expected shares of the same classes; received "
+                    f"{len(self._target)} and {len(self._initial)}"
+                )
+        self._seed = new_seed() if seed is None else int(seed)
+
+    def _detail(self) -> str:
+        return name_of(self._class)
+
+    def _stream(self, here: Pass) -> Stream:
+        return _ResampledStream(self, here, here.open(self._parents[0]))
+
+
+def _shares(name: str, given: Any) -> Any:
+    shares = np.asarray(given, np.float64)
+    if shares.ndim != 1 or (shares < 0).any() or not shares.sum() > 0:
+        raise ArgumentError(
+            f"rejection_resample: expected shares >= 0 as {name}; received {given}"
+        )
+    return shares / shares.sum()
+
+
+class _ResampledStream(Stream):
+    fields = ("position", "counts")
+
+    def __init__(self, dataset: RejectionResample, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._of, self._class = dataset, spread(dataset._class)
+        self._key = key_of(dataset._seed, here.epoch)
+        self.position = 0  # among all elements
+        self.counts = [1] * len(dataset._target)  # of classes; it begins with guesses
+
+    def elements(self) -> Iterator[Any]:
+        chances = (
+            None if self._of._initial is None else self._chances(self._of._initial)
+        )
+        draws = np.zeros(0)
+        for element in self.parent:
+            chunk, inside = divmod(self.position, CHUNK)
+            if inside == 0 or not len(draws):
+                draws = generator(self._key, chunk).random(CHUNK)
+            kind = self._kind(element)
+            self.counts[kind] += 1
+            self.position += 1
+            now = self._chances(np.array(self.counts)) if chances is None else chances
+            if draws[inside] < now[kind]:
+                yield np.int64(kind), element
+
+    def _kind(self, element: Any) -> int:
+        try:
+            kind = int(self._class(element))
+            if not 0 <= kind < len(self.counts):
+                raise ArgumentError(
+                    "rejection_resample: expected classes from 0 to "
+                    f"{len(self.counts) - 1}; received {kind}"
+                )
+        except Exception as error:
+            self.failed(error, self.position)
+            raise
+        return kind
+
+    def _chances(self, found: Any) -> Any:
+        """For each class, how likely an element of it stays."""
+        target, found = self._of._target, found / found.sum()
+        ratios = np.divide(target, found, out=np.zeros_like(target), where=found > 0)
+        return ratios / max(ratios.max(), 1e-300)
