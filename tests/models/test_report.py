@@ -182,6 +182,22 @@ def report(model, tmp_path, *arguments, **options):
     return text
 
 
+def test_inputs_and_outputs_with_names(tmp_path):
+    inputs = {"a": toolkit.Input((6,), name="a"), "b": toolkit.Input((2,), name="b")}
+    both = layers.Concatenate(name="both")([inputs["a"], inputs["b"]])
+    outputs = {
+        "p": layers.Dense(3, activation="softmax", name="p")(both),
+        "q": layers.Dense(1, name="q")(both * 2.0),
+    }
+    model = toolkit.Model(inputs, outputs)
+    model.compile("adam", {"p": "sparse_categorical_crossentropy", "q": "mse"})
+    x = {"a": X, "b": X[:, :2]}
+    text = report(model, tmp_path, (x, {"p": Y, "q": X[:, :1]}))
+    assert 'id="evaluation"' in text and 'id="classes"' not in text
+    assert "Multiply" in text and text.count(">both<") >= 2
+    assert 'id="costs"' in report(model, tmp_path)
+
+
 def test_without_data(tmp_path):
     text = report(classifier(), tmp_path)
     assert 'id="costs"' in text and 'id="classes"' not in text

@@ -59,7 +59,8 @@ def weight_bytes(variables: Any) -> int:
 def layer_costs(model: Any, x: Any) -> list[LayerCost]:
     """The costs of the layers that a forward pass on a batch calls, in that order."""
     calls: dict[int, list[Any]] = {}
-    layers = [layer for layer in model.layers if not isinstance(layer, InputLayer)]
+    every = getattr(model, "operations", model.layers)
+    layers = [layer for layer in every if not isinstance(layer, InputLayer)]
     with StatelessScope(), _recorded(layers, calls):
         model(x, training=False)
     by_id = {id(layer): layer for layer in layers}
@@ -93,7 +94,7 @@ def _cost(layer: Any, calls: list[Any]) -> LayerCost:
     cost = LayerCost(
         layer.name,
         class_name(layer),
-        weight_bytes(layer.weights),
+        weight_bytes(getattr(layer, "weights", ())),
         sum(x.spec.nbytes for x in tensors),
         len(calls),
     )

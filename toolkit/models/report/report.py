@@ -80,11 +80,12 @@ def _batch(model: Any, found: Outcome | None) -> Any:
         return found.batch
     if not isinstance(model, (Functional, Sequential)) or not model.inputs:
         return None
-    zeros = [
-        np.zeros([_BATCH if n is None else n for n in x.shape], x.dtype)
-        for x in model.inputs
-    ]
-    return one_batch(zeros[0] if len(zeros) == 1 else zeros, None, None)
+
+    def zeros(symbol: Any) -> Any:
+        shape = [_BATCH if n is None else n for n in symbol.shape]
+        return np.zeros(shape, symbol.dtype)
+
+    return one_batch(tree.map_structure(zeros, model.input), None, None)
 
 
 def _content(
@@ -180,7 +181,7 @@ def _architecture(model: Any) -> Markup:
     if len(model.layers) > _MANY:
         drawing = tag("details", tag("summary", "Show the diagram"), drawing)
     rows = list(layer_rows(model))
-    most = max((layer.count_params() for layer, *_ in rows if layer.built), default=0)
+    most = max((_params(layer) for layer, *_ in rows), default=0)
     cells = [
         (
             join((name, tag("span", kind, class_="note"))),
