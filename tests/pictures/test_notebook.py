@@ -130,8 +130,10 @@ def test_a_browser_shows_them():
         dataset.plot(),
         ops.ones((3, 50)),
         model().weights[0],
+        model().inspect(np.ones((3, 4))).plot(),
+        model().inspect(np.ones((3, 4))).plot("graph"),
     ]
     pieces = "".join(thing._repr_html_() for thing in things)
     found, console = look_at(page("notebook", Markup(pieces)), (500,))
     assert console == [] and found["500"]["width"] <= 500
-    assert len(found["500"]["pictures"]) == 2
+    assert len(found["500"]["pictures"]) == 4
