@@ -216,11 +216,15 @@ def make_example(features: Mapping[str, Any]) -> bytes:
 def _feature(name: str, values: Any) -> bytes:
     if isinstance(values, (str, bytes)):
         values = [values]
-    items = values if isinstance(values, list) else np.asarray(values).ravel().tolist()
-    if items and isinstance(items[0], (str, bytes)):
-        encoded = (v.encode() if isinstance(v, str) else v for v in items)
+    if isinstance(values, (list, tuple)) and not values:
+        return b""  # of no kind
+    is_text = isinstance(values, (list, tuple)) and isinstance(values[0], (str, bytes))
+    array = object_array(values) if is_text else np.asarray(values)
+    if array.dtype.kind in "OUS":
+        items = array.ravel().tolist()
+        encoded = [v.encode() if isinstance(v, str) else bytes(v) for v in items]
         return _bytes(BYTES_LIST, b"".join(_bytes(1, item) for item in encoded))
-    array = np.asarray(items)
+    array = array.ravel()
     if array.dtype.kind == "f":
         return _bytes(FLOAT_LIST, _bytes(1, array.astype("<f4").tobytes()))
     if array.dtype.kind in "iub":
