@@ -74,7 +74,7 @@ def test_passes_say_what_they_changed():
     assert lines["fold"] == "4 nodes  without exp, multiply"
     assert lines["share"] == "3 nodes  without sin"
     assert lines["fuse"] == "1 node   3 of them in 1 loop"
-    assert lines["nothing"].startswith("to do for decompose, widen, simplify")
+    assert "decompose, widen, simplify" in lines["nothing"]
 
 
 def test_source_is_the_code_of_a_kernel():
