@@ -5,8 +5,11 @@ import pytest
 
 import toolkit.compat.tensorflow as tf2
 import toolkit.compat.tensorflow.v1 as tf
-from toolkit import ops
+from tests.ops.samples import SAMPLES
+from toolkit import ops, tree
 from toolkit.errors import ArgumentError, ArgumentTypeError
+
+OF_VALUES = ("convert_to_numpy",)
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +176,58 @@ def test_functions_that_have_moved():
         "top": [True],
         "affine": [[8.0]],
     }
+
+
+def test_all_operations_of_the_core_can_be_recorded():
+    samples = [s for s in SAMPLES if s.inputs and s.name not in OF_VALUES]
+    feeds, made = {}, []
+
+    def fed(leaf):
+        if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "biuf":
+            return leaf
+        x = tf.placeholder(leaf.dtype, leaf.shape)
+        feeds[x] = leaf
+        return x
+
+    for sample in samples:
+        inputs = tree.map_structure(fed, sample.inputs)
+        outs = tree.flatten(sample.op(*inputs, **sample.attrs))
+        made.append([y for y in outs if hasattr(y, "dtype")])
+    # What asks whether a Variable has a value is not compiled, which takes a while.
+    plain = tf.is_variable_initialized(tf.get_variable("v", ()))
+    found = tf.Session().run([made, plain], feeds)[0]
+    tf.enable_eager_execution()
+    for sample, outs in zip(samples, found, strict=True):
+        expected = tree.flatten(sample.op(*sample.inputs, **sample.attrs))
+        expected = [y for y in expected if hasattr(y, "dtype")]
+        for out, value in zip(outs, expected, strict=True):
+            np.testing.assert_array_equal(out, value, err_msg=str(sample))
+
+
+def test_what_asks_for_values_is_not_compiled():
+    x = tf.placeholder("float32", (None,))
+    places, positive = ops.nonzero(x > 0)[0], x[x > 0]
+    session = tf.Session()
+    for data, expected in (([1.0, -1.0, 2.0], [0, 2]), ([-1.0, 3.0], [1])):
+        outs = session.run([places, positive], {x: data})
+        assert outs[0].tolist() == expected
+        assert outs[1].tolist() == [data[i] for i in expected]
+
+
+def test_placeholders_without_a_shape():
+    a, b = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
+    total = (a + b) * 3.0
+    session = tf.Session()
+    assert session.run(total, {a: 3, b: 4.5}) == 22.5
+    assert session.run(total, {a: [1, 3], b: [2, 4]}).tolist() == [9, 21]
+    assert session.run(tf.gradients(total, a), {a: [1, 3], b: 1})[0].tolist() == [3, 3]
+
+
+def test_operations_run_where_they_are_placed():
+    with tf2.device("/CPU:0"):
+        y = tf2.constant(1.0) + 1.0
+    assert y.op.device == "cpu:0"
+    assert tf.Session().run(y) == 2.0
 
 
 def test_older_names():

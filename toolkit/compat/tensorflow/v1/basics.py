@@ -80,19 +80,17 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Graph
 
     Args:
         dtype: of what is fed.
-        shape: its extents, None where unknown; the number of axes must be known.
+        shape: its extents, None where unknown. Without a shape anything may be fed;
+            for those that compute shapes from it, it is a number.
         name: made up if None.
     """
     _check_graph("placeholder")
-    if shape is None:
-        raise ShapeError(
-            f"placeholder {name or ''}: expected a shape, with None for extents that "
-            "are unknown; a tensor whose number of axes is unknown is not supported"
-        )
-    shape = (shape,) if isinstance(shape, int) else shape
-    symbol = KerasTensor(shape, dtypes.standardize(dtype))
+    extents = (shape,) if isinstance(shape, int) else shape
+    symbol = KerasTensor(extents or (), dtypes.standardize(dtype))
     step = GraphStep(_unfed, "Placeholder")
-    return get_default_graph().append(step, (), symbol, name=name)  # type: ignore[no-any-return]
+    made: GraphTensor = get_default_graph().append(step, (), symbol, name=name)
+    made.any_shape = shape is None
+    return made
 
 
 def _unfed(run: Any) -> Any:

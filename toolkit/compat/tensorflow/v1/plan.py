@@ -20,12 +20,13 @@ from toolkit.errors import (
     DTypeError,
     ShapeError,
     ToolkitError,
+    TraceError,
 )
 from toolkit.functions import Function
 from toolkit.ir import Node
 from toolkit.keras_tensor import KerasTensor
 from toolkit.tape import GradientTape, alias
-from toolkit.tensor import Tensor, backend
+from toolkit.tensor import Tensor, backend, device
 from toolkit.variable import Variable
 
 
@@ -61,7 +62,7 @@ class Plan:
         self._check_feeds()
         self._ready = False
         self._compiles = all(step.compiles for step in steps)
-        self._compute = Function(self._replay) if self._compiles else self._replay
+        self._compute: Any = Function(self._replay) if self._compiles else self._replay
 
     def __call__(self, values: Any) -> Any:
         if not self._ready:
@@ -72,9 +73,7 @@ class Plan:
             _as_fed(*wanted, x)
             for wanted, x in zip(self.arguments, values, strict=True)
         ]
-        if not self._compiles:  # no program that copies what it keeps and returns
-            fed = [convert(np.array(x)) for x in fed]
-        results = self._compute(*fed)
+        results = self._results(fed)
         if not self._ready:
             self.session.initialized |= self.sets
             self._ready = True
@@ -84,6 +83,19 @@ class Plan:
         if self.sinks:
             self._tell(found[len(self.fetches) :])
         return self.pack(found[: len(self.fetches)])
+
+    def _results(self, fed: list[Tensor]) -> list[Any]:
+        """The values of the fetches, and what sinks see."""
+        if self._compiles:
+            try:
+                return self._compute(*fed)  # type: ignore[no-any-return]
+            except TraceError:
+                if self._ready:
+                    raise
+                # An operation asks for values: no program can hold it.
+                self._compiles, self._compute = False, self._replay
+        # There is no program that copies what it keeps and returns.
+        return self._compute(*(convert(np.array(x)) for x in fed))  # type: ignore[no-any-return]
 
     def _draw(self) -> list[Any]:
         """What the sources give this time, but for what is fed in its place."""
@@ -171,7 +183,14 @@ class Run:
         return [x if x is None else convert(x) for x in (*found, *self._seen)]
 
     def perform(self, operation: GraphOperation) -> None:
-        """Run one operation."""
+        """Run one operation, where it was placed."""
+        if operation.device is None:
+            self._perform(operation)
+        else:
+            with device(operation.device):
+                self._perform(operation)
+
+    def _perform(self, operation: GraphOperation) -> None:
         node = operation.node
         if _step(operation, "sink"):
             self._seen += map(self.value, node.inputs)
@@ -278,9 +297,13 @@ def _as_fed(symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any) -> Tens
             f"which has dtype {symbol.dtype}: they would change"
         )
     found = array.shape
-    if found != shape and (
-        len(found) != len(shape)
-        or any(m not in (None, n) for m, n in zip(shape, found, strict=True))
+    if (
+        found != shape
+        and not symbol.any_shape
+        and (
+            len(found) != len(shape)
+            or any(m not in (None, n) for m, n in zip(shape, found, strict=True))
+        )
     ):
         raise ShapeError(
             f"Cannot feed value of shape {found} for Tensor {symbol.name}, which has "

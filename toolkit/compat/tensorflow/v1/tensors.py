@@ -15,6 +15,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.ir import Node
 from toolkit.keras_tensor import KerasTensor
 from toolkit.symbolic import Operation
+from toolkit.tensor import state
 
 if TYPE_CHECKING:
     from toolkit.compat.tensorflow.v1.graph import Graph
@@ -30,7 +31,7 @@ class GraphOperation:
         controls: operations that run before it though it does not read their results.
     """
 
-    __slots__ = ("control_inputs", "graph", "name", "node", "number")
+    __slots__ = ("control_inputs", "device", "graph", "name", "node", "number")
 
     def __init__(
         self, graph: Graph, node: Node, name: str, controls: tuple[GraphOperation, ...]
@@ -38,6 +39,7 @@ class GraphOperation:
         self.graph, self.node, self.name = graph, node, name
         self.control_inputs = list(controls)
         self.number = len(graph.operations)
+        self.device = state.device  # of the scope in which it was made
 
     @property
     def type(self) -> str:
@@ -64,6 +66,7 @@ class GraphTensor(KerasTensor):
     """A symbol with a name in a graph: `add:0`."""
 
     op: GraphOperation
+    any_shape = False  # whether what is fed may have another one
 
     @property
     def graph(self) -> Any:  # type: ignore[override]
