@@ -16,6 +16,7 @@ _MODULES = (
     "callbacks",
     "config",
     "constraints",
+    "data",
     "datasets",
     "distillation",
     "distribution",

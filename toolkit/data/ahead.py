@@ -81,7 +81,7 @@ class AheadStream(Stream):
     ) -> None:
         super().__init__(dataset, here, parent)
         self._function, self._ordered = function, ordered
-        self.stage.makes = function is not None
+        self.stage.makes = self.stage.alone = function is not None
         self._workers = workers
         self._capacity = capacity
         self._base: Any = None  # a position of the source

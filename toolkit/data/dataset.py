@@ -69,7 +69,7 @@ class Dataset:
     # What a stage defines
 
     def _cardinality(self) -> int:
-        """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY."""
+        """The number of elements; `INFINITE_` or `UNKNOWN_CARDINALITY`."""
         return UNKNOWN_CARDINALITY
 
     def _rows(self, here: Pass) -> Rows | None:
@@ -110,7 +110,7 @@ class Dataset:
         return self._spec()
 
     def cardinality(self) -> int:
-        """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY."""
+        """The number of elements; `INFINITE_` or `UNKNOWN_CARDINALITY`."""
         return self._cardinality()
 
     def __len__(self) -> int:

@@ -49,7 +49,8 @@ class IgnoreErrors(Dataset):
         return _SameStream(self, here, parent)
 
     def _note(self, error: Exception, stage: str) -> None:
-        self._log(f"ignore_errors: stage {stage}: {type(error).__name__}: {error}")
+        where = "; ".join(getattr(error, "__notes__", [])) or f"data set: stage {stage}"
+        self._log(f"ignore_errors: {type(error).__name__}: {error} ({where})")
 
 
 def _warn(sentence: str) -> None:

@@ -156,6 +156,8 @@ class Stats:
 
 def busy(stage: Stage) -> float:
     """Seconds that a stage itself has worked, summed over its threads."""
+    if stage.alone:
+        return stage.total
     if stage.workers:  # what is before it is measured by itself, in other threads
         return stage.total if stage.makes else 0.0
     return max(0.0, stage.total - sum(parent.total for parent in stage.parents))
@@ -176,6 +178,11 @@ def _advice(slowest: Stage, last: Stage) -> str:
         )
     if slowest.workers and slowest.makes:
         return "its threads are all busy; allow more, or make its function faster."
+    if slowest.name in ("batch", "padded_batch", "ragged_batch"):
+        return (
+            "it puts many small elements together; batch earlier, and map whole "
+            "batches."
+        )
     if not last.workers:
         return "let it work ahead, .prefetch(AUTOTUNE), or read from several at once."
     return "read from several at once, by interleave(..., num_parallel_calls=AUTOTUNE)."

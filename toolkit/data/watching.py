@@ -55,6 +55,7 @@ class Stage:
         self.buffered: int | None = None
         self.capacity: int | None = None
         self.makes = True  # something out of elements, rather than just hand them on
+        self.alone = False  # its times leave out what the stages before did
         self.choices: list[str] = []
         self.events: deque[Event] = deque(maxlen=EVENTS)
 

@@ -19,12 +19,9 @@ class GroupedQueryAttention(MultiHeadAttention):
         head_dim: features of each head.
         num_query_heads: heads of the query, a multiple of `num_key_value_heads`.
         num_key_value_heads: heads of key and value.
-        dropout, use_bias, sliding_window, flash_attention, kernel_initializer,
-            bias_initializer, kernel_regularizer, bias_regularizer,
-            activity_regularizer, kernel_constraint, bias_constraint, use_gate, seed:
-            as for MultiHeadAttention.
 
-    Call arguments and result: those of MultiHeadAttention.
+    The arguments after these, and those of a call, and the result are the ones of
+    MultiHeadAttention.
 
     Example:
         >>> import toolkit

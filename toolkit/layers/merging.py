@@ -198,8 +198,8 @@ class Dot(Merge):
         normalize: whether to scale both to length 1 along it first, for the cosine.
 
     Input shape: a list of two tensors, (batch, ...).
-    Output shape: (batch, other axes of the first, other axes of the second); (batch, 1)
-        if there are none.
+    Output shape: (batch, other axes of the first, other axes of the second), or
+    (batch, 1) if there are none.
 
     Example:
         >>> import toolkit

@@ -50,7 +50,7 @@ class History(Callback):
 
     @property
     def metrics(self) -> list[str]:
-        """The names of what is recorded as numbers, without "val_"; the loss first."""
+        """The names of what is recorded as numbers, without `val_`; the loss first."""
         names = [
             name.removeprefix(_VALIDATION)
             for name, values in self.history.items()

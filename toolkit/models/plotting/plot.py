@@ -33,9 +33,9 @@ def model_to_dot(
 ) -> Dot:
     """A model's graph in the DOT language, which Graphviz and other programs draw.
 
+    The arguments that are not below are those of `plot_model`.
+
     Args:
-        model, show_shapes, show_dtype, show_layer_names, rankdir, expand_nested,
-            show_layer_activations, show_trainable, layer_range: as for `plot_model`.
         dpi: pixels per inch of what Graphviz draws.
         subgraph: whether to return a cluster for another graph.
         splines: how Graphviz shall draw the edges, such as "ortho" or "curved".
