@@ -130,8 +130,8 @@ def describe(element: Any) -> Any:
 def stack(values: Sequence[Any], who: str = "batch") -> Array:
     """Values of equal shapes as one array with a new first axis."""
     first = values[0]
-    if hasattr(first, "__array__") and not isinstance(first, np.ndarray):
-        values = [np.asarray(value) for value in values]  # tensors, or NumPy's numbers
+    if not isinstance(first, (np.ndarray, np.generic)) and hasattr(first, "__array__"):
+        values = [np.asarray(value) for value in values]  # tensors
         first = values[0]
     if isinstance(first, bytes):  # NumPy's own bytes lose zeros at their ends
         return object_array(values)
