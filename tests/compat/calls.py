@@ -45,6 +45,9 @@ tf.constant([1, 2, 3, 4], shape=(2, 2))
 tf.constant(3, tf.float64)
 tf.constant(np.array([1.0, 2.0]))
 tf.constant(np.array([1, 2]))
+tf.constant(np.float64(2.5))
+tf.constant(np.int64(3))
+tf.Variable(np.float64(2.5))
 """,
     "making": r"""
 tf.zeros((2, 3))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit.compat.tensorflow as tf
-from toolkit.errors import ShapeError
+from toolkit.errors import ArgumentError, ModelFileError, ShapeError
 
 
 def test_a_function_is_traced_once_per_signature():
@@ -210,3 +210,79 @@ def test_samples_have_the_right_moments():
     assert tf.random.categorical([[0.0, -100.0]], 5).numpy().tolist() == [[0] * 5]
     assert sorted(tf.random.shuffle(tf.range(9)).numpy()) == list(range(9))
     assert tf.image.random_crop(tf.zeros((8, 8, 3)), (4, 5, 3)).shape == (4, 5, 3)
+
+
+def test_loops_over_ranges_are_unrolled_with_known_numbers():
+    @tf.function
+    def powers(x):
+        array = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        for i in tf.range(3):
+            array = array.write(i, x ** tf.cast(i, tf.float32))
+        return array.stack()
+
+    assert powers(tf.constant(2.0)).numpy().tolist() == [1.0, 2.0, 4.0]
+
+
+def test_arrays_of_tensors_refuse_what_does_not_fit():
+    array = tf.TensorArray(tf.int32, size=2).unstack([[1, 2], [3, 4]])
+    assert array.gather([1]).numpy().tolist() == [[3, 4]]
+    assert array.concat().shape == (4,) and array.read(0).shape == (2,)
+    with pytest.raises(ArgumentError, match="read before"):
+        array.read(0)
+    with pytest.raises(ArgumentError, match=r"in \[0, 2\)"):
+        array.write(2, [5, 6])
+    with pytest.raises(ShapeError, match="expected shape"):
+        array.write(0, [5])
+
+
+def test_variables_are_scattered_into():
+    v = tf.Variable([1, 2, 3])
+    v.scatter_nd_update([[1]], [9])
+    v.scatter_nd_add([[0], [0]], [1, 1])
+    assert v.numpy().tolist() == [3, 9, 3]
+
+
+def test_map_fn_checks_its_signature():
+    def halve(x):
+        return x / 2
+
+    assert tf.map_fn(halve, tf.ones(2), fn_output_signature=tf.float32).shape == (2,)
+    with pytest.raises(TypeError, match="map_fn"):
+        tf.map_fn(halve, tf.ones(2), fn_output_signature=tf.int32)
+
+
+def test_checkpoints_restore_models_and_optimizers(tmp_path):
+    def made():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+        model.build((None, 3))
+        optimizer = tf.keras.optimizers.Adam(0.1)
+        optimizer.build(model.trainable_variables)
+        return model, optimizer, tf.Variable(0)
+
+    model, optimizer, step = made()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(tf.ones((1, 3))))
+    grads = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
+    manager = tf.train.CheckpointManager(checkpoint, tmp_path / "new", max_to_keep=2)
+    assert manager.restore_or_initialize() is None
+    for _ in range(3):
+        step.assign_add(1)
+        manager.save()
+    assert len(list((tmp_path / "new").glob("*.h5"))) == 2
+    assert manager.latest_checkpoint == tf.train.latest_checkpoint(tmp_path / "new")
+
+    again, optimizer_again, step_again = made()
+    other = tf.train.Checkpoint(model=again, optimizer=optimizer_again, step=step_again)
+    other.restore(manager.latest_checkpoint).assert_consumed()
+    assert step_again.numpy() == 3 and other.save_counter.numpy() == 3
+    pairs = [*zip(model.variables, again.variables, strict=True)]
+    pairs += zip(optimizer.variables, optimizer_again.variables, strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+    with pytest.raises(ModelFileError, match="not there yet"):
+        tf.train.Checkpoint(step=step_again).restore(manager.latest_checkpoint)
+    with pytest.raises(FileNotFoundError):
+        other.restore(tmp_path / "nowhere")
+    with pytest.raises(TypeError, match="expected objects with Variables"):
+        tf.train.Checkpoint(x=1).write(tmp_path / "x")

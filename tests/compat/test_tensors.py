@@ -56,9 +56,16 @@ def test_tensors_print_as_there():
     x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
     assert str(x) == "tf.Tensor(\n[[1. 2.]\n [3. 4.]], shape=(2, 2), dtype=float32)"
     assert repr(tf.constant(1)) == "<tf.Tensor: shape=(), dtype=int32, numpy=1>"
+    assert repr(tf.constant([1.0])).endswith("numpy=array([1.], dtype=float32)>")
     v = tf.Variable(1.0, name="v")
     assert repr(v) == "<tf.Variable 'v:0' shape=() dtype=float32, numpy=1.0>"
     assert f"{tf.constant(1.5):.2f} {tf.constant(0.25).numpy():.3f}" == "1.50 0.250"
+
+
+def test_scalars_are_indices_as_there():
+    assert [1, 2, 3][tf.constant(1)] == 2 and list(range(tf.constant(2))) == [0, 1]
+    with pytest.raises(TypeError):
+        _ = [1, 2, 3][tf.constant(1.0)]
 
 
 def test_printing_writes_values(capsys, tmp_path):
@@ -83,8 +90,8 @@ def test_names_that_are_not_there_say_what_to_use():
         tf.saved_model.save(None, "folder")
     with pytest.raises(UnsupportedError, match="toolkit.distribution"):
         tf.distribute.MirroredStrategy()
-    with pytest.raises(UnsupportedError, match="callbacks"):
-        tf.train.Checkpoint(x=1)
+    with pytest.raises(UnsupportedError, match="padding"):
+        tf.ragged.constant([[1], [2, 3]])
     with pytest.raises(AttributeError, match="no attribute 'zebra'"):
         _ = tf.zebra
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes
 from toolkit.errors import UnsupportedError
 from toolkit.tensor import Tensor
@@ -23,6 +25,11 @@ def axes(axis: Any) -> Any:
     if isinstance(axis, Sequence):
         return tuple(int(n) for n in axis)
     return axis if axis is None else int(axis)
+
+
+def as_array(value: Any) -> Any:
+    """A number of NumPy's as an array: it keeps its dtype, unlike Python's numbers."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def dtype_name(dtype: Any) -> str | None:

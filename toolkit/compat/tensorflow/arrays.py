@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow.arguments import axes, dtype_name, extents
+from toolkit.compat.tensorflow.arguments import as_array, axes, dtype_name, extents
 from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.compat.tensorflow.strings import StringTensor, is_string
 from toolkit.convert import convert
@@ -58,10 +58,9 @@ def constant(
     """
     if is_string(value):
         return StringTensor(value)
-    if dtype is None and isinstance(value, (list, tuple, builtins.complex)):
-        if np.iscomplexobj(value):
-            dtype = "complex128"
-    x = convert(value, dtype_name(dtype))
+    if isinstance(value, (list, tuple, builtins.complex)) and dtype is None:
+        dtype = "complex128" if np.iscomplexobj(value) else None
+    x = convert(as_array(value), dtype_name(dtype))
     if shape is None:
         return x
     shape = extents(shape)
@@ -136,10 +135,11 @@ def range(
     if limit is None:
         start, limit = 0, start
     bounds = [convert(bound, dtype_name(dtype)) for bound in (start, limit, delta)]
-    found = ops.arange(*(bound.numpy().item() for bound in bounds))
+    # Known numbers, also in a trace: loops over them are unrolled.
+    found = np.arange(*(bound.numpy().item() for bound in bounds))
     kinds = [bound.dtype for bound in bounds]
     order = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
-    return convert(found, max(kinds, key=order.index))
+    return convert(found.astype(dtypes.numpy_dtype(max(kinds, key=order.index))))
 
 
 def linspace(

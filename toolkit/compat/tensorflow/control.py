@@ -9,6 +9,7 @@ import numpy as np
 
 from toolkit import ops, tree
 from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.debugging import assert_type
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 
@@ -112,9 +113,24 @@ def map_fn(
     name: Any = None,
     fn_output_signature: Any = None,
 ) -> Any:
-    """What a function makes of each row, stacked; dtypes are those that it returns."""
+    """What a function makes of each row, stacked.
+
+    Args:
+        fn: from a row of each tensor to a nest of tensors.
+        elems: a nest of tensors with the same number of rows.
+        fn_output_signature: the dtypes, or TensorSpecs, that fn must return.
+        dtype: an older name of it.
+        parallel_iterations, swap_memory: have no effect.
+        back_prop, infer_shape: only True.
+    """
     refuse("map_fn", back_prop=(back_prop, True), infer_shape=(infer_shape, True))
-    return ops.map(fn, tree.map_structure(convert, elems))
+    found = ops.map(fn, tree.map_structure(convert, elems))
+    signature = dtype if fn_output_signature is None else fn_output_signature
+    if signature is not None:
+        wanted = [getattr(spec, "dtype", spec) for spec in tree.flatten(signature)]
+        for y, expected in zip(tree.flatten(found), wanted, strict=True):
+            assert_type(y, expected, "map_fn: the dtype of what fn returns")
+    return found
 
 
 def vectorized_map(

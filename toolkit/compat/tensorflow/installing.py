@@ -8,7 +8,11 @@ string or a tuple, and the core works as before; but a Variable's `name` is its 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from operator import index
 from typing import Any
+
+import numpy as np
 
 from toolkit.compat.tensorflow.types import ALL, TensorShape
 from toolkit.errors import TraceError
@@ -16,7 +20,7 @@ from toolkit.keras_tensor import KerasTensor
 from toolkit.tensor import Tensor
 from toolkit.variable import Variable
 
-_repr_of_core = Tensor.__repr__
+_repr_of_core, _iter_of_core = Tensor.__repr__, Tensor.__iter__
 
 
 class _VariableName:
@@ -34,6 +38,14 @@ class _VariableName:
 
 def _get_shape(x: Any) -> TensorShape:
     return TensorShape(x.shape)
+
+
+def _iter(x: Tensor) -> Iterator[Tensor]:
+    """The rows; of integers that a trace knows, such as a range, known ones."""
+    array = x.constant
+    if array is not None and array.ndim and array.dtype.kind in "iu":
+        return (Tensor(np.asarray(row)) for row in array)
+    return _iter_of_core(x)
 
 
 def _set_shape(x: Any, shape: Any) -> None:
@@ -98,7 +110,8 @@ def _repr_of_variable(v: Variable) -> str:
 
 def _values(x: Any) -> str:
     array = x.numpy()
-    return ("\n" if array.ndim else "") + (repr(array) if array.ndim else str(array))
+    shown = repr(array) if array.ndim else str(array)
+    return ("\n" if "\n" in shown else "") + shown
 
 
 def _format(x: Tensor, spec: str) -> str:
@@ -126,6 +139,8 @@ _ADDED: dict[type, dict[str, Any]] = {
     Tensor: _members(
         __bool__=_bool,
         __format__=_format,
+        __index__=lambda x: index(x.numpy()),
+        __iter__=_iter,
         __repr__=_repr,
         __str__=_str,
         dtype=_typed(Tensor.dtype),

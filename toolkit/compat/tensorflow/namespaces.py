@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import toolkit
 from toolkit import errors as core
 from toolkit import initializers, ops, tree
-from toolkit.compat.tensorflow import arrays, io, types
+from toolkit.compat.tensorflow import arrays, checkpoints, io, types
 from toolkit.compat.tensorflow.config import list_physical_devices
-from toolkit.compat.tensorflow.refusals import Refusal
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.tape import GradientTape
 
@@ -85,18 +84,14 @@ test = SimpleNamespace(
 )
 train = SimpleNamespace(
     BytesList=io.BytesList,
-    Checkpoint=Refusal(
-        "train.Checkpoint",
-        "use Model.save, save_weights and callbacks.BackupAndRestore",
-    ),
-    CheckpointManager=Refusal(
-        "train.CheckpointManager", "use callbacks.ModelCheckpoint"
-    ),
+    Checkpoint=checkpoints.Checkpoint,
+    CheckpointManager=checkpoints.CheckpointManager,
     Example=io.Example,
     Feature=io.Feature,
     Features=io.Features,
     FloatList=io.FloatList,
     Int64List=io.Int64List,
+    latest_checkpoint=checkpoints.latest_checkpoint,
 )
 # The version of TensorFlow whose names these are, and that of toolkit.
 VERSION = f"2.21.0+toolkit.{toolkit.__version__}"

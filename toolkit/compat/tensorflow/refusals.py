@@ -12,7 +12,6 @@ INSTEAD = {
     "IndexedSlices": "gradients are dense tensors",
     "RaggedTensor": "use toolkit.data's ragged batches, or padding and masks",
     "SparseTensor": "use dense tensors",
-    "TensorArray": "use tf.scan or tf.map_fn, or a list",
     "audio": "use toolkit.utils.audio_dataset_from_directory",
     "autograph": "use tf.cond, tf.while_loop and tf.scan",
     "distribute": "use toolkit.distribution",

@@ -6,7 +6,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from toolkit import variable as core
+from toolkit.compat.tensorflow import indexing
 from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.arguments import as_array
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.naming import name_scope
 from toolkit.tensor import Tensor
@@ -88,7 +90,7 @@ class Variable(core.Variable, metaclass=_AnyVariable):
                     initial_value = initial_value()
             core.Variable.__init__(
                 self,
-                initial_value,
+                as_array(initial_value),
                 shape,
                 dtype,
                 trainable is not False,
@@ -128,6 +130,20 @@ class Variable(core.Variable, metaclass=_AnyVariable):
     ) -> Tensor:
         """Subtract from the value; returns the new one."""
         return core.Variable.assign_sub(self, delta)
+
+
+def _scattering(how: str) -> Any:
+    def scatter(self: Variable, indices: Any, updates: Any, name: Any = None) -> Tensor:
+        change = getattr(indexing, f"tensor_scatter_nd_{how}")
+        return self.assign(change(self.read(), indices, updates))
+
+    scatter.__name__ = scatter.__qualname__ = f"scatter_nd_{how}"
+    scatter.__doc__ = f"Assign what `tf.tensor_scatter_nd_{how}` makes of the value."
+    return scatter
+
+
+for _how in ("add", "max", "min", "sub", "update"):
+    setattr(Variable, f"scatter_nd_{_how}", _scattering(_how))
 
 
 def _lower(choice: Any) -> Any:

@@ -1,0 +1,120 @@
+"""`tf.TensorArray`: tensors that are written one by one, and stacked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import dtype_name
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.tensor import Tensor
+
+
+class TensorArray:
+    """Tensors by their number, each written once.
+
+    Args:
+        dtype: of the tensors.
+        size: how many there are; 0 by default.
+        dynamic_size: whether writing beyond `size` makes it grow.
+        clear_after_read: whether a tensor can be read only once; True by default.
+        infer_shape: whether all must have one shape.
+        element_shape: that shape, None for any extent.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> array = tf.TensorArray(tf.float32, size=3)
+        >>> for i in tf.range(3):
+        ...     array = array.write(i, tf.cast(i, tf.float32) ** 2)
+        >>> array.stack().numpy().tolist()
+        [0.0, 1.0, 4.0]
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        size: Any = None,
+        dynamic_size: bool | None = None,
+        clear_after_read: bool | None = None,
+        infer_shape: bool = True,
+        element_shape: Any = None,
+        name: Any = None,
+    ) -> None:
+        self.dtype = dtype_name(dtype)
+        self.dynamic_size = bool(dynamic_size)
+        self.element_shape = None if element_shape is None else tuple(element_shape)
+        self._clears, self._has_one_shape = clear_after_read is not False, infer_shape
+        self._tensors: list[Tensor | None] = [None] * int(size or 0)
+
+    def write(self, index: Any, value: Any, name: Any = None) -> TensorArray:
+        """Set the tensor of a number, which must be known; returns the array."""
+        i, x = int(index), convert(value, self.dtype)
+        shape = self.element_shape
+        if shape is None and self._has_one_shape:
+            shape = next((t.shape for t in self._tensors if t is not None), None)
+        fits = shape is None or (
+            len(shape) == x.ndim
+            and all(n in (None, m) for m, n in zip(x.shape, shape, strict=True))
+        )
+        if not fits:
+            raise ShapeError(
+                f"TensorArray.write: expected shape {shape}; received {tuple(x.shape)}"
+            )
+        if self.dynamic_size and i >= len(self._tensors):
+            self._tensors += [None] * (i + 1 - len(self._tensors))
+        if not 0 <= i < len(self._tensors):
+            raise ArgumentError(
+                f"TensorArray.write: expected an index in [0, {len(self._tensors)}); "
+                f"received {i}"
+            )
+        self._tensors[i] = x
+        return self
+
+    def read(self, index: Any, name: Any = None) -> Tensor:
+        """The tensor of a number."""
+        x = self._tensors[int(index)]
+        if x is None:
+            raise ArgumentError(
+                f"TensorArray.read: element {int(index)} was not written, or it was "
+                "read before (see clear_after_read)"
+            )
+        if self._clears:
+            self._tensors[int(index)] = None
+        return x
+
+    def size(self, name: Any = None) -> Tensor:
+        """How many there are."""
+        return convert(len(self._tensors))
+
+    def _all(self) -> list[Tensor]:
+        written = [x for x in self._tensors if x is not None]
+        if not written:
+            raise ArgumentError("TensorArray: expected a tensor to be written first")
+        # What was never written is zeros, as there.
+        zeros = ops.zeros_like(written[0])
+        return [zeros if x is None else x for x in self._tensors]
+
+    def stack(self, name: Any = None) -> Tensor:
+        """All in one tensor, by their number."""
+        return ops.stack(self._all())
+
+    def concat(self, name: Any = None) -> Tensor:
+        """All, one after the other."""
+        return ops.concatenate(self._all())
+
+    def gather(self, indices: Any, name: Any = None) -> Tensor:
+        """Those of some numbers, in one tensor."""
+        return ops.take(self.stack(), indices, 0)
+
+    def unstack(self, value: Any, name: Any = None) -> TensorArray:
+        """The array with the rows of a tensor as its own."""
+        self._tensors = list(ops.unstack(convert(value, self.dtype)))
+        return self
+
+    def identity(self) -> TensorArray:
+        """The array."""
+        return self
+
+    def mark_used(self) -> None:
+        """Nothing to do."""
