@@ -7,8 +7,8 @@ from typing import Any
 
 from toolkit import variable as core
 from toolkit.compat.tensorflow import indexing
-from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.arguments import as_array
+from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.naming import name_scope
 from toolkit.tensor import Tensor
