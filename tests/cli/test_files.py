@@ -2,8 +2,10 @@
 
 import io
 import pickle
+import runpy
 import shutil
 import struct
+import sys
 import zipfile
 from xml.etree import ElementTree
 
@@ -115,6 +117,38 @@ def test_inspect_shows_the_arrays_of_a_model_that_cannot_be_made(folder, capsys)
     assert code == 0
     assert "No summary, for the model cannot be made here: " in printed
     assert "could not locate class 'Own'" in printed and "(2, 3)" in printed
+
+
+OWN = """
+import toolkit
+from toolkit import layers
+
+class Own(layers.Dense):
+    pass
+
+if __name__ == "__main__":
+    model = toolkit.Sequential([toolkit.Input((2,)), Own(3)])
+    model.compile("sgd", "mse")
+    model.save("own.keras")
+"""
+
+
+@pytest.mark.parametrize("module", ["my_own.py", "my_own"])
+def test_classes_of_the_user_s_own_can_be_brought(module, folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_own", raising=False)
+    (folder / "my_own.py").write_text(OWN)
+    runpy.run_path("my_own.py", run_name="__main__")
+    code, _, said = call(capsys, "plot", "own.keras")
+    assert code == cli.FAILED and said.endswith("--import FILE.py\n")
+    brought = ["--import", module]
+    assert " (Own) " in call(capsys, "inspect", "own.keras", *brought)[1]
+    assert call(capsys, "plot", "own.keras", *brought)[0] == 0
+    assert call(capsys, "convert", "own.keras", "own.h5", *brought)[0] == 0
+    code, _, said = call(capsys, "inspect", "own.keras", "--import", "no_such")
+    assert code == cli.FAILED and "No module named 'no_such'" in said
+    code, _, said = call(capsys, "inspect", "own.keras", "--import", "no_such.py")
+    assert code == cli.FAILED and "there is no file 'no_such.py'" in said
 
 
 class Trap:

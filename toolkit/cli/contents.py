@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from toolkit.cli.npy_files import MAGIC, MAX_RATIO, open_npy, open_npz
+from toolkit.cli.own import make
 from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
 from toolkit.data.store import FIRST_LINE, StoredRows
@@ -311,4 +312,4 @@ def loaded(path: Path, compile: bool = True) -> Any:
                 "expected the file of a whole model, .keras or .h5; "
                 f"{str(path)!r} holds {content.kind}"
             )
-        return content.load(compile)
+        return make(content.load, compile)

@@ -26,6 +26,7 @@ import numpy as np
 
 from toolkit.cli.contents import Content, Stored, loaded, open_content
 from toolkit.cli.npy_files import save_npz
+from toolkit.cli.own import add_import, make, own_objects
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.messages import size_text
 from toolkit.models.h5_files import replace_file, write_groups
@@ -52,6 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace TO if it is there already"
     )
+    add_import(parser)
 
 
 def _target(text: str) -> Path:
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     if target.exists() and not options.force:
         raise ArgumentError(f"{str(target)!r} exists already; --force replaces it")
     weights = target.name.endswith(WEIGHTS)
-    with open_content(source) as content:
+    with own_objects(options), open_content(source) as content:
         kind = content.kind
         made = _groups(content, options) if weights else _model(content, options)
     if made is None:
@@ -101,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
 def _model(content: Content, options: argparse.Namespace) -> Any:
     """The model in a file, or that of --model with the file's weights; None without."""
     if options.model is None:
-        return content.load(True) if content.load else None
+        return make(content.load, True) if content.load else None
     model = loaded(options.model)
     if content.in_order:
         load_legacy_weights(model, options.source, False, False)

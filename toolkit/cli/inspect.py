@@ -7,6 +7,7 @@ their names. Nothing in a file can run, and sizes are checked before anything is
 Examples:
   $ toolkit inspect model.keras
   $ toolkit inspect model.weights.h5 --values
+  $ toolkit inspect model.keras --import my_layers.py
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from toolkit.cli.contents import Content, Stored, open_content
+from toolkit.cli.own import add_import, make, own_objects
 from toolkit.errors import ToolkitError
 from toolkit.messages import size_text
 from toolkit.models.summary import summary_text
@@ -36,11 +38,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nested", action="store_true", help="layers inside of layers, in the summary"
     )
+    add_import(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print it; 1 if the file is damaged or of no known kind."""
-    with open_content(options.file) as content:
+    with own_objects(options), open_content(options.file) as content:
         lines = [
             *_head(options.file, content),
             *_summary(content, options.nested),
@@ -63,7 +66,7 @@ def _summary(content: Content, nested: bool) -> Iterator[str]:
         return
     yield ""
     try:
-        yield summary_text(content.load(False), expand_nested=nested)
+        yield summary_text(make(content.load, False), expand_nested=nested)
     except ToolkitError as error:
         # A layer of the user's own, maybe: the arrays can still be shown.
         yield f"No summary, for the model cannot be made here: {error}"

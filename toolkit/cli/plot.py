@@ -15,6 +15,7 @@ from pathlib import Path
 
 from toolkit.cli import one_of
 from toolkit.cli.contents import loaded
+from toolkit.cli.own import add_import, own_objects
 from toolkit.models.plotting.plot import DIRECTIONS, plot_model
 
 ENDINGS = (".svg", ".dot", ".png", ".pdf", ".jpg")
@@ -42,6 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TO",
         help="where arrows go: TB from top to bottom (the default), BT, LR or RL",
     )
+    add_import(parser)
 
 
 def _picture(text: str) -> Path:
@@ -51,7 +53,8 @@ def _picture(text: str) -> Path:
 def run(options: argparse.Namespace) -> int:
     """Draw it and print the picture's path."""
     output = options.output or Path(f"{options.file.stem}.svg")
-    model = loaded(options.file, compile=False)
+    with own_objects(options):
+        model = loaded(options.file, compile=False)
     plot_model(
         model,
         output,
