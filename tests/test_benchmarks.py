@@ -153,6 +153,7 @@ def test_every_peer_has_a_place_in_the_page(folder_on_the_path):
     [
         ("digits_step.py", ["--runs", "1", "--only", "mlp"], "kernel calls"),
         ("import_time.py", ["--runs", "1"], "import toolkit"),
+        ("notebook.py", ["--runs", "1"], "toolkit function"),
         ("step_memory.py", ["--only", "digits_mlp"], "1.00"),
         ("progress_cost.py", ["--rounds", "1", "--steps", "20"], "over nothing"),
     ],

@@ -286,3 +286,11 @@ def test_checkpoints_restore_models_and_optimizers(tmp_path):
         other.restore(tmp_path / "nowhere")
     with pytest.raises(TypeError, match="expected objects with Variables"):
         tf.train.Checkpoint(x=1).write(tmp_path / "x")
+
+
+def test_the_core_keeps_dtypes_though_numpy_gives_numbers():
+    v = tf.Variable(1.0, dtype=tf.float64)
+    optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build([v])
+    assert optimizer.variables[-1].dtype == tf.float64
+    assert tf.Variable(v.numpy()).dtype == tf.constant(v.numpy()).dtype == tf.float64

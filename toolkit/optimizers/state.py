@@ -140,7 +140,7 @@ class OptimizerState:
                 reference_variable.shape, initializer, dtype, name=name
             )
         with no_trace():
-            value = initializer.numpy().copy()
+            value = ops.convert_to_numpy(initializer)
         return self.add_variable(value.shape, value, name=name)
 
     def add_optimizer_variables(
