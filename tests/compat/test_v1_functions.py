@@ -214,6 +214,73 @@ def test_what_asks_for_values_is_not_compiled():
         assert outs[1].tolist() == [data[i] for i in expected]
 
 
+def test_python_functions():
+    x = tf.placeholder("float32", (None,))
+    double = tf.py_func(lambda v: v * 2, [x], tf.float32)
+    total = double + 1.0
+    double.set_shape((None,))
+    parts = tf2.numpy_function(lambda v: (v.min(), v.max()), [x], [tf.float32] * 2)
+    shown = tf2.py_function(lambda v: tf2.reduce_sum(v), [x], tf.float32)
+    out = tf.Session().run([total, double[1:], parts, shown], {x: [1.0, 2.0, 4.0]})
+    assert out[0].tolist() == [3, 5, 9]
+    assert out[1].tolist() == [4, 8]
+    assert (out[2], out[3]) == ([1, 4], 7)
+
+
+def test_checks_are_operations():
+    x = tf.placeholder("float32", (None,))
+    v = tf.get_variable("v", initializer=0.0)
+    with tf.control_dependencies(
+        [tf.assert_positive(x), tf2.debugging.Assert(v < 2, [v])]
+    ):
+        more = v.assign_add(1.0)
+    session = tf.Session()
+    session.run(v.initializer)
+    assert session.run(more, {x: [1.0]}) == 1
+    with pytest.raises(ArgumentError, match="x > 0"):
+        session.run(more, {x: [1.0, -1.0]})
+    assert session.run([more, v], {x: []})[0] == 2
+    with pytest.raises(ArgumentError):
+        session.run(more, {x: [1.0]})
+    assert session.run(v) == 2
+
+
+def test_rows_of_variables():
+    v = tf.get_variable("v", initializer=np.zeros((3, 2), "float32"))
+    rows = tf.placeholder("int32", (None,))
+    add = tf.scatter_add(v, rows, [[1.0, 2.0], [3.0, 4.0]])
+    session = tf.Session()
+    session.run(v.initializer)
+    assert session.run(add, {rows: [2, 2]}).tolist() == [[0, 0], [0, 0], [4, 6]]
+    assert session.run(tf.scatter_sub(v, [2], [[1.0, 1.0]]))[2].tolist() == [3, 5]
+    assert session.run(tf.scatter_update(v, [0], [[7.0, 7.0]]))[0].tolist() == [7, 7]
+
+
+def test_models_work_while_graphs_are_made():
+    class Scaled(tf.keras.layers.Layer):
+        def build(self, shape):
+            self.scale = self.add_weight(shape=(shape[-1],), initializer="ones")
+
+        def call(self, x):
+            return tf2.nn.relu(tf2.multiply(x, self.scale))
+
+    def loss(y, p):
+        return tf2.reduce_mean(tf2.square(tf2.cast(y, "float32") - p))
+
+    model = tf.keras.Sequential([Scaled(), tf.keras.layers.Dense(2)])
+    data, targets = DATA, DATA[:, :2]
+    for eagerly in (False, True):
+        model.compile("sgd", loss, run_eagerly=eagerly)
+        model.fit(data, targets, epochs=1, verbose=0)
+    x, y = tf.placeholder("float32", (None, 3)), tf.placeholder("float32", (None, 2))
+    p = model(x)
+    far = tf.keras.losses.MeanSquaredError()(y, p)
+    out, distance = tf.Session().run([p, far], {x: data, y: targets})
+    np.testing.assert_allclose(out, model.predict(data, verbose=0), rtol=1e-6)
+    assert distance == pytest.approx(((out - targets) ** 2).mean(), rel=1e-5)
+    assert len(tf.trainable_variables()) == 3
+
+
 def test_placeholders_without_a_shape():
     a, b = tf.placeholder(tf.float32), tf.placeholder(tf.float32)
     total = (a + b) * 3.0

@@ -572,3 +572,12 @@ def test_prints_show_the_values_of_a_run(capsys):
     assert shown == ["v is 1 {'and': [2]}", "v is 2 {'and': [4]}"]
     session.run(tf.Print(v, [v], "message: "))
     assert capsys.readouterr().err == "message: [3]\n"
+
+
+def test_losses_and_layers_work_without_a_graph():
+    tf.enable_eager_execution()
+    loss = tf.losses.mean_squared_error(LABELS, SCORES)
+    assert float(loss) == pytest.approx(((LABELS - SCORES) ** 2).mean(), rel=1e-5)
+    assert tf.losses.get_losses() == []
+    y = tf.layers.dense(ops.ones((2, 3)), 4, kernel_initializer=tf.ones_initializer())
+    assert tf.layers.flatten(y).numpy().tolist() == [[3] * 4] * 2

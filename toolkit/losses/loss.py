@@ -11,6 +11,7 @@ from toolkit.errors import ShapeError, unknown_choice
 from toolkit.naming import auto_name
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.recording import Recorded
+from toolkit.symbolic import FunctionOperation, any_symbolic
 from toolkit.tensor import Tensor
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none")
@@ -69,8 +70,10 @@ class Loss(Recorded):
                 broadcasts to it; an axis of extent 1 at the end may be missing or
                 more than needed.
         """
+        if any_symbolic(y_true, y_pred, sample_weight):
+            operation = FunctionOperation(self.__call__, self.name)
+            return operation.symbolic_call(y_true, y_pred, sample_weight)  # type: ignore[no-any-return]
         in_mask = getattr(y_pred, "_keras_mask", None)
-
         y_pred = to_tensors(y_pred, self._dtype)
         y_true = to_tensors(y_true, self._dtype)
         losses = self.call(y_true, y_pred)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, tree
+from toolkit import dtypes, ops, tree
 from toolkit import random as random_numbers
+from toolkit.compat.tensorflow import indexing
 from toolkit.compat.tensorflow.modes import building_graph, computing, local, mode
 from toolkit.compat.tensorflow.printing import print as printing
 from toolkit.compat.tensorflow.scopes import name_scope as names_of_variables
@@ -325,3 +326,70 @@ def print_op(*inputs: Any, name: str | None = None, **options: Any) -> GraphOper
 
     step = GraphStep(lambda run, *inputs: None, "PrintV2", sink=show)
     return get_default_graph().append(step, inputs, None, name=name)  # type: ignore[no-any-return]
+
+
+def py_func(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """The operation that calls a Python function; what runs with it is not compiled.
+
+    Args:
+        func: takes NumPy arrays, returns one or several.
+        inp: a list of tensors.
+        Tout: the dtype of what it returns, or a list of them.
+        stateful: it is called in each run in any case.
+        name: made up if None.
+
+    Returns:
+        A tensor, or a list of them, whose shapes are unknown until `set_shape`; for
+        those that compute shapes from them they are numbers.
+    """
+    several = isinstance(Tout, (list, tuple))
+    kinds = [dtypes.standardize(t) for t in (Tout if several else [Tout])]
+
+    def call(run: Any, *values: Any) -> Any:
+        found = func(*(np.asarray(run.value(x)) for x in values))
+        found = found if several else [found]
+        made = [convert(np.asarray(y), t) for y, t in zip(found, kinds, strict=True)]
+        return made if several else made[0]
+
+    symbols = [KerasTensor((), t) for t in kinds]
+    outputs: Any = symbols if several else symbols[0]
+    step = GraphStep(call, "PyFunc", compiles=False)
+    made = get_default_graph().append(step, tuple(inp), outputs, name=name)
+    for symbol in symbols:
+        symbol.any_shape = True  # type: ignore[attr-defined]
+    return made
+
+
+def _scatter(name: str, method: str) -> Callable[..., Any]:
+    def scatter(
+        ref: GraphVariable,
+        indices: Any,
+        updates: Any,
+        use_locking: bool = True,
+        name: str | None = None,
+    ) -> Any:
+        def change(run: Any, v: Any, indices: Any, updates: Any) -> Any:
+            old, rows = run.cell(v).read(), convert(run.value(indices))
+            new = convert(run.values(updates), old.dtype)
+            new = ops.broadcast_to(new, (*rows.shape, *old.shape[1:]))
+            rows = ops.expand_dims(rows, -1)
+            return run.cell(v).assign(getattr(indexing, method)(old, rows, new))
+
+        step = GraphStep(change, "ResourceScatter")
+        symbol = KerasTensor(ref.shape, ref.dtype)
+        return ref.graph.append(step, (ref, indices, updates), symbol, name=name)
+
+    scatter.__name__ = scatter.__qualname__ = name
+    scatter.__doc__ = f"`{method}` of rows of a Variable; as a tensor, its new value."
+    return scatter
+
+
+scatter_add = _scatter("scatter_add", "tensor_scatter_nd_add")
+scatter_sub = _scatter("scatter_sub", "tensor_scatter_nd_sub")
+scatter_update = _scatter("scatter_update", "tensor_scatter_nd_update")

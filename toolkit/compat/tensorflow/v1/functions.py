@@ -8,10 +8,10 @@ from typing import Any
 
 from toolkit import dtypes, ops
 from toolkit import random as random_numbers
-from toolkit.compat.tensorflow import arrays, control, linalg, math, random
+from toolkit.compat.tensorflow import arrays, control, debugging, linalg, math, random
 from toolkit.compat.tensorflow import nn as nn2
 from toolkit.compat.tensorflow.v1.basics import control_dependencies, print_op
-from toolkit.compat.tensorflow.v1.recording import recorded
+from toolkit.compat.tensorflow.v1.recording import checked, recorded
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 
@@ -292,6 +292,11 @@ class _NN:
 nn = _NN()
 
 FUNCTIONS |= {
+    **{
+        name: checked(function)
+        for name, function in vars(debugging).items()
+        if name.startswith("assert_")
+    },
     "Print": Print,
     "depth_to_space": recorded(_depth_to_space),
     "div": div,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from toolkit import tree
-from toolkit.compat.tensorflow.modes import local
+from toolkit.compat.tensorflow.modes import building_graph, local
 from toolkit.compat.tensorflow.v1.names import kind_of, type_of
 from toolkit.compat.tensorflow.v1.tensors import (
     GraphExtents,
@@ -296,3 +296,12 @@ def reset_default_graph() -> None:
             "Graph instead"
         )
     _default = Graph()
+
+
+def record(
+    function: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
+) -> Any:
+    """Call a function of tensors: recorded where a graph is built, else at once."""
+    if not building_graph():
+        return function(*args)
+    return get_default_graph().record(function, args, {}, name)

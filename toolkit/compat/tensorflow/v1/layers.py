@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import activations, ops
 from toolkit import random as random_numbers
-from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.initial import zeros_initializer
 from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
@@ -213,7 +213,7 @@ def flatten(inputs: Any, name: str | None = None) -> Any:
     def flat(x: Any) -> Any:
         return ops.reshape(x, (x.shape[0], -1))
 
-    return get_default_graph().record(flat, (inputs,), {}, name or "flatten")
+    return record(flat, (inputs,), name or "flatten")
 
 
 def dropout(
@@ -241,11 +241,11 @@ def dropout(
         return dropped if training is True else ops.where(training, dropped, x)
 
     if not isinstance(training, KerasTensor) and not training:
-        return graph.record(ops.copy, (inputs,), {}, name or "dropout")
+        return record(ops.copy, (inputs,), name or "dropout")
     if not isinstance(training, KerasTensor):
         training = True
     arguments = (inputs, training, GraphSeed(graph, seed))
-    return graph.record(drop, arguments, {}, name or "dropout")
+    return record(drop, arguments, name or "dropout")
 
 
 def batch_normalization(
@@ -313,7 +313,7 @@ def batch_normalization(
     arguments = (inputs, *statistics, beta, gamma)
     path = f"{moving[0].path.rpartition('/')[0]}/batchnorm"
     with get_default_graph().name_scope(None):
-        return get_default_graph().record(normalize, arguments, {}, path)
+        return record(normalize, arguments, path)
 
 
 def _statistics(

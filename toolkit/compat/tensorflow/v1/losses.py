@@ -6,7 +6,8 @@ from functools import reduce
 from typing import Any
 
 from toolkit import ops
-from toolkit.compat.tensorflow.v1.graph import get_default_graph
+from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -35,7 +36,7 @@ BY_WEIGHTS = Reduction.SUM_BY_NONZERO_WEIGHTS
 
 def add_loss(loss: Any, loss_collection: Any = GraphKeys.LOSSES) -> None:
     """Put a loss into a collection, unless that is None."""
-    if loss_collection:
+    if loss_collection and building_graph():
         get_default_graph().add_to_collection(loss_collection, loss)
 
 
@@ -72,7 +73,7 @@ def _total(losses: list[Any], name: str) -> Any:
     def total(losses: list[Any]) -> Any:
         return reduce(ops.add, losses) if losses else convert(0.0)
 
-    return get_default_graph().record(total, (losses,), {}, name)
+    return record(total, (losses,), name)
 
 
 def compute_weighted_loss(
@@ -114,7 +115,7 @@ def compute_weighted_loss(
         return ops.divide_no_nan(total, ops.sum(counts[reduction]))
 
     with get_default_graph().name_scope(scope or "weighted_loss"):
-        loss = get_default_graph().record(weighted_loss, (losses, weights), {}, "value")
+        loss = record(weighted_loss, (losses, weights), "value")
     add_loss(loss, loss_collection)
     return loss
 

@@ -60,4 +60,6 @@ def type_of(operation: Any) -> str:
     if not hasattr(operation, "function"):  # a layer
         return str(operation.name)
     name = operation.function.__name__
+    if name == "__call__":  # of a loss
+        return str(operation.name)
     return _OPERATORS.get(name) or kind_of(name)

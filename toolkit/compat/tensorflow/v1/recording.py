@@ -7,6 +7,7 @@ them are replaced by ones that ask for the mode first.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from importlib import import_module
@@ -14,7 +15,14 @@ from types import FunctionType
 from typing import Any
 
 from toolkit import dtypes, tree
-from toolkit.compat.tensorflow import control, namespaces, printing, renaming, scopes
+from toolkit.compat.tensorflow import (
+    control,
+    debugging,
+    namespaces,
+    printing,
+    renaming,
+    scopes,
+)
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.v1 import basics
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
@@ -22,8 +30,11 @@ from toolkit.compat.tensorflow.v1.names import kind_of
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphStep, GraphTensor
+from toolkit.convert import convert
 from toolkit.errors import TraceError
 from toolkit.keras_tensor import KerasTensor
+from toolkit.tensor import Tensor, state
+from toolkit.variable import Variable
 
 _PACKAGE = "toolkit.compat.tensorflow"
 # Functions that make no tensors.
@@ -44,11 +55,12 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not building_graph():
             return function(*args, **kwargs)
-        symbols = [
-            x for x in tree.flatten((args, kwargs)) if isinstance(x, KerasTensor)
-        ]
-        if any(not isinstance(x, GraphTensor) for x in symbols):
-            return function(*args, **kwargs)  # of a functional model
+        leaves = tree.flatten((args, kwargs))
+        symbols = [x for x in leaves if isinstance(x, KerasTensor)]
+        if not all(isinstance(x, GraphTensor) for x in symbols) or (
+            not symbols and _is_eager(leaves)
+        ):
+            return function(*args, **kwargs)
         graph = symbols[0].graph if symbols else get_default_graph()
         name = kwargs.pop("name", None)
         if takes_seed:
@@ -67,11 +79,30 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def _is_eager(leaves: list[Any]) -> bool:
+    """Whether a call without symbols is that of a model that runs eagerly."""
+    kinds = set(map(type, leaves))
+    calls = sys.modules.get("toolkit.layers.call")  # if there are layers yet
+    in_layer = calls is not None and calls.context.layer is not None
+    of_tensors = Tensor in kinds and Variable not in kinds
+    return in_layer or of_tensors or bool(state.tapes)
+
+
 def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as one of a step."""
     return lambda run, *args, **kwargs: function(
         *run.values(args), **run.values(kwargs)
     )
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that raises for some values: in a graph, an operation that does."""
+
+    def record(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
+        step = GraphStep(_called(function), "Assert", compiles=False)
+        return get_default_graph().append(step, args, None, kwargs, name)
+
+    return _either(function, record)
 
 
 def _symbol(shape: Any, x: Any) -> KerasTensor:
@@ -113,6 +144,11 @@ def _either(eager: Callable[..., Any], own: Callable[..., Any]) -> Callable[...,
     return wrapper
 
 
+def _of_tensors(func: Any, inp: Any, Tout: Any, name: Any = None) -> Any:
+    """`basics.py_func` of a function that takes tensors."""
+    return basics.py_func(lambda *xs: func(*map(convert, xs)), inp, Tout, name=name)
+
+
 @cache
 def install() -> None:
     """Replace the functions of TensorFlow 2, once."""
@@ -122,13 +158,20 @@ def install() -> None:
         scopes.name_scope: basics.name_scope,
         control.group: _either(control.group, basics.group),
         control.no_op: _either(control.no_op, basics.no_op),
+        control.numpy_function: _either(control.numpy_function, basics.py_func),
+        control.py_function: _either(control.py_function, _of_tensors),
         printing.print: _either(printing.print, basics.print_op),
+    }
+    replaced |= {
+        member: checked(member)
+        for key, member in vars(debugging).items()
+        if key == "Assert" or key.startswith("assert_")
     }
     for module in modules:
         for key, member in vars(module).items():
             if key[0] != "_" and key not in _PLAIN and _is_ours(member, module):
                 replaced.setdefault(member, recorded(member))
-    for module in (import_module(_PACKAGE), scopes, printing, *modules):
+    for module in (import_module(_PACKAGE), debugging, scopes, printing, *modules):
         for key, member in list(vars(module).items()):
             if isinstance(member, (type, FunctionType)) and member in replaced:
                 setattr(module, key, replaced[member])

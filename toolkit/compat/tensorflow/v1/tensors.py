@@ -98,6 +98,9 @@ class GraphTensor(KerasTensor):
     def set_shape(self, shape: Iterable[int | None]) -> None:
         """Say what is known of its shape besides what is inferred."""
         shape = tuple(shape)
+        if self.any_shape:
+            self._shape, self.any_shape = shape, False
+            return
         fits = len(shape) == self.ndim and all(
             m == n or None in (m, n) for m, n in zip(self.shape, shape, strict=True)
         )

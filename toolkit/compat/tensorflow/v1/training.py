@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
+from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph, record
 from toolkit.compat.tensorflow.v1.tensors import GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
 from toolkit.errors import ArgumentError
@@ -53,7 +53,7 @@ def _decayed(schedule: Any, global_step: Any, name: str | None) -> Any:
 
     if global_step is None:
         raise ArgumentError(f"{name}: expected a global_step; received None")
-    return get_default_graph().record(decay, (global_step,), {}, name)
+    return record(decay, (global_step,), name)
 
 
 def exponential_decay(
