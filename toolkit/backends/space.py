@@ -66,6 +66,14 @@ def picks_in_rows(node: Node) -> bool:
     return bool(is_last and indices.shape[-1] == 1 and x.shape[-1] > 1)
 
 
+def index_problem(name: str, axis: int) -> str:
+    """What to say of an index that is out of range."""
+    return (
+        f"{name}: index {{index}} is out of range for axis {axis} "
+        "with {limit} elements"
+    )
+
+
 def is_relabelling(node: Node) -> bool:
     """Whether the output has the elements of the input, in the same order."""
     return node.op.name == "reshape" or (

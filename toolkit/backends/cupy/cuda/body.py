@@ -10,6 +10,15 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
+from toolkit.backends.bodies.plan import (
+    FULL,
+    PICK,
+    PLACE,
+    PUT,
+    Planned,
+    Planner,
+    Source,
+)
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
     Buffer,
@@ -24,15 +33,6 @@ from toolkit.backends.cupy.cuda.scalars import (
     Writer,
     literal,
     split,
-)
-from toolkit.backends.numpy.jit.plan import (
-    FULL,
-    PICK,
-    PLACE,
-    PUT,
-    Planned,
-    Planner,
-    Source,
 )
 from toolkit.ir import PRIMITIVES, Graph
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.bodies.plan import FULL
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.flat import emit_flat
 from toolkit.backends.cupy.cuda.launch import Launch, Operand
@@ -14,11 +15,10 @@ from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import identity
 from toolkit.backends.cupy.cuda.rows import emit_rows
 from toolkit.backends.cupy.cuda.scalars import OPS
-from toolkit.backends.numpy.jit.lowering import index_problem
-from toolkit.backends.numpy.jit.plan import FULL
 from toolkit.backends.space import (
     REDUCTIONS,
     fits,
+    index_problem,
     is_reduction,
     is_relabelling,
     picks_in_rows,

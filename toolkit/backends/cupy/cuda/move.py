@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.bodies.nest import collapse
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
@@ -18,7 +19,6 @@ from toolkit.backends.cupy.cuda.launch import (
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.scalars import Writer, literal, split
 from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_type
-from toolkit.backends.numpy.jit.nest import collapse
 from toolkit.ir import Spec
 
 # The side of a square that a block turns around in shared memory, and the lines of it

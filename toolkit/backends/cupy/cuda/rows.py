@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.backends.base import aligned as aligned_bytes
+from toolkit.backends.bodies.phases import Phase, Phases
+from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, ROW, Plan
 from toolkit.backends.cupy.cuda.body import COLUMN_NUMBER, Body, Known, narrowed
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, Scratch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, combination, power_of_two
 from toolkit.backends.cupy.cuda.scalars import Value
-from toolkit.backends.numpy.jit.phases import Phase, Phases
-from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, ROW, Plan
 from toolkit.dtypes import itemsize
 
 # Registers of a thread that hold elements of its row.

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from toolkit.backends import bodies
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
 
@@ -57,8 +58,9 @@ class Code:
 def generator_digest() -> str:
     """A hash of the generator's own source: another generator, other functions."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.[pl][yl]")):
-        digest.update(path.read_bytes())
+    for folder in (Path(__file__).parent, Path(bodies.__file__).parent):
+        for path in sorted(folder.rglob("*.[pl][yl]")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
+from toolkit.backends.bodies.phases import COSTS, Phases
+from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, Planned, Planner
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.loops import emit_plan
@@ -19,8 +21,6 @@ from toolkit.backends.numpy.jit.lowering import (
     partition,
 )
 from toolkit.backends.numpy.jit.partials import emit_combination
-from toolkit.backends.numpy.jit.phases import COSTS, Phases
-from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, Planned, Planner
 from toolkit.backends.space import (
     REDUCTIONS,
     fits,

@@ -6,11 +6,11 @@ then the numbers of `Numbers`, in its order.
 
 from __future__ import annotations
 
+from toolkit.backends.bodies.plan import Plan
 from toolkit.backends.numpy.jit.builder import Builder
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.partials import Partials
 from toolkit.backends.numpy.jit.picks import Picks
-from toolkit.backends.numpy.jit.plan import Plan
 from toolkit.backends.numpy.jit.rows import Held, Streamed
 from toolkit.backends.numpy.jit.values import Bases
 

@@ -14,14 +14,15 @@ from importlib import import_module
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.bodies.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.space import index_problem
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph
 
-__all__ = ["Call", "Lowered", "Operand", "contiguous", "lower", "partition"]
+# What lowerings take from here, some of it from elsewhere.
+__all__ = ["TASKS", "Call", "Lowered", "Operand", "contiguous", "index_problem"]
 
-# Tasks that the rows of a batch are divided into, for any number of threads.
-TASKS = 16
 # ("in" | "out" | "work" | "error", which one, or the offset in bytes).
 Reference = tuple[str, int]
 ERROR: Reference = ("error", 0)
@@ -79,14 +80,6 @@ class Lowered:
 def partition(rows: int) -> int:
     """The grain of the rows of a batch: consecutive calls share one partition."""
     return max(1, -(-rows // TASKS))
-
-
-def index_problem(name: str, axis: int) -> str:
-    """What to say of an index that is out of range."""
-    return (
-        f"{name}: index {{index}} is out of range for axis {axis} "
-        "with {limit} elements"
-    )
 
 
 Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from toolkit.backends.bodies.plan import COLUMN, ONE
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.memory import Memory
-from toolkit.backends.numpy.jit.plan import COLUMN, ONE
 from toolkit.backends.numpy.jit.reducers import reducer
 from toolkit.backends.numpy.jit.spans import spans
 from toolkit.backends.numpy.jit.values import Values

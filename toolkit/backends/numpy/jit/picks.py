@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolkit import dtypes
+from toolkit.backends.bodies.plan import FULL, PICK, PLACE, PUT, Source
 from toolkit.backends.numpy.jit.builder import Value
-from toolkit.backends.numpy.jit.plan import FULL, PICK, PLACE, PUT, Source
 from toolkit.backends.numpy.jit.spans import first
 from toolkit.backends.numpy.jit.values import COLUMNS, Known, Values
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 
+from toolkit.backends.bodies.phases import COSTS, Phase, Phases
+from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, ROW, Source
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.partials import Partials
-from toolkit.backends.numpy.jit.phases import COSTS, Phase, Phases
-from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ONE, ROW, Source
 from toolkit.backends.numpy.jit.reducers import Reducer, State
 from toolkit.backends.numpy.jit.spans import first_lanes, whole
 from toolkit.backends.numpy.jit.values import COLUMNS, Bases, Known, Values

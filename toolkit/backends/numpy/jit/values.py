@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.backends.bodies.plan import COLUMN, FULL, ROW, Plan, Source
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.memory import Memory
-from toolkit.backends.numpy.jit.plan import COLUMN, FULL, ROW, Plan, Source
 from toolkit.backends.numpy.jit.reducers import Reducer, reducer
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.numpy.jit.spans import lane_numbers

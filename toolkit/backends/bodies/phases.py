@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from toolkit.backends.numpy.jit.plan import FULL, ROW, Plan, Source, Step
+from toolkit.backends.bodies.plan import FULL, ROW, Plan, Source, Step
 
 # What an operation costs, roughly, in additions; those not named here cost one.
 COSTS = {

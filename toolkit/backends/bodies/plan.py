@@ -14,8 +14,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.numpy.jit.lowering import TASKS
-from toolkit.backends.numpy.jit.nest import (
+from toolkit.backends.bodies.nest import (
     Loops,
     broadcast_strides,
     collapse,
@@ -127,6 +126,8 @@ class Planned:
     leading: int
 
 
+# Tasks that the rows of a batch are divided into, for any number of threads.
+TASKS = 16
 # Rows up to this many vectors are kept in registers.
 MOST_HELD = 2
 # A sum of everything goes through rows of this many elements.
