@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, tree
 from toolkit.backends.base import accelerators
-from toolkit.compiler.execute import Program
+from toolkit.compiler.mixed import compile_graph
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Primitive
@@ -72,7 +72,7 @@ class Concrete:
         updates = [
             (self.fetched + i, read.get(id(v))) for i, v in enumerate(self.written)
         ]
-        self.program = Program(self.graph, backend(), generate, updates=updates)
+        self.program = compile_graph(self.graph, backend(), generate, updates)
         self.program.name = name
         self._gradient: Callable[..., Any] | None = None
         self.last_call = next(_calls)

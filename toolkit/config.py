@@ -322,7 +322,8 @@ def backend_of(device: str | None) -> str:
     name = device or _settings["device"]
     if name is None or not name.lower().startswith("gpu"):
         return _settings["backend"]  # type: ignore[no-any-return]
-    return GPU_BACKEND
+    number = name.partition(":")[2]
+    return GPU_BACKEND if number in ("", "0") else f"{GPU_BACKEND}:{number}"
 
 
 def placement() -> tuple[Any, ...]:

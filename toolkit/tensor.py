@@ -122,7 +122,7 @@ class Tensor:
             return self._device
         except AttributeError:
             owner = owner_of(self._array)
-            return config.device() if owner is None else owner.devices()[0]
+            return config.device() if owner is None else owner.device_name
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, without a copy where that is possible.

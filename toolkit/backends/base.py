@@ -180,6 +180,8 @@ class Backend:
     """
 
     name = "backend"
+    # What `get_backend` found it by: the name, and a number if it is one of several.
+    key = "backend"
     # Whether its arrays are elsewhere than in the host's memory.
     is_accelerator = False
     # Whether programs compute in bfloat16 what is bfloat16, instead of in float32.
@@ -350,6 +352,11 @@ class Backend:
         """The names of the devices that this backend computes on."""
         return tuple(f"cpu:{i}" for i in range(config.logical_devices("cpu")))
 
+    @property
+    def device_name(self) -> str:
+        """The device that programs run on where nothing else is said."""
+        return self.devices()[0]
+
     def describe(self) -> dict[str, Any]:
         """Facts for `toolkit.config.show()`."""
         return {"cpu": cpu_model(), "cores": available_cores()}
@@ -404,15 +411,22 @@ def register_backend(name: str, factory: Factory | str) -> None:
 def get_backend(name: str) -> Backend:
     """The backend of that name, created on first use.
 
+    Args:
+        name: as registered; "name:1" is one for the second of its devices, whose
+            factory is called with that number.
+
     Raises:
         ArgumentError: no backend of that name is registered or installed.
     """
     if name not in _backends:
-        if name not in _factories:
+        known, _, number = name.partition(":")
+        if known not in _factories:
             _find_installed()
-        if name not in _factories:
+        if known not in _factories:
             raise unknown_choice("backend", name, _factories)
-        _backends[name] = created = _load(_factories[name])()
+        factory: Callable[..., Backend] = _load(_factories[known])
+        _backends[name] = created = factory(int(number)) if number else factory()
+        created.key = name
         if created.is_accelerator:
             accelerators.append(created)
     return _backends[name]

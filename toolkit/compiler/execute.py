@@ -54,7 +54,7 @@ class Program:
         self.backend = backend
         self.generate = generate
         with stage("simplifying"):
-            optimized = own(optimize(place(graph, backend.devices()[0]), backend))
+            optimized = own(optimize(place(graph, backend.device_name), backend))
         with stage("fusing"):
             if generate:
                 optimized = fuse(optimized, backend.fuses, backend.anchors)

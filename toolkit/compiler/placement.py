@@ -39,13 +39,15 @@ def place(graph: Graph, default: str) -> Graph:
             return value
         if (id(value), device) not in copies:
             copy = copies[id(value), device] = Tensor(None, value.spec)
-            nodes.append(Node(transfer_p, (value,), {"device": device}, (copy,)))
+            attrs = {"device": device}
+            nodes.append(Node(transfer_p, (value,), attrs, (copy,), device))
         return copies[id(value), device]
 
     for node in graph.nodes:
         places = (where[id(x)] for x in node.inputs if id(x) in where)
         device = node.device or next(places, default)
-        nodes.append(node.with_inputs([on(x, device) for x in node.inputs]))
+        inputs = [on(x, device) for x in node.inputs]
+        nodes.append(Node(node.op, inputs, node.attrs, node.outputs, device))
         where.update((id(y), device) for y in node.outputs)
     outputs = [on(y, default) for y in graph.outputs]
     return graph.replace(nodes, outputs)

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from toolkit.backends.cupy.availability import cupy_module, require, warn_of_missing
 from toolkit.backends.cupy.backend import CupyBackend
+from toolkit.errors import BackendUnavailable
 
 __all__ = ["CupyBackend", "create"]
 
 
-def create() -> CupyBackend:
-    """The backend on the first GPU.
+def create(number: int = 0) -> CupyBackend:
+    """The backend on a GPU.
+
+    Args:
+        number: of the device.
 
     Raises:
         BackendUnavailable: with what is missing, and what to install.
     """
     cupy = cupy_module()
     count = require(cupy.cuda.runtime)
+    if number >= count:
+        names = ", ".join(f"gpu:{i}" for i in range(count))
+        raise BackendUnavailable(f"gpu: expected one of {names}; received gpu:{number}")
     from toolkit.backends.cupy.cuda_device import CudaDevice
 
-    device = CudaDevice(0)
+    device = CudaDevice(number)
     warn_of_missing(device.libraries)
     return CupyBackend(device, cupy, count)

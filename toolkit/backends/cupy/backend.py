@@ -204,8 +204,13 @@ class CupyBackend(Backend):
     # --- facts ------------------------------------------------------------------------
 
     def devices(self) -> tuple[str, ...]:
-        """The GPUs of this machine; programs run on the one of the backend."""
+        """The GPUs of this machine, each of which has a backend."""
         return tuple(f"gpu:{i}" for i in range(self.count))
+
+    @property
+    def device_name(self) -> str:
+        """The one of this backend."""
+        return self.device.name
 
     def describe(self) -> dict[str, Any]:
         """The device, its libraries and its memory."""

@@ -61,7 +61,8 @@ class CudaDevice(Device):
             raise OutOfMemory(str(error)) from error
 
     def owns(self, array: Any) -> bool:
-        return isinstance(array, self.cupy.ndarray)
+        is_cupy = isinstance(array, self.cupy.ndarray)
+        return is_cupy and array.device.id == self.device.id
 
     def upload(self, values: Any) -> Array:
         host = np.asarray(values, np.int64) if isinstance(values, list) else values

@@ -1,0 +1,78 @@
+"""Values that pass between the processor and a GPU, by scopes alone."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+from toolkit.errors import UnsupportedError
+
+A = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def branches(a, b):
+    with toolkit.device("gpu:0"):
+        left = ops.exp(a)
+    right = ops.tanh(b)  # here
+    with toolkit.device("gpu:0"):
+        both = left * right
+    with toolkit.device("cpu:0"):
+        return both + b, left
+
+
+def test_parts_of_a_function_run_on_their_devices(gpu):
+    step = toolkit.function(branches)
+    found = step(A, A + 1)
+    parts = step.get_concrete_function(A, A + 1).program.parts
+    assert [part.program.backend.name for part in parts] == ["numpy", "cupy", "numpy"]
+    expected = np.exp(A) * np.tanh(A + 1) + A + 1, np.exp(A)
+    for y, e in zip(found, expected, strict=True):
+        assert y.device == "cpu:0"
+        np.testing.assert_allclose(y.numpy(), e, rtol=1e-6)
+    with pytest.raises(UnsupportedError, match="several backends"):
+        step.inspect(A, A)
+
+
+def test_gradients_and_variables_pass_too(gpu):
+    v = toolkit.Variable(A)
+
+    @toolkit.function
+    def step(x):
+        with toolkit.GradientTape() as tape:
+            with toolkit.device("gpu:0"):
+                y = ops.square(v * x)
+            total = ops.sum(y)
+        v.assign_sub(tape.gradient(total, v))
+        return total
+
+    total = step(A + 1)
+    np.testing.assert_allclose(float(total), ((A * (A + 1)) ** 2).sum(), rtol=1e-6)
+    np.testing.assert_allclose(v.numpy(), A - 2 * A * (A + 1) ** 2, rtol=1e-6)
+
+
+def test_eager_operations_go_where_the_scope_says(gpu):
+    x = ops.convert_to_tensor(A)
+    with toolkit.device("gpu:0"):
+        y = x + 1.0
+    z = y * 2.0  # stays with its operand
+    with toolkit.device("cpu:0"):
+        back = z + 0.0
+    assert [t.device for t in (x, y, z, back)] == ["cpu:0", "gpu:0", "gpu:0", "cpu:0"]
+    np.testing.assert_array_equal(back.numpy(), (A + 1) * 2)
+
+
+def test_a_function_is_compiled_for_each_device_and_precision(gpu):
+    @toolkit.function
+    def product(x):
+        return ops.matmul(x, ops.transpose(x))
+
+    product(A)
+    with toolkit.device("gpu:0"):
+        product(A)
+        toolkit.config.set_matmul_precision("tf32")
+        try:
+            found = product(A)
+        finally:
+            toolkit.config.set_matmul_precision("strict")
+    assert product.trace_count == 3
+    np.testing.assert_allclose(found.numpy(), A @ A.T, rtol=1e-2)

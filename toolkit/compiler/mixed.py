@@ -1,0 +1,140 @@
+"""Graphs whose parts are on devices of several backends: a program for each part."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import config
+from toolkit.backends.base import Backend, get_backend
+from toolkit.compiler.execute import Program
+from toolkit.compiler.placement import place, transfer_p
+from toolkit.errors import UnsupportedError
+from toolkit.ir import Graph, Node
+
+Array = Any
+
+
+def compile_graph(
+    graph: Graph,
+    backend: Backend,
+    generate: bool,
+    updates: Sequence[tuple[int, int | None]],
+) -> Program | MixedProgram:
+    """The program of a graph, or several where scopes place nodes elsewhere."""
+    devices = {node.device for node in graph.nodes if node.device is not None}
+    if all(config.backend_of(device) == backend.key for device in devices):
+        return Program(graph, backend, generate, updates=updates)
+    return MixedProgram(graph, backend, generate)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Nodes that one backend computes, and the values that it takes and gives."""
+
+    program: Program
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+
+class MixedProgram:
+    """Programs one after the other; what passes between them is copied.
+
+    Args:
+        graph: what to compute.
+        backend: of the inputs and outputs, and of what no scope places.
+        generate: whether backends may generate code.
+    """
+
+    in_place = False
+    name = "a graph"
+
+    def __init__(self, graph: Graph, backend: Backend, generate: bool) -> None:
+        self.source = graph
+        self.backend = backend
+        self.graph, parts = split(place(graph, backend.device_name), backend.key)
+        self.parts = [
+            Part(Program(part, get_backend(key), generate), part.inputs, part.outputs)
+            for key, part in parts
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arenas."""
+        return sum(part.program.nbytes for part in self.parts)
+
+    @property
+    def plan(self) -> Any:
+        """Refused: each part has a plan of its own."""
+        raise UnsupportedError(
+            "inspect: the graph is on devices of several backends; inspect functions "
+            "of one device each"
+        )
+
+    def __call__(
+        self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
+    ) -> list[Array]:
+        """Run; the results are new arrays on the backend of the whole."""
+        arrays = dict(zip(map(id, self.graph.inputs), inputs, strict=True))
+        for part in self.parts:
+            given = [arrays[id(x)] for x in part.inputs]
+            found = part.program(given)
+            arrays.update(zip(map(id, part.outputs), found, strict=True))
+        results = []
+        for y in self.graph.outputs:
+            value = y.constant if id(y) not in arrays else arrays[id(y)]
+            results.append(self.backend.in_order(value))
+        return results
+
+    run = __call__
+
+
+def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
+    """The parts of a placed graph by their backend's key, in the order of running.
+
+    A part is as early as what it reads allows; a transfer between backends is no node,
+    for the program that takes a value copies it.
+
+    Returns:
+        The graph without these transfers, and the parts.
+    """
+    names: dict[int, Any] = {}  # what a transfer's result is a copy of
+    stage: dict[int, int] = {}
+    where: dict[int, str] = {id(x): default for x in graph.inputs}
+    groups: defaultdict[tuple[int, str], list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        inputs = [names.get(id(x), x) for x in node.inputs]
+        key = config.backend_of(node.device) if node.device else default
+        if node.op is transfer_p and where.get(id(inputs[0]), key) != key:
+            names[id(node.outputs[0])] = inputs[0]
+            continue
+        steps = (
+            stage.get(id(x), 0) + (where.get(id(x), key) != key)
+            for x in inputs
+            if x.constant is None
+        )
+        now = max(steps, default=0)
+        for y in node.outputs:
+            stage[id(y)], where[id(y)] = now, key
+        groups[now, key].append(node.with_inputs(inputs))
+    graph = graph.replace(outputs=[names.get(id(y), y) for y in graph.outputs])
+    order = sorted(groups)
+    return graph, [(key, _part(graph, groups, (n, key), order)) for n, key in order]
+
+
+def _part(
+    graph: Graph, groups: Any, which: tuple[int, str], order: list[tuple[int, str]]
+) -> Graph:
+    """A group of nodes with what it reads from outside and what others read of it."""
+    nodes = groups[which]
+    made = {id(y) for node in nodes for y in node.outputs}
+    read = {id(x): x for node in nodes for x in node.inputs}
+    inputs = [x for i, x in read.items() if i not in made and x.constant is None]
+    elsewhere = {
+        id(x) for key in order if key != which for n in groups[key] for x in n.inputs
+    }
+    elsewhere |= {id(y) for y in graph.outputs}
+    outputs = [y for node in nodes for y in node.outputs if id(y) in elsewhere]
+    return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)
