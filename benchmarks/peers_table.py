@@ -38,6 +38,11 @@ width or depth, divided by how many more FLOPs it has. Bar: {growth_bar}.
 A step of the CIFAR-10 CNN takes {one:.1f} ms on one thread and {two:.1f} ms on two:
 {gain:.2f} times as fast (bar: {speed_up_bar}).
 
+## GPU
+
+Not yet run on a GPU: there is no figure. `scripts/gpu_check` measures steps of
+training beside torch and JAX, and checks all that only a GPU can show, in one call.
+
 ## How it is measured
 
 - Each library has an environment and, for each workload, a process of its own. They

@@ -72,7 +72,7 @@ class Concrete:
         updates = [
             (self.fetched + i, read.get(id(v))) for i, v in enumerate(self.written)
         ]
-        self.program = compile_graph(self.graph, backend(), generate, updates)
+        self.program: Any = compile_graph(self.graph, backend(), generate, updates)
         self.program.name = name
         self._gradient: Callable[..., Any] | None = None
         self.last_call = next(_calls)

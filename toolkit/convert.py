@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes, tree
+from toolkit.backends.base import get_backend
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.tensor import Tensor, backend, bind, state
@@ -52,7 +53,10 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     if isinstance(x, (list, tuple)):
         return _from_list(x, dtype)
     if hasattr(x, "detach"):  # a torch tensor
-        x = x.detach().cpu()
+        x = x.detach()
+        x = x if getattr(x, "is_cuda", False) else x.cpu()
+    if hasattr(x, "__cuda_array_interface__") or getattr(x, "is_cuda", False):
+        return Tensor(get_backend(config.GPU_BACKEND).adopt(x))
     return Tensor(_stored(_checked(np.array(x))))
 
 

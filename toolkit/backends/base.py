@@ -13,7 +13,6 @@ A kernel that needs scratch memory is decorated with `workspace` and takes `work
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import ctypes
 import importlib
 import math
@@ -132,19 +131,9 @@ def on_host(array: Any) -> Array:
 
 def owner_of(array: Any) -> Backend | None:
     """The backend in whose own memory an array lies; None: it lies in the host's."""
-    if type(array) is np.ndarray:
+    if array is None or type(array) is np.ndarray:
         return None
     return next((b for b in accelerators if b.owns(array)), None)
-
-
-def quiet_context() -> contextvars.Context:
-    """A context in which NumPy says nothing of overflow, NaN and the like.
-
-    To run a function in it costs a fortieth of what `np.errstate` does.
-    """
-    context = contextvars.Context()
-    context.run(np.seterr, all="ignore")
-    return context
 
 
 def aligned(nbytes: int) -> int:
@@ -284,12 +273,7 @@ class Backend:
         return np.asarray(array)
 
     def arena(self, nbytes: int, plan: Any = None) -> Array:
-        """A 64-byte aligned 1-D uint8 array.
-
-        Args:
-            nbytes: its size.
-            plan: what lies in it, for the words of an error.
-        """
+        """A 64-byte aligned 1-D uint8 array; `plan` is what will lie in it."""
         block = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = -block.ctypes.data % ALIGNMENT
         return block[start : start + nbytes]
@@ -308,6 +292,10 @@ class Backend:
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory that the kernels compute on."""
         return type(array) is np.ndarray
+
+    def adopt(self, array: Any) -> Array:
+        """A copy of another library's array, which lies on this backend's device."""
+        return np.array(array)
 
     def owned(self, array: Any) -> Array:
         """A copy of an array that nobody else holds, in this backend's memory."""

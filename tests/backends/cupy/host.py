@@ -30,6 +30,11 @@ ACCUMULATE = {"64F": np.float64, "32F": np.float32, "32F_FAST_TF32": np.float32}
 class DeviceArray(np.ndarray):
     """Memory of the device: nothing of the host's own kind."""
 
+    @property
+    def __cuda_array_interface__(self):
+        found = dict(self.__array_interface__)
+        return found | {"version": 3}
+
 
 class HostDevice(Device):
     """A GPU that is none.
@@ -83,6 +88,13 @@ class HostDevice(Device):
     def download(self, array):
         self.log.append("download")
         return np.array(array, order="C", subok=False)
+
+    def adopt(self, array):
+        found = array.__cuda_array_interface__
+        assert found["strides"] is None, "made from a whole array"
+        copy = self.empty(found["shape"], np.dtype(found["typestr"]).name)
+        ctypes.memmove(copy.ctypes.data, found["data"][0], copy.nbytes)
+        return copy
 
     def address(self, array):
         return array.ctypes.data

@@ -76,3 +76,22 @@ def test_a_function_is_compiled_for_each_device_and_precision(gpu):
             toolkit.config.set_matmul_precision("strict")
     assert product.trace_count == 3
     np.testing.assert_allclose(found.numpy(), A @ A.T, rtol=1e-2)
+
+
+class Foreign:
+    """Another library's array on a GPU."""
+
+    def __init__(self, tensor):
+        self.__cuda_array_interface__ = tensor.__cuda_array_interface__
+        self.kept = tensor
+
+
+def test_arrays_of_other_libraries_stay_on_the_device(gpu):
+    x = ops.convert_to_tensor(A)
+    assert not hasattr(x, "__cuda_array_interface__")
+    with toolkit.device("gpu:0"):
+        y = x + 0.0
+    found = ops.convert_to_tensor(Foreign(y))
+    assert found.device == "gpu:0"
+    assert gpu.device.address(found._array) != gpu.device.address(y._array)
+    np.testing.assert_array_equal(found.numpy(), A)

@@ -169,6 +169,12 @@ class CupyBackend(Backend):
         """Whether an array lies in the memory of the device."""
         return self.device.owns(array)
 
+    def adopt(self, array: Any) -> Array:
+        """A copy of another library's array on this device, by DLPack or CUDA's
+        interface."""
+        with self.device.scope():
+            return self.device.adopt(array)
+
     def owned(self, array: Any) -> Array:
         """A copy of an array that nobody else holds."""
         source = self.in_order(array)

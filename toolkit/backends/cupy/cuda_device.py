@@ -20,6 +20,7 @@ from toolkit.backends.cupy.availability import cupy_module, usable_libraries
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
+from toolkit.backends.cupy.memory import PinnedRing
 from toolkit.backends.cupy.nvrtc import compile_kernel
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.errors import DeviceError
@@ -67,10 +68,31 @@ class CudaDevice(Device):
     def upload(self, values: Any) -> Array:
         host = np.asarray(values, np.int64) if isinstance(values, list) else values
         array = self.empty(host.shape, dtypes.name_of(host.dtype))
-        with self.device, self.stream:
-            # Pageable memory is copied to a buffer of the driver's before it returns.
-            array.set(np.ascontiguousarray(host), stream=self.stream)
+        host = np.ascontiguousarray(host)
+
+        def copy(pinned: Any) -> None:
+            kind = self.runtime.memcpyHostToDevice
+            where = self.address(array), pinned.ctypes.data
+            self.runtime.memcpyAsync(*where, host.nbytes, kind, self.stream.ptr)
+
+        if host.nbytes:
+            with self.device:
+                self._pinned.put(host, copy, self.stream)
         return array
+
+    @cached_property
+    def _pinned(self) -> PinnedRing:
+        def allocate(nbytes: int) -> Any:
+            memory = self.cupy.cuda.alloc_pinned_memory(nbytes)
+            return np.frombuffer(memory, np.uint8, nbytes)
+
+        event = self.cupy.cuda.Event
+        return PinnedRing(allocate, partial(event, disable_timing=True))
+
+    def adopt(self, array: Any) -> Array:
+        if hasattr(array, "__dlpack__"):
+            return self.cupy.from_dlpack(array).copy()
+        return self.cupy.asarray(array).copy()
 
     def download(self, array: Array) -> np.ndarray[Any, Any]:
         with self.device, self.stream:

@@ -68,6 +68,10 @@ class Device(ABC):
         """An array of host data, of its dtype; of a list of ints, of int64."""
 
     @abstractmethod
+    def adopt(self, array: Any) -> Array:
+        """A copy of an array of another library that lies on this device."""
+
+    @abstractmethod
     def download(self, array: Array) -> np.ndarray[Any, Any]:
         """A copy in host memory, once all that was started is done."""
 

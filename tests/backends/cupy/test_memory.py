@@ -1,0 +1,84 @@
+"""Arenas and pinned buffers, as far as they are the same without a GPU."""
+
+import numpy as np
+
+import toolkit
+from toolkit import ops
+from toolkit.backends.cupy.lowering import Numerics
+from toolkit.backends.cupy.memory import PinnedRing
+from toolkit.backends.cupy.program import names_of
+
+
+class Event:
+    """Done when the device gets to it."""
+
+    pending: list = []
+
+    def __init__(self):
+        self.done = True
+
+    def record(self, stream):
+        self.done = False
+        Event.pending.append(self)
+
+    def synchronize(self):
+        while not self.done:
+            stream_step(Event.stream)
+            self.done = True
+
+    stream: list = []
+
+
+def stream_step(stream):
+    for pinned, target in stream:
+        target[...] = pinned
+    stream.clear()
+
+
+def test_a_pinned_buffer_is_filled_again_when_its_copy_is_done():
+    made, stream = [], []
+    Event.stream = stream
+
+    def allocate(nbytes):
+        made.append(np.zeros(nbytes, np.uint8))
+        return made[-1]
+
+    ring = PinnedRing(allocate, Event)
+    arrays = [np.full(5, i, "float32") for i in range(6)]
+    targets = [np.zeros(20, np.uint8) for _ in arrays]
+    for array, target in zip(arrays, targets, strict=True):
+        ring.put(array, lambda p, t=target: stream.append((p, t)), None)
+        array += 100.0  # the caller's again at once
+    stream_step(stream)
+    for i, target in enumerate(targets):
+        np.testing.assert_array_equal(target.view("float32"), np.full(5, i, "float32"))
+    assert len(made) == 2
+
+
+def test_what_lives_at_once_lies_apart_and_every_output_is_written(on_host):
+    @toolkit.function
+    def f(x, w):
+        y = ops.tanh(ops.matmul(x, w))
+        z = ops.sum(ops.exp(y), axis=0)
+        return ops.matmul(y, ops.transpose(w)) + ops.sum(z), z
+
+    with toolkit.device("gpu:0"):
+        program = f.get_concrete_function(ops.ones((6, 5)), ops.ones((5, 5))).program
+    buffers = program.plan.distinct
+    assert buffers
+    for i, a in enumerate(buffers):
+        assert a.offset % 64 == 0
+        assert a.offset + a.nbytes <= program.plan.nbytes
+        for b in buffers[i + 1 :]:
+            apart = a.offset + a.extent <= b.offset or b.offset + b.extent <= a.offset
+            assert apart or a.last < b.first or b.last < a.first
+    written = {
+        id(program.operand(i, name))
+        for i, node in enumerate(program.lowered)
+        if node is not None
+        for step in node.steps
+        for name in names_of(step, node.inputs)
+        if name[0] == "out"
+    }
+    assert {id(y) for y in program.graph.outputs} <= written
+    assert program.backend.numerics == Numerics()
