@@ -36,8 +36,8 @@ class Stage:
     Attributes:
         name, detail: of the stage, and what it was given.
         elements: how many it has made.
-        measured, spent: how many of them the clock was read for, and how long these
-            took with what the stages before did for them, ns.
+        spent: how long they took with what the stages before did for them, ns; for
+            those that the clock was not read for, as long as the one before them.
         waited: how long it waited for threads or processes of its own, ns.
         workers: how many threads or processes it has; 0: it runs where it is needed.
         bytes: of an element, about.
@@ -49,7 +49,7 @@ class Stage:
 
     def __init__(self, name: str, detail: str, parents: list[Stage]) -> None:
         self.name, self.detail, self.parents = name, detail, parents
-        self.elements = self.measured = self.spent = self.waited = 0
+        self.elements = self.spent = self.waited = 0
         self.bytes = 0
         self.workers = 0
         self.buffered: int | None = None
@@ -74,9 +74,13 @@ class Stage:
                 yield element
                 took = end - start
                 if took < OFTEN:
+                    before = self.elements
                     for element in islice(iterator, OFTEN // (took + 1)):
                         self.elements += 1
                         yield element
+                    # Those in between took as long; only them: the first element
+                    # of a shuffle fills its buffer, and stands for itself.
+                    self.spent += took * (self.elements - before)
         except Exception as error:  # for stages that do not say it more exactly
             note(error, f"stage {self.name}, after {self.elements:,} elements")
             raise
@@ -84,14 +88,13 @@ class Stage:
     def record(self, start: int, end: int) -> None:
         """Count an element that was made in this time."""
         self.elements += 1
-        self.measured += 1
         self.spent += end - start
         self.events.append(Event(start, end, threading.get_ident()))
 
     @property
     def total(self) -> float:
         """Seconds for all elements, with what the stages before did for them."""
-        return self.spent * self.elements / max(1, self.measured) * 1e-9
+        return self.spent * 1e-9
 
 
 class Watch:
