@@ -72,6 +72,15 @@ def test_a_call_that_is_slow_on_few_rows_makes_the_tasks_larger():
     assert section.grain == 4
 
 
+def test_what_adds_up_in_one_place_keeps_its_tasks():
+    total = call(1, 2, by_rows=("in",), grain=64)  # one task: there are no slots
+    order, (first, second) = divide(call(0, 1, flops=HEAVY), total)
+    assert order == [[0], [1]]
+    assert first.is_shared and second.tasks == 1
+    order, _ = divide(call(0, 1), call(1, 2, by_rows=("in",)))
+    assert order == [[0, 1]]
+
+
 def test_rows_of_a_view_lie_in_the_rows_of_the_whole():
     whole = contiguous(Spec((4, 6), "float32"))
     part = Operand(Spec((4, 2), "float32"), (24, 4))

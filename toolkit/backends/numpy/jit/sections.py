@@ -133,8 +133,13 @@ class Section:
                 self.common[share.owner] = share.nbytes
 
 
+def _gathers(call: Call, operand: Reference) -> bool:
+    """Whether a call adds up there what its tasks find: in slots, or if one, at once."""
+    return operand[0] in ("out", "work") and operand not in call.row_operands
+
+
 def _has_slots(call: Call) -> bool:
-    return any(o[0] == "work" and o not in call.row_operands for o in call.operands)
+    return any(_gathers(call, operand) for operand in call.operands)
 
 
 @dataclass
@@ -313,7 +318,8 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
                 return False
         if not by_rows:
             common[share.owner] = share.nbytes
-            if operand[0] == "work" and call.grain != factor * section.grain:
+            # In other tasks than its own, two threads would add to one place.
+            if _gathers(call, operand) and call.grain != factor * section.grain:
                 return False
     # What every group reads again.
     if sum(common.values()) > cache_bytes() // 2:
