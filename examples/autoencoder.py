@@ -75,9 +75,9 @@ def grid(images, drawn, columns=16, rows=4):
 def main(arguments=None):
     """Train the model, print its error on the test images, and return it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default="trained", help="a folder")
+    parser.add_argument("--epochs", type=int, default=40, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default="trained", help="the folder")
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)

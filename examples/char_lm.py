@@ -94,11 +94,11 @@ def write(model, start, count):
 def main(arguments=None):
     """Train the model, print what it writes and its loss, and return it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=200, help="batches per epoch")
     parser.add_argument("--network", choices=NETWORKS, default="transformer")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default="trained", help="a folder")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default="trained", help="the folder")
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)

@@ -16,9 +16,9 @@ from toolkit.datasets import digits
 def main(arguments=None):
     """Train the model, print its accuracy on the test images, and return it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default="trained", help="a folder")
+    parser.add_argument("--epochs", type=int, default=30, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default="trained", help="the folder")
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)

@@ -71,9 +71,9 @@ def draw(losses):
 def main(arguments=None):
     """Train the model twice, print both accuracies, and return the mixed one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default="trained", help="a folder")
+    parser.add_argument("--epochs", type=int, default=10, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default="trained", help="the folder")
     parser.add_argument(
         "--policy",
         choices=["mixed_bfloat16", "mixed_float16"],
