@@ -134,7 +134,7 @@ class Section:
 
 
 def _gathers(call: Call, operand: Reference) -> bool:
-    """Whether a call adds up there what its tasks find: in slots, or if one, at once."""
+    """Whether a call adds up there what its tasks find, each in its slot if several."""
     return operand[0] in ("out", "work") and operand not in call.row_operands
 
 
