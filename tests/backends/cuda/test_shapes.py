@@ -1,5 +1,7 @@
 """Generated CUDA on shapes and layouts drawn at random, against the reference."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -99,10 +101,10 @@ def test_random_cases(seed, tmp_path):
     check([drawn(rng) for _ in range(40 if seed == 0 else 150)], tmp_path)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32", "float64"])
-def test_squares_are_turned_in_shared_memory(dtype, tmp_path):
-    work = []
-    for shape, axes in (((40, 70), (1, 0)), ((3, 33, 2, 65), (0, 3, 2, 1))):
+def test_squares_are_turned_in_shared_memory(tmp_path):
+    work, shapes = [], (((40, 70), (1, 0)), ((3, 33, 2, 65), (0, 3, 2, 1)))
+    dtypes = ("uint8", "bfloat16", "float32", "float64")
+    for (shape, axes), dtype in product(shapes, dtypes):
         x = sample(shape, dtype)
         y = x.transpose(axes)
         spec = Spec(y.shape, dtype)

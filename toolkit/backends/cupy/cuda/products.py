@@ -1,0 +1,42 @@
+"""Products of matrices of any dtype, a thread per element: where no library has one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
+from toolkit.backends.cupy.cuda.prelude import STORED
+from toolkit.backends.cupy.cuda.reduction import Reducer
+from toolkit.backends.cupy.cuda.scalars import CUDAScalars
+from toolkit.backends.cupy.cuda.threads import Threads, place
+
+
+def generate_matmul(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """Products of matrices, whose leading axes broadcast."""
+    (a, b), (y,) = inputs, outputs
+    if not y.spec.size:
+        return []
+    dtype, depth = y.spec.dtype, a.spec.shape[-1]
+    k = Threads("matmul", y.spec.shape, a, b, y)
+    k.source("a", dtype, Buffer(0))
+    k.source("b", dtype, Buffer(1))
+    k.target("y", dtype, Buffer(2))
+    *batch, row, column = k.indices
+    reducer = Reducer("any" if dtype == "bool" else "sum", dtype, k)
+    total = reducer.declare()
+    with k.block(f"for (int n = 0; n < {depth}; ++n)"):
+        left, right = (
+            k.let(dtype, f"widen({name}[{place(x, [*_of(batch, x), *names])}])")
+            for name, x, names in (("a", a, [row, "n"]), ("b", b, ["n", column]))
+        )
+        reducer.add(total, [CUDAScalars(k).multiply(left, right)])
+    k(f"y[i] = Narrow<{STORED[dtype]}>::of({total[0].text});")
+    return [k.launch()]
+
+
+def _of(batch: Sequence[str], x: Operand) -> Sequence[str]:
+    """The indices of the leading axes that an operand has."""
+    return batch[len(batch) - (x.spec.ndim - 2) :]
