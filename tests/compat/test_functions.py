@@ -100,6 +100,7 @@ def test_a_module_knows_its_variables_and_modules():
     assert len(stack.trainable_variables) == 1 + 1 + 2
     assert len(stack.non_trainable_variables) == 2
     assert stack.two.w.name == "two/w:0"
+    assert isinstance(stack.layer, tf.Module) and not isinstance(stack.layer, Linear)
 
 
 def test_gradients_of_nests_and_of_what_is_not_connected():
@@ -110,6 +111,15 @@ def test_gradients_of_nests_and_of_what_is_not_connected():
     found = tape.gradient(y, {"v": v, "u": u}, unconnected_gradients=zero)
     assert {name: float(g) for name, g in found.items()} == {"v": 2.0, "u": 0.0}
     assert tape.gradient(y, u) is None
+    x = tf.constant(np.arange(6.0).reshape(2, 3))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x[:, :2] ** 2
+    batch = tape.batch_jacobian(y, x).numpy()
+    wanted = np.zeros((2, 2, 3))
+    for sample, row in enumerate(x.numpy()):
+        np.fill_diagonal(wanted[sample], 2 * row[:2])
+    assert np.array_equal(batch, wanted)
 
 
 def test_control_flow_is_traced():

@@ -146,6 +146,21 @@ def test_keras_modules_are_imported_by_their_names():
         _ = tf.keras.preprocessing.image.ImageDataGenerator
 
 
+def test_data_sets_of_folders_and_series_are_of_tensors(tmp_path):
+    for name in ("cats", "dogs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(name, "utf-8")
+    made = tf.keras.utils.text_dataset_from_directory(tmp_path, batch_size=2, seed=0)
+    assert made.class_names == ["cats", "dogs"]
+    texts, labels = next(iter(made))
+    assert sorted(texts.numpy().tolist()) == [b"cats", b"dogs"]
+    assert labels.dtype == tf.int32
+    series = tf.keras.preprocessing.timeseries_dataset_from_array(
+        np.arange(6), None, sequence_length=3
+    )
+    assert next(iter(series))[0].numpy().tolist() == [0, 1, 2]
+
+
 def test_older_names_of_losses():
     from toolkit.compat.tensorflow.keras.metrics import mae
 

@@ -58,7 +58,7 @@ _MODULES = (
     *("random", "signal", "strings", "summary"),
 )
 _CORE = {
-    "GradientTape": "toolkit.tape",
+    "GradientTape": "toolkit.compat.tensorflow.tapes",
     "Tensor": "toolkit.tensor",
     "custom_gradient": "toolkit.tape",
     "device": "toolkit.compat.tensorflow.scopes",

@@ -12,7 +12,16 @@ from toolkit.naming import name_scope, to_snake_case
 from toolkit.variable import Variable
 
 
-class Module:
+class _AnyModule(type):
+    """Layers and models are modules too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return (
+            cls is Module and isinstance(instance, Layer)
+        ) or type.__instancecheck__(cls, instance)
+
+
+class Module(metaclass=_AnyModule):
     """Base of objects that hold Variables, layers and other modules as attributes.
 
     Args:

@@ -11,7 +11,7 @@ from toolkit import initializers, ops, tree
 from toolkit.compat.tensorflow import arrays, checkpoints, io, types
 from toolkit.compat.tensorflow.config import list_physical_devices
 from toolkit.compat.tensorflow.renaming import functions
-from toolkit.tape import GradientTape
+from toolkit.compat.tensorflow.tapes import GradientTape
 
 
 class UnconnectedGradients(StrEnum):

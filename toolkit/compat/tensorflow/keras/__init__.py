@@ -7,6 +7,7 @@ Modules can be imported by their dotted names, as in
 from __future__ import annotations
 
 import sys
+from functools import wraps
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -28,6 +29,13 @@ _SHORT = {
 _SHORT |= {name.upper(): real for name, real in _SHORT.items() if len(name) < 5}
 # Module -> older names of what is in it.
 _OLDER = {"losses": _SHORT, "metrics": _SHORT}
+# Functions whose data sets become those of `tf.data`.
+_DATASETS = (
+    *("audio_dataset_from_directory", "image_dataset_from_directory"),
+    *("split_dataset", "text_dataset_from_directory", "timeseries_dataset_from_array"),
+)
+# Modules that are not simply those of toolkit.
+_ALIASED = (*_OLDER, "preprocessing", "utils")
 # What Keras 2 had, and what to use instead.
 _INSTEAD = {
     "estimator": "train with `fit`, or see toolkit.wrappers for scikit-learn",
@@ -53,7 +61,8 @@ class _Alias(ModuleType):
         if any(key.startswith(f"{own}.{name}.") for key in _INSTEAD):
             return import_module(f"{self.__name__}.{name}")
         name = _OLDER.get(own, {}).get(name, name)
-        return getattr(self.__dict__["_real"], name)
+        found = getattr(self.__dict__["_real"], name)
+        return _of_tensors(found) if name in _DATASETS else found
 
     def __dir__(self) -> list[str]:
         return dir(self._real)
@@ -91,13 +100,36 @@ if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OWN or name in _OLDER or name == "preprocessing":
+    if name in _OWN or name in _ALIASED:
         return import_module(f"{__name__}.{name}")
     if name in toolkit.__all__:
         return getattr(toolkit, name)
     if name in _INSTEAD:
         raise _not_there(name, _INSTEAD[name])
     raise AttributeError(f"module 'tf.keras' has no attribute {name!r}")
+
+
+def _of_tensors(function: Any) -> Any:
+    """A function of toolkit whose data sets are to be those of `tf.data`."""
+    from toolkit.compat.tensorflow.data import Dataset
+
+    def wrapped(dataset: Any) -> Any:
+        if not isinstance(dataset, toolkit.data.Dataset):
+            return dataset
+        made = Dataset(dataset)
+        for fact in ("class_names", "file_paths"):
+            if hasattr(dataset, fact):
+                setattr(made, fact, getattr(dataset, fact))
+        return made
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        if isinstance(found, (list, tuple)):
+            return type(found)(map(wrapped, found))
+        return wrapped(found)
+
+    return call
 
 
 def _not_there(name: str, instead: str) -> UnsupportedError:

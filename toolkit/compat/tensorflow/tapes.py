@@ -1,0 +1,57 @@
+"""`tf.GradientTape`: the core's, and the Jacobian of each sample of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops, tape
+from toolkit.convert import convert
+from toolkit.errors import ShapeError
+
+
+class GradientTape(tape.GradientTape):
+    """Records operations so that gradients can be taken; see `toolkit.GradientTape`.
+
+    Args:
+        persistent: whether `gradient` may be called more than once.
+        watch_accessed_variables: whether trainable Variables are watched when read.
+    """
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: Any = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """The derivative of each sample of `target` by the same sample of `source`.
+
+        Args:
+            target, source: of the same batch size; a sample of the one must not depend
+                on others of the other.
+            unconnected_gradients: "none" or "zero".
+            parallel_iterations, experimental_use_pfor: have no effect.
+
+        Returns:
+            A tensor of shape (batch, *sample of target, *sample of source).
+
+        Example:
+            >>> import toolkit.compat.tensorflow as tf
+            >>> x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+            >>> with tf.GradientTape() as tape:
+            ...     tape.watch(x)
+            ...     y = x * x
+            >>> tape.batch_jacobian(y, x)[1].numpy().tolist()
+            [[6.0, 0.0], [0.0, 8.0]]
+        """
+        target = convert(target)
+        if not target.shape or tuple(target.shape[:1]) != tuple(source.shape[:1]):
+            raise ShapeError(
+                "batch_jacobian: expected a target and a source of one batch size; "
+                f"received shapes {tuple(target.shape)} and {tuple(source.shape)}"
+            )
+        whole = self.jacobian(target, source, unconnected_gradients)
+        if whole is None:
+            return None
+        return ops.moveaxis(ops.diagonal(whole, 0, 0, target.ndim), -1, 0)
