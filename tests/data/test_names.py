@@ -1,6 +1,7 @@
 """What users of tf.data look for is there: names, arguments, options, or a clear no."""
 
 import inspect
+import typing
 
 import numpy as np
 import pytest
@@ -255,3 +256,95 @@ def test_samples_are_the_same_in_each_pass_unless_asked():
             parts, seed=1, rerandomize_each_iteration=given
         )
         assert ([*map(int, dataset)] == [*map(int, dataset)]) == is_same
+
+
+# --- values of all kinds --------------------------------------------------------------
+
+
+class Pair(typing.NamedTuple):
+    x: typing.Any
+    y: typing.Any
+
+
+def test_padded_batches_of_scalars_and_nests():
+    rows = Dataset.range(1, 4).map(lambda n: Pair(np.full(n, n), {"label": n}))
+    batch = rows.padded_batch(3).get_single_element()
+    assert type(batch) is Pair
+    assert batch.x.tolist() == [[1, 0, 0], [2, 2, 0], [3, 3, 3]]
+    assert batch.y["label"].tolist() == [1, 2, 3]
+    shapes = Pair([4], {"label": []})
+    wide = rows.padded_batch(3, shapes, padding_values=-1).get_single_element()
+    assert wide.x.shape == (3, 4) and wide.x[0, 1] == -1
+    words = Dataset.from_tensor_slices(["a", "bb"]).padded_batch(2)
+    assert words.get_single_element().tolist() == ["a", "bb"]
+    with pytest.raises(ValueError, match=r"rank 0 .*received \(3,\)"):
+        list(Dataset.range(3).padded_batch(2, padded_shapes=[3]))
+
+
+def test_ragged_values_are_sources():
+    ragged = Ragged(np.arange(6), np.array([0, 1, 3, 6]))
+    rows = Dataset.from_tensor_slices((ragged, [7, 8, 9]))
+    assert rows.element_spec == (TensorSpec((None,), "int64"), TensorSpec((), "int64"))
+    assert [(x.tolist(), int(y)) for x, y in rows.shuffle(3, seed=1)] != []
+    again = rows.ragged_batch(3).get_single_element()[0]
+    assert again.to_list() == ragged.to_list() == [[0], [1, 2], [3, 4, 5]]
+    whole = Dataset.from_tensors(ragged)
+    assert whole.element_spec == TensorSpec((3, None), "int64")
+    assert [row.tolist() for row in whole.unbatch()] == ragged.to_list()
+
+
+def test_counted_elements():
+    made = Dataset.from_generator(lambda: range(5))
+    assert [int(x) for x in made.assert_cardinality(5)] == [0, 1, 2, 3, 4]
+    assert len(made.assert_cardinality(5).batch(2)) == 3
+    for count, words in ((4, "expected 4; there are more"), (6, "there are 5")):
+        with pytest.raises(RuntimeError, match=words):
+            list(made.assert_cardinality(count))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda d: d.unbatch(), "unbatch: expected values with rows"),
+        (lambda d: d.map(lambda x: [x, x]).unique(), "unique: .*single values"),
+        (
+            lambda d: d.group_by_window(lambda x: 0, lambda key, group: 3, 2),
+            "group_by_window: .*returned a int",
+        ),
+    ],
+)
+def test_elements_that_do_not_fit_a_stage(make, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        list(make(Dataset.range(3)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d, f: d.map(f),
+        lambda d, f: d.filter(f),
+        lambda d, f: d.take_while(f),
+        lambda d, f: d.scan(0, lambda state, x: (state, f(x))),
+        lambda d, f: d.group_by_window(f, lambda key, group: group, 2),
+        lambda d, f: d.interleave(f),
+        lambda d, f: d.flat_map(f),
+        lambda d, f: d.bucket_by_sequence_length(f, [3], [2, 2]),
+        lambda d, f: d.rejection_resample(f, [1.0], seed=1),
+    ],
+)
+def test_error_in_a_function_of_any_stage_names_its_element(make):
+    def of(x):
+        if x == 7:
+            raise KeyError("no")
+        return Dataset.range(1) if stage in ("interleave", "flat_map") else 0 * x + 0
+
+    dataset = make(Dataset.range(9).filter(lambda x: x != 2), of)
+    stage = dataset._name
+    if stage == "filter" or stage == "take_while":
+        dataset = make(Dataset.range(9).filter(lambda x: x != 2), lambda x: of(x) == 0)
+    with pytest.raises(KeyError) as error:
+        list(dataset)
+    (note,) = error.value.__notes__
+    assert (
+        "element 6" in note and dataset._name.split("_")[0] in note or "group" in note
+    )

@@ -154,20 +154,6 @@ def test_error_in_a_process_keeps_its_type():
     assert "worker.py" in notes  # the traceback of the process
 
 
-def test_dead_processes_are_replaced():
-    dataset = Dataset.range(60).map(
-        slow_square, num_parallel_calls=2, workers="process"
-    )
-    iterator = iter(dataset)
-    given = []
-    for x in iterator:
-        given.append(int(x))
-        if len(given) % 15 == 5:
-            for worker in workers_of(iterator)[:1]:
-                worker.process.kill()
-    assert given == [x * x for x in range(60)]
-
-
 def test_element_that_kills_processes_is_an_error():
     codes = Dataset.from_tensor_slices([3]).map(
         os._exit, num_parallel_calls=1, workers="process"
@@ -224,13 +210,3 @@ def test_functions_and_what_they_make_travel_by_cloudpickle():
         list(more.map(moved, num_parallel_calls=2, workers="process"))
     assert error.value.point == Point(4, 1)
     assert "element 4" in "".join(error.value.__notes__)
-
-
-def slow_square(x):
-    time.sleep(0.001)
-    return x * x
-
-
-def workers_of(iterator):
-    """The worker processes of an iterator, which prefetches what they make."""
-    return iterator._stream.parents[0]._workers

@@ -9,15 +9,18 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import Dataset, known_spec, transformation
 from toolkit.data.elementwise import check_workers
-from toolkit.data.padding import as_ragged, pad
+from toolkit.data.padding import Ragged, as_ragged, pad
 from toolkit.data.rows import BatchedRows, RangeRows, Rows
 from toolkit.data.streams import Pass, RowStream, Stream
 from toolkit.data.structure import (
     TensorSpec,
     leaves,
+    like,
     map_leaves,
     merge,
     numpy_dtype,
@@ -198,9 +201,8 @@ def padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
         columns = [list(column) for column in zip(*elements, strict=True)]
         given = [None] * len(columns) if shapes is None else shapes
         several = isinstance(fill, (tuple, list))
-        return tuple(
-            map(padded, columns, given, fill if several else [fill] * len(columns))
-        )
+        fills = fill if several else [fill] * len(columns)
+        return like(first, list(map(padded, columns, given, fills)))
     if isinstance(first, dict):
         shapes = shapes or dict.fromkeys(first)
         fills = fill if isinstance(fill, dict) else dict.fromkeys(first, fill)
@@ -284,7 +286,10 @@ class _UnbatchStream(Stream):
             yield from self._rest()
 
     def _rest(self) -> Iterator[Any]:
-        lengths = {len(value) for value in leaves(self.batch)}
+        values = leaves(self.batch)
+        if not all(isinstance(value, Ragged) or np.ndim(value) for value in values):
+            raise ShapeError("unbatch: expected values with rows; received a scalar")
+        lengths = {len(value) for value in values}
         if len(lengths) != 1:
             raise ShapeError(
                 "unbatch: expected values with the same number of rows; received "

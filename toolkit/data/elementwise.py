@@ -16,7 +16,7 @@ from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
 from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.data.tuning import Knob
-from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
 
 
 @transformation("map")
@@ -401,7 +401,12 @@ class _UniqueStream(Stream):
     def elements(self) -> Iterator[Any]:
         known = set(self.seen)
         for element in self.parent:
-            value = element.item() if hasattr(element, "item") else element
+            value = element.item() if np.size(element) == 1 else element
+            if isinstance(value, (list, dict, np.ndarray)):
+                raise ArgumentTypeError(
+                    "unique: expected elements that are single values; received "
+                    f"{element!r:.60}"
+                )
             if value not in known:
                 known.add(value)
                 self.seen.append(value)

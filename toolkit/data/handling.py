@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from toolkit.data.dataset import Dataset, transformation
+from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, transformation
 from toolkit.data.options import Options
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
+from toolkit.errors import ArgumentError, DatasetError
 
 
 class _SameStream(Stream):
@@ -57,6 +58,64 @@ def _warn(sentence: str) -> None:
     import warnings
 
     warnings.warn(sentence, stacklevel=2)
+
+
+@transformation("assert_cardinality")
+class AssertCardinality(Dataset):
+    """The same elements, whose number is known: as of a generator it cannot be.
+
+    Args:
+        expected_cardinality: how many elements there are, or INFINITE_CARDINALITY.
+
+    Raises:
+        DatasetError: there are more or fewer.
+
+    Example:
+        >>> from toolkit.data import Dataset
+        >>> numbers = Dataset.from_generator(lambda: range(3)).assert_cardinality(3)
+        >>> len(numbers.batch(2))
+        2
+    """
+
+    def __init__(self, dataset: Dataset, expected_cardinality: int) -> None:
+        super().__init__(dataset)
+        if expected_cardinality < INFINITE_CARDINALITY:
+            raise ArgumentError(
+                "assert_cardinality: expected a number of elements or "
+                f"INFINITE_CARDINALITY; received {expected_cardinality}"
+            )
+        self._count = int(expected_cardinality)
+
+    def _cardinality(self) -> int:
+        return self._count
+
+    def _stream(self, here: Pass) -> Stream:
+        return _CountedStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        return self._parents[0]._spec()
+
+
+class _CountedStream(Stream):
+    fields = ("position",)
+
+    def __init__(self, dataset: AssertCardinality, here: Pass, parent: Stream) -> None:
+        super().__init__(dataset, here, parent)
+        self._count = dataset._count
+        self.position = 0
+
+    def elements(self) -> Iterator[Any]:
+        for element in self.parent:
+            if self.position == self._count:
+                raise self._error("more")
+            self.position += 1
+            yield element
+        if self.position != self._count:
+            raise self._error(f"{self.position:,}")
+
+    def _error(self, found: str) -> DatasetError:
+        count = "elements without end" if self._count < 0 else f"{self._count:,}"
+        return DatasetError(f"assert_cardinality: expected {count}; there are {found}")
 
 
 @transformation("with_options")

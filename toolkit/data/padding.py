@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.encoding import encodes
-from toolkit.data.structure import Array, object_array
+from toolkit.data.structure import Array, TensorSpec, object_array
 from toolkit.errors import ShapeError
 
 
@@ -30,6 +30,11 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
     extents = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
     longest = extents.max(axis=0) if extents.size else []
     wanted = [None] * len(longest) if shape is None else list(shape)
+    if len(wanted) != len(longest):
+        raise ShapeError(
+            f"padded_batch: expected padded_shapes of the rank {len(longest)} of the "
+            f"values; received {tuple(wanted)}"
+        )
     target = [
         int(most) if extent in (None, -1) else int(extent)
         for extent, most in zip(wanted, longest, strict=True)
@@ -43,8 +48,9 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
     if fill is None:
         fill = "" if dtype.kind in "US" else (b"" if dtype.kind == "O" else 0)
     out = np.full((len(arrays), *target), fill, dtype)
-    for row, array in zip(out, arrays, strict=True):
-        row[tuple(map(slice, array.shape))] = array
+    for row, array in enumerate(arrays):
+        place: Any = (row, *map(slice, array.shape))
+        out[place] = array
     return out
 
 
@@ -77,6 +83,16 @@ class Ragged:
 
     def __iter__(self) -> Iterator[Array]:
         return (self[row] for row in range(len(self)))
+
+    @property
+    def spec(self) -> TensorSpec:
+        """The shape, with None for the rows' lengths, and the dtype."""
+        return TensorSpec((len(self), *self.row_spec.shape), self.values.dtype)
+
+    @property
+    def row_spec(self) -> Any:
+        """The spec of a row."""
+        return TensorSpec((None, *self.values.shape[1:]), self.values.dtype)
 
     @property
     def nbytes(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, source
 from toolkit.data.encoding import encodes
 from toolkit.data.errors import note, place
+from toolkit.data.padding import Ragged
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows
 from toolkit.data.streams import Pass, Stream
@@ -25,7 +26,9 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 
 def as_value(value: Any) -> Any:
-    """A value as an array; bytes keep their zeros."""
+    """A value as an array, or a Ragged as it is; bytes keep their zeros."""
+    if isinstance(value, Ragged):
+        return value
     if isinstance(value, list) and value and isinstance(value[0], bytes):
         return object_array(value)
     return np.asarray(value)
@@ -66,7 +69,9 @@ class FromTensorSlices(FromRows):
 
     def __init__(self, tensors: Any) -> None:
         super().__init__()
-        self._arrays = map_leaves(as_value, tensors)
+        values = map_leaves(as_value, tensors)
+        self._specs = map_leaves(_row_spec, values)
+        self._arrays = map_leaves(_as_rows, values)
         arrays = leaves(self._arrays)
         if not arrays or any(array.ndim == 0 for array in arrays):
             raise ShapeError(
@@ -85,7 +90,17 @@ class FromTensorSlices(FromRows):
         return ArrayRows(self._arrays, self._length)
 
     def _spec(self) -> Any:
-        return map_leaves(lambda a: TensorSpec(a.shape[1:], a.dtype), self._arrays)
+        return self._specs
+
+
+def _row_spec(value: Any) -> TensorSpec:
+    if isinstance(value, Ragged):
+        return value.row_spec  # type: ignore[no-any-return]
+    return TensorSpec(value.shape[1:], value.dtype)
+
+
+def _as_rows(value: Any) -> Any:
+    return object_array(list(value)) if isinstance(value, Ragged) else value
 
 
 @source("from_tensors")

@@ -64,6 +64,8 @@ class TensorSpec:
 
 def numpy_dtype(dtype: Any) -> np.dtype[Any]:
     """A NumPy dtype of whatever stands for one; strings of any length are objects."""
+    if isinstance(dtype, np.dtype):
+        return dtype
     name = getattr(dtype, "name", dtype)
     if name in ("string", "bytes", str, bytes):
         return np.dtype(object)
