@@ -49,6 +49,19 @@ def test_functions_of_several_values_windows_and_sums():
     assert tf.data.Dataset.range(1).get_single_element().numpy() == 0
 
 
+def test_traced_functions_and_classes_make_elements():
+    @tf.function
+    def double(x):
+        return x * 2
+
+    class Twice(tf.data.Dataset):
+        def __new__(cls, n):
+            return tf.data.Dataset.from_tensors(n).repeat(2)
+
+    made = tf.data.Dataset.range(3).map(double).flat_map(Twice)
+    assert [int(x) for x in made] == [0, 0, 2, 2, 4, 4]
+
+
 def test_options_are_set_by_attribute():
     options = tf.data.Options()
     options.experimental_deterministic = False

@@ -127,7 +127,7 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         with computing():  # also where calls make a graph
             return as_arrays(function(*map(as_tensors, elements)))
 
-    return update_wrapper(call, function)
+    return update_wrapper(call, function, updated=())  # classes and traced functions
 
 
 def _given(value: Any) -> Any:
