@@ -322,6 +322,15 @@ def test_uninitialized_variables_are_named():
     assert session.run(y).tolist() == [2, 3]
 
 
+def test_what_has_no_value_is_reported():
+    v, _ = tf.get_variable("v", (2,)), tf.get_local_variable("w", (2,))
+    missing = tf.report_uninitialized_variables()
+    session = tf.Session()
+    assert session.run(missing).tolist() == [b"v", b"w"]
+    session.run(v.initializer)
+    assert session.run([missing, v])[0].tolist() == [b"w"]
+
+
 def test_sessions_have_values_of_their_own():
     v = tf.get_variable("v", initializer=1.0)
     one, other = initialized(tf.Session()), initialized(tf.Session())

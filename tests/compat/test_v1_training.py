@@ -486,6 +486,12 @@ def test_summaries(tmp_path):
     assert b"Placeholder" in content
 
 
+def test_scripts_are_run_with_their_arguments():
+    with pytest.raises(SystemExit) as ended:
+        tf.app.run(lambda arguments: len(arguments), ["script", "1", "2"])
+    assert ended.value.code == 3
+
+
 def test_settings():
     config = tf.ConfigProto(allow_soft_placement=True)
     config.gpu_options.allow_growth = True

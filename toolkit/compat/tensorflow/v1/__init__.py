@@ -15,9 +15,6 @@ from toolkit.compat.tensorflow.v1 import initial
 from toolkit.compat.tensorflow.v1.basics import (
     add_to_collection,
     add_to_collections,
-    assign,
-    assign_add,
-    assign_sub,
     control_dependencies,
     disable_eager_execution,
     disable_v2_behavior,
@@ -26,27 +23,14 @@ from toolkit.compat.tensorflow.v1.basics import (
     get_collection,
     get_collection_ref,
     global_variables,
-    global_variables_initializer,
-    group,
     init_scope,
-    initialize_all_variables,
-    is_variable_initialized,
     local_variables,
-    local_variables_initializer,
     model_variables,
     moving_average_variables,
     name_scope,
-    no_op,
     placeholder,
     placeholder_with_default,
-    py_func,
-    scatter_add,
-    scatter_sub,
-    scatter_update,
-    set_random_seed,
-    tables_initializer,
     trainable_variables,
-    variables_initializer,
 )
 from toolkit.compat.tensorflow.v1.gradients import gradients
 from toolkit.compat.tensorflow.v1.graph import (
@@ -66,6 +50,25 @@ from toolkit.compat.tensorflow.v1.initial import (
     variance_scaling_initializer,
     zeros_initializer,
 )
+from toolkit.compat.tensorflow.v1.operations import (
+    assign,
+    assign_add,
+    assign_sub,
+    global_variables_initializer,
+    group,
+    initialize_all_variables,
+    is_variable_initialized,
+    local_variables_initializer,
+    no_op,
+    py_func,
+    report_uninitialized_variables,
+    scatter_add,
+    scatter_sub,
+    scatter_update,
+    set_random_seed,
+    tables_initializer,
+    variables_initializer,
+)
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
 from toolkit.compat.tensorflow.v1.scopes import (
     AUTO_REUSE,
@@ -80,7 +83,7 @@ from toolkit.compat.tensorflow.v1.session import (
     Session,
     get_default_session,
 )
-from toolkit.compat.tensorflow.v1.settings import ConfigProto, GPUOptions, logging
+from toolkit.compat.tensorflow.v1.settings import ConfigProto, GPUOptions, app, logging
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation as Operation
 from toolkit.compat.tensorflow.v1.tensors import GraphTensor as Tensor
 from toolkit.compat.tensorflow.v1.variables import GraphKeys

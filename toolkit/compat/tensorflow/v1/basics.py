@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import numpy as np
-
-from toolkit import dtypes, ops, tree
-from toolkit import random as random_numbers
-from toolkit.compat.tensorflow import indexing
-from toolkit.compat.tensorflow.modes import building_graph, computing, local, mode
-from toolkit.compat.tensorflow.printing import print as printing
+from toolkit import dtypes
+from toolkit.compat.tensorflow.modes import building_graph, local, mode
 from toolkit.compat.tensorflow.scopes import name_scope as names_of_variables
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import (
-    GraphOperation,
     GraphStep,
     GraphTensor,
-    operation_of,
 )
-from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
+from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.keras_tensor import KerasTensor
@@ -212,184 +205,3 @@ def model_variables(scope: str | None = None) -> list[Any]:
 def moving_average_variables(scope: str | None = None) -> list[Any]:
     """The moving averages of the default graph."""
     return get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
-
-
-# --- operations -----------------------------------------------------------------------
-
-
-def group(*inputs: Any, name: str | None = None) -> GraphOperation:
-    """The operation that runs all of these.
-
-    Args:
-        inputs: tensors and operations, or nests of them.
-        name: made up if None.
-    """
-    graph = get_default_graph()
-    controls = [operation_of(x, graph) for x in tree.flatten(inputs) if x is not None]
-    step = GraphStep(lambda run: None, "NoOp")
-    return graph.append(  # type: ignore[no-any-return]
-        step, (), None, name=name or "group_deps", controls=controls
-    )
-
-
-def no_op(name: str | None = None) -> GraphOperation:
-    """The operation that does nothing: to hang control dependencies on."""
-    return group(name=name or "NoOp")
-
-
-def variables_initializer(var_list: Any, name: str = "init") -> GraphOperation:
-    """The operation that gives Variables their first values.
-
-    Those of layers have them from the start, in every session.
-    """
-    return group(
-        *(v.initializer for v in var_list if isinstance(v, GraphVariable)), name=name
-    )
-
-
-def global_variables_initializer() -> GraphOperation:
-    """The operation that gives the global variables their first values."""
-    return variables_initializer(global_variables())
-
-
-def local_variables_initializer() -> GraphOperation:
-    """The operation that gives the local variables their first values."""
-    return variables_initializer(local_variables())
-
-
-initialize_all_variables = global_variables_initializer
-
-
-def tables_initializer(name: str = "init_all_tables") -> GraphOperation:
-    """The operation that does nothing, because there are no tables."""
-    return no_op(name)
-
-
-def is_variable_initialized(variable: GraphVariable) -> GraphTensor:
-    """A bool: whether a Variable had a value in the session before the run."""
-
-    def check(run: Any, v: Any) -> Any:
-        return convert(run.is_initialized(v))
-
-    step = GraphStep(check, "IsVariableInitialized", asks=(variable,), compiles=False)
-    return variable.graph.append(step, (variable,), KerasTensor((), "bool"))  # type: ignore[no-any-return]
-
-
-def assign(
-    ref: GraphVariable,
-    value: Any,
-    validate_shape: Any = None,
-    use_locking: Any = None,
-    name: str | None = None,
-) -> Any:
-    """The operation that replaces the value of a Variable; as a tensor, the new one."""
-    return ref.assign(value, name=name)
-
-
-def assign_add(
-    ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
-) -> Any:
-    """The operation that adds to a Variable; as a tensor, the new value."""
-    return ref.assign_add(value, name=name)
-
-
-def assign_sub(
-    ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
-) -> Any:
-    """The operation that subtracts from a Variable; as a tensor, the new value."""
-    return ref.assign_sub(value, name=name)
-
-
-def set_random_seed(seed: int) -> None:
-    """Make random numbers repeatable: those of the default graph, or of eager mode."""
-    if building_graph():
-        get_default_graph().seed = seed
-    else:
-        random_numbers.set_random_seed(seed)
-
-
-def print_op(*inputs: Any, name: str | None = None, **options: Any) -> GraphOperation:
-    """The operation that prints values after the run in which they were computed.
-
-    Args:
-        inputs, options: those of `tf.print`.
-        name: made up if None.
-    """
-
-    def show(*values: Any) -> None:
-        with computing():
-            arrays = tree.map_structure(
-                lambda x: convert(x) if isinstance(x, (np.ndarray, np.generic)) else x,
-                values,
-            )
-            printing(*arrays, **options)
-
-    step = GraphStep(lambda run, *inputs: None, "PrintV2", sink=show)
-    return get_default_graph().append(step, inputs, None, name=name)  # type: ignore[no-any-return]
-
-
-def py_func(
-    func: Callable[..., Any],
-    inp: Any,
-    Tout: Any,
-    stateful: bool = True,
-    name: str | None = None,
-) -> Any:
-    """The operation that calls a Python function; what runs with it is not compiled.
-
-    Args:
-        func: takes NumPy arrays, returns one or several.
-        inp: a list of tensors.
-        Tout: the dtype of what it returns, or a list of them.
-        stateful: it is called in each run in any case.
-        name: made up if None.
-
-    Returns:
-        A tensor, or a list of them, whose shapes are unknown until `set_shape`; for
-        those that compute shapes from them they are numbers.
-    """
-    several = isinstance(Tout, (list, tuple))
-    kinds = [dtypes.standardize(t) for t in (Tout if several else [Tout])]
-
-    def call(run: Any, *values: Any) -> Any:
-        found = func(*(np.asarray(run.value(x)) for x in values))
-        found = found if several else [found]
-        made = [convert(np.asarray(y), t) for y, t in zip(found, kinds, strict=True)]
-        return made if several else made[0]
-
-    symbols = [KerasTensor((), t) for t in kinds]
-    outputs: Any = symbols if several else symbols[0]
-    step = GraphStep(call, "PyFunc", compiles=False)
-    made = get_default_graph().append(step, tuple(inp), outputs, name=name)
-    for symbol in symbols:
-        symbol.any_shape = True  # type: ignore[attr-defined]
-    return made
-
-
-def _scatter(name: str, method: str) -> Callable[..., Any]:
-    def scatter(
-        ref: GraphVariable,
-        indices: Any,
-        updates: Any,
-        use_locking: bool = True,
-        name: str | None = None,
-    ) -> Any:
-        def change(run: Any, v: Any, indices: Any, updates: Any) -> Any:
-            old, rows = run.cell(v).read(), convert(run.value(indices))
-            new = convert(run.values(updates), old.dtype)
-            new = ops.broadcast_to(new, (*rows.shape, *old.shape[1:]))
-            rows = ops.expand_dims(rows, -1)
-            return run.cell(v).assign(getattr(indexing, method)(old, rows, new))
-
-        step = GraphStep(change, "ResourceScatter")
-        symbol = KerasTensor(ref.shape, ref.dtype)
-        return ref.graph.append(step, (ref, indices, updates), symbol, name=name)
-
-    scatter.__name__ = scatter.__qualname__ = name
-    scatter.__doc__ = f"`{method}` of rows of a Variable; as a tensor, its new value."
-    return scatter
-
-
-scatter_add = _scatter("scatter_add", "tensor_scatter_nd_add")
-scatter_sub = _scatter("scatter_sub", "tensor_scatter_nd_sub")
-scatter_update = _scatter("scatter_update", "tensor_scatter_nd_update")

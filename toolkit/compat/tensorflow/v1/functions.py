@@ -10,7 +10,8 @@ from toolkit import dtypes, ops
 from toolkit import random as random_numbers
 from toolkit.compat.tensorflow import arrays, control, debugging, linalg, math, random
 from toolkit.compat.tensorflow import nn as nn2
-from toolkit.compat.tensorflow.v1.basics import control_dependencies, print_op
+from toolkit.compat.tensorflow.v1.basics import control_dependencies
+from toolkit.compat.tensorflow.v1.operations import print_op
 from toolkit.compat.tensorflow.v1.recording import checked, recorded
 from toolkit.errors import ArgumentError, ArgumentTypeError
 

@@ -99,13 +99,18 @@ class Graph:
             symbol.op, symbol.name = operation, f"{name}:{i}"
         self.operations.append(operation)
         self._by_name[name] = operation
-        known = set(map(id, self._collections["variables"]))
-        for variable in getattr(node.op, "variables", ()):  # of a layer
-            if id(variable) not in known:
-                self.add_to_collection("variables", variable)
-                if variable.trainable:
-                    self.add_to_collection("trainable_variables", variable)
+        if weights := getattr(node.op, "variables", ()):  # of a layer
+            self._collect(weights)
         return operation
+
+    def _collect(self, weights: Iterable[Any]) -> None:
+        """Put the Variables of a layer into the collections, once."""
+        known = set(map(id, self._collections["variables"]))
+        for v in weights:
+            if id(v) not in known:
+                self.add_to_collection("variables", v)
+                if v.trainable:
+                    self.add_to_collection("trainable_variables", v)
 
     def record(
         self,
@@ -158,15 +163,6 @@ class Graph:
         recorded = self.add(Node(operation, [*inputs, *used], attrs, symbols))
         recorded.control_inputs += controls
         return outputs if symbols else recorded
-
-    @contextmanager
-    def naming(self, name: str | None) -> Iterator[None]:
-        """Give the next operation a name."""
-        self._name = name
-        try:
-            yield
-        finally:
-            self._name = None
 
     # --- names ------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.trial import Extents, are_extents, from_extents
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.convert import convert
+from toolkit.convert import convert, is_strings
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -62,7 +62,9 @@ class Plan:
         self._check_feeds()
         self._ready = False
         self._compiles = all(step.compiles for step in steps)
-        self._compute: Any = Function(self._replay) if self._compiles else self._replay
+        self._compute: Any = (
+            Function(self.session_run) if self._compiles else self.session_run
+        )
 
     def __call__(self, values: Any) -> Any:
         if not self._ready:
@@ -93,7 +95,7 @@ class Plan:
                 if self._ready:
                     raise
                 # An operation asks for values: no program can hold it.
-                self._compiles, self._compute = False, self._replay
+                self._compiles, self._compute = False, self.session_run
         # There is no program that copies what it keeps and returns.
         return self._compute(*(convert(np.array(x)) for x in fed))  # type: ignore[no-any-return]
 
@@ -133,7 +135,8 @@ class Plan:
             _check_known(operation.node.inputs, known.union(asked), operation.name)
         _check_known(self.fetches, known, "Session.run")
 
-    def _replay(self, *fed: Tensor) -> list[Any]:
+    def session_run(self, *fed: Tensor) -> list[Any]:
+        """Run all operations: in Python, or, to be compiled, in a trace."""
         run = Run(self, fed)
         with running(run):
             return run.results()
@@ -180,7 +183,10 @@ class Run:
         found = [
             early[id(x)] if id(x) in early else self.value(x) for x in self.plan.fetches
         ]
-        return [x if x is None else convert(x) for x in (*found, *self._seen)]
+        return [
+            x if x is None or is_strings(x) else convert(x)
+            for x in (*found, *self._seen)
+        ]
 
     def perform(self, operation: GraphOperation) -> None:
         """Run one operation, where it was placed."""

@@ -24,7 +24,7 @@ from toolkit.compat.tensorflow import (
     scopes,
 )
 from toolkit.compat.tensorflow.modes import building_graph
-from toolkit.compat.tensorflow.v1 import basics
+from toolkit.compat.tensorflow.v1 import basics, operations
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.names import kind_of
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
@@ -145,8 +145,8 @@ def _either(eager: Callable[..., Any], own: Callable[..., Any]) -> Callable[...,
 
 
 def _of_tensors(func: Any, inp: Any, Tout: Any, name: Any = None) -> Any:
-    """`basics.py_func` of a function that takes tensors."""
-    return basics.py_func(lambda *xs: func(*map(convert, xs)), inp, Tout, name=name)
+    """`operations.py_func` of a function that takes tensors."""
+    return operations.py_func(lambda *xs: func(*map(convert, xs)), inp, Tout, name=name)
 
 
 @cache
@@ -156,11 +156,11 @@ def install() -> None:
     replaced: dict[Any, Any] = {
         control.control_dependencies: basics.control_dependencies,
         scopes.name_scope: basics.name_scope,
-        control.group: _either(control.group, basics.group),
-        control.no_op: _either(control.no_op, basics.no_op),
-        control.numpy_function: _either(control.numpy_function, basics.py_func),
+        control.group: _either(control.group, operations.group),
+        control.no_op: _either(control.no_op, operations.no_op),
+        control.numpy_function: _either(control.numpy_function, operations.py_func),
         control.py_function: _either(control.py_function, _of_tensors),
-        printing.print: _either(printing.print, basics.print_op),
+        printing.print: _either(printing.print, operations.print_op),
     }
     replaced |= {
         member: checked(member)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging as python_logging
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,3 +89,17 @@ logging = SimpleNamespace(
     error=_logger.error,
     fatal=_logger.critical,
 )
+
+
+def run(main: Any = None, argv: Any = None) -> None:
+    """Call `main`, by default that of the script, with the arguments, and exit.
+
+    Args:
+        main: takes a list of arguments, the script's name first.
+        argv: the arguments; those of the process if None.
+    """
+    main = main or sys.modules["__main__"].main  # type: ignore[attr-defined]
+    sys.exit(main(sys.argv if argv is None else argv))
+
+
+app = SimpleNamespace(run=run)
