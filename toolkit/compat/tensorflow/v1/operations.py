@@ -1,4 +1,4 @@
-"""Operations that graphs have of their own: groups, assignments, prints, Python code."""
+"""Operations that only graphs have: groups, assignments, prints, Python code."""
 
 from __future__ import annotations
 
