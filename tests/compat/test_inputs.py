@@ -21,6 +21,9 @@ def test_elements_and_functions_are_of_tensors():
     assert set(seen) == {tf.Tensor}
     assert isinstance(dataset, tf.data.Dataset) and len(list(dataset.take(1))) == 1
     assert dataset.element_spec.dtype == tf.float32
+    assert dataset.element_spec.shape.as_list() == [None]
+    either = tf.data.Dataset.sample_from_datasets([dataset, dataset], seed=1)
+    assert len(list(either)) == 4
     assert isinstance(next(dataset.as_numpy_iterator()), np.ndarray)
 
 

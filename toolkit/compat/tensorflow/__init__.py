@@ -28,7 +28,8 @@ _FILES = {
     "numpy_function py_function recompute_grad scan switch_case vectorized_map "
     "while_loop",
     "debugging": "Assert assert_equal assert_greater assert_less assert_rank",
-    "functions": "TensorSpec function",
+    "data": "TensorSpec",
+    "functions": "function",
     "indexing": "argsort dynamic_partition dynamic_stitch gather gather_nd "
     "histogram_fixed_width reverse_sequence scatter_nd searchsorted sequence_mask sort "
     "tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min "

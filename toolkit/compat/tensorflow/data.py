@@ -10,6 +10,7 @@ from typing import Any
 from toolkit import data as core
 from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.strings import StringTensor, is_string
+from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.convert import convert
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
@@ -21,6 +22,26 @@ from toolkit.variable import Variable
 AUTOTUNE = core.AUTOTUNE
 INFINITE_CARDINALITY = core.INFINITE_CARDINALITY
 UNKNOWN_CARDINALITY = core.UNKNOWN_CARDINALITY
+
+
+class TensorSpec(core.TensorSpec):
+    """The shape and dtype of a tensor; None is an extent that varies.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> tf.TensorSpec([None, 3], tf.int32).shape
+        TensorShape([None, 3])
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shape is not None:
+            object.__setattr__(self, "shape", TensorShape(self.shape))
+
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+        """The spec of a tensor."""
+        return cls(tensor.shape, tensor.dtype, name)
 
 
 def as_tensors(element: Any) -> Any:
@@ -44,9 +65,10 @@ def as_arrays(element: Any) -> Any:
 def _as_array(value: Any) -> Any:
     if isinstance(value, (Tensor, Variable, StringTensor)):
         return value.numpy()
-    if isinstance(value, list) and not is_string(value):
-        return convert(value).numpy()
-    return value
+    if not isinstance(value, list) or is_string(value):
+        return value
+    is_datasets = any(isinstance(part, core.Dataset) for part in value)
+    return value if is_datasets else convert(value).numpy()
 
 
 class Dataset(core.Dataset):
@@ -91,6 +113,11 @@ class Dataset(core.Dataset):
     def cardinality(self) -> Any:
         """The number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
         return convert(self._cardinality(), "int64")
+
+    @property
+    def element_spec(self) -> Any:
+        """The TensorSpecs of an element's values, nested as they are."""
+        return map_leaves(lambda spec: TensorSpec(spec.shape, spec.dtype), self._spec())
 
     def get_single_element(self, name: Any = None) -> Any:
         """The only element."""

@@ -12,21 +12,6 @@ from toolkit.errors import ShapeError
 from toolkit.ops import zeros
 
 
-class TensorSpec(data.TensorSpec):
-    """The shape and dtype of a tensor; None is an extent that varies.
-
-    Example:
-        >>> import toolkit.compat.tensorflow as tf
-        >>> tf.TensorSpec([None, 3], tf.int32).shape
-        (None, 3)
-    """
-
-    @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        """The spec of a tensor."""
-        return cls(tensor.shape, tensor.dtype, name)
-
-
 class ConcreteFunction:
     """A traced function for arguments that fit TensorSpecs.
 
