@@ -218,6 +218,17 @@ def test_error_ends_threads_at_once():
     assert list(iterator) == []
 
 
+def test_threads_may_share_an_iterator():
+    iterator = iter(Dataset.range(600).map(slow, num_parallel_calls=3))
+    taken = [[] for _ in range(4)]
+    takers = [threading.Thread(target=mine.extend, args=(iterator,)) for mine in taken]
+    for taker in takers:
+        taker.start()
+    for taker in takers:
+        taker.join()
+    assert sorted(int(x) for mine in taken for x in mine) == list(range(600))
+
+
 def test_passes_within_one_pass_are_forgotten():
     dataset = Dataset.range(2).map(slow, num_parallel_calls=2).repeat(50)
     iterator = iter(dataset)
@@ -262,6 +273,13 @@ PROGRAM = """
     stream = iterator._stream.parents[0]
     pids = [w.process.pid for w in stream._workers] if kind != "threads" else []
     print(*pids, flush=True)
+    if ending == "fork":
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        [next(iterator) for _ in range(50)]
+        assert pids == [w.process.pid for w in stream._workers]  # they live
     if ending == "exception":
         raise ZeroDivisionError
     if ending == "exit":
@@ -274,6 +292,7 @@ PROGRAM = """
 """
 
 ENDINGS = {"exception": 1, "exit": 3, "end": 0, "killed": -9, "interrupt": -2}
+ENDINGS["fork"] = 0
 
 
 def run_program(kind, ending):
@@ -317,6 +336,7 @@ def check_program(kind, ending):
         ("threads", "end"),
         ("processes", "interrupt"),
         ("processes", "exit"),
+        ("processes", "fork"),
         ("busy processes", "killed"),
     ],
 )
@@ -328,6 +348,8 @@ def test_program_ends(kind, ending):
 @pytest.mark.parametrize("kind", ["threads", "processes", "busy processes"])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_program_ends_in_any_way(kind, ending):
+    if (kind, ending) == ("threads", "fork"):
+        pytest.skip("has no processes of its own")
     for _ in range(3):
         check_program(kind, ending)
 

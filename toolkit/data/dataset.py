@@ -11,6 +11,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit.data.encoding import decode, encode
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 AUTOTUNE = -1
+SHARED = 0.0002  # s between two looks whether another thread still takes an element
 _COUNTS = {
     INFINITE_CARDINALITY: "without end",
     UNKNOWN_CARDINALITY: "of unknown length",
@@ -321,11 +323,14 @@ class DatasetIterator:
         return self
 
     def __next__(self) -> Any:
-        try:
-            return next(self._elements)
-        except BaseException:  # at the end, too, nothing goes on in the background
-            self._close()
-            raise
+        while True:
+            try:
+                return next(self._elements)
+            except BaseException as error:
+                if not _is_taken(error):  # at the end, too, nothing goes on behind it
+                    self._close()
+                    raise
+            sleep(SHARED)
 
     def get_next(self) -> Any:
         """The next element; StopIteration after the last."""
@@ -376,6 +381,15 @@ class DatasetIterator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_taken(error: BaseException) -> bool:
+    """Whether another thread is taking an element: a generator says so by itself.
+
+    A lock, held for each element, would cost as much as a cheap element.
+    """
+    trace = error.__traceback__
+    return isinstance(error, ValueError) and trace is not None and not trace.tb_next
 
 
 def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:

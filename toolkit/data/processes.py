@@ -142,6 +142,7 @@ class ProcessStream(Stream):
         self._workers: list[Worker] = []
         self._deaths: dict[int, int] = {}
         self._is_ended = False
+        self._owner = os.getpid()
         # Held while workers are used: whoever ends the pass waits for it. Reentrant,
         # since Python may collect the iterator of this pass in the thread that has it.
         self._using = threading.RLock()
@@ -165,6 +166,8 @@ class ProcessStream(Stream):
             self._end()
 
     def _end(self) -> None:
+        if os.getpid() != self._owner:  # a copy made by fork: they are not ours
+            return
         self._is_ended = True
         for worker in tuple(self._workers):
             worker.process.kill()  # wakes the thread that waits for it
