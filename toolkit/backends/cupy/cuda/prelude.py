@@ -114,12 +114,16 @@ DEVICE double modulo(double a, double b) {
 }
 DEVICE float quotient(float a, float b) {
   if (b == 0) return a / b;
-  float q = (a - modulo(a, b)) / b, whole = floorf(q);
+  float r = fmodf(a, b), q = (a - r) / b;
+  q -= r != 0 && (b < 0) != (r < 0);
+  float whole = floorf(q);
   return q == 0 ? copysignf(0.0f, a / b) : q - whole > 0.5f ? whole + 1 : whole;
 }
 DEVICE double quotient(double a, double b) {
   if (b == 0) return a / b;
-  double q = (a - modulo(a, b)) / b, whole = floor(q);
+  double r = fmod(a, b), q = (a - r) / b;
+  q -= r != 0 && (b < 0) != (r < 0);
+  double whole = floor(q);
   return q == 0 ? copysign(0.0, a / b) : q - whole > 0.5 ? whole + 1 : whole;
 }
 
