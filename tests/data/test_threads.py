@@ -78,6 +78,18 @@ def test_prefetch_works_while_the_consumer_does():
     assert [int(x) for x in iterator] == [2, 3, 4, 5]
 
 
+def test_verdict_counts_the_first_elements_too():
+    def begin(x):
+        time.sleep(0.05 if x == 0 else 0)
+        return x
+
+    dataset = Dataset.range(40).map(begin).prefetch(2)
+    list(dataset)
+    stats = dataset.stats()
+    assert stats.rows[-1]["waited"] >= 0.05
+    assert "The slowest stage is" in stats.verdict
+
+
 def settle(count):
     deadline = time.monotonic() + 5
     while threading.active_count() > count and time.monotonic() < deadline:

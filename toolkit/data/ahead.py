@@ -130,7 +130,7 @@ class AheadStream(Stream):
 
     def _while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
         """Elements made here, until one takes so long that threads are worth it."""
-        start, is_slow = perf_counter_ns(), False
+        start, is_slow, inline = perf_counter_ns(), False, 0
         for element in source:
             slot = Slot(self._given, self.parent.origin() if self._function else None)
             slot.value = element
@@ -151,12 +151,14 @@ class AheadStream(Stream):
             is_cheap = is_scouted or not slow_for_good
             self._has_begun_inline = is_cheap
             if not is_cheap:
+                self.stage.waited += inline + spent
                 self._base, self._since = self.parent.state(), 0
                 self._start(source)
             if value is not SKIPPED:
                 yield value
             if not is_cheap:
                 return
+            inline += spent  # who takes the elements has waited for this one
             start = perf_counter_ns()
 
     def _is_soon_made(self, slot: Slot) -> bool:
