@@ -51,12 +51,12 @@ def vary(images, labels, seed, mirror):
 
 
 def training_data(x, y, seed, mirror):
-    """Batches of varied images, made by other threads while the model trains."""
+    """Batches of varied images, made by another thread while the model trains."""
     batches = Dataset.from_tensor_slices((x, y)).shuffle(len(x), seed=seed).batch(BATCH)
     seeds = Dataset.random(seed, rerandomize_each_iteration=True)
     return (
         Dataset.zip((batches, seeds))
-        .map(lambda batch, seed: vary(*batch, seed, mirror), AUTOTUNE)
+        .map(lambda batch, seed: vary(*batch, seed, mirror))
         .prefetch(AUTOTUNE)
     )
 

@@ -71,9 +71,10 @@ def training_data(folder, seed):
     records = Dataset.list_files(str(folder / "*.tfrecord"), shuffle=False).interleave(
         TFRecordDataset, cycle_length=FILES, num_parallel_calls=AUTOTUNE
     )
-    batches = records.shuffle(2_000, seed=seed).batch(BATCH).map(parse, AUTOTUNE)
+    batches = records.shuffle(2_000, seed=seed).batch(BATCH).map(parse)
     seeds = Dataset.random(seed, rerandomize_each_iteration=True)
-    return Dataset.zip((batches, seeds)).map(shift, AUTOTUNE).prefetch(AUTOTUNE)
+    # One thread works ahead: more of them are for stages that wait or compute long.
+    return Dataset.zip((batches, seeds)).map(shift).prefetch(AUTOTUNE)
 
 
 def build_model():
