@@ -80,7 +80,7 @@ def call_info(function: Any) -> CallInfo:
         "training" in by_name,
         "mask" in by_name,
         defaults.get("training"),
-        function.__module__.startswith("toolkit.layers."),
+        (function.__module__ or "").startswith("toolkit.layers."),
     )
 
 
