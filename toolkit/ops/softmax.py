@@ -18,8 +18,8 @@ from toolkit.ops.numeric import stop_gradient
 from toolkit.ops.reduce import cumsum, max, sum
 from toolkit.ops.shape import flip, reshape
 from toolkit.ops.sort import sort
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.symbolic import Probe, operation
+from toolkit.tensor import Tensor, bind, state
 from toolkit.trace import decomposable
 
 Axes = tuple[int, ...]
@@ -80,10 +80,12 @@ def softmax(x: Any, axis: Any = -1) -> Tensor:
 
 def _warn_if_constant(x: Any, axis: Any) -> None:
     shape = getattr(x, "shape", ())
+    if isinstance(state.trace, Probe) and state.trace.extent == 1:
+        return  # where an extent is unknown, 1 is tried, too
     if isinstance(axis, int) and -len(shape) <= axis < len(shape) and shape[axis] == 1:
         warnings.warn(
-            f"softmax: axis {axis} of shape {tuple(shape)} has extent 1, so the result "
-            "is 1 everywhere; did you mean sigmoid?",
+            f"softmax: axis {axis} has extent 1, so the result is 1 everywhere; did you "
+            "mean sigmoid?",
             stacklevel=4,
         )
 
