@@ -84,8 +84,8 @@ def _warn_if_constant(x: Any, axis: Any) -> None:
         return  # where an extent is unknown, 1 is tried, too
     if isinstance(axis, int) and -len(shape) <= axis < len(shape) and shape[axis] == 1:
         warnings.warn(
-            f"softmax: axis {axis} has extent 1, so the result is 1 everywhere; did you "
-            "mean sigmoid?",
+            f"softmax: axis {axis} has extent 1, so the result is 1 everywhere; did "
+            "you mean sigmoid?",
             stacklevel=4,
         )
 
