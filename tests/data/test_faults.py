@@ -250,6 +250,60 @@ def test_many_iterators_with_processes_leave_nothing():
     assert eventually(lambda: held() == before), (held(), before)
 
 
+def close_chains_at_random_moments(count, seed):
+    """Build chains of anything that works in parallel, and close them from aside."""
+    rng = random.Random(seed)
+
+    def children(x):
+        calls = rng.choice([None, 2])
+        return Dataset.range(int(x) % 5).map(slow, num_parallel_calls=calls)
+
+    stages = [
+        lambda d: d.map(slow, rng.choice([1, 3, AUTOTUNE]), rng.choice([None, False])),
+        lambda d: d.interleave(
+            children,
+            cycle_length=rng.choice([2, 5]),
+            num_parallel_calls=rng.choice([None, 2, AUTOTUNE]),
+            deterministic=rng.choice([None, False]),
+        ),
+        lambda d: d.prefetch(rng.choice([1, 3, AUTOTUNE])),
+        lambda d: d.batch(3, num_parallel_calls=rng.choice([None, 2])).unbatch(),
+        lambda d: d.shuffle(10, seed=1),
+        lambda d: d.cache(),
+        lambda d: d.repeat(2),
+        lambda d: d.filter(lambda x: x % 3 != 1),
+        lambda d: d.map(np.negative, **PROCESSES) if rng.random() < 0.1 else d,
+    ]
+    for _ in range(count):
+        dataset = Dataset.range(60)
+        for stage in rng.choices(stages, k=rng.randint(1, 6)):
+            dataset = stage(dataset)
+        iterator = iter(dataset)
+        timer = threading.Timer(rng.random() * 0.1, iterator.close)
+        timer.start()
+        for _ in zip(iterator, range(rng.randint(0, 40)), strict=False):
+            pass
+        timer.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_chains_closed_at_random_moments_leave_nothing(seed):
+    gc.collect()
+    before = held()
+    close_chains_at_random_moments(150, seed)
+    gc.collect()
+    assert eventually(lambda: held() == before), (held(), before)
+
+
+def test_chains_closed_at_some_moments_leave_nothing():
+    gc.collect()
+    before = held()
+    close_chains_at_random_moments(15, seed=9)
+    gc.collect()
+    assert eventually(lambda: held() == before), (held(), before)
+
+
 # --- how a program ends ---------------------------------------------------------------
 
 PROGRAM = """
