@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend
+from toolkit.compiler.attention import give_outputs
 from toolkit.compiler.branches import select_branches
 from toolkit.compiler.pads import join_pads
 from toolkit.compiler.precision import widen
@@ -272,6 +273,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 
 PASSES: tuple[Callable[[Graph, Backend], Graph], ...] = (
     select_branches,
+    give_outputs,
     decompose,
     widen,
     prune,

@@ -43,6 +43,10 @@ H200 = {
     "supportCoopLaunch": 1,
 }
 SM = 90
+# Functions of the driver that write what they made to where their first argument says.
+_MAKES = {"cuLibraryLoadData", "cuLibraryGetKernel", "cuLibraryGetModule"}
+_MAKES |= {"cuKernelGetFunction", "cuModuleGetFunction", "cuModuleLoadData"}
+_MAKES |= {"cuModuleLoadDataEx"}
 
 
 def missing():
@@ -56,7 +60,7 @@ def missing():
 
 
 def load_stub(folder):
-    """A driver in which every function that cuDNN names fails; nothing if there is one.
+    """A driver that does nothing of what cuDNN names; not where there is a real one.
 
     Args:
         folder: where to build it.
@@ -72,7 +76,15 @@ def load_stub(folder):
         names.update(re.findall(rb"\0(cu[A-Z][A-Za-z0-9_]+)\0", path.read_bytes()))
     kept = {name.decode() for name in names if not name.startswith(b"cudnn")}
     kept -= {"cuGetErrorString", "cuGetErrorName"}
-    lines = [f"int {name}(void) {{ return 100; }}" for name in sorted(kept)]
+    # What is compiled at run time counts as loaded, though nothing can be launched.
+    loads = ("cuLibrary", "cuKernel", "cuModule", "cuFunc")
+    status = {name: 0 if name.startswith(loads) else 100 for name in sorted(kept)}
+    lines = [
+        f"int {name}(void** p) {{ *p = (void*)8; return 0; }}"
+        if name in _MAKES
+        else f"int {name}(void) {{ return {n}; }}"
+        for name, n in status.items()
+    ]
     for name in ("cuGetErrorString", "cuGetErrorName"):
         lines.append(f'int {name}(int e, const char** s) {{ *s = "stub"; return 0; }}')
     source, library = folder / "stub.c", folder / "libcuda.so.1"

@@ -240,15 +240,19 @@ class Convolution:
             t = tensors[i]
             values[i] = memory_at(place, t.shape, t.strides, t.dtype)
         for node in self.signature.nodes:
-            result = self.apply(node, [values[i] for i in node.inputs], tensors)
-            if node.output in places:
-                values[node.output][...] = result.astype(values[node.output].dtype)
-            else:
-                values[node.output] = result
+            found = self.apply(node, [values[i] for i in node.inputs], tensors)
+            results = found if isinstance(found, tuple) else (found,)
+            for y, result in zip(node.outputs, results, strict=True):
+                if y in places:
+                    values[y][...] = result.astype(values[y].dtype)
+                else:
+                    values[y] = result
         self.device.log.append("dnn")
 
     def apply(self, node, inputs, tensors):
         inputs = [np.asarray(x, np.float32) for x in inputs]
+        if node.op.startswith("sdpa"):
+            return attend(dict(node.arguments), *inputs)
         if node.op == "relu":
             return np.maximum(inputs[0], 0)
         if node.op == "add":
@@ -261,7 +265,7 @@ class Convolution:
             "padding": tuple(pairs),
         }
         first = np.moveaxis(inputs[0], 1, -1)
-        shape = tensors[node.output].shape
+        shape = tensors[node.outputs[0]].shape
         if node.op == "conv_wgrad":
             second = np.moveaxis(inputs[1], 1, -1)
             groups = inputs[0].shape[1] // shape[1]
@@ -277,3 +281,18 @@ class Convolution:
             groups = inputs[0].shape[1] // inputs[1].shape[1]
             found = kernels["conv"](first, second, groups=groups, **attrs)
         return np.moveaxis(found, -1, 1)
+
+
+def attend(given, q, k, v, o=None, g=None, rows=None):
+    """Attention of (batch, heads, n, features) and its rows, or its gradients."""
+    logits = q @ k.swapaxes(2, 3) * given["attn_scale"]
+    if given["use_causal_mask"]:
+        logits = np.where(np.tri(*logits.shape[2:]), logits, -np.inf)
+    if g is None:
+        peak = logits.max(axis=3, keepdims=True)
+        rows = peak + np.log(np.exp(logits - peak).sum(axis=3, keepdims=True))
+        return np.exp(logits - rows) @ v, rows
+    weights = np.exp(logits - rows)
+    delta = (o * g).sum(axis=3, keepdims=True)
+    change = weights * (g @ v.swapaxes(2, 3) - delta) * given["attn_scale"]
+    return change @ k, change.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ g

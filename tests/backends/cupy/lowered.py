@@ -11,8 +11,8 @@ from toolkit.tensor import Tensor
 
 
 def node_of(name, specs, **attrs):
-    """A node of a primitive on inputs of these specs."""
-    primitive = PRIMITIVES[name]
+    """A node of a primitive, or of that of a name, on inputs of these specs."""
+    primitive = PRIMITIVES[name] if isinstance(name, str) else name
     inputs = [Tensor(None, spec) for spec in specs]
     found = primitive.spec(*specs, **attrs)
     outputs = [
@@ -48,8 +48,11 @@ def followed(anchor, follow):
 def lowered(name, specs, follow=(), numerics=None, **attrs):
     """The steps of a primitive on whole arrays, and of what follows it."""
     node = node_of(name, specs, **attrs)
-    if follow:
-        node = followed(node, follow)
+    return lowered_node(followed(node, follow) if follow else node, numerics)
+
+
+def lowered_node(node, numerics=None):
+    """The steps of a node on whole arrays."""
     inputs = [contiguous(x.spec) for x in node.inputs]
     outputs = [contiguous(y.spec) for y in node.outputs]
     return lower(node, inputs, outputs, True, numerics or Numerics())

@@ -7,10 +7,11 @@ from itertools import product
 import pytest
 
 from tests.backends.cupy import deviceless
-from tests.backends.cupy.lowered import lowered
+from tests.backends.cupy.lowered import lowered, lowered_node, node_of
 from toolkit import ops  # noqa: F401  (declares primitives)
 from toolkit.backends.cupy.lowering import Numerics
 from toolkit.backends.cupy.steps import Dnn
+from toolkit.compiler.attention import attention_grad_of_p
 from toolkit.ir import PRIMITIVES, Spec
 
 # x, kernel, strides, padding, dilation, groups
@@ -56,6 +57,20 @@ def signatures():
                 yield label, step.signature
 
 
+def attentions():
+    """The same for attention and its gradients, with heads of several widths."""
+    for dtype, features, causal in product(("bfloat16", "float16"), (64, 80), (0, 1)):
+        query = Spec((4, 256, 12, features), dtype)
+        attrs = {"given": (), "scale": 0.125, "is_causal": bool(causal)}
+        rows = Spec((4, 12, 256), "float32")
+        inputs = [query] * 3
+        forward = node_of("attention", inputs, **attrs)
+        backward = node_of(attention_grad_of_p, [query, query, rows, *inputs], **attrs)
+        for node in (forward, backward):
+            (step, *_) = lowered_node(node).steps
+            yield f"{node.op.name} {dtype} {features} {causal}", step.signature
+
+
 def refused(folder):
     """The graphs that cuDNN has no plan for, one in a line."""
     from toolkit.backends.cupy import cudnn
@@ -63,7 +78,9 @@ def refused(folder):
 
     deviceless.load_stub(folder)
     where, lines = deviceless.properties(), []
-    for name, signature in signatures():
+    found = [*signatures(), *attentions()]
+    assert len(found) > 150
+    for name, signature in found:
         try:
             cudnn.plan(signature, where)
         except UnsupportedOnBackend as error:

@@ -6,6 +6,7 @@ import pytest
 import toolkit
 from toolkit import layers, ops
 from toolkit.backends.cupy import joining
+from toolkit.backends.cupy.steps import Dnn
 from toolkit.models import training
 
 
@@ -113,3 +114,24 @@ def test_mixed_precision_scales_its_loss_on_the_device(gpu, policy):
     found, model = trained("gpu:0")
     assert all(gpu.owns(v._tensor._array) for v in model.variables)
     np.testing.assert_allclose(found, expected, rtol=1e-2)
+
+
+def test_attention_and_its_gradients_are_two_graphs_of_cudnn(gpu):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(2, 6, 3, 8)).astype("float16") for _ in range(4)]
+
+    @toolkit.function
+    def step(q, k, v, g):
+        with toolkit.GradientTape() as tape:
+            tape.watch([q, k, v])
+            out = ops.dot_product_attention(q, k, v, is_causal=True)
+        return out, *tape.gradient(out, [q, k, v], g)
+
+    expected = step(*arrays)
+    with toolkit.device("gpu:0"):
+        found = step(*arrays)
+        program = step.get_concrete_function(*arrays).program
+    for y, e in zip(found, expected, strict=True):
+        np.testing.assert_allclose(y.numpy(), e.numpy(), rtol=1e-2, atol=1e-2)
+    graphs = [s for n in program.lowered if n for s in n.steps if isinstance(s, Dnn)]
+    assert [s.signature.nodes[0].op for s in graphs] == ["sdpa", "sdpa_backward"]

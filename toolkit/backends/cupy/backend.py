@@ -12,6 +12,7 @@ import numpy as np
 from toolkit import config, dtypes
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand, aligned
+from toolkit.backends.cupy import attention
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
 from toolkit.backends.cupy.device import Device, OutOfMemory
@@ -54,6 +55,14 @@ class CupyBackend(Backend):
         known = PRIMITIVES.get(name)
         is_composite = known is not None and known.kind is Kind.COMPOSITE
         return not is_composite and super().supports(name)
+
+    def computes(self, node: Any) -> bool:
+        """Whether a composite runs as one: attention that cuDNN takes."""
+        if node.op.name == "attention_grad_of":
+            return True
+        if node.op.name == "attention" and "cudnn" in self.device.libraries:
+            return attention.takes(node)
+        return super().computes(node)
 
     # --- compiling --------------------------------------------------------------------
 

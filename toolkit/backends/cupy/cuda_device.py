@@ -185,7 +185,7 @@ class CudaDevice(Device):
         stream = self.stream.ptr
         return lambda where, scratch: plan(where, scratch, stream)
 
-    def dnn(self, signature: Signature, workspace: int) -> Any:
+    def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:
             return self._graphs.get(signature, workspace)
 

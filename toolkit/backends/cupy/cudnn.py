@@ -66,7 +66,7 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
         compute_data_type=fe.data_type.FLOAT,
         **where,
     )
-    made = {node.output for node in signature.nodes}
+    made = {y for node in signature.nodes for y in node.outputs}
     found: dict[int, Any] = {}
     for number, tensor in enumerate(signature.tensors):
         if number not in made:
@@ -79,24 +79,28 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
             )
     for node in signature.nodes:
         inputs = [found[i] for i in node.inputs]
-        found[node.output] = _apply(fe, graph, node, inputs)
-        tensor = signature.tensors[node.output]
-        result = found[node.output]
-        # Without a shape, the gradients' own would be the smallest that fits.
-        result.set_dim(list(tensor.shape)).set_stride(list(tensor.strides))
-        result.set_data_type(kinds[tensor.dtype])
-        if tensor.uid:
-            result.set_output(True).set_uid(tensor.uid)
+        for number, result in zip(
+            node.outputs, _apply(fe, graph, node, inputs), strict=True
+        ):
+            found[number], tensor = result, signature.tensors[number]
+            # Without a shape, the gradients' own would be the smallest that fits.
+            result.set_dim(list(tensor.shape)).set_stride(list(tensor.strides))
+            result.set_data_type(kinds[tensor.dtype])
+            if tensor.uid:
+                result.set_output(True).set_uid(tensor.uid)
     return graph
 
 
-def _apply(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> Any:
+def _apply(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> tuple[Any, ...]:
+    """The results of one operation."""
     arguments = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in node.arguments
     }
     method = getattr(graph, node.op)
-    return method(*inputs, compute_data_type=fe.data_type.FLOAT, **arguments)
+    if node.names:
+        return tuple(method(**dict(zip(node.names, inputs, strict=True)), **arguments))
+    return (method(*inputs, compute_data_type=fe.data_type.FLOAT, **arguments),)
 
 
 def plan(

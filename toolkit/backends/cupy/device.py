@@ -110,7 +110,7 @@ class Device(ABC):
         """A function that starts a product: (pointers, address of scratch memory)."""
 
     @abstractmethod
-    def dnn(self, signature: Signature, workspace: int) -> Any:
+    def dnn(self, signature: Signature, workspace: int | None) -> Any:
         """A function like that of `product`, with its scratch bytes as `.workspace`."""
 
     @abstractmethod

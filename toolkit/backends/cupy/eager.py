@@ -45,10 +45,19 @@ class EagerKernel:
         program, results = self._program(operands, is_aligned, attrs)
         if program is None:
             return self._by_array_module(inputs, out, attrs)
-        outs = out if isinstance(out, tuple) else (out,) * (out is not None)
-        outs = outs or tuple(self.backend.empty(y.shape, y.dtype) for y in results)
+        given = out if isinstance(out, tuple) else (out,) * len(results)
+        made = [
+            y
+            if y is not None and y.flags.c_contiguous
+            else self.backend.empty(spec.shape, spec.dtype)
+            for y, spec in zip(given, results, strict=True)
+        ]
         with device.scope():
-            self._run(program, [*inputs, *outs], len(inputs))
+            self._run(program, [*inputs, *made], len(inputs))
+            for y, found in zip(given, made, strict=True):
+                if y is not None and y is not found:
+                    y[...] = found
+        outs = tuple(made) if out is None else given
         return outs if len(results) > 1 else outs[0]
 
     def _program(

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.cupy import convolutions, products, windows
+from toolkit.backends.cupy import attention, convolutions, products, windows
 from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
 from toolkit.backends.cupy.steps import Lowered
 from toolkit.errors import UnsupportedOnBackend
@@ -16,6 +16,7 @@ from toolkit.ir import Graph, Kind
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 CONVOLUTIONS = tuple(convolutions.OPS)
+ATTENTIONS = ("attention", "attention_grad_of")
 # What elementwise nodes may follow as an epilogue.
 ANCHORS = frozenset({"matmul", "conv", "conv_input_grad"})
 
@@ -42,6 +43,7 @@ class Row:
 ALL = frozenset(dtypes.DTYPES)
 CAPABILITIES = (
     Row(("matmul",), FLOATS, "any", "cublaslt", "cublaslt"),
+    Row(ATTENTIONS, attention.HALVES, "rows", "attention", "cudnn"),
     Row(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),
     Row(CONVOLUTIONS, FLOATS, "channels last", "windows", "cublaslt"),
     Row((), ALL, "any", "generated"),
@@ -124,6 +126,7 @@ _BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
     "cublaslt": products.lower_matmul,
     "cudnn": convolutions.lower_by_cudnn,
     "windows": windows.lower_by_windows,
+    "attention": attention.lower_by_cudnn,
 }
 
 

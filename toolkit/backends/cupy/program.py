@@ -38,8 +38,9 @@ WARM_UP = 1
 # larger than this and were elsewhere so often, as those of metrics are.
 SMALL = 64 << 10
 MOST_MOVES = 2
-# Bytes that one library call may use as scratch memory; after running out, the second.
-WORKSPACES = (32 << 20, 1 << 20)
+# Bytes that a product may use as scratch memory, and a graph of cuDNN (None: as many as
+# it likes); after running out of memory, those of the second row.
+WORKSPACES = ((32 << 20, None), (1 << 20, 64 << 20))
 
 
 class CallTable(list[int]):
@@ -254,9 +255,9 @@ class Runner:
     def _bind(self) -> Binding:
         """Resolve all addresses; if memory runs out, once more with less scratch."""
         self.binding = None
-        for workspace in WORKSPACES:
+        for limits in WORKSPACES:
             try:
-                return _Binder(self, workspace).bind()
+                return _Binder(self, *limits).bind()
             except OutOfMemory:
                 self.device.trim()
         raise OutOfDeviceMemory(
@@ -282,10 +283,10 @@ def _start(binding: Binding) -> None:
 class _Binder:
     """Turns steps into calls on addresses."""
 
-    def __init__(self, runner: Runner, workspace: int) -> None:
+    def __init__(self, runner: Runner, limit: int, dnn_limit: int | None) -> None:
         self.runner = runner
         self.device = runner.device
-        self.limit = workspace
+        self.limit, self.dnn_limit = limit, dnn_limit
         self.binding = Binding([], [], [])
         self.scratch: int = 0
         self.words: Any = None
@@ -324,7 +325,7 @@ class _Binder:
         if isinstance(step, Product):
             return self.limit
         if isinstance(step, Dnn):
-            return int(self.device.dnn(step.signature, self.limit).workspace)
+            return int(self.device.dnn(step.signature, self.dnn_limit).workspace)
         return 0
 
     def _calls(
@@ -352,7 +353,7 @@ class _Binder:
             product = self.device.product(step.gemm, pointers, self.limit)
             yield partial(product, pointers, self.scratch)
         elif isinstance(step, Dnn):
-            plan = self.device.dnn(step.signature, self.limit)
+            plan = self.device.dnn(step.signature, self.dnn_limit)
             yield partial(plan, tuple(map(at, step.operands)), self.scratch)
         else:
             yield from self._turns(step, inputs, resolve, address)

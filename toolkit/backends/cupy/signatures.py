@@ -26,11 +26,19 @@ class DnnTensor:
 
 @dataclass(frozen=True)
 class DnnNode:
-    """One operation: method name, positions of its tensors, and arguments."""
+    """One operation of a graph.
+
+    Attributes:
+        op: the method of the frontend's graph.
+        inputs, outputs: positions of its tensors.
+        names: of the inputs, where they are not given by their order.
+        arguments: all others, by name.
+    """
 
     op: str
     inputs: tuple[int, ...]
-    output: int
+    outputs: tuple[int, ...]
+    names: tuple[str, ...] = ()
     arguments: tuple[tuple[str, Any], ...] = ()
 
 
@@ -65,9 +73,12 @@ class Signature:
 
     @property
     def flops(self) -> int:
-        """The operations of its convolution."""
+        """The operations of its convolution or attention."""
         node = self.nodes[0]
-        shapes = [self.tensors[i].shape for i in (*node.inputs, node.output)]
+        shapes = [self.tensors[i].shape for i in (*node.inputs, node.outputs[0])]
+        if node.op.startswith("sdpa"):
+            products = 4 if node.op == "sdpa" else 10
+            return products * prod(shapes[0]) * shapes[1][2]
         # Input, filter and result, in the order of conv_fprop.
         order = {"conv_dgrad": (0, 1), "conv_wgrad": (1, 2)}.get(node.op, (2, 1))
         result, filters = (shapes[i] for i in order)
@@ -84,12 +95,14 @@ class Builder:
     nodes: list[DnnNode] = field(default_factory=list)
     uids: int = 0
 
-    def tensor(self, shape: Sequence[int]) -> int:
-        """A tensor in memory, channels last, by its channels-first shape."""
+    def tensor(
+        self, shape: Sequence[int], strides: Extents | None = None, dtype: str = ""
+    ) -> int:
+        """A tensor in memory by its channels-first shape, channels last if not told."""
         self.uids += 1
         shape = tuple(shape)
-        tensor = DnnTensor(self.uids, shape, channels_last(shape), self.dtype)
-        self.tensors.append(tensor)
+        strides = strides or channels_last(shape)
+        self.tensors.append(DnnTensor(self.uids, shape, strides, dtype or self.dtype))
         return len(self.tensors) - 1
 
     def inner(self, like: int) -> int:
@@ -98,11 +111,19 @@ class Builder:
         self.tensors.append(DnnTensor(0, x.shape, x.strides, "float32"))
         return len(self.tensors) - 1
 
-    def add(self, op: str, inputs: Sequence[int], output: int, **arguments: Any) -> int:
-        """Append an operation; returns its output."""
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        names: tuple[str, ...] = (),
+        **arguments: Any,
+    ) -> int:
+        """Append an operation; returns its first output."""
         given = tuple(sorted(arguments.items()))
-        self.nodes.append(DnnNode(op, tuple(inputs), output, given))
-        return output
+        node = DnnNode(op, tuple(inputs), tuple(outputs), names, given)
+        self.nodes.append(node)
+        return outputs[0]
 
     def build(self) -> Signature:
         """The graph."""
@@ -192,9 +213,9 @@ def convolution(
     for number, step in enumerate(steps):
         target = out if number == len(steps) - 1 else graph.inner(out)
         if number == 0:
-            value = graph.add(op, inputs, target, **geometry.arguments)
+            value = graph.add(op, inputs, [target], (), **geometry.arguments)
         elif step == "relu":
-            value = graph.add("relu", [value], target)
+            value = graph.add("relu", [value], [target])
         else:
-            value = graph.add("add", [value, next(rest)], target)
+            value = graph.add("add", [value, next(rest)], [target])
     return graph.build()

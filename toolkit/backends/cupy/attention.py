@@ -1,0 +1,113 @@
+"""Attention as graphs of cuDNN: forward and backward, in half precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.backends.base import Operand
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kernel
+from toolkit.backends.cupy.signatures import Builder, Signature
+from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces, Place
+from toolkit.ir import Graph, Spec
+
+HALVES = frozenset({"float16", "bfloat16"})
+WIDEST = 128  # features of a head
+THREADS = 256
+_ONES = make_kernel(
+    "ones",
+    'extern "C" __global__ void KERNEL(float* y, long long n) {\n'
+    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  if (i < n) y[i] = 1.0f;\n}\n",
+    ("float*", "long long"),
+)
+
+
+def takes(node: Any) -> bool:
+    """Whether cuDNN computes an attention: of halves, with no bias and no mask."""
+    query, key, value = (x.spec for x in node.inputs[:3])
+    features = query.shape[3]
+    even = features % 8 == 0 and features <= WIDEST and value.shape[3] == features
+    whole = query.size and key.size and not node.attrs["given"]
+    return bool(query.dtype in HALVES and even and whole)
+
+
+def lower_by_cudnn(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
+) -> Lowered | None:
+    """The steps of an attention, or of its gradients, alone."""
+    node = body.nodes[0]
+    is_grad = node.op.name == "attention_grad_of"
+    if len(body.nodes) > 1:
+        return None
+    pieces = Pieces()
+    try:
+        places = [_whole(pieces, Buffer(i), x) for i, x in enumerate(inputs)]
+    except NotLowered:
+        return None
+    ends = [Buffer(len(inputs) + i) for i in range(len(outputs))]
+    if is_grad:
+        query, key, value = (x.spec for x in inputs[3:])
+        order = (3, 4, 5, 1, 0, 2)  # query, key, value, out, g, peak
+        signature = _backward(query, key, value, node.attrs)
+        pieces.steps.append(Dnn(signature, (*(places[i] for i in order), *ends)))
+        return pieces.done()
+    query, key, value = (x.spec for x in inputs)
+    signature = _forward(query, key, value, node.attrs)
+    pieces.steps.append(Dnn(signature, (*places, *ends[:2])))
+    # What cuDNN keeps is the maximum plus the logarithm of the sum: a sum of 1 is left.
+    count = outputs[2].spec.size
+    arguments = (ends[2], Scalar(count))
+    grid = (-(-count // THREADS), 1, 1)
+    pieces.steps.append(Launch(_ONES, grid, (THREADS, 1, 1), arguments))
+    return pieces.done()
+
+
+def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
+    return place if operand.is_contiguous else pieces.copy(place, operand)
+
+
+def _heads(graph: Builder, x: Spec) -> int:
+    """(batch, n, heads, features) as cuDNN counts it: heads before n."""
+    batch, n, heads, features = x.shape
+    strides = (n * heads * features, features, heads * features, 1)
+    return graph.tensor((batch, heads, n, features), strides)
+
+
+def _rows(graph: Builder, query: Spec) -> int:
+    """A number of float32 for each row of logits."""
+    batch, n, heads, _ = query.shape
+    return graph.tensor((batch, heads, n, 1), (heads * n, n, 1, 1), "float32")
+
+
+def _forward(query: Spec, key: Spec, value: Spec, attrs: Any) -> Signature:
+    graph = Builder(query.dtype, "strict")
+    inputs = [_heads(graph, x) for x in (query, key, value)]
+    outputs = [_heads(graph, query), _rows(graph, query)]
+    graph.add(
+        "sdpa",
+        inputs,
+        outputs,
+        ("q", "k", "v"),
+        generate_stats=True,
+        attn_scale=float(attrs["scale"]),
+        use_causal_mask=bool(attrs["is_causal"]),
+    )
+    return graph.build()
+
+
+def _backward(query: Spec, key: Spec, value: Spec, attrs: Any) -> Signature:
+    graph = Builder(query.dtype, "strict")
+    inputs = [_heads(graph, x) for x in (query, key, value, query, query)]
+    inputs.append(_rows(graph, query))
+    outputs = [_heads(graph, x) for x in (query, key, value)]
+    graph.add(
+        "sdpa_backward",
+        inputs,
+        outputs,
+        ("q", "k", "v", "o", "dO", "stats"),
+        attn_scale=float(attrs["scale"]),
+        use_causal_mask=bool(attrs["is_causal"]),
+        use_deterministic_algorithm=True,
+    )
+    return graph.build()
