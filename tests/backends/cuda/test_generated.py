@@ -26,6 +26,12 @@ FAMILIES = {
 }
 
 
+def is_special(case):
+    """Whether a case tries NaN, infinities and their like in float32."""
+    x = np.asarray(case.arrays[-1])
+    return x.dtype == np.float32 and not np.isfinite(x).all()
+
+
 def operand(array, spec):
     return Operand(spec, array.strides)
 
@@ -42,12 +48,13 @@ def generated(case, arrays):
     return generate(node, operands, [contiguous(spec) for spec in results], aligned)
 
 
-def check(cases, folder):
-    """Every case in both layouts of its inputs, compiled together."""
+def check(cases, folder, both=True):
+    """Every case, compiled together: in both layouts of its inputs, or in one of them."""
     reference = get_backend("reference")
     work = []
-    for case in cases:
-        for lay in (np.ascontiguousarray, lambda a: strided(reference, a)):
+    layouts = (np.ascontiguousarray, lambda a: strided(reference, a))
+    for number, case in enumerate(cases):
+        for lay in layouts if both else layouts[number % 2 :][:1]:
             arrays = [lay(a).reshape(a.shape) for a in case.arrays]
             launches = generated(case, arrays)
             if launches is not None:
@@ -68,10 +75,11 @@ def check(cases, folder):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_some(family, tmp_path):
-    check(FAMILIES[family][::EVERY], tmp_path)
+    cases = FAMILIES[family]
+    check([*cases[::EVERY], *filter(is_special, cases)], tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all(family, tmp_path):
-    check(FAMILIES[family], tmp_path)
+    check(FAMILIES[family], tmp_path, both=False)
