@@ -49,7 +49,7 @@ def generated(case, arrays):
 
 
 def check(cases, folder, both=True):
-    """Every case, compiled together: in both layouts of its inputs, or in one of them."""
+    """Every case, compiled together, in both layouts of its inputs or in one."""
     reference = get_backend("reference")
     work = []
     layouts = (np.ascontiguousarray, lambda a: strided(reference, a))
