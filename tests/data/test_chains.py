@@ -391,7 +391,7 @@ def test_processes_keep_order_and_position(names, count, place):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(chains, st.integers(0, 30), st.integers(0, 20))
 def test_processes_keep_order_and_position_in_many_chains(names, count, place):
     check_processes(names, count, place)

@@ -65,7 +65,7 @@ def children():
 def held():
     """What this process holds: threads, files, processes, files in shared memory."""
     shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    ours = {name for name in shared if "toolkit" in name or name.startswith("tmp")}
+    ours = {name for name in shared if "toolkit" in name}  # others may have theirs
     return (
         {t.name for t in threading.enumerate() if t.name.startswith("data-")},
         len(os.listdir("/proc/self/fd")),

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import json
 import operator
 import os
 import sys
@@ -12,7 +13,7 @@ import typing
 import numpy as np
 import pytest
 
-from toolkit.data import AUTOTUNE, Dataset, Options
+from toolkit.data import AUTOTUNE, Dataset, Options, TextLineDataset
 
 
 def slow(x):
@@ -183,6 +184,30 @@ def test_position_among_processes():
     again = iter(make())
     again.set_state(iterator.get_state())
     assert taken + [int(x) for x in again] == [x * x for x in range(30)]
+
+
+def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
+    monkeypatch.setattr("toolkit.data.processes.BETWEEN_NOTES", 0.0)
+    path = tmp_path / "numbers.txt"
+    path.write_text("".join(f"{i}\n" for i in range(3000)))
+    make = lambda: TextLineDataset(path).map(  # noqa: E731
+        int, num_parallel_calls=2, workers="process"
+    )
+    iterator = iter(make())
+    taken = [next(iterator) for _ in range(2500)]
+    state = json.loads(json.dumps(iterator.get_state()))
+    ((_, _, record), _), since, given = state["position"][0]
+    assert given > 2000 and since < 200 and record == given - since
+    again = iter(make())
+    again.set_state(state)
+    assert taken + list(again) == list(range(3000))
+    path.write_text(path.read_text().replace("2900", "x"))
+    again = iter(make())
+    again.set_state(state)
+    with pytest.raises(ValueError, match="x") as error:
+        list(again)
+    assert "element 2,900, from " in error.value.__notes__[-1]
+    assert "numbers.txt, record 2,900" in error.value.__notes__[-1]
 
 
 def test_functions_that_cannot_travel_are_named(monkeypatch):

@@ -12,10 +12,11 @@ import os
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import Any, NamedTuple
 
 from toolkit.data.dataset import Dataset
@@ -30,6 +31,7 @@ DEATHS = 3  # of workers at one element before it is given up
 STARTS = 10  # of workers, one after the other, that die before they begin
 
 
+BETWEEN_NOTES = 0.05  # s between positions that are written down, at least
 STARTING = -1  # in the place of an element, where deaths are counted
 
 
@@ -133,12 +135,15 @@ class ProcessStream(Stream):
             raise UnsupportedError('map: workers="process" needs Linux or macOS')
         self._function = packed(function, dataset._name)
         free = here.run.options.processors
-        self._count = min(workers.value, free) if workers.is_free else workers.value
+        self._most = min(workers.value, free) if workers.is_free else workers.value
         self._ordered = ordered
         if not ordered:
             here.run.unordered.append(dataset._name)
         self._base: Any = None  # a position of the source
-        self._given = 0  # elements given out since then
+        self._since = 0  # elements given out since then
+        self._given = 0  # elements given out in all
+        self._noted: deque[tuple[int, Any]] = deque()  # later positions of the source
+        self._next_note = 0.0
         self._workers: list[Worker] = []
         self._deaths: dict[int, int] = {}
         self._is_ended = False
@@ -146,19 +151,35 @@ class ProcessStream(Stream):
         # Held while workers are used: whoever ends the pass waits for it. Reentrant,
         # since Python may collect the iterator of this pass in the thread that has it.
         self._using = threading.RLock()
-        self.stage.workers = self._count
+        self.stage.workers = self._most
 
     def state(self) -> Any:
-        return [self.parent.state() if self._base is None else self._base, self._given]
+        base = self.parent.state() if self._base is None else self._base
+        return [base, self._since, self._given]
 
     def restore(self, state: Any) -> None:
-        self._base, self._given = state
+        self._base, self._since, self._given = state
         self.parent.restore(self._base)
+
+    def _note_position(self, taken: int) -> None:
+        """Write down where the source is, now and then: little is to be taken again."""
+        now = perf_counter()
+        if self._ordered and now >= self._next_note:
+            self._noted.append((taken, self.parent.state()))
+            self._next_note = now + BETWEEN_NOTES + 100 * (perf_counter() - now)
+
+    def _count(self) -> None:
+        """An element is given out."""
+        self._given += 1
+        self._since += 1
+        while self._noted and self._noted[0][0] <= self._given:
+            taken, self._base = self._noted.popleft()
+            self._since = self._given - taken
 
     def elements(self) -> Iterator[Any]:
         if self._base is None:
             self._base = self.parent.state()
-        source = self.parent.skip(self._given) if self._given else iter(self.parent)
+        source = self.parent.skip(self._since) if self._since else iter(self.parent)
         self.here.run.at_close(self._end)
         try:
             yield from self._made(source)
@@ -181,23 +202,24 @@ class ProcessStream(Stream):
         order: dict[int, Task] = {}  # in the making or made, in their order
         made: dict[int, tuple[bool, Any]] = {}
         with self._using:
-            while len(self._workers) < self._count and not self._is_ended:
+            while len(self._workers) < self._most and not self._is_ended:
                 self._workers.append(Worker(self._function))
         while not self._is_ended:
-            for slot in range(self._count):
-                if self._is_free(slot) and len(order) < 2 * self._count + 2:
+            for slot in range(self._most):
+                if self._is_free(slot) and len(order) < 2 * self._most + 2:
                     element = next(source, self)
                     if element is self:
                         break
                     order[taken] = Task(taken, element, self.parent.origin())
                     self._send(slot, order[taken])
                     taken += 1
+                    self._note_position(taken)
             if not order:
                 return
             self._collect(made)
             while made and (next(iter(order)) in made or not self._ordered):
                 first = next(iter(order if self._ordered else made))
-                self._given += 1
+                self._count()
                 value = self._checked(order.pop(first), *made.pop(first))
                 if value is not SKIPPED:
                     yield value
