@@ -9,8 +9,11 @@ from tests.backends.cuda.test_fused import BODIES, floats_as, plan_of
 from tests.backends.cuda.test_generated import ELEMENTWISE, REST, generated
 from tests.backends.cuda.test_parts import parts
 from toolkit.backends.cupy import nvrtc
+from toolkit.backends.cupy.cuda.launch import contiguous, generate
 from toolkit.backends.cupy.cuda.prelude import PRELUDE
 from toolkit.errors import DeviceError
+from toolkit.ir import PRIMITIVES, Node, Spec
+from toolkit.tensor import Tensor
 
 needs_nvrtc = pytest.mark.skipif(
     nvrtc.library() is None, reason="NVRTC is not installed (extra ci-gpu-compile)"
@@ -48,6 +51,32 @@ def check(found, arch):
         for kernel in batch:
             assert f"'{kernel.name}'" in log
         assert not (spilling := SPILLS.findall(log)), spilling
+
+
+def huge(name, spec, **attrs):
+    """The launches of a primitive for an array of more elements than an int counts."""
+    result = PRIMITIVES[name].spec(spec, **attrs)
+    node = Node(PRIMITIVES[name], [Tensor(None, spec)], attrs, [Tensor(None, result)])
+    return generate(node, [contiguous(spec)], [contiguous(result)])
+
+
+def test_indices_of_huge_arrays_are_wide():
+    line = Spec((3 << 30,), "int8")
+    everywhere = [
+        *huge("negative", line),
+        *huge("cast", line, dtype="float32"),
+        *huge("sum", line, axis=(0,), keepdims=False)[:1],
+        *huge("pad", line, widths=((1, 1),), value=0),
+        *huge("sum", Spec((3 << 15, 1 << 16), "float32"), axis=(1,), keepdims=False)[
+            :1
+        ],
+    ]
+    for launch in everywhere:
+        body = launch.kernel.source.rpartition("#endif")[2]
+        assert "const i64 i = " in body or "const i64 row = " in body, body
+        assert launch.grid[0] < 2**31
+    if nvrtc.library() is not None:
+        check([launch.kernel for launch in everywhere], 90)
 
 
 @needs_nvrtc

@@ -53,7 +53,7 @@ class _Rows:
         parameters += [self._output(k) for k in range(len(self.plan.writes))]
         w("const int tx = threadIdx.x, ty = threadIdx.y;")
         w(f"const int thread = ty * {shape.tx} + tx;")
-        w(f"const int tile = blockIdx.x % {shape.tiles};")
+        w(f"const {body.number} tile = blockIdx.x % {shape.tiles};")
         w(f"const i64 block = blockIdx.x / {shape.tiles};")
         body.load_constants()
         self._declare_collected()
@@ -142,7 +142,7 @@ class _Rows:
                         threads = shape.tx * shape.ty
                         part = reducer.across_block(part, shape.tx, threads)
                     text = narrowed(part, write.dtype) if whole else part.text
-                    w(f"const int pack = {self._pack(f'held / {lanes}')};")
+                    w(f"const i64 pack = {self._pack(f'held / {lanes}')};")
                     place = f"block * {self.body.columns} + pack * {lanes}"
                     test = f"if (ty == 0 && pack < {self.body.columns // lanes})"
                     w(f"{test} q{k}[{place} + held % {lanes}] = {text};")
@@ -227,9 +227,9 @@ class _Rows:
         for kind, i in held:
             of = self.plan.steps if kind == "step" else self.plan.reads
             w(f"{COMPUTED[of[i].dtype]} {kind}{i}[{shape.items * body.lanes}];")
-        heads = [f"for (int item = 0; item < {shape.items}; ++item)"]
+        heads = [f"for ({body.number} item = 0; item < {shape.items}; ++item)"]
         with w.block(*(["#pragma unroll"] * shape.held), *heads):
-            w(f"const int pack = {self._pack('item')};")
+            w(f"const {body.number} pack = {self._pack('item')};")
             with w.block(f"if (live && pack < {body.columns // body.lanes})"):
                 self._item(phase, reducers, states)
         self.loaded |= {k for kind, k in held if kind == "read"}
