@@ -3,6 +3,7 @@
 import ctypes
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,8 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 
 SHIM = Path(__file__).with_name("shim.h")
-GXX = shutil.which("g++")
+# The shim's fibers and halves are those of GNU's compiler on Linux.
+GXX = shutil.which("g++") if sys.platform == "linux" else None
 OPTIONS = ("-std=c++17", "-O1", "-w", "-fwrapv", "-fno-strict-aliasing", "-fPIC")
 POISON, GUARD = 0xA5, 256
 CTYPES = {
