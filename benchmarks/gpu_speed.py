@@ -15,6 +15,8 @@ from time import perf_counter
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+from toolkit.bench.networks import TEXT_LENGTH, WORDS
+
 ROUNDS, STEPS, LIMIT = 5, 20, 240
 # case: (batch, bar of our time by the best peer's)
 CASES = {
@@ -56,7 +58,7 @@ def data(case, batch):
         x = rng.random((batch, 784), dtype="float32")
         return x, rng.integers(0, 10, batch).astype("int32")
     if case == "lstm":
-        x = rng.integers(0, 20000, (batch, 200)).astype("int32")
+        x = rng.integers(0, WORDS, (batch, TEXT_LENGTH)).astype("int32")
         return x, rng.integers(0, 2, (batch, 1)).astype("float32")
     tokens = rng.integers(0, VOCABULARY, (2, batch, LENGTH)).astype("int32")
     return tokens[0], tokens[1]
