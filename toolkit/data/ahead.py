@@ -194,7 +194,10 @@ class AheadStream(Stream):
         self._pulled = self._given + (first is not None)
         self._is_over = self._is_closed = self._is_ending = False
         self._slots: SimpleQueue[Slot | None] = SimpleQueue()
-        self._room = threading.Semaphore(self._most())
+        # Places that are free: a queue takes a tenth of the time of a semaphore.
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self._most()):
+            self._room.put(None)
         self._allowed = self._most()
         self._threads = 0
         self._next_snapshot = perf_counter()
@@ -234,7 +237,7 @@ class AheadStream(Stream):
             return
         self._is_closed = True
         self._put(END)
-        self._room.release()  # wakes one thread, which wakes the next
+        self._room.put(None)  # wakes one thread, which wakes the next
         self._source = iter(())  # its files are closed
         self.here.run.has_ended(self._stop)
 
@@ -243,18 +246,18 @@ class AheadStream(Stream):
             with self._first.ready:  # it has a thread of its own
                 pass
         while True:
-            self._room.acquire()
+            self._room.get()
             if self._is_closed:
-                self._room.release()
+                self._room.put(None)
                 return
             if number >= self._workers.value:  # there are too many of us
                 with self._counting:
                     self._threads -= 1
-                self._room.release()
+                self._room.put(None)
                 return
             slot = self._pull()
             if slot is None:
-                self._room.release()  # so that the others see it, too
+                self._room.put(None)  # so that the others see it, too
                 return
             if slot.error is None and self._function is not None:
                 self._make(slot)
@@ -359,12 +362,12 @@ class AheadStream(Stream):
         return None
 
     def _make_room(self, waited: int, was_empty: bool, slot: Slot) -> None:
-        self._room.release()
+        self._room.put(None)
         if self._tuner.is_due(waited, was_empty, self.stage.buffered == 0):
             self._tuner.adjust(lambda: size_of(slot.value))
             self._hire()
             for _ in range(self._most() - self._allowed):
-                self._room.release()
+                self._room.put(None)
             self._allowed = max(self._allowed, self._most())
 
 
