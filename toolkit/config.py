@@ -37,6 +37,7 @@ def environment(name: str, default: str | None = None) -> str | None:
 
 
 _backend_listeners: list[Callable[[], None]] = []
+_placements: dict[tuple[Any, ...], int] = {}
 
 _settings: dict[str, Any] = {
     "floatx": "float32",
@@ -148,6 +149,7 @@ def set_matmul_precision(precision: str) -> None:
     if precision not in _PRECISIONS:
         raise unknown_choice("set_matmul_precision", precision, _PRECISIONS)
     _settings["matmul_precision"] = precision
+    _place()
 
 
 def enable_interactive_logging() -> None:
@@ -271,6 +273,7 @@ def set_backend(backend: str) -> None:
 
     get_backend(backend)  # an unknown name fails here, before anything changes
     _settings["backend"] = backend
+    _place()
     for callback in _backend_listeners:
         callback()
 
@@ -289,16 +292,13 @@ def device() -> str:
 def set_device(name: str) -> None:
     """Choose the device on which to compute, such as "cpu:0" or "gpu:0"."""
     _settings["device"] = check_device(name)
+    _place()
     for callback in _backend_listeners:
         callback()
 
 
 def check_device(name: str) -> str:
-    """The full name of a device ("cpu" is "cpu:0"), if there is one.
-
-    Raises:
-        DeviceError: if not; for a GPU, with the reason why it cannot be used.
-    """
+    """The full name of a device ("cpu" is "cpu:0"); a DeviceError if it is not there."""
     wanted = name.lower() if ":" in name else f"{name.lower()}:0"
     try:
         known = _devices_of(backend_of(wanted))
@@ -315,10 +315,7 @@ def check_device(name: str) -> str:
 
 
 def backend_of(device: str | None) -> str:
-    """The name of the backend that computes on a device; None: where nothing is said.
-
-    The GPUs belong to one backend, all else to the one that `set_backend` chose.
-    """
+    """The name of the backend that computes on a device; None: on the default one."""
     name = device or _settings["device"]
     if name is None or not name.lower().startswith("gpu"):
         return _settings["backend"]  # type: ignore[no-any-return]
@@ -326,10 +323,16 @@ def backend_of(device: str | None) -> str:
     return GPU_BACKEND if number in ("", "0") else f"{GPU_BACKEND}:{number}"
 
 
-def placement() -> tuple[Any, ...]:
-    """All settings that decide what a function is compiled to, beside its arguments."""
+def placement() -> int:
+    """A number for the settings that decide what a function is compiled to."""
+    return _settings["placement"]  # type: ignore[no-any-return]
+
+
+def _place() -> None:
+    """Find the number of the settings; equal ones have the same."""
     s = _settings
-    return s["backend"], s["device"], s["matmul_precision"]
+    key = s["backend"], s["device"], s["matmul_precision"]
+    s["placement"] = _placements.setdefault(key, len(_placements))
 
 
 def _devices_of(name: str) -> tuple[str, ...]:
@@ -410,10 +413,7 @@ def logical_devices(kind: str) -> int:
 
 
 def list_devices() -> tuple[str, ...]:
-    """The names of the devices to compute on: "cpu:0", and "gpu:0" if it can be used.
-
-    `toolkit.config.show()` says why a GPU cannot.
-    """
+    """The names of the devices to compute on; `show` says why a GPU is not there."""
     found = _devices_of(backend())
     if backend() == GPU_BACKEND:
         return found
@@ -441,5 +441,6 @@ def show() -> None:
             print(f"  {key}: {value}")
 
 
+_place()
 if environment("FLOATX"):
     set_floatx(environment("FLOATX") or "")

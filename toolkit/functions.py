@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes, tree
+from toolkit import dtypes, tree
 from toolkit.concrete import DATA, Concrete
+from toolkit.config import placement
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.inspection import Inspection
@@ -136,7 +137,7 @@ class Function:
         except AttributeError:  # a tensor without data
             self._find(args, kwargs)
             raise
-        quick = state.device, config.placement(), given
+        quick = state.device, placement(), given
         found = self._quick.get(quick)
         if found is None:
             found = self._quick[quick] = self._find(args, kwargs)[0]
@@ -159,7 +160,7 @@ class Function:
                 parts.append(tensor.spec)
             else:
                 parts.append(_static_key(leaf))
-        place = state.device, config.placement()
+        place = state.device, placement()
         key = tree.signature((args, kwargs)), tuple(parts), place
         concrete = self._concrete.get(key)
         if concrete is None:
