@@ -298,7 +298,7 @@ def set_device(name: str) -> None:
 
 
 def check_device(name: str) -> str:
-    """The full name of a device ("cpu" is "cpu:0"); a DeviceError if it is not there."""
+    """The full name of a device ("cpu" is "cpu:0"); a DeviceError if there is none."""
     wanted = name.lower() if ":" in name else f"{name.lower()}:0"
     try:
         known = _devices_of(backend_of(wanted))
