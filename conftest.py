@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+from hypothesis import settings
 
 # Several test processes share the cores: BLAS threads of one would wait for those of
 # another, which costs a time slice each time.
@@ -11,6 +12,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 # A test that fails shows where in the package.
 os.environ.setdefault("TOOLKIT_TRACEBACK_FILTERING", "off")
+# No test is timed: another process may have the core.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def tensorflow_names():
