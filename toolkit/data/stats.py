@@ -177,7 +177,10 @@ def _advice(slowest: Stage, last: Stage) -> str:
             'workers="process" if its function keeps Python busy.'
         )
     if slowest.workers and slowest.makes:
-        return "its threads are all busy; allow more, or make its function faster."
+        return (
+            "its threads are all busy; allow more, take processes if its function "
+            'keeps Python busy, workers="process", or make it faster.'
+        )
     if slowest.name in ("batch", "padded_batch", "ragged_batch"):
         return (
             "it puts many small elements together; batch earlier, and map whole "

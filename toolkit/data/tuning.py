@@ -8,7 +8,7 @@ compute outside of Python's lock or inside.
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, process_time
 
 from toolkit.data.options import Options
 from toolkit.data.watching import Stage
@@ -18,6 +18,7 @@ LONGEST = 64
 FASTER, HARDLY_SLOWER = 1.1, 0.95
 WINDOW = 0.02  # s: shorter measurements say little
 PAUSE = 10  # windows before another number is tried again
+COMPUTES = 0.4  # processors in use: calls that wait use hardly any
 WAITS_LITTLE = 0.05  # of the time: whoever takes the elements is the slow one
 
 
@@ -62,6 +63,8 @@ class Tuner:
         self._factor = 0.5  # what is tried next
         self._before: tuple[int, float] | None = None  # what a trial began with
         self._pause = 0
+        self._began_with = process_time()
+        self._is_first = True
         self._begin()
 
     def _begin(self) -> None:
@@ -76,7 +79,8 @@ class Tuner:
         self._waited += waited
         self._empty += was_empty
         self._full += not is_empty
-        enough = self._elements >= max(8, 2 * self._workers.value)
+        wanted = 8 if self._is_first else max(8, 2 * self._workers.value)
+        enough = self._elements >= wanted
         return enough and perf_counter() - self._since >= WINDOW
 
     def adjust(self, size: Callable[[], int]) -> None:
@@ -84,11 +88,21 @@ class Tuner:
         elapsed = perf_counter() - self._since
         rate = self._elements / elapsed
         waits = self._waited * 1e-9 / elapsed
-        if self._workers.is_free:
+        is_first, self._is_first = self._is_first, False
+        if self._workers.is_free and not (is_first and self._start_over(elapsed)):
             self._adjust_workers(rate, waits)
         if self._capacity is not None and self._capacity.is_free:
             self._adjust_capacity(size)
         self._begin()
+
+    def _start_over(self, elapsed: float) -> bool:
+        """Go to one thread for each processor if calls compute: others only disturb."""
+        used = (process_time() - self._began_with) / elapsed
+        most = max(self._workers.low, self._options.processors)
+        if used < COMPUTES or self._workers.value <= most:
+            return False
+        self._set(most, f"{used:.1f} processors in use")
+        return True
 
     def _adjust_workers(self, rate: float, waits: float) -> None:
         knob = self._workers
