@@ -74,6 +74,13 @@ def held():
     )
 
 
+def held_at_rest():
+    """What is held once the threads of tests before have ended."""
+    gc.collect()
+    eventually(lambda: not held()[0])
+    return held()
+
+
 # --- killed workers -------------------------------------------------------------------
 
 
@@ -109,7 +116,7 @@ def kill_at_random(kills, seed):
 
 
 def test_order_stays_when_workers_are_killed():
-    before = held()[2]
+    before = held_at_rest()[2]
     assert kill_at_random(3, seed=0) >= 1
     assert children() == before
 
@@ -117,7 +124,7 @@ def test_order_stays_when_workers_are_killed():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_order_stays_when_many_workers_are_killed(seed):
-    before = held()[2]
+    before = held_at_rest()[2]
     assert kill_at_random(20, seed) == 20
     assert children() == before
 
@@ -179,8 +186,7 @@ def end_of(iterator, how):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_nothing_is_left_of_a_pass(name):
-    gc.collect()
-    before = held()
+    before = held_at_rest()
     for taken in (0, 1, 2, 7):
         for how in ("dropped", "closed", "in a cycle", "by an exception", "exhausted"):
             iterator = iter(CHAINS[name](Dataset.range(60)))
@@ -194,8 +200,7 @@ def test_nothing_is_left_of_a_pass(name):
 
 @pytest.mark.parametrize("taken", [0, 1, 5])
 def test_nothing_is_left_of_processes(taken):
-    gc.collect()
-    before = held()
+    before = held_at_rest()
     for how in ("dropped", "closed", "in a cycle"):
         iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
         for _ in range(taken):
@@ -207,8 +212,7 @@ def test_nothing_is_left_of_processes(taken):
 
 
 def test_error_ends_threads_at_once():
-    gc.collect()
-    before = held()
+    before = held_at_rest()
     dataset = Dataset.range(100).map(lambda x: slow(1) // int(5 - x), **THREADS)
     iterator = iter(dataset.prefetch(2))
     with pytest.raises(ZeroDivisionError) as error:
@@ -239,8 +243,7 @@ def test_passes_within_one_pass_are_forgotten():
 
 @pytest.mark.slow
 def test_many_iterators_with_processes_leave_nothing():
-    gc.collect()
-    before = held()
+    before = held_at_rest()
     for taken in range(40):
         iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
         for _ in range(taken):
@@ -289,16 +292,14 @@ def close_chains_at_random_moments(count, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_chains_closed_at_random_moments_leave_nothing(seed):
-    gc.collect()
-    before = held()
+    before = held_at_rest()
     close_chains_at_random_moments(150, seed)
     gc.collect()
     assert eventually(lambda: held() == before), (held(), before)
 
 
 def test_chains_closed_at_some_moments_leave_nothing():
-    gc.collect()
-    before = held()
+    before = held_at_rest()
     close_chains_at_random_moments(15, seed=9)
     gc.collect()
     assert eventually(lambda: held() == before), (held(), before)
