@@ -57,13 +57,15 @@ def _input_grad(
 ) -> None:
     g, w = inputs
     windows = _windows(node, w.spec.shape[:-2], g.spec.shape[1:-1])
-    matrix = windows.matrix(x)
+    # Halves are summed over windows in float32, and rounded once.
+    held = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    matrix = Spec(windows.matrix(x).shape, held)
     target = pieces.take(matrix.nbytes)
     gradient = _by_group(_whole(pieces, Buffer(0), g), g.spec, windows.groups)
     weights = _by_group(_whole(pieces, Buffer(1), w), w.spec, windows.groups)
     seen = _rows(target, matrix)
     multiply(pieces, gradient, _turned(weights), seen, precision)
-    pieces.launch(images(x, windows), [target, Buffer(2)])
+    pieces.launch(images(x, windows, held), [target, Buffer(2)])
 
 
 _LOWERINGS = {

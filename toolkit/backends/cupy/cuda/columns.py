@@ -74,17 +74,23 @@ def columns(x: Operand, windows: Windows) -> list[Launch]:
     return [k.launch()]
 
 
-def images(spec: Spec, windows: Windows) -> list[Launch]:
+def images(spec: Spec, windows: Windows, held: str | None = None) -> list[Launch]:
     """The images that have, at each pixel, the sum of its places in a matrix.
 
     The matrix's buffer is the first, the images' the second. A pixel adds its places in
     the order of the window's pixels.
+
+    Args:
+        spec: of the images.
+        windows: how they lie.
+        held: the dtype of the matrix; that of the images if None.
     """
     if not spec.size:
         return []
-    matrix, dtype = contiguous(windows.matrix(spec)), spec.dtype
+    dtype, held = spec.dtype, held or spec.dtype
+    matrix = contiguous(Spec(windows.matrix(spec).shape, held))
     k = Threads("images", spec.shape, contiguous(spec), matrix)
-    k.source("x", dtype, Buffer(0))
+    k.source("x", held, Buffer(0))
     k.target("y", dtype, Buffer(1))
     image, *pixel, channel = k.indices
     k(f"{COMPUTED[dtype]} sum = 0;")
