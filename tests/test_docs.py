@@ -71,6 +71,13 @@ def test_code_stands_in_fences_and_files_are_there(page):
         assert root.tag.endswith("svg")
 
 
+def test_the_site_lists_every_page():
+    docs = ROOT / "docs"
+    listed = (docs / "index.md").read_text("utf-8").splitlines()
+    pages = {p.relative_to(docs).with_suffix("").as_posix() for p in docs.rglob("*.md")}
+    assert pages - set(listed) == {"index"}
+
+
 def test_the_compiler_is_demonstrated():
     text = (ROOT / "docs" / "graphs.md").read_text("utf-8")
     assert "".join(b.code for b in blocks(text)).count(".inspect(") >= 6
