@@ -10,7 +10,6 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator, Philox, SeedSequence
 
 Array = np.ndarray[Any, Any]
 
@@ -31,12 +30,13 @@ def new_seed() -> DrawnSeed:
 
 def key_of(seed: int, epoch: tuple[int, ...], purpose: int = 0) -> Array:
     """Two words for a generator, different for each seed, epoch and purpose."""
-    return SeedSequence([seed, purpose, *epoch]).generate_state(2, np.uint64)
+    return np.random.SeedSequence([seed, purpose, *epoch]).generate_state(2, np.uint64)
 
 
-def generator(key: Array, chunk: int = 0) -> Generator:
+def generator(key: Array, chunk: int = 0) -> np.random.Generator:
     """A generator of its own for each chunk of positions."""
-    return Generator(Philox(key=key, counter=[0, 0, 0, chunk]))
+    # NumPy loads its 15 compiled modules of random numbers when one is first used.
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, chunk]))
 
 
 def _drawn(key: Array, high: int, chunk: int) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -130,5 +129,7 @@ class History(Callback):
 
     def _repr_html_(self) -> str:
         if not self.metrics:
+            from html import escape
+
             return f"<code>{escape(repr(self))}</code>"
         return self.plot().svg()
