@@ -50,7 +50,7 @@ class Records(Dataset):
     """Base of data sets of the records of files.
 
     Args:
-        files: one path or several, or a data set of them.
+        filenames: one path or several, or a data set of them.
         compression_type: "GZIP", "ZLIB", or None for none.
         buffer_size: how many bytes are read at once; 256 KB by default.
         num_parallel_reads: how many files are read at the same time, their records by
@@ -60,7 +60,7 @@ class Records(Dataset):
 
     def __init__(
         self,
-        files: Paths,
+        filenames: Paths,
         compression_type: str | None = None,
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
@@ -75,11 +75,15 @@ class Records(Dataset):
         self._block = buffer_size or BLOCK
         if compression_type not in COMPRESSIONS:
             raise unknown_choice("compression_type", compression_type, COMPRESSIONS)
-        self._files = [] if isinstance(files, Dataset) else as_paths(files)
+        self._files = [] if isinstance(filenames, Dataset) else as_paths(filenames)
         self._compression = compression_type or None
         self._turns: Dataset | None = None
-        if num_parallel_reads is not None or isinstance(files, Dataset):
-            names = files if isinstance(files, Dataset) else from_elements(self._files)
+        if num_parallel_reads is not None or isinstance(filenames, Dataset):
+            names = (
+                filenames
+                if isinstance(filenames, Dataset)
+                else from_elements(self._files)
+            )
             wide = num_parallel_reads not in (None, AUTOTUNE)
             cycle = num_parallel_reads if wide else None
             if num_parallel_reads is None:
@@ -224,18 +228,6 @@ class TFRecordDataset(Records):
     """
 
     _name = "tfrecords"
-
-    def __init__(
-        self,
-        filenames: Paths,
-        compression_type: str | None = None,
-        buffer_size: int | None = None,
-        num_parallel_reads: int | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            filenames, compression_type, buffer_size, num_parallel_reads, name
-        )
 
     def _of_file(self, path: Any) -> Dataset:
         return TFRecordDataset(path, self._compression, self._block)
