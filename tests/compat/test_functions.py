@@ -156,6 +156,12 @@ def test_asserts():
             failing()
     with pytest.raises(ShapeError, match="assert_shapes"):
         tf.debugging.assert_shapes([(tf.zeros(2), ("N",)), (tf.zeros(3), ("N",))])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"odd; \[0 \.\.\. 8\]"):
+        tf.debugging.Assert(False, ["odd", tf.range(9)], summarize=1)
+    with pytest.raises(ShapeError, match=r"received \(2,\); \[0 1 \.\.\. 7 8\]"):
+        tf.debugging.assert_shapes(
+            [(tf.zeros(2), (3,))], data=[tf.range(9)], summarize=2
+        )
 
 
 def test_devices_are_listed_and_the_one_that_computes_stays():

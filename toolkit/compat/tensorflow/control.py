@@ -139,7 +139,12 @@ def vectorized_map(
     fallback_to_while_loop: bool = True,
     warn: bool = True,
 ) -> Any:
-    """As `map_fn`, with all rows at once where the core can."""
+    """As `map_fn`, with all rows at once where the core can.
+
+    Args:
+        fn, elems: as there.
+        fallback_to_while_loop, warn: have no effect: nothing falls back to a loop.
+    """
     return ops.vectorized_map(fn, tree.map_structure(convert, elems))
 
 
@@ -157,6 +162,14 @@ def scan(
     """What a function of (state, row) returns for each row: its next state.
 
     Without an initializer the first row is the first state, and the first result.
+
+    Args:
+        fn: from a state and a row to the next state, nests of tensors.
+        elems: a nest of tensors with the same number of rows.
+        initializer: the first state.
+        reverse: begin with the last row.
+        parallel_iterations, swap_memory: have no effect.
+        back_prop, infer_shape: only True.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -196,7 +209,7 @@ def foldl(
     swap_memory: bool = False,
     name: Any = None,
 ) -> Any:
-    """The last of the states that `scan` returns."""
+    """The last of the states that `scan` returns; the arguments are those of `scan`."""
     states = scan(fn, elems, initializer, back_prop=back_prop)
     return tree.map_structure(lambda x: x[-1], states)
 
@@ -258,5 +271,5 @@ def numpy_function(
     stateful: bool = True,
     name: Any = None,
 ) -> Any:
-    """As `py_function`, of NumPy arrays."""
+    """As `py_function`, of NumPy arrays; `stateful` has no effect: func is called."""
     return py_function(lambda *xs: func(*(x.numpy() for x in xs)), inp, Tout)

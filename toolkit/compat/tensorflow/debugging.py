@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes, ops
+from toolkit.compat.tensorflow.printing import shown
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from toolkit.tensor import Tensor
@@ -16,10 +17,13 @@ from toolkit.tensor import Tensor
 InvalidArgumentError = ArgumentError
 
 
-def _check(holds: Any, what: str, message: Any, *values: Any) -> None:
+def _check(
+    holds: Any, what: str, message: Any, *values: Any, summarize: int | None = None
+) -> None:
     if bool(np.all(np.asarray(holds))):
         return
-    received = "; ".join(str(np.asarray(x)) for x in values)
+    edge = 3 if summarize is None else summarize
+    received = "; ".join(shown(x, edge) for x in values)
     raise ArgumentError(f"{message or what}: expected {what}; received {received}")
 
 
@@ -28,7 +32,7 @@ def _comparing(name: str, compare: Callable[..., Any], words: str) -> Any:
         x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None
     ) -> None:
         x, y = convert(x), convert(y)
-        _check(compare(x, y), f"x {words} y", message, x, y)
+        _check(compare(x, y), f"x {words} y", message, x, y, summarize=summarize)
 
     check.__name__ = check.__qualname__ = name
     check.__doc__ = f"Raise an ArgumentError unless x {words} y everywhere."
@@ -48,7 +52,7 @@ def _signed(name: str, compare: Callable[..., Any], words: str) -> Any:
         x: Any, message: Any = None, summarize: Any = None, name: Any = None
     ) -> None:
         x = convert(x)
-        _check(compare(x, 0), f"x {words} 0", message, x)
+        _check(compare(x, 0), f"x {words} 0", message, x, summarize=summarize)
 
     check.__name__ = check.__qualname__ = name
     check.__doc__ = f"Raise an ArgumentError unless x {words} 0 everywhere."
@@ -63,7 +67,7 @@ assert_non_positive = _signed("assert_non_positive", ops.less_equal, "<=")
 
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
     """Raise an ArgumentError with the data unless a condition holds."""
-    _check(condition, "the condition to hold", None, *data)
+    _check(condition, "the condition to hold", None, *data, summarize=summarize)
 
 
 def assert_near(
@@ -83,7 +87,7 @@ def assert_near(
     tolerance = 10 * float(np.spacing(np.ones((), dtypes.numpy_dtype(x.dtype))))
     rtol, atol = (tolerance if t is None else t for t in (rtol, atol))
     bound = atol + rtol * ops.absolute(y)
-    _check(ops.absolute(x - y) <= bound, "x near y", message, x, y)
+    _check(ops.absolute(x - y) <= bound, "x near y", message, x, y, summarize=summarize)
 
 
 def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
@@ -151,6 +155,8 @@ def assert_shapes(
     Args:
         shapes: (tensor, its extents) each: integers, None for any, or names, which
             stand for the same extent everywhere.
+        data: tensors to show in the error.
+        summarize: how many elements of them to show at each end; 3 if None.
         message: in front of the error.
 
     Example:
@@ -167,9 +173,11 @@ def assert_shapes(
             n in (None, m) for n, m in zip(wanted, found, strict=True)
         )
         if not fits:
+            edge = 3 if summarize is None else summarize
+            shows = "".join(f"; {shown(x, edge)}" for x in data or ())
             raise ShapeError(
                 f"{message or 'assert_shapes'}: expected {tuple(extents)} with "
-                f"{known}; received {found}"
+                f"{known}; received {found}{shows}"
             )
 
 

@@ -63,6 +63,8 @@ def parse_single_example(
 ) -> dict[str, Any]:
     """The features of an Example that are asked for, as tensors.
 
+    `example_names` has no effect: errors name the feature.
+
     Example:
         >>> import toolkit.compat.tensorflow as tf
         >>> feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[3]))
@@ -78,7 +80,10 @@ def parse_single_example(
 def parse_example(
     serialized: Any, features: Any, example_names: Any = None, name: Any = None
 ) -> dict[str, Any]:
-    """The features of a batch of Examples; Ragged of those that vary."""
+    """The features of a batch of Examples; Ragged of those that vary.
+
+    `example_names` has no effect: errors name the feature.
+    """
     messages = np.asarray(as_strings(serialized)).ravel()
     return as_tensors(data.parse_example(messages, features))  # type: ignore[no-any-return]
 

@@ -140,7 +140,10 @@ def lstsq(
     fast: bool = True,
     name: Any = None,
 ) -> Tensor:
-    """x with the least |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2."""
+    """x with the least |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
+
+    Without a regularizer it comes from singular values, as with `fast=False` there.
+    """
     if not l2_regularizer:
         return ops.lstsq(matrix, rhs)
     matrix = convert(matrix)

@@ -138,7 +138,7 @@ def _spatial(sizes: Any, layout: str, count: int, what: str) -> tuple[int, ...]:
     return inner
 
 
-def _padded(x: Any, padding: Any, layout: str, count: int) -> tuple[Tensor, str]:
+def _padded(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
     """What is to be convolved, and how: explicit padding is made before."""
     if isinstance(padding, str):
         return convert(x), padding.lower()
@@ -161,7 +161,7 @@ def _convolving(operation: Callable[..., Tensor], name: str, count: int) -> Any:
         name: Any = None,
     ) -> Tensor:
         layout = _layout(data_format)
-        x, words = _padded(input, padding, layout, count)
+        x, words = _padded(input, padding, count)
         steps = _spatial(strides, layout, count, "strides")
         holes = _spatial(dilations or 1, layout, count, "dilations")
         return operation(x, filters, steps, words, layout, holes)

@@ -45,7 +45,7 @@ def print(
         x: [0 1 2 ... 6 7 8]
     """
     edge = 3 if summarize is None else summarize
-    line = sep.join(_shown(x, edge) for x in inputs) + end
+    line = sep.join(shown(x, edge) for x in inputs) + end
     stream = sys.stderr if output_stream is None else output_stream
     if isinstance(stream, str) and stream.startswith("file://"):
         with open(stream.removeprefix("file://"), "a", encoding="utf-8") as file:
@@ -59,11 +59,12 @@ def print(
         )
 
 
-def _shown(x: Any, edge: int) -> str:
+def shown(x: Any, edge: int = 3) -> str:
+    """The text of a value, with so many elements at each end of an axis."""
     if isinstance(x, _TENSORS):
         return _array(x, edge)
     if isinstance(x, (list, tuple, dict)):
-        packed = tree.map_structure(lambda leaf: _Shown(_shown(leaf, edge)), x)
+        packed = tree.map_structure(lambda leaf: _Shown(shown(leaf, edge)), x)
         return repr(packed)
     return repr(x) if isinstance(x, np.ndarray) else str(x)
 

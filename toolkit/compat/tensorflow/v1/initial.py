@@ -119,8 +119,8 @@ def orthogonal_initializer(
     return _Initializer(initializers.Orthogonal, seed, dtype, gain=gain)
 
 
-class zeros_initializer(initializers.Zeros):
-    """Zeros.
+class _Filled(initializers.Initializer):
+    """A constant of the core's, with a dtype of its own.
 
     Args:
         dtype: of what it makes unless it is told.
@@ -133,18 +133,12 @@ class zeros_initializer(initializers.Zeros):
         return super().__call__(shape, dtype or self.dtype)
 
 
-class ones_initializer(initializers.Ones):
-    """Ones.
+class zeros_initializer(_Filled, initializers.Zeros):
+    """Zeros, of `dtype` unless it is told."""
 
-    Args:
-        dtype: of what it makes unless it is told.
-    """
 
-    def __init__(self, dtype: Any = "float32") -> None:
-        self.dtype = dtypes.standardize(dtype)
-
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
-        return super().__call__(shape, dtype or self.dtype)
+class ones_initializer(_Filled, initializers.Ones):
+    """Ones, of `dtype` unless it is told."""
 
 
 class constant_initializer(initializers.Initializer):

@@ -270,7 +270,7 @@ def sigmoid_cross_entropy(
     y, x = _same("sigmoid_cross_entropy", multi_class_labels, logits)
     if label_smoothing:
         y = y * (1.0 - label_smoothing) + 0.5 * label_smoothing
-    losses = ops.relu(x) - x * y + ops.softplus(-ops.abs(x))
+    losses = ops.softplus(x) - y * x
     scope = scope or "sigmoid_cross_entropy_loss"
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 

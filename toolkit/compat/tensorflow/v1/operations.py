@@ -22,6 +22,7 @@ from toolkit.compat.tensorflow.v1.tensors import (
 )
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
 from toolkit.convert import convert
+from toolkit.errors import UnsupportedError
 from toolkit.keras_tensor import KerasTensor
 
 
@@ -111,7 +112,12 @@ def assign(
     use_locking: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The operation that replaces the value of a Variable; as a tensor, the new one."""
+    """The operation that replaces the value of a Variable; as a tensor, the new one.
+
+    `validate_shape` may be None or True: the shape of a Variable is fixed.
+    """
+    if validate_shape is False:
+        raise UnsupportedError("assign: validate_shape=False is not supported")
     return ref.assign(value, name=name)
 
 
