@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Kernel, Operand, contiguous
-from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner, Where
+from toolkit.backends.cupy.binding import Where
+from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner
 from toolkit.backends.cupy.steps import Value
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import PRIMITIVES, Node, Spec

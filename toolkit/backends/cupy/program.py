@@ -13,23 +13,13 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from toolkit.backends.base import Move
-from toolkit.backends.cupy.cuda.launch import (
-    Buffer,
-    Launch,
-    Problem,
-    Scalar,
-    Scratch,
-    Table,
-)
+from toolkit.backends.cupy.binding import Binder, Binding, Where, operand
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, OutOfMemory
-from toolkit.backends.cupy.joining import Call, Start, join
-from toolkit.backends.cupy.steps import Dnn, Loop, Lowered, Place, Product, Step
+from toolkit.backends.cupy.steps import Dnn, Loop, Lowered, Product, Step
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
 
-# (None, an address) or (the number of an array of the call, an offset).
-Where = tuple[int | None, int]
 Resolve = Callable[[int, tuple[str, int]], Where]
 
 # Runs on the same memory before the steps are captured.
@@ -70,15 +60,6 @@ class Text:
             if isinstance(self.step, Launch)
             else repr(self.step)
         )
-
-
-def operand(place: Place, inputs: int) -> tuple[str, int]:
-    """A place as the compiler names it."""
-    if isinstance(place, Scratch):
-        return "work", place.offset
-    if place.index < inputs:
-        return "in", place.index
-    return "out", place.index - inputs
 
 
 def names_of(step: Step, inputs: int) -> list[tuple[str, int]]:
@@ -147,25 +128,6 @@ def _flops(step: Step) -> int:
     return 0
 
 
-@dataclass
-class Binding:
-    """The steps on one set of addresses.
-
-    Attributes:
-        calls: one function for each step, by the index of its node.
-        kept: memory that only addresses point to.
-        problems: what to say of a bad index, three words each in `words`.
-        runs: how often it ran; replay: starts the captured graph, once there is one.
-    """
-
-    calls: list[tuple[int, Callable[[], None]]]
-    kept: list[Any]
-    problems: list[str]
-    words: Any = None
-    runs: int = 0
-    replay: Callable[[], None] | None = None
-
-
 class Runner:
     """A program bound to memory; one caller at a time may run it."""
 
@@ -197,7 +159,7 @@ class Runner:
         with self.device.scope():
             self._check()
             binding = self._bound()
-            self._copy(binding, self.used[0], inward=True)
+            self._copy(self.used[0], inward=True)
             if binding.replay is not None:
                 binding.replay()
             elif binding.runs >= WARM_UP and self.device.captures:
@@ -206,7 +168,7 @@ class Runner:
             else:
                 _start(binding)
             binding.runs += 1
-            self._copy(binding, self.used[1], inward=False)
+            self._copy(self.used[1], inward=False)
             self.device.watch(binding.words, binding.problems)
 
     def timed(self) -> list[tuple[int, int, int, int]]:
@@ -214,20 +176,20 @@ class Runner:
         rows = []
         with self.device.scope():
             binding = self._bound()
-            self._copy(binding, self.used[0], inward=True)
+            self._copy(self.used[0], inward=True)
             for i, call in binding.calls:
                 start = perf_counter_ns()
                 call()
                 self.device.synchronize()
                 rows.append((i, start, perf_counter_ns(), 0))
-            self._copy(binding, self.used[1], inward=False)
+            self._copy(self.used[1], inward=False)
         return rows
 
     def _check(self) -> None:
         if self.device.broken:
             raise self.device.broken
 
-    def _copy(self, binding: Binding, numbers: set[int], inward: bool) -> None:
+    def _copy(self, numbers: set[int], inward: bool) -> None:
         for number, array in self.staged.items():
             if number in numbers:
                 pair = self.device.address(array), self.objects[number]
@@ -257,7 +219,7 @@ class Runner:
         self.binding = None
         for limits in WORKSPACES:
             try:
-                return _Binder(self, *limits).bind()
+                return Binder(self, *limits).bind()
             except OutOfMemory:
                 self.device.trim()
         raise OutOfDeviceMemory(
@@ -278,145 +240,3 @@ class Runner:
 def _start(binding: Binding) -> None:
     for _, call in binding.calls:
         call()
-
-
-class _Binder:
-    """Turns steps into calls on addresses."""
-
-    def __init__(self, runner: Runner, limit: int, dnn_limit: int | None) -> None:
-        self.runner = runner
-        self.device = runner.device
-        self.limit, self.dnn_limit = limit, dnn_limit
-        self.binding = Binding([], [], [])
-        self.scratch: int = 0
-        self.words: Any = None
-
-    def bind(self) -> Binding:
-        """All steps of the program."""
-        program = self.runner.program
-        plain = list(_plain(program))
-        kernels = list({s.kernel: 0 for _, s in plain if isinstance(s, Launch)})
-        self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
-        needed = max((self._workspace(step) for _, step in plain), default=0)
-        if needed:
-            scratch = self.device.empty((needed,), "uint8")
-            self.binding.kept.append(scratch)
-            self.scratch = self.device.address(scratch)
-        count = sum(
-            times * sum(isinstance(a, Problem) for a in step.arguments)
-            for times, step in plain
-            if isinstance(step, Launch)
-        )
-        if count:
-            self.words = self.device.upload([0] * (3 * count))
-            self.binding.words = self.words
-        calls: list[Call] = []
-        for i, node in enumerate(program.nodes):
-            resolve = partial(self.runner.resolve, i)
-            for step in node.steps:
-                for call in self._calls(
-                    step, node.inputs, resolve, self.runner.address
-                ):
-                    calls.append((i, call))
-        self.binding.calls = list(join(calls, self.device, self.binding.kept))
-        return self.binding
-
-    def _workspace(self, step: Step) -> int:
-        if isinstance(step, Product):
-            return self.limit
-        if isinstance(step, Dnn):
-            return int(self.device.dnn(step.signature, self.dnn_limit).workspace)
-        return 0
-
-    def _calls(
-        self,
-        step: Step,
-        inputs: int,
-        resolve: Callable[[tuple[str, int]], Where],
-        address: Callable[[Where], int],
-    ) -> Iterator[Callable[[], None]]:
-        """The calls of a step."""
-
-        def at(place: Place) -> int:
-            return address(resolve(operand(place, inputs)))
-
-        if isinstance(step, Launch):
-            arguments = [self._argument(a, at, step) for a in step.arguments]
-            function, shape = self.functions[step.kernel], (step.grid, step.block)
-            yield Start(
-                step.kernel, function, *shape, tuple(arguments), step.shared_bytes
-            )
-        elif isinstance(step, Product):
-            offsets = (*step.offsets, *[0] * len(step.operands))
-            pairs = zip(step.operands, offsets, strict=False)
-            pointers = tuple(at(place) + offset for place, offset in pairs)
-            product = self.device.product(step.gemm, pointers, self.limit)
-            yield partial(product, pointers, self.scratch)
-        elif isinstance(step, Dnn):
-            plan = self.device.dnn(step.signature, self.dnn_limit)
-            yield partial(plan, tuple(map(at, step.operands)), self.scratch)
-        else:
-            yield from self._turns(step, inputs, resolve, address)
-
-    def _argument(self, argument: Any, at: Callable[[Place], int], step: Launch) -> Any:
-        if isinstance(argument, Scalar):
-            return self.device.scalar(argument.value, argument.ctype)
-        if isinstance(argument, Problem):
-            self.binding.problems.append(step.problem)
-            first: int = self.device.address(self.words)
-            return first + 24 * (len(self.binding.problems) - 1)
-        if isinstance(argument, Table):
-            words = [
-                at(w) if isinstance(w, (Buffer, Scratch)) else w
-                for row in argument.rows
-                for w in row
-            ]
-            table = self.device.upload(words)
-            self.binding.kept.append(table)
-            return self.device.address(table)
-        return at(argument)
-
-    def _turns(
-        self,
-        loop: Loop,
-        inputs: int,
-        resolve: Callable[[tuple[str, int]], Where],
-        address: Callable[[Where], int],
-    ) -> Iterator[Callable[[], None]]:
-        """The calls of a loop, all turns one after the other."""
-        arena = address(resolve(("work", loop.arena.offset)))
-        members, program = loop.body.native
-
-        for turn in range(loop.turns):
-
-            def inner(where: Where, turn: int = turn) -> int:
-                number, offset = where
-                if number is None:
-                    return offset
-                base, shift = position(loop.moves[number], turn, loop.turns)
-                return address(resolve(base)) + shift + offset
-
-            for i, node in enumerate(program.nodes):
-                place = partial(loop.body.place, arena, members[i])
-                for step in node.steps:
-                    yield from self._calls(step, node.inputs, place, inner)
-
-
-def position(move: Move, turn: int, turns: int) -> tuple[tuple[str, int], int]:
-    """Where an array of a loop's body is in a turn: an operand, and an offset."""
-    if turn == 0 and move.first is not None:
-        return move.first, 0
-    if turn == turns - 1 and move.last is not None:
-        return move.last, 0
-    shift = move.offset + turn * move.stride
-    return move.base, shift + move.delta * ((turn + move.phase) % 2)
-
-
-def _plain(program: GpuProgram) -> Iterator[tuple[int, Step]]:
-    """The steps of a program and of the loops in it, with how often each runs."""
-    for _, step in program.steps:
-        if isinstance(step, Loop):
-            for times, inner in _plain(step.body.native[1]):
-                yield times * step.turns, inner
-        else:
-            yield 1, step
