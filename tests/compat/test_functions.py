@@ -310,3 +310,15 @@ def test_the_core_keeps_dtypes_though_numpy_gives_numbers():
     optimizer.build([v])
     assert optimizer.variables[-1].dtype == tf.float64
     assert tf.Variable(v.numpy()).dtype == tf.constant(v.numpy()).dtype == tf.float64
+
+
+def test_both_versions_are_imported_by_tensorflows_names():
+    import toolkit.compat.tensorflow.compat.v1 as tf1
+    import toolkit.compat.tensorflow.compat.v2 as tf2
+    from toolkit.compat.tensorflow import v1
+    from toolkit.compat.tensorflow.compat.v1 import Session
+
+    assert (tf1, tf2, Session) == (v1, tf, v1.Session)
+    assert (tf.compat.v1, tf.compat.v2) == (v1, tf)
+    with pytest.raises(AttributeError, match="no attribute 'v3'"):
+        _ = tf.compat.v3

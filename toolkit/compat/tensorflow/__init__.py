@@ -8,9 +8,7 @@ use. The import gives the core's tensors and Variables TensorFlow's attributes, 
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from toolkit.compat.tensorflow.installing import install
@@ -55,8 +53,8 @@ _FILES = {
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names.split()}
 _MODULES = (
-    *("config", "data", "debugging", "image", "io", "keras", "linalg", "math", "nn"),
-    *("random", "signal", "strings", "summary"),
+    *("compat", "config", "data", "debugging", "image", "io", "keras", "linalg"),
+    *("math", "nn", "random", "signal", "strings", "summary"),
 )
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",
@@ -75,21 +73,9 @@ _OF_KERAS = ("initializers", "losses", "metrics", "optimizers")
 __all__ = [
     "__version__",
     "bool",
-    "compat",
     "newaxis",
     *(*_WHERE, *_MODULES, *_CORE, *_OF_KERAS, *INSTEAD),
 ]
-
-
-class _Compat(ModuleType):
-    """`tf.compat`: TensorFlow 1's names in `v1`, those of 2 in `v2`."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "v1":
-            return import_module("toolkit.compat.tensorflow.v1")
-        if name == "v2":
-            return sys.modules["toolkit.compat.tensorflow"]
-        raise AttributeError(f"module 'tf.compat' has no attribute {name!r}")
 
 
 def __getattr__(name: str) -> Any:
@@ -110,8 +96,6 @@ def _found(name: str) -> Any:
         return import_module(f"{__name__}.namespaces").VERSION
     if name == "newaxis":
         return None
-    if name == "compat":
-        return _Compat("tf.compat")
     if name in _OF_KERAS:
         return getattr(import_module(f"{__name__}.keras"), name)
     if name in INSTEAD:
