@@ -16,7 +16,7 @@ from toolkit.concrete import DATA, Concrete
 from toolkit.config import placement
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.inspection import Inspection
+from toolkit.inspection import Inspection, inspect_program
 from toolkit.ir import Spec
 from toolkit.progress import stage, working
 from toolkit.symbolic import any_symbolic
@@ -177,7 +177,7 @@ class Function:
     def inspect(self, *args: Any, **kwargs: Any) -> Inspection:
         """What the compiler made of the function for arguments like these."""
         concrete = self.get_concrete_function(*args, **kwargs)
-        return Inspection(self.name, concrete.program, concrete.variables)
+        return inspect_program(self.name, concrete.program, concrete.variables)
 
     def _is_dynamic(self, leaf: Any) -> bool:
         if isinstance(leaf, DATA):

@@ -11,7 +11,6 @@ from toolkit import config
 from toolkit.backends.base import Backend, get_backend
 from toolkit.compiler.execute import Program
 from toolkit.compiler.placement import place, transfer_p
-from toolkit.errors import UnsupportedError
 from toolkit.ir import Graph, Node
 
 Array = Any
@@ -64,14 +63,6 @@ class MixedProgram:
     def nbytes(self) -> int:
         """Bytes of all arenas."""
         return sum(part.program.nbytes for part in self.parts)
-
-    @property
-    def plan(self) -> Any:
-        """Refused: each part has a plan of its own."""
-        raise UnsupportedError(
-            "inspect: the graph is on devices of several backends; inspect functions "
-            "of one device each"
-        )
 
     def __call__(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.backends.base import Backend
 from toolkit.compiler.execute import Program
 from toolkit.compiler.frame import Event, Frame, Part
 from toolkit.compiler.passes import stages
@@ -172,26 +173,27 @@ class Inspection:
         Args:
             path: a ".json" file.
         """
+        rows = list(self._rows())
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """The events of a timeline."""
         self._events()  # the first run meets cold caches
         number_of = {part: k for k, parts in enumerate(self._parts) for part in parts}
-        rows = []
         for event in self._events():
             number = number_of[event.part]
             kernel = self.kernels[number]
             arguments = {"flops": kernel.flops, "bytes": kernel.nbytes}
-            rows.append(
-                {
-                    "name": kernel.name,
-                    "ph": "X",
-                    "ts": 1e6 * event.start,
-                    "dur": 1e6 * (event.end - event.start),
-                    "pid": 0,
-                    "tid": event.thread,
-                    "args": {"kernel": number, **arguments},
-                }
-            )
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
+            yield {
+                "name": kernel.name,
+                "ph": "X",
+                "ts": 1e6 * event.start,
+                "dur": 1e6 * (event.end - event.start),
+                "pid": 0,
+                "tid": event.thread,
+                "args": {"kernel": number, **arguments},
+            }
 
     def _events(self) -> list[Event]:
         events: list[Event] = []
@@ -207,16 +209,9 @@ class Inspection:
     @cached_property
     def _arrays(self) -> tuple[list[Any], list[Any]]:
         """Inputs and memory for outputs, kept so that a second run finds them warm."""
-        graph, empty = self.program.graph, self.program.backend.empty
-        random = np.random.default_rng(0)
-        inputs = [empty(x.spec.shape, x.spec.dtype) for x in graph.inputs]
-        for array in inputs:
-            is_float = dtypes.is_float(array.dtype.name)
-            array[...] = random.random(array.shape) if is_float else 0
-        first = len(inputs) - len(self._variables)
-        for array, variable in zip(inputs[first:], self._variables, strict=True):
-            array[...] = variable.numpy()
-        return inputs, [empty(y.spec.shape, y.spec.dtype) for y in graph.outputs]
+        program = self.program
+        inputs = made_up(program.graph, program.backend, self._variables)
+        return inputs, outputs_for(program)
 
     def __str__(self) -> str:
         parts = [f"function {self.name} on backend {self.program.backend.name}"]
@@ -279,6 +274,25 @@ class Inspection:
                 f"  {b.offset:10,}  {b.nbytes:10,}  {b.first:5}  {b.last:4}  {b.label}"
             )
         return rows
+
+
+def made_up(graph: Graph, backend: Backend, variables: Sequence[Variable]) -> list[Any]:
+    """Inputs: the values of Variables at the end, random floats and zeros before."""
+    random = np.random.default_rng(0)
+    inputs = []
+    for x in graph.inputs[: len(graph.inputs) - len(variables)]:
+        shape, dtype = x.spec.shape, dtypes.numpy_dtype(x.spec.dtype)
+        is_float = dtypes.is_float(x.spec.dtype)
+        values = random.random(shape) if is_float else np.zeros(shape)
+        inputs.append(values.astype(dtype))
+    given = [*inputs, *(variable.numpy() for variable in variables)]
+    return [backend.owned(backend.asarray(x)) for x in given]
+
+
+def outputs_for(program: Program) -> list[Any]:
+    """Memory for the outputs of a program."""
+    specs = (y.spec for y in program.graph.outputs)
+    return [program.backend.empty(spec.shape, spec.dtype) for spec in specs]
 
 
 def _pass_row(name: str, graph: Graph, what: str) -> str:

@@ -1,5 +1,7 @@
 """Values that pass between the processor and a GPU, by scopes alone."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -29,8 +31,32 @@ def test_parts_of_a_function_run_on_their_devices(gpu):
     for y, e in zip(found, expected, strict=True):
         assert y.device == "cpu:0"
         np.testing.assert_allclose(y.numpy(), e, rtol=1e-6)
-    with pytest.raises(UnsupportedError, match="several backends"):
-        step.inspect(A, A)
+
+
+def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path):
+    found = toolkit.function(branches).inspect(A, A + 1)
+    assert [part.device for part in found.parts] == ["cpu:0", "gpu:0", "cpu:0"]
+    passed = [(t.source, t.target, t.what) for t in found.transfers]
+    assert passed == [
+        ("cpu:0", "gpu:0", "input 0: float32[2, 3]"),
+        ("cpu:0", "gpu:0", "tanh: float32[2, 3]"),
+        ("gpu:0", "cpu:0", "multiply: float32[2, 3]"),
+        ("gpu:0", "cpu:0", "exp: float32[2, 3]"),
+    ]
+    text = str(found)
+    for line in ("on gpu:0: exp, multiply", "24 bytes  gpu:0 to cpu:0  exp"):
+        assert line in text, text
+    assert [k.name for k in found.kernels] == ["tanh", "exp, multiply", "add"]
+    assert [k.moments for k in found.kernels] == [(0,), (1,), (2,)]
+    assert "__global__" in found.source(1)
+    assert all(kernel.seconds is not None for kernel in found.measure(repeats=1))
+    assert found.peak_bytes == sum(part.peak_bytes for part in found.parts)
+    found.trace(tmp_path / "timeline.json")
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    assert [event["pid"] for event in events] == [0, 1, 2]
+    with pytest.raises(UnsupportedError, match=r"3 parts.*parts\[i\]\.plot"):
+        found.plot()
+    assert found.parts[1].plot("graph").title
 
 
 def test_gradients_and_variables_pass_too(gpu):

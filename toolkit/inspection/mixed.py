@@ -1,0 +1,197 @@
+"""What the compiler made of a function whose parts are on several devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from toolkit.compiler.execute import Program
+from toolkit.compiler.mixed import MixedProgram
+from toolkit.errors import UnsupportedError
+from toolkit.inspection.inspection import Inspection, Kernel, made_up, outputs_for
+from toolkit.variable import Variable
+
+if TYPE_CHECKING:
+    from toolkit.pictures.picture import Picture
+
+Arrays = dict[int, Any]
+
+
+def inspect_program(
+    name: str, program: Program | MixedProgram, variables: Sequence[Variable]
+) -> Inspection:
+    """The inspection of a program, or of all parts of one on several devices."""
+    if isinstance(program, MixedProgram):
+        return MixedInspection(name, program, variables)
+    return Inspection(name, program, variables)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A value that is copied from one device to another.
+
+    Attributes:
+        what: the value: its name or what makes it, and its shape and dtype.
+        nbytes: how many bytes pass in each call.
+        source, target: the devices.
+    """
+
+    what: str
+    nbytes: int
+    source: str
+    target: str
+
+
+class PartInspection(Inspection):
+    """One part: what runs on one device before values pass to another.
+
+    Args:
+        arrays: gives the values of the whole by their ids.
+    """
+
+    def __init__(
+        self, name: str, program: Program, arrays: Callable[[], Arrays]
+    ) -> None:
+        super().__init__(name, program)
+        self._values = arrays
+
+    @property
+    def device(self) -> str:
+        """The device, or several logical ones of one memory."""
+        own = self.program.backend.device_name
+        found = {node.device or own for node in self.program.source.nodes}
+        return ", ".join(sorted(found))
+
+    @cached_property
+    def _arrays(self) -> tuple[list[Any], list[Any]]:
+        values = self._values()
+        inputs = [values[id(x)] for x in self.program.source.inputs]
+        return inputs, outputs_for(self.program)
+
+
+class MixedInspection(Inspection):
+    """An inspection for each part, and what passes between them.
+
+    Attributes:
+        parts: in the order in which they run.
+        transfers: the values that are copied between devices.
+    """
+
+    def __init__(
+        self, name: str, program: MixedProgram, variables: Sequence[Variable] = ()
+    ) -> None:
+        self.name = name
+        self.program: Any = program
+        self._variables = variables
+        self.parts = [
+            PartInspection(f"{name}, part {i}", part.program, lambda: self._values)
+            for i, part in enumerate(program.parts)
+        ]
+        self.transfers = list(self._transfers())
+
+    @property
+    def kernels(self) -> list[Kernel]:  # type: ignore[override]
+        """Those of all parts, whose moments follow each other."""
+        found, start = [], 0
+        for part in self.parts:
+            moments = [m for kernel in part.kernels for m in kernel.moments]
+            for kernel in part.kernels:
+                later = tuple(start + moment for moment in kernel.moments)
+                found.append(replace(kernel, moments=later))
+            start += max(moments, default=-1) + 1
+        return found
+
+    @property
+    def passes(self) -> list[tuple[str, Any]]:
+        """Pairs of part and pass, and the graph after it, in order."""
+        return [
+            (f"part {i}: {name}", graph)
+            for i, part in enumerate(self.parts)
+            for name, graph in part.passes
+        ]
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes that live at the worst point of the worst part."""
+        return max((part.live_bytes for part in self.parts), default=0)
+
+    def source(self, kernel: int) -> str:
+        """The generated code of a kernel, by its number among those of all parts."""
+        for part in self.parts:
+            if kernel < len(part.kernels):
+                return part.source(kernel)
+            kernel -= len(part.kernels)
+        raise IndexError("source: there is no kernel of this number")
+
+    def measure(self, repeats: int = 5) -> list[Kernel]:
+        """As for one device, one part after the other, without the transfers."""
+        for part in self.parts:
+            part.measure(repeats)
+        return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
+
+    def plot(
+        self,
+        what: str = "arena",
+        to_file: str | PathLike[str] | None = None,
+        expand: bool | None = None,
+    ) -> Picture:
+        """Refused: each part has an arena and a graph of its own.
+
+        Raises:
+            UnsupportedError: always; `parts[i].plot()` draws one.
+        """
+        raise UnsupportedError(
+            f"Inspection.plot: {self.name} has {len(self.parts)} parts on several "
+            "devices, each with an arena and a graph of its own; plot one of them by "
+            f"parts[i].plot({what!r})"
+        )
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for number, part in enumerate(self.parts):
+            yield from ({**row, "pid": number} for row in part._rows())
+
+    @cached_property
+    def _values(self) -> Arrays:
+        """Every value that passes between parts, after a run on made-up data."""
+        graph = self.program.graph
+        given = made_up(graph, self.program.backend, self._variables)
+        values: Arrays = dict(zip(map(id, graph.inputs), given, strict=True))
+        for part in self.program.parts:
+            found = part.program([values[id(x)] for x in part.inputs])
+            values.update(zip(map(id, part.outputs), found, strict=True))
+        return values
+
+    def _transfers(self) -> Iterator[Transfer]:
+        """In the order in which parts take them; at last what the call returns."""
+        graph, home = self.program.graph, self.program.backend
+        inputs = enumerate(graph.inputs)
+        made = {id(x): (home, graph.names.get(id(x), f"input {i}")) for i, x in inputs}
+        for part in self.program.parts:
+            for node in part.program.source.nodes:
+                for y in node.outputs:
+                    made[id(y)] = part.program.backend, node.op.name
+        takers = [(part.program.backend, part.inputs) for part in self.program.parts]
+        for backend, taken in [*takers, (home, graph.outputs)]:
+            for x in taken:
+                owner, name = made.get(id(x), (backend, ""))
+                if owner is not backend:
+                    devices = owner.device_name, backend.device_name
+                    yield Transfer(f"{name}: {x.spec}", x.spec.nbytes, *devices)
+
+    def __str__(self) -> str:
+        devices = sorted({part.device for part in self.parts})
+        rows = [f"function {self.name} on {', '.join(devices)}", "\nparts:"]
+        for i, part in enumerate(self.parts):
+            names = ", ".join(kernel.name for kernel in part.kernels)
+            rows.append(f"  {i:3}  on {part.device}: {names or 'nothing to compute'}")
+        rows.append("\ntransfers:")
+        for t in self.transfers:
+            rows.append(f"  {t.nbytes:10,} bytes  {t.source} to {t.target}  {t.what}")
+        rows += [f"\n{part}" for part in self.parts]
+        rows.append(f"\npeak of all arenas {self.peak_bytes:,} bytes")
+        return "\n".join(rows)
+
+    __repr__ = __str__
