@@ -175,6 +175,9 @@ class Backend:
     is_accelerator = False
     # Whether programs compute in bfloat16 what is bfloat16, instead of in float32.
     keeps_bfloat16 = False
+    # Whether nodes that each read the one before, an anchor first, can be one; None:
+    # so can any elementwise nodes behind an anchor, and several may have results.
+    follows: Callable[[Sequence[Any]], bool] | None = None
 
     def __init__(self, kernels: dict[str, Kernel]) -> None:
         self.kernels = kernels

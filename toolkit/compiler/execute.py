@@ -57,7 +57,9 @@ class Program:
             optimized = own(optimize(place(graph, backend.device_name), backend))
         with stage("fusing"):
             if generate:
-                optimized = fuse(optimized, backend.fuses, backend.anchors)
+                optimized = fuse(
+                    optimized, backend.fuses, backend.anchors, backend.follows
+                )
             self.graph = schedule(optimized)
             if updates and generate and backend.generates:
                 self.graph = settle(self.graph, updates)

@@ -32,7 +32,10 @@ fused_p = Primitive("fused", Kind.ELEMENTWISE, _spec)
 
 
 def fuse(
-    graph: Graph, fusable: Callable[[Node], bool], anchors: Collection[str] = ()
+    graph: Graph,
+    fusable: Callable[[Node], bool],
+    anchors: Collection[str] = (),
+    chains: Callable[[list[Node]], bool] | None = None,
 ) -> Graph:
     """Join nodes into fused nodes, as large as they can be.
 
@@ -40,8 +43,9 @@ def fuse(
         graph: an optimized graph.
         fusable: whether the backend can compute a node inside a fused one.
         anchors: the primitives that the backend lets elementwise nodes follow.
+        chains: whether it lets these, of which each reads the one before; None: any.
     """
-    fusion = _Fusion(graph, fusable, anchors)
+    fusion = _Fusion(graph, fusable, anchors, chains)
     fusion.join_with_producers()
     fusion.join_readers_of_one_value()
     fusion.join_scalars()
@@ -70,8 +74,10 @@ class _Fusion:
         graph: Graph,
         fusable: Callable[[Node], bool],
         anchors: Collection[str],
+        chains: Callable[[list[Node]], bool] | None,
     ) -> None:
         self.graph = graph
+        self.chains = chains
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
         self.able = {id(n) for n in graph.nodes if fusable(n) and _fits_alone(n)}
@@ -150,8 +156,21 @@ class _Fusion:
     def fits(self, nodes: list[Node]) -> bool:
         """Whether nodes can run as one."""
         if any(id(node) in self.anchors for node in nodes):
-            return follows(nodes, self._is_contiguous)
+            return follows(nodes, self._is_contiguous) and self._is_chain(nodes)
         return fits(nodes)
+
+    def _is_chain(self, nodes: list[Node]) -> bool:
+        """Whether the backend takes an anchor and what follows it, if it asks."""
+        if self.chains is None:
+            return True
+        nodes = _anchor_first(nodes)
+        outputs = {id(value) for value in self.graph.outputs}
+        inside = {id(node) for node in nodes}
+        passed_on = [y for node in nodes[:-1] for y in node.outputs]
+        if any(id(y) in outputs for y in passed_on):
+            return False
+        readers = (reader for y in passed_on for reader in self.readers[id(y)])
+        return all(id(reader) in inside for reader in readers) and self.chains(nodes)
 
     def _is_contiguous(self, value: Any) -> bool:
         return bool(self.layouts.operand(value).is_contiguous)

@@ -196,22 +196,28 @@ def memory_at(address, shape, strides, dtype):
 
 def multiply(gemm, pointers):
     """What cuBLASLt does with a descriptor: everything lies column by column."""
+    beside = dict(zip(gemm.extras, pointers[3:], strict=True))
+    layouts = [*gemm.layouts, gemm.layouts[2]]
     found = []
-    for layout, pointer in zip(gemm.layouts, pointers, strict=False):
+    for layout, pointer in zip(layouts, [*pointers[:3], beside.get("c")], strict=True):
         names = {number: name for name, number in TYPES.items()}
         shape = layout["batch"], layout["rows"], layout["columns"]
         strides = layout["stride"], 1, layout["leading"]
         assert layout["leading"] >= layout["rows"]
-        found.append(memory_at(pointer, shape, strides, names[layout["type"]]))
-    a, b, d = found
+        if pointer is not None:
+            found.append(memory_at(pointer, shape, strides, names[layout["type"]]))
+    a, b, d, *c = found
     kind = ACCUMULATE[gemm.compute]
     a, b = (
         (x.swapaxes(1, 2) if turned else x).astype(kind)
         for x, turned in zip((a, b), gemm.transpose, strict=True)
     )
-    result = a @ b
+    result = gemm.alpha * (a @ b)
+    assert bool(c) == (gemm.beta != 0)
+    for added in c:
+        result = result + gemm.beta * added.astype(kind)
     if "bias" in gemm.epilogue:
-        vector = memory_at(pointers[3], (gemm.m, 1), (1, 0), gemm.dtypes[1])
+        vector = memory_at(beside["bias"], (gemm.m, 1), (1, 0), gemm.dtypes[1])
         result = result + vector.astype(kind)
     if "relu" in gemm.epilogue:
         result = np.maximum(result, 0)

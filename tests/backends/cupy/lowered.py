@@ -9,6 +9,8 @@ from toolkit.compiler.fuse import fused_p
 from toolkit.ir import PRIMITIVES, Graph, Node
 from toolkit.tensor import Tensor
 
+NUMBERS = {"relu": 0, "scale": 0.25}
+
 
 def node_of(name, specs, **attrs):
     """A node of a primitive, or of that of a name, on inputs of these specs."""
@@ -26,7 +28,8 @@ def followed(anchor, follow):
 
     Args:
         anchor: the first node.
-        follow: "bias", "add", "relu", or the name of any unary primitive.
+        follow: "bias", "add", "relu", "scale", "cast" to float32, or the name of any
+            other unary primitive.
     """
     nodes, value, inputs = [anchor], anchor.outputs[0], list(anchor.inputs)
     for step in follow:
@@ -35,11 +38,13 @@ def followed(anchor, follow):
             shape = value.spec.shape[-1:] if step == "bias" else value.spec.shape
             operands.append(Tensor(None, value.spec.with_shape(shape)))
             inputs.append(operands[1])
-        elif step == "relu":
-            operands.append(Tensor(np.zeros((), dtypes.numpy_dtype(value.spec.dtype))))
-        name = {"bias": "add", "relu": "maximum"}.get(step, step)
-        result = Tensor(None, value.spec)
-        nodes.append(Node(PRIMITIVES[name], operands, {}, [result]))
+        elif step in NUMBERS:
+            kind = dtypes.numpy_dtype(value.spec.dtype)
+            operands.append(Tensor(np.asarray(NUMBERS[step], kind)))
+        attrs = {"dtype": "float32"} if step == "cast" else {}
+        name = {"bias": "add", "relu": "maximum", "scale": "multiply"}.get(step, step)
+        result = Tensor(None, value.spec.with_dtype(attrs.get("dtype", value.dtype)))
+        nodes.append(Node(PRIMITIVES[name], operands, attrs, [result]))
         value = result
     body = Graph(tuple(inputs), tuple(nodes), (value,))
     return Node(fused_p, inputs, {"body": body}, [value])

@@ -17,7 +17,13 @@ from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
 from toolkit.backends.cupy.device import Device, OutOfMemory
 from toolkit.backends.cupy.eager import EagerKernel
-from toolkit.backends.cupy.lowering import ANCHORS, Numerics, check, lower
+from toolkit.backends.cupy.lowering import (
+    ANCHORS,
+    Numerics,
+    check,
+    has_epilogue,
+    lower,
+)
 from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Loop, Lowered
 from toolkit.errors import OutOfDeviceMemory
@@ -42,6 +48,8 @@ class CupyBackend(Backend):
     name = "cupy"
     is_accelerator = True
     keeps_bfloat16 = True
+    # Only what a library does by itself may follow an anchor.
+    follows = staticmethod(has_epilogue)
 
     def __init__(self, device: Device, xp: Any, count: int = 1) -> None:
         self.device = device

@@ -8,6 +8,7 @@ Descriptors can be made without a device; handles, algorithms and calls need one
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,12 +25,14 @@ SCALE_TYPES = {"32F": 0, "64F": 1, "32I": 10, "32F_FAST_TF32": 0}
 EPILOGUES = {
     "default": 1,
     "relu": 2,
+    "relu_aux": 130,
     "bias": 4,
     "relu_bias": 6,
     "relu_aux_bias": 134,
     "drelu": 136,
     "drelu_bgrad": 152,
     "gelu": 32,
+    "gelu_aux": 160,
     "gelu_bias": 36,
     "gelu_aux_bias": 164,
     "dgelu": 192,
@@ -54,28 +57,38 @@ _LAYOUT = {
     "batch": (5, ctypes.c_int32),
     "stride": (6, ctypes.c_int64),
 }
-_PREFERENCE: dict[str, tuple[int, Any]] = {"workspace": (1, ctypes.c_uint64)}
-_PREFERENCE.update(
-    (f"align_{x}", (5 + i, ctypes.c_uint32)) for i, x in enumerate("abcd")
-)
+_PREFERENCE: dict[str, tuple[int, Any]] = {
+    "workspace": (1, ctypes.c_uint64),
+    "reductions": (3, ctypes.c_uint32),
+    **{f"align_{x}": (5 + i, ctypes.c_uint32) for i, x in enumerate("abcd")},
+}
+# Parts of sums are added in the type that is computed in, never in that of the result:
+# halves would be rounded once for each part.
+_IN_COMPUTE_TYPE = 2
 
 # What NVIDIA recommends for Hopper; smaller ones after running out of memory.
 WORKSPACE = 32 << 20
 ALIGNMENT = 256
+# How many of its algorithms the library is asked to name.
+MOST_ALGORITHMS = 8
+# A plan's descriptor holds the pointers of the call that is being made.
+_calling = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """d (m, n) = epilogue(op(a) (m, k) @ op(b) (k, n)), all column-major.
+    """d (m, n) = epilogue(alpha * op(a) (m, k) @ op(b) (k, n) + beta * c), by columns.
 
     Attributes:
         transpose: of a and of b.
         leading: elements from one column to the next, of a, b and d.
-        dtypes: of a and b, and of d.
+        dtypes: of a and b, and of c, d, a bias and its gradient.
         compute: a key of `COMPUTE_TYPES`.
         epilogue: a key of `EPILOGUES`.
         batch: how many products; strides: elements between them, of a, b and d.
-        aux_leading: elements between columns of what an epilogue keeps or reads.
+        aux_leading: elements (of a relu: bits) between columns of what an epilogue
+            keeps or reads.
+        alpha, beta: factors; c lies as d does, and with beta 0 there is none.
     """
 
     m: int
@@ -89,6 +102,17 @@ class Gemm:
     batch: int = 1
     strides: tuple[int, int, int] = (0, 0, 0)
     aux_leading: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    @property
+    def extras(self) -> list[str]:
+        """What there is beside a, b and d, in the order of a call's pointers."""
+        has_vector = "bias" in self.epilogue or "bgrad" in self.epilogue
+        has_aux = "aux" in self.epilogue or self.epilogue.startswith("d")
+        has_aux = has_aux and self.epilogue != "default"
+        present = {"c": bool(self.beta), "bias": has_vector, "aux": has_aux}
+        return [name for name, is_there in present.items() if is_there]
 
     @property
     def flops(self) -> int:
@@ -120,7 +144,7 @@ class Gemm:
             f"transpose_{x}": int(t) for x, t in zip("ab", self.transpose, strict=True)
         }
         found["epilogue"] = EPILOGUES[self.epilogue]
-        if "bias" in self.epilogue or "bgrad" in self.epilogue:
+        if "bias" in self.extras:
             found["bias_type"] = DATA_TYPES[self.dtypes[1]]
         if self.aux_leading:
             found["aux_leading"] = self.aux_leading
@@ -279,62 +303,75 @@ class Plan:
     Args:
         handle: of the library, on the device.
         gemm: the product.
-        alignment: what divides the addresses of a, b and d.
+        pointers: addresses that are aligned as those of every call will be.
         workspace: how many bytes of scratch memory it may use.
     """
 
     def __init__(
-        self, handle: Handle, gemm: Gemm, alignment: tuple[int, ...], workspace: int
+        self, handle: Handle, gemm: Gemm, pointers: tuple[int, ...], workspace: int
     ) -> None:
         self.handle = handle
         self.gemm = gemm
         self.product = Product(gemm)
         self.limit = workspace
-        self.alignment = alignment
         kind = ctypes.c_double if gemm.compute == "64F" else ctypes.c_float
-        self.scale = kind(1.0), kind(0.0)
-        self.algorithms = self._find(8)
+        self.scale = kind(gemm.alpha), kind(gemm.beta)
+        # The library looks at them to see how a bias is aligned.
+        self._point(pointers)
+        self.algorithms = self._find(MOST_ALGORITHMS, pointers)
         self.algorithm = self.algorithms[0]
 
-    def _find(self, count: int) -> list[_Algorithm]:
+    def _point(self, pointers: tuple[int, ...]) -> dict[str, int]:
+        """Tell the descriptor where its vectors are; returns all extras by name."""
+        extra = dict(zip(self.gemm.extras, pointers[3:], strict=True))
+        vectors = {name: x for name, x in extra.items() if name != "c"}
+        self.product.descriptor.set(_DESCRIPTOR, **vectors)
+        return extra
+
+    def _find(self, count: int, pointers: tuple[int, ...]) -> list[_Algorithm]:
         """The best algorithms by the library's own estimate, best first."""
         found, number = (_Algorithm * count)(), ctypes.c_int()
         a, b, d = (layout.pointer for layout in self.product.layouts)
-        preference = Handle("MatmulPreference")
-        limits = zip("abcd", (*self.alignment, self.alignment[2]), strict=True)
+        at_a, at_b, at_d, *extra = map(aligned_to, pointers)
+        at_c = extra[0] if self.gemm.beta else at_d
+        limits = zip("abcd", (at_a, at_b, at_c, at_d), strict=True)
         alignments = {f"align_{x}": limit for x, limit in limits}
+        preference = Handle("MatmulPreference")
         preference.set(_PREFERENCE, workspace=self.limit, **alignments)
+        if self.gemm.dtypes[1] in ("float16", "bfloat16"):
+            preference.set(_PREFERENCE, reductions=_IN_COMPUTE_TYPE)
         status = library().cublasLtMatmulAlgoGetHeuristic(
             *(self.handle.pointer, self.product.descriptor.pointer, a, b, d, d),
             *(preference.pointer, count, found, ctypes.byref(number)),
         )
-        if status or not number.value:
+        usable = [x for x in found[: number.value] if x.state == 0]
+        if status or not usable:
             gemm = self.gemm
             layout = f"{gemm.m} x {gemm.n} x {gemm.k}, {gemm.epilogue}"
             reason = f"cuBLASLt has no algorithm (status {status})"
             raise UnsupportedOnBackend("matmul", gemm.dtypes[0], layout, reason)
-        return list(found[: number.value])
+        return usable
 
     def __call__(self, pointers: tuple[int, ...], workspace: int, stream: int) -> None:
         """Start the product on a stream; all are addresses.
 
         Args:
-            pointers: of a, b, d, and of what the epilogue reads or keeps.
+            pointers: of a, b, d, and of the product's `extras`.
             workspace: of as many bytes as the plan was made for.
             stream: the CUDA stream.
         """
         a, b, d = pointers[:3]
-        extra = dict(zip(("bias", "aux"), pointers[3:], strict=False))
-        self.product.descriptor.set(_DESCRIPTOR, **extra)
         la, lb, ld = (layout.pointer for layout in self.product.layouts)
         alpha, beta = map(ctypes.byref, self.scale)
-        call(
-            "Matmul",
-            *(self.handle.pointer, self.product.descriptor.pointer, alpha),
-            *(a, la, b, lb, beta, d, ld, d, ld),
-            *(ctypes.byref(self.algorithm.algorithm), workspace),
-            *(self.limit, stream),
-        )
+        with _calling:
+            c = self._point(pointers).get("c", d)
+            call(
+                "Matmul",
+                *(self.handle.pointer, self.product.descriptor.pointer, alpha),
+                *(a, la, b, lb, beta, c, ld, d, ld),
+                *(ctypes.byref(self.algorithm.algorithm), workspace),
+                *(self.limit, stream),
+            )
 
 
 class Plans:
@@ -346,10 +383,9 @@ class Plans:
 
     def get(self, gemm: Gemm, pointers: tuple[int, ...], workspace: int) -> Plan:
         """The plan of a product on operands at these addresses."""
-        alignment = tuple(map(aligned_to, pointers[:3]))
-        key = gemm, alignment, workspace
+        key = gemm, tuple(map(aligned_to, pointers)), workspace
         if key not in self._plans:
-            self._plans[key] = Plan(self.handle, gemm, alignment, workspace)
+            self._plans[key] = Plan(self.handle, gemm, pointers, workspace)
         return self._plans[key]
 
 

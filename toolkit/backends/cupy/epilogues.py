@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite, prod
 from typing import Any
 
 from toolkit.backends.space import number_of
 from toolkit.ir import Graph, Node
+
+HALVES = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class Epilogue:
     """Steps in order, and the values that they read beside the result so far.
 
-    steps: "bias" adds a vector along the last axis, "add" an array of the same shape,
-    "relu" takes the maximum with 0.
+    steps: "scale" multiplies with a number, "cast" makes halves float32 (what a library
+    adds up in), "bias" adds a vector along the last axis, "add" an array of the same
+    shape, "relu" takes the maximum with 0.
     """
 
-    steps: tuple[str, ...]
-    extra: tuple[Any, ...]
+    steps: tuple[str, ...] = ()
+    extra: tuple[Any, ...] = ()
+    scale: float = 1.0
 
 
 def epilogue_of(body: Graph) -> Epilogue | None:
@@ -26,49 +32,70 @@ def epilogue_of(body: Graph) -> Epilogue | None:
 
     Each of them must read what the one before made, and only the last be an output.
     """
-    value = body.nodes[0].outputs[0]
+    if len(body.outputs) != 1:
+        return None
+    return chain_of(body.nodes, body.outputs[0])
+
+
+def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
+    """The same for nodes in order; `last` is what they must end with, if given."""
+    value = nodes[0].outputs[0]
+    vector = value.spec.shape[-1] if value.spec.ndim else 0
     steps: list[str] = []
     extra: list[Any] = []
-    for node in body.nodes[1:]:
-        found = _step(node, value)
+    scale = 1.0
+    for node in nodes[1:]:
+        found = _step(node, value, vector)
         if found is None:
             return None
-        steps.append(found[0])
-        extra += found[1:]
+        step, other = found
+        if step == "scale":
+            scale = other
+        elif other is not None:
+            extra.append(other)
+        steps += [step] if step else []
         value = node.outputs[0]
-    if len(body.outputs) != 1 or body.outputs[0] is not value:
+    if last is not None and value is not last:
         return None
-    if tuple(steps) not in _ORDERS:
-        return None
-    return Epilogue(tuple(steps), tuple(extra))
+    return Epilogue(tuple(steps), tuple(extra), scale)
 
 
-# Those that some library applies.
-_ORDERS = {
-    (),
-    ("bias",),
-    ("relu",),
-    ("bias", "relu"),
-    ("add",),
-    ("add", "relu"),
-    ("bias", "add"),
-    ("bias", "add", "relu"),
-}
-
-
-def _step(node: Node, value: Any) -> tuple[Any, ...] | None:
+def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
+    """A node's step, "" if it changes nothing, and what it reads beside `value`."""
     others = [x for x in node.inputs if x is not value]
-    if len(others) != 1 or node.outputs[0].spec != value.spec:
+    spec = node.outputs[0].spec
+    if not others and len(node.inputs) == 1:
+        if node.op.name == "reshape":
+            return "", None
+        widens = value.spec.dtype in HALVES and spec.dtype == "float32"
+        return ("cast", None) if node.op.name == "cast" and widens else None
+    if len(others) != 1 or len(node.inputs) != 2 or spec != value.spec:
         return None
     (other,) = others
-    if node.op.name == "maximum" and number_of(other) == 0:
-        return ("relu",)
-    if node.op.name != "add" or number_of(other) is not None:
+    number = number_of(other)
+    if node.op.name == "maximum" and number is not None and number == 0:
+        return "relu", None
+    if node.op.name == "multiply" and number is not None:
+        factor = float(number)
+        return ("scale", factor) if factor and isfinite(factor) else None
+    if node.op.name != "add" or number is not None or other.spec.dtype != spec.dtype:
         return None
-    shape, spec = value.spec.shape, other.spec
-    if spec.dtype != value.spec.dtype or spec.size == 1:
-        return None
-    if spec.shape == shape:
+    return _addition(other, spec.shape, vector)
+
+
+def _addition(
+    other: Any, shape: tuple[int, ...], vector: int
+) -> tuple[str, Any] | None:
+    """Whether what is added is of the same shape, or the same for all rows.
+
+    A reshape may have split the last axis, along which a vector lies, into several.
+    """
+    if other.spec.shape == shape:
         return "add", other
-    is_vector = spec.size == shape[-1] == spec.shape[-1]
-    return ("bias", other) if is_vector else None
+    own = other.spec.shape
+    while own and own[0] == 1:
+        own = own[1:]
+    is_last = own == shape[len(shape) - len(own) :]
+    if own and is_last and prod(own) == vector:
+        return "bias", other
+    return ("bias", other) if vector == 1 == other.spec.size else None

@@ -10,6 +10,7 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy import attention, convolutions, products, windows
 from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
+from toolkit.backends.cupy.epilogues import chain_of
 from toolkit.backends.cupy.steps import Lowered
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Graph, Kind
@@ -104,6 +105,14 @@ def lower(
         if found is not None:
             return replace(found, inputs=len(inputs))
     return None
+
+
+def has_epilogue(nodes: Sequence[Any]) -> bool:
+    """Whether a library computes an anchor and what follows it by one call."""
+    found = chain_of(nodes)
+    if nodes[0].op.name == "matmul":
+        return products.takes(found)
+    return found is not None and found.steps in convolutions.FOLLOWERS
 
 
 def _body(node: Any) -> Graph:

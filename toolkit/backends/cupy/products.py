@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -10,7 +11,7 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm, compute_type
 from toolkit.backends.cupy.cuda.launch import Buffer
-from toolkit.backends.cupy.epilogues import epilogue_of
+from toolkit.backends.cupy.epilogues import Epilogue, epilogue_of
 from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Product
 from toolkit.ir import Graph
 
@@ -54,6 +55,35 @@ class Matrix:
         return lead + tuple(0 if n == 1 else stride for n, stride in axes)
 
 
+@dataclass(frozen=True)
+class Finish:
+    """What a call does with a product: its epilogue, and what that reads.
+
+    Attributes:
+        name: a key of `EPILOGUES`.
+        alpha: what the product is multiplied with.
+        added: an array that lies as the result does, to which it is added.
+        vectors: a bias, and what the epilogue keeps.
+    """
+
+    name: str = "default"
+    alpha: float = 1.0
+    added: Place | None = None
+    vectors: tuple[Place, ...] = ()
+
+
+# The order in which a call does its steps; two of one kind it cannot do.
+_ORDER = {"scale": 0, "cast": 1, "bias": 2, "add": 2, "relu": 3}
+
+
+def takes(found: Epilogue | None) -> bool:
+    """Whether one call computes a product and what follows it."""
+    if found is None or len({*found.steps}) < len(found.steps):
+        return False
+    order = [_ORDER[step] for step in found.steps]
+    return order == sorted(order)
+
+
 def lower_matmul(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
 ) -> Lowered | None:
@@ -69,24 +99,28 @@ def lower_matmul(
         return Lowered() if out is not None and not out.spec.size else None
     found = epilogue_of(body)
     anchor = body.nodes[0]
-    if found is None or not anchor.inputs[0].spec.size or "add" in found.steps:
+    if found is None or not takes(found) or not anchor.inputs[0].spec.size:
         return None
     numbers = {id(x): i for i, x in enumerate(body.inputs)}
-    pieces = Pieces()
-    try:
-        a, b = (
-            Matrix(Buffer(numbers[id(x)]), inputs[numbers[id(x)]])
-            for x in anchor.inputs
-        )
-    except KeyError:  # a constant that is written into the body
+    # A constant may be written into the body, and has no place then.
+    if any(id(x) not in numbers for x in (*anchor.inputs, *found.extra)):
         return None
-    target = Matrix(Buffer(len(inputs)), contiguous(anchor.outputs[0].spec))
-    extra = [Buffer(numbers[id(x)]) for x in found.extra]
-    name = {(): "default", ("bias",): "bias", ("relu",): "relu"}.get(
-        found.steps, "_".join(reversed(found.steps))
+    pieces = Pieces()
+    a, b = (
+        Matrix(Buffer(numbers[id(x)]), inputs[numbers[id(x)]]) for x in anchor.inputs
+    )
+    spec = anchor.outputs[0].spec.with_dtype(out.spec.dtype)
+    target = Matrix(Buffer(len(inputs)), contiguous(spec))
+    additions = [s for s in found.steps if s in ("bias", "add")]
+    places = [Buffer(numbers[id(x)]) for x in found.extra]
+    beside = dict(zip(additions, places, strict=True))
+    names = [s for s in ("relu", "bias") if s in found.steps]
+    vectors = (beside["bias"],) if "bias" in beside else ()
+    finish = Finish(
+        "_".join(names) or "default", found.scale, beside.get("add"), vectors
     )
     try:
-        multiply(pieces, a, b, target, precision, name, extra)
+        multiply(pieces, a, b, target, precision, finish)
     except NotLowered:
         return None
     return pieces.done()
@@ -98,10 +132,9 @@ def multiply(
     b: Matrix,
     d: Matrix,
     precision: str,
-    epilogue: str = "default",
-    extra: Sequence[Place] = (),
+    finish: Finish = Finish(),
 ) -> None:
-    """Append d = epilogue(a @ b), all row-major, with leading batch axes."""
+    """Append d = finish(a @ b), all row-major, with leading batch axes."""
     a, b = (x if x.rows else _copied(pieces, x) for x in (a, b))
     batch = d.spec.shape[:-2]
     if batch and not any(b.batch_strides(batch)):
@@ -115,17 +148,20 @@ def multiply(
         strides = [x.batch_strides(batch) for x in (a, b, d)]
         rows = zip(batch, *strides, strict=True)
         outer, inner = _split([(n, *steps) for n, *steps in rows if n != 1])
-    gemm = _gemm(a, b, d, precision, epilogue, inner)
+    gemm = _gemm(a, b, d, precision, finish, inner)
     for at in product(*(range(row[0]) for row in outer)):
         steps = [
             sum(i * row[which] for i, row in zip(at, outer, strict=True))
             for which in (1, 2, 3)
         ]
         sa, sb, sd = (n * x.itemsize for n, x in zip(steps, (a, b, d), strict=True))
-        pieces.steps.append(
-            # Column-major, the product is that of the transposed: b comes first.
-            Product(gemm, (b.place, a.place, d.place, *extra), (sb, sa, sd))
-        )
+        # Column-major, the product is that of the transposed: b comes first.
+        operands: list[Place] = [b.place, a.place, d.place, *finish.vectors]
+        offsets = [sb, sa, sd]
+        if finish.added is not None:
+            operands.insert(3, finish.added)
+            offsets.append(sd)
+        pieces.steps.append(Product(gemm, tuple(operands), tuple(offsets)))
 
 
 def _gemm(
@@ -133,7 +169,7 @@ def _gemm(
     b: Matrix,
     d: Matrix,
     precision: str,
-    epilogue: str,
+    finish: Finish,
     inner: tuple[int, int, int, int],
 ) -> Gemm:
     (turned_a, leading_a), (turned_b, leading_b) = a.rows, b.rows  # type: ignore[misc]
@@ -147,9 +183,11 @@ def _gemm(
         leading=(leading_b, leading_a, leading_d),
         dtypes=(a.spec.dtype, d.spec.dtype),
         compute=compute_type(a.spec.dtype, precision),
-        epilogue=epilogue,
+        epilogue=finish.name,
         batch=count,
         strides=(step_b, step_a, step_d),
+        alpha=finish.alpha,
+        beta=0.0 if finish.added is None else 1.0,
     )
 
 

@@ -29,7 +29,7 @@ Place = Buffer | Scratch
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix product: a, b, d, and a bias if the epilogue adds one.
+    """A matrix product: a, b, d, and what its `extras` name.
 
     offsets: the bytes at which each of them begins in its operand.
     """
