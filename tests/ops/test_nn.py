@@ -5,6 +5,7 @@ import pytest
 
 from tests.helpers import assert_close
 from toolkit import Variable, errors, function, ops
+from toolkit.ops.normalization import normalize_batch
 from toolkit.symbolic import KerasTensor
 from toolkit.tape import GradientTape
 
@@ -349,3 +350,34 @@ def test_bad_pool_arguments():
         ops.average_pool(x, (2, 2, 2))
     with pytest.raises(errors.ShapeError, match="adaptive_max_pool: expected inputs"):
         ops.adaptive_max_pool(np.ones((2, 2)), 1)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, function])
+def test_a_batch_is_normalized_as_by_its_parts(wrap):
+    """Values, gradients, and their gradients, which lead through the statistics."""
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(3, 2, (2, 5, 3, 4)), rng.normal(size=(5, 3, 4))
+    arrays = [x[0], *rng.normal(size=(2, 4))]
+
+    def whole(x, scale, offset):
+        return normalize_batch(x, scale, offset, 1e-3)
+
+    def parts(x, scale, offset):
+        mean, variance = ops.moments(x, (0, 1))
+        y = ops.batch_normalization(x, mean, variance, -1, offset, scale)
+        return y, mean, variance
+
+    def derived(f):
+        tensors = [ops.convert_to_tensor(a) for a in arrays]
+        with GradientTape() as outer:
+            outer.watch(tensors)
+            with GradientTape() as tape:
+                tape.watch(tensors)
+                outputs = f(*tensors)
+                loss = ops.sum(w * ops.tanh(outputs[0]))
+            first = tape.gradient(loss, tensors)
+            total = sum(ops.sum(ops.sin(g)) for g in first)
+        return (*outputs, *first, *outer.gradient(total, tensors))
+
+    for a, e in zip(derived(wrap(whole)), derived(wrap(parts)), strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-9, atol=1e-12)

@@ -9,6 +9,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.normalization import Affine, widened
 from toolkit.layers.weights import known
+from toolkit.ops.normalization import normalize_batch
 
 
 class BatchNormalization(Affine):
@@ -119,6 +120,8 @@ class BatchNormalization(Affine):
         )
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        if training and self.trainable and self._is_plain(inputs, mask):
+            return self._normalized_by_itself(inputs)
         x = widened(inputs)
         offset = None if self.beta is None else ops.cast(self.beta, x.dtype)
         scale = None if self.gamma is None else ops.cast(self.gamma, x.dtype)
@@ -138,6 +141,18 @@ class BatchNormalization(Affine):
             x, mean, variance, self.axis, offset, scale, self.epsilon
         )
         return ops.cast(x, self.compute_dtype)
+
+    def _is_plain(self, x: Any, mask: Any) -> bool:
+        """Whether statistics are of all of x, for each index of the last axis."""
+        is_last = self.axis % x.ndim == x.ndim - 1 and x.ndim > 1
+        return is_last and mask is None and not self.renorm
+
+    def _normalized_by_itself(self, inputs: Any) -> Any:
+        x = inputs if inputs.dtype == self.compute_dtype else widened(inputs)
+        y, mean, variance = normalize_batch(x, self.gamma, self.beta, self.epsilon)
+        self._move(self.moving_mean, mean, self.momentum)
+        self._move(self.moving_variance, variance, self.momentum)
+        return ops.cast(y, self.compute_dtype)
 
     def _move(self, moving: Any, value: Any, momentum: float) -> Any:
         moved = ops.cast(moving, value.dtype) * momentum + value * (1 - momentum)

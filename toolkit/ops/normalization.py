@@ -12,6 +12,7 @@ from toolkit import config, dtypes
 from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
+from toolkit.ops.creation import ones, zeros
 from toolkit.ops.elementwise import (
     greater,
     log,
@@ -19,6 +20,7 @@ from toolkit.ops.elementwise import (
     power,
     rsqrt,
     sqrt,
+    stop_gradient_p,
     where,
     zero_like,
 )
@@ -118,6 +120,87 @@ def batch_normalization(
         factor = factor * along_axis("scale", scale)
     y = (x - along_axis("mean", mean)) * factor
     return y if offset is None else y + along_axis("offset", offset)
+
+
+def _batch_norm(
+    x: Tensor, scale: Tensor, offset: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x normalized over all axes but the last, in its dtype; then for each channel, in
+    that of scale, the mean, the variance, and 1 / sqrt(variance + epsilon)."""
+    wide, axes = convert(x, scale.dtype), tuple(range(x.ndim - 1))
+    # With its axes kept, as the variance takes it: then it is computed once.
+    center = reshape(mean(wide, axis=axes, keepdims=True), scale.shape)
+    variance = reshape(bind(variance_p, wide, axis=axes), scale.shape)
+    factor = rsqrt(variance + epsilon)
+    y = (wide - center) * (factor * scale) + offset
+    return convert(y, x.dtype), center, variance, factor
+
+
+def _batch_norm_grad(
+    g: Tensor, x: Tensor, scale: Tensor, center: Tensor, factor: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x, scale and offset.
+
+    center, factor: as `_batch_norm` returns them; they are functions of x.
+    """
+    center, factor = bind(batch_statistics_p, x, center, factor)
+    axes, count = tuple(range(x.ndim - 1)), max(x.size // x.shape[-1], 1)
+    # Not x - center, which would be that of the forward pass, kept in memory.
+    below, g = center - convert(x, scale.dtype), convert(g, scale.dtype)
+    total, along = sum(g, axis=axes), sum(g * below, axis=axes)
+    shift, slope = total / count, along * factor * factor / count
+    dx = (g - shift - below * slope) * (factor * scale)
+    return convert(dx, x.dtype), -along * factor, total
+
+
+def _batch_norm_vjp(
+    gs: Any, ys: Any, x: Tensor, scale: Tensor, offset: Tensor, epsilon: float
+) -> Any:
+    _, center, _, factor = ys
+    return bind(batch_norm_grad_p, gs[0], x, scale, center, factor)
+
+
+def _batch_statistics(x: Tensor, center: Tensor, factor: Tensor) -> Any:
+    return bind(stop_gradient_p, center), bind(stop_gradient_p, factor)
+
+
+def _batch_statistics_vjp(
+    gs: Any, ys: Any, x: Tensor, center: Tensor, factor: Tensor
+) -> Any:
+    count = max(x.size // x.shape[-1], 1)
+    slope = gs[1] * factor * factor * factor / -count
+    dx = gs[0] / count + slope * (convert(x, center.dtype) - center)
+    return convert(dx, x.dtype), None, None
+
+
+# Composites, because libraries on GPUs have them whole; and because the gradient of the
+# body would go over x once more, for the part through the mean.
+batch_norm_p = decomposable("batch_norm", _batch_norm, _batch_norm_vjp)
+batch_norm_grad_p = decomposable("batch_norm_grad", _batch_norm_grad)
+# What is known already, with the gradient that it would have if computed from x here.
+batch_statistics_p = decomposable(
+    "batch_statistics", _batch_statistics, _batch_statistics_vjp
+)
+
+
+def normalize_batch(
+    x: Tensor, scale: Any, offset: Any, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`batch_normalization` of the last axis by the statistics of x itself.
+
+    Args:
+        x: (..., channels) of any floating dtype.
+        scale, offset: (channels,), or None for 1 and 0.
+
+    Returns:
+        The result in the dtype of x; the mean and the variance, (channels,), in
+        float32 or wider. Gradients flow through the result alone.
+    """
+    wide, n = dtypes.result_type(x.dtype, "float32"), x.shape[-1:]
+    scale = ones(n, wide) if scale is None else convert(scale, wide)
+    offset = zeros(n, wide) if offset is None else convert(offset, wide)
+    y, center, variance, _ = bind(batch_norm_p, x, scale, offset, epsilon=epsilon)
+    return y, center, variance
 
 
 @operation
