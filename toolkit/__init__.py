@@ -70,7 +70,7 @@ _NAMES = {
     "Variable": "toolkit.variable",
     "device": "toolkit.tensor",
     "name_scope": "toolkit.naming",
-    "register_backend": "toolkit.backends.base",
+    "register_backend": "toolkit.backends.registry",
     "remat": "toolkit.layers.remat",
 }
 

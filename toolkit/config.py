@@ -269,7 +269,7 @@ def backend() -> str:
 
 def set_backend(backend: str) -> None:
     """Choose the backend by name: "numpy", "reference", or a registered one."""
-    from toolkit.backends.base import get_backend
+    from toolkit.backends.registry import get_backend
 
     get_backend(backend)  # an unknown name fails here, before anything changes
     _settings["backend"] = backend
@@ -336,7 +336,7 @@ def _place() -> None:
 
 
 def _devices_of(name: str) -> tuple[str, ...]:
-    from toolkit.backends.base import get_backend
+    from toolkit.backends.registry import get_backend
 
     return get_backend(name).devices()
 
@@ -377,7 +377,7 @@ def set_num_threads(count: int | None) -> None:
         count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that
             this process may use.
     """
-    from toolkit.backends.base import get_backend
+    from toolkit.backends.registry import get_backend
 
     whole = isinstance(count, int) and not isinstance(count, bool)
     if count is not None and not (whole and count > 0):
@@ -430,7 +430,7 @@ def on_backend_change(callback: Callable[[], None]) -> None:
 
 def show() -> None:
     """Print the CPU, BLAS, number of threads and the backends that are known."""
-    from toolkit.backends.base import describe_backends
+    from toolkit.backends.registry import describe_backends
 
     for name, facts in describe_backends().items():
         active = " (active)" if name == backend() else ""

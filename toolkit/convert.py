@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes, tree
-from toolkit.backends.base import get_backend
+from toolkit.backends.registry import get_backend
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.tensor import Tensor, backend, bind, state

@@ -15,13 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import config, dtypes
-from toolkit.backends.base import (
-    Backend,
-    accelerators,
-    get_backend,
-    on_host,
-    owner_of,
-)
+from toolkit.backends.base import Backend, accelerators, on_host, owner_of
+from toolkit.backends.registry import get_backend
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError
 from toolkit.ir import Primitive, Spec
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from toolkit.backends import base, get_backend, register_backend, workspace
+from toolkit.backends import get_backend, register_backend, workspace
+from toolkit.backends import registry as registered
 from toolkit.backends.base import Backend, workspace_bytes
 from toolkit.errors import ArgumentError
 from toolkit.tensor import quiet_context
@@ -11,8 +12,8 @@ from toolkit.tensor import quiet_context
 
 @pytest.fixture
 def registry(monkeypatch):
-    monkeypatch.setattr(base, "_factories", dict(base._factories))
-    monkeypatch.setattr(base, "_backends", {})
+    monkeypatch.setattr(registered, "_factories", dict(registered._factories))
+    monkeypatch.setattr(registered, "_backends", {})
 
 
 def test_a_backend_is_created_once(registry):
@@ -56,7 +57,7 @@ def test_a_backend_that_cannot_start_says_why(registry):
         raise ImportError("no module named x")
 
     register_backend("broken", factory)
-    facts = base.describe_backends()
+    facts = registered.describe_backends()
     assert facts["broken"] == {"unavailable": "no module named x"}
     assert facts["numpy"]["threads"] >= 1
 

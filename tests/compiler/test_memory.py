@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
+from toolkit.backends.base import Moment
 from toolkit.compiler.execute import Program
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import plan_memory
@@ -24,7 +25,7 @@ from toolkit.variable import Variable
 def plan_one_by_one(graph):
     """The plan for nodes that need no scratch memory, run one after the other."""
     count = len(graph.nodes)
-    moments = [(i, i) for i in range(count)]
+    moments = [Moment(i, i, i) for i in range(count)]
     return plan_memory(graph, Layouts(graph).views, [0] * count, moments)
 
 
@@ -139,3 +140,23 @@ def test_outputs_own_their_memory():
     program([x + 5])
     assert first.tolist() == [1.0, 1.0, 1.0]
     assert not np.shares_memory(passed, x)
+
+
+def test_an_output_lives_from_the_step_that_writes_it():
+    """A convolution's gradient packs weights early; its result needs no room then."""
+    graph = schedule(trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x) @ x)), (64, 64)))
+    count = len(graph.nodes)
+    late = [Moment(0, i, i) for i in range(count)]
+    plan = plan_memory(graph, Layouts(graph).views, [0] * count, late)
+    assert plan.nbytes == plan_one_by_one(graph).nbytes
+    assert [b.first for b in plan.distinct][0] == 0
+
+
+def test_what_is_written_step_by_step_is_written_over_nothing():
+    graph = schedule(trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (1024,)))
+    count = len(graph.nodes)
+    slowly = [Moment(i, i, i + 1) for i in range(count)]
+    plan = plan_memory(graph, Layouts(graph).views, [0] * count, slowly)
+    assert len({id(buffer) for buffer in plan.buffers.values()}) == 2
+    assert plan.nbytes == 8192
+    assert plan_one_by_one(graph).nbytes == 4096

@@ -9,7 +9,7 @@ from tests.helpers import assert_close, check_grads
 from tests.ops.samples import SAMPLES
 from tests.ops.table import is_float
 from toolkit import config, dtypes, ops, tree
-from toolkit.backends.base import get_backend
+from toolkit.backends.registry import get_backend
 from toolkit.ir import PRIMITIVES, Kind
 from toolkit.symbolic import KerasTensor
 from toolkit.tensor import Tensor, state

@@ -2,11 +2,13 @@
 
 from toolkit.backends.base import (
     Backend,
+    workspace,
+    workspace_bytes,
+)
+from toolkit.backends.registry import (
     describe_backends,
     get_backend,
     register_backend,
-    workspace,
-    workspace_bytes,
 )
 
 __all__ = [

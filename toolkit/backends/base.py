@@ -14,28 +14,24 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import math
 import os
 import platform
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from toolkit import config, dtypes
-from toolkit.errors import unknown_choice
 from toolkit.ir import Spec
 
 Array = Any
 Kernel = Callable[..., Any]
-Factory = Callable[[], "Backend"]
 KernelT = TypeVar("KernelT", bound=Kernel)
 
 ALIGNMENT = 64
-ENTRY_POINT_GROUP = "toolkit.backends"
 
 
 @dataclass(frozen=True)
@@ -105,6 +101,17 @@ class Move:
     last: tuple[str, int] | None = None
 
 
+class Moment(NamedTuple):
+    """When a node runs: its first step, that which writes its outputs first, the last.
+
+    Nodes that run interleaved share a step.
+    """
+
+    first: int
+    written: int
+    last: int
+
+
 @dataclass(frozen=True)
 class Share:
     """The memory that an operand lies in.
@@ -119,21 +126,6 @@ class Share:
     owner: Hashable
     nbytes: int
     whole: bool
-
-
-def on_host(array: Any) -> Array:
-    """An array as one of NumPy's, copied from its device if it is on one."""
-    if type(array) is np.ndarray:
-        return array
-    owner = owner_of(array)
-    return np.asarray(array) if owner is None else owner.to_numpy(array)
-
-
-def owner_of(array: Any) -> Backend | None:
-    """The backend in whose own memory an array lies; None: it lies in the host's."""
-    if array is None or type(array) is np.ndarray:
-        return None
-    return next((b for b in accelerators if b.owns(array)), None)
 
 
 def aligned(nbytes: int) -> int:
@@ -222,9 +214,8 @@ class Backend:
             barrier: this one of them and later ones run after all earlier ones.
 
         Returns:
-            An object with `moments`, the first and last step of each node in the order
-            in which the program runs, `parts`, what is timed by itself, and
-            `bind(place, objects)`.
+            An object with `moments`, the `Moment` of each node, `parts`, what is timed
+            by itself, and `bind(place, objects)`.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
@@ -375,75 +366,22 @@ def available_cores() -> int:
 
 # A factory is a function without arguments, or where to import one from, written as an
 # entry point is.
-_factories: dict[str, Factory | str] = {
-    "numpy": "toolkit.backends.numpy:create",
-    "reference": "toolkit.backends.reference:create",
-    "cupy": "toolkit.backends.cupy:create",
-}
-_backends: dict[str, Backend] = {}
-# Those in use whose arrays are not in the host's memory.
+
+
+# The backends in use whose arrays are not in the host's memory.
 accelerators: list[Backend] = []
 
 
-def register_backend(name: str, factory: Factory | str) -> None:
-    """Make a backend known under `name`; a later registration replaces an earlier one.
-
-    Args:
-        name: what users pass to `toolkit.config.set_backend`.
-        factory: a function that returns the `Backend`, or "module:function"; it is
-            called once, when the backend is first asked for.
-    """
-    _factories[name] = factory
-    replaced = _backends.pop(name, None)
-    if replaced in accelerators:
-        accelerators.remove(replaced)
+def on_host(array: Any) -> Array:
+    """An array as one of NumPy's, copied from its device if it is on one."""
+    if type(array) is np.ndarray:
+        return array
+    owner = owner_of(array)
+    return np.asarray(array) if owner is None else owner.to_numpy(array)
 
 
-def get_backend(name: str) -> Backend:
-    """The backend of that name, created on first use.
-
-    Args:
-        name: as registered; "name:1" is one for the second of its devices, whose
-            factory is called with that number.
-
-    Raises:
-        ArgumentError: no backend of that name is registered or installed.
-    """
-    if name not in _backends:
-        known, _, number = name.partition(":")
-        if known not in _factories:
-            _find_installed()
-        if known not in _factories:
-            raise unknown_choice("backend", name, _factories)
-        factory: Callable[..., Backend] = _load(_factories[known])
-        _backends[name] = created = factory(int(number)) if number else factory()
-        created.key = name
-        if created.is_accelerator:
-            accelerators.append(created)
-    return _backends[name]
-
-
-def describe_backends() -> dict[str, dict[str, Any]]:
-    """What `describe` says for each registered backend, or why it cannot be used."""
-    facts: dict[str, dict[str, Any]] = {}
-    for name in _factories:
-        try:
-            facts[name] = get_backend(name).describe()
-        except (ImportError, OSError, RuntimeError) as error:
-            facts[name] = {"unavailable": str(error)}
-    return facts
-
-
-def _find_installed() -> None:
-    """Register the backends of installed distributions."""
-    from importlib.metadata import entry_points  # slow to import, and rarely needed
-
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        _factories.setdefault(point.name, point.value)
-
-
-def _load(factory: Factory | str) -> Factory:
-    if not isinstance(factory, str):
-        return factory
-    module, _, attribute = factory.partition(":")
-    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+def owner_of(array: Any) -> Backend | None:
+    """The backend in whose own memory an array lies; None: it lies in the host's."""
+    if array is None or type(array) is np.ndarray:
+        return None
+    return next((b for b in accelerators if b.owns(array)), None)

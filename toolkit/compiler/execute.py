@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from toolkit.backends.base import Backend, Operand, Share, workspace_bytes
+from toolkit.backends.base import Backend, Moment, Operand, Share, workspace_bytes
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel
 from toolkit.compiler.frame import Frame
 from toolkit.compiler.fuse import fuse, fused_p, is_literal
@@ -178,21 +178,21 @@ class Program:
         lowered = [self.lowered[i] for i in run]
         return self.backend.assemble(lowered, share, barrier)
 
-    def _moments(self) -> list[tuple[int, int]]:
-        """When each node runs: its first and last step; and when segments do."""
-        moments, now = [(0, 0)] * len(self.lowered), 0
+    def _moments(self) -> list[Moment]:
+        """When each node runs; and when segments do."""
+        moments, now = [Moment(0, 0, 0)] * len(self.lowered), 0
         self.starts: list[int] = []
         for members, native in self.segments:
             self.starts.append(now)
             steps = {} if native is None else native.moments
             for i, member in enumerate(members):
-                first, last = steps.get(i, (0, 0))
-                moments[member] = (now + first, now + last)
-            now += 1 + max((last for _, last in steps.values()), default=0)
+                steps_of = steps.get(i, (0, 0, 0))
+                moments[member] = Moment(*(now + step for step in steps_of))
+            now += 1 + max((moment.last for moment in steps.values()), default=0)
         return moments
 
     def _is_in_place(
-        self, updates: Sequence[tuple[int, int | None]], moments: list[tuple[int, int]]
+        self, updates: Sequence[tuple[int, int | None]], moments: Sequence[Moment]
     ) -> bool:
         """Whether every update may overwrite what it is the new value of.
 
@@ -215,7 +215,7 @@ class Program:
                 continue
             old = self.graph.inputs[number]
             for reader, read in readers[id(old)]:
-                if reader != writer and moments[reader][1] >= moments[writer][0]:
+                if reader != writer and moments[reader].last >= moments[writer].written:
                     return False
                 if reader == writer and read != id(old):
                     return False

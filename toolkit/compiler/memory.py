@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.backends.base import aligned
+from toolkit.backends.base import Moment, aligned
 from toolkit.ir import Graph, Kind, Node, Spec
 
 
@@ -79,7 +79,7 @@ def plan_memory(
     graph: Graph,
     views: set[int],
     work: Sequence[int],
-    moments: Sequence[tuple[int, int]],
+    moments: Sequence[Moment],
 ) -> Plan:
     """Lay out every intermediate value of a scheduled graph in one arena.
 
@@ -87,8 +87,7 @@ def plan_memory(
         graph: in the order in which it will run.
         views: ids of the values that lie in the buffer of their node's first input.
         work: the bytes of scratch memory of each node.
-        moments: when each node runs: its first and its last step, where nodes that
-            run interleaved share a step.
+        moments: when each node runs.
     """
     plan = Plan(graph, views=views)
     roots = _roots(graph, views)
@@ -96,17 +95,17 @@ def plan_memory(
     readers = _readers(graph, moments, roots)
     outputs = {id(value) for value in graph.outputs}
     for i, node in enumerate(graph.nodes):
-        first, last = moments[i]
+        first, written, last = moments[i]
         for value in node.outputs:
             death = deaths.get(id(value), (last, i))
             if id(value) in plan.views:
                 if roots[id(value)] in plan.buffers:
                     plan.buffers[roots[id(value)]].extend(death)
             elif id(value) not in outputs:
-                reused = _donor(plan, node, (last, i), value.spec, readers)
+                reused = _donor(plan, i, moments[i], value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"
-                    reused = Buffer(value.spec.nbytes, first, last, label=label)
+                    reused = Buffer(value.spec.nbytes, written, last, label=label)
                 reused.extend(max(death, (last, i)))
                 plan.buffers[id(value)] = reused
         if work[i]:
@@ -117,15 +116,15 @@ def plan_memory(
 
 
 def _deaths(
-    graph: Graph, views: set[int], moments: Sequence[tuple[int, int]]
+    graph: Graph, views: set[int], moments: Sequence[Moment]
 ) -> dict[int, tuple[int, int]]:
     """When each value, or a view of it, is read last, and by which node."""
     deaths: dict[int, tuple[int, int]] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.inputs:
-            when = (moments[i][1], i)
+            when = (moments[i].last, i)
             deaths[id(value)] = max(when, deaths.get(id(value), when))
-    end = max((last for _, last in moments), default=0) + 1
+    end = max((moment.last for moment in moments), default=0) + 1
     deaths.update((id(value), (end, len(graph.nodes))) for value in graph.outputs)
     for node in reversed(graph.nodes):  # views of views come later
         for value in node.outputs:
@@ -150,36 +149,36 @@ def _roots(graph: Graph, views: set[int]) -> dict[int, int]:
 Readers = defaultdict[tuple[int, int], set[tuple[int, int]]]
 
 
-def _readers(
-    graph: Graph, moments: Sequence[tuple[int, int]], roots: dict[int, int]
-) -> Readers:
+def _readers(graph: Graph, moments: Sequence[Moment], roots: dict[int, int]) -> Readers:
     readers: Readers = defaultdict(set)
     for i, node in enumerate(graph.nodes):
         if id(node.outputs[0]) not in roots:
             for x in node.inputs:
                 owner = roots.get(id(x), id(x))
-                readers[owner, moments[i][1]].add((i, id(x)))
+                readers[owner, moments[i].last].add((i, id(x)))
     return readers
 
 
 def _donor(
-    plan: Plan, node: Node, when: tuple[int, int], spec: Spec, readers: Readers
+    plan: Plan, index: int, moment: Moment, spec: Spec, readers: Readers
 ) -> Buffer | None:
     """The buffer of an input that an elementwise node may write its output over.
 
-    Nothing else may read that memory in the same step, nor the node itself in another
-    layout: it may be elsewhere in it.
+    It must be written in the node's last step alone. Nothing else may read that memory
+    in the same step, nor the node itself in another layout: it may be elsewhere in it.
     """
-    moment, index = when
+    node, (_, written, last) = plan.graph.nodes[index], moment
+    if written != last:
+        return None
     for x in node.inputs:
         buffer = plan.buffers.get(id(x))
-        if buffer is None or x.spec != spec or buffer.death != when:
+        if buffer is None or x.spec != spec or buffer.death != (last, index):
             continue
         # Another output of the node may have it already.
         given = any(plan.buffers.get(id(y)) is buffer for y in node.outputs)
         if given or not is_elementwise(node, x):
             continue
-        if readers[id(x), moment] == {(index, id(x))}:
+        if readers[id(x), last] == {(index, id(x))}:
             return buffer
     return None
 

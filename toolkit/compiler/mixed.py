@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import config
-from toolkit.backends.base import Backend, get_backend
+from toolkit.backends.base import Backend
+from toolkit.backends.registry import get_backend
 from toolkit.compiler.execute import Program
 from toolkit.compiler.placement import place, transfer_p
 from toolkit.ir import Graph, Node

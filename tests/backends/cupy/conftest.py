@@ -4,7 +4,7 @@ import pytest
 from tests.backends.conftest import require_gpu
 from tests.backends.cuda.host import GXX
 from tests.backends.cupy.host import HostDevice
-from toolkit.backends import base
+from toolkit.backends import registry
 from toolkit.backends.cupy.backend import CupyBackend
 
 
@@ -20,10 +20,10 @@ def on_host(built, request):
     if GXX is None:
         pytest.skip("g++ is not installed")
     device = HostDevice(*built, **getattr(request, "param", {}))
-    before = base._factories["cupy"]
-    base.register_backend("cupy", lambda: CupyBackend(device, np))
-    yield base.get_backend("cupy")
-    base.register_backend("cupy", before)
+    before = registry._factories["cupy"]
+    registry.register_backend("cupy", lambda: CupyBackend(device, np))
+    yield registry.get_backend("cupy")
+    registry.register_backend("cupy", before)
 
 
 @pytest.fixture(params=["host", "cuda"])
@@ -32,4 +32,4 @@ def gpu(request):
     if request.param == "host":
         return request.getfixturevalue("on_host")
     require_gpu(request.config)
-    return base.get_backend("cupy")
+    return registry.get_backend("cupy")

@@ -14,8 +14,8 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.backends.jit.running import operand_of, run_lowered
 from toolkit import ops
-from toolkit.backends.base import get_backend
 from toolkit.backends.numpy.jit import index
+from toolkit.backends.registry import get_backend
 
 REFERENCE = get_backend("reference").kernels
 

@@ -13,8 +13,8 @@ pytest.importorskip("llvmlite")
 
 import toolkit.ops  # noqa: F401 - it declares the primitives
 from tests.backends.jit.running import operand_of, run_lowered
-from toolkit.backends.base import get_backend
 from toolkit.backends.numpy.jit import move
+from toolkit.backends.registry import get_backend
 
 REFERENCE = get_backend("reference").kernels
 DTYPES = st.sampled_from(["float16", "float32", "float64", "int32", "bool"])

@@ -13,6 +13,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
+from toolkit.backends.base import Moment
 from toolkit.backends.cupy.binding import Binder, Binding, Where, operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, OutOfMemory
@@ -90,9 +91,9 @@ class GpuProgram:
         self.nodes = list(nodes)
 
     @property
-    def moments(self) -> dict[int, tuple[int, int]]:
+    def moments(self) -> dict[int, Moment]:
         """One node runs after the other."""
-        return {i: (i, i) for i in range(len(self.nodes))}
+        return {i: Moment(i, i, i) for i in range(len(self.nodes))}
 
     @property
     def steps(self) -> Iterator[tuple[int, Step]]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.backends.base import Move
+from toolkit.backends.base import Moment, Move
 from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered, Reference
 from toolkit.backends.numpy.jit.runtime import runtime, workers
@@ -54,13 +55,19 @@ class NativeProgram:
         self.sections = side_by_side(sections(calls, shares, barrier))
 
     @property
-    def moments(self) -> dict[int, tuple[int, int]]:
-        """The first and the last section that runs calls of each node."""
-        found: dict[int, tuple[int, int]] = {}
+    def moments(self) -> dict[int, Moment]:
+        """When each node runs, in sections."""
+        all_of: defaultdict[int, list[int]] = defaultdict(list)
+        writing: dict[int, int] = {}
         for moment, section in enumerate(self.sections):
-            for i, _ in section.calls:
-                found[i] = (found.get(i, (moment, moment))[0], moment)
-        return found
+            for i, call in section.calls:
+                all_of[i].append(moment)
+                if any(kind == "out" for kind, _ in call.operands):
+                    writing.setdefault(i, moment)
+        return {
+            i: Moment(found[0], writing.get(i, found[0]), found[-1])
+            for i, found in all_of.items()
+        }
 
     @property
     def calls(self) -> list[tuple[int, Call]]:

@@ -1,0 +1,85 @@
+"""The backends there are, by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from toolkit.backends.base import Backend, accelerators
+from toolkit.errors import unknown_choice
+
+Factory = Callable[[], Backend]
+
+ENTRY_POINT_GROUP = "toolkit.backends"
+
+_factories: dict[str, Factory | str] = {
+    "numpy": "toolkit.backends.numpy:create",
+    "reference": "toolkit.backends.reference:create",
+    "cupy": "toolkit.backends.cupy:create",
+}
+_backends: dict[str, Backend] = {}
+
+
+def register_backend(name: str, factory: Factory | str) -> None:
+    """Make a backend known under `name`; a later registration replaces an earlier one.
+
+    Args:
+        name: what users pass to `toolkit.config.set_backend`.
+        factory: a function that returns the `Backend`, or "module:function"; it is
+            called once, when the backend is first asked for.
+    """
+    _factories[name] = factory
+    replaced = _backends.pop(name, None)
+    if replaced in accelerators:
+        accelerators.remove(replaced)
+
+
+def get_backend(name: str) -> Backend:
+    """The backend of that name, created on first use.
+
+    Args:
+        name: as registered; "name:1" is one for the second of its devices, whose
+            factory is called with that number.
+
+    Raises:
+        ArgumentError: no backend of that name is registered or installed.
+    """
+    if name not in _backends:
+        known, _, number = name.partition(":")
+        if known not in _factories:
+            _find_installed()
+        if known not in _factories:
+            raise unknown_choice("backend", name, _factories)
+        factory: Callable[..., Backend] = _load(_factories[known])
+        _backends[name] = created = factory(int(number)) if number else factory()
+        created.key = name
+        if created.is_accelerator:
+            accelerators.append(created)
+    return _backends[name]
+
+
+def describe_backends() -> dict[str, dict[str, Any]]:
+    """What `describe` says for each registered backend, or why it cannot be used."""
+    facts: dict[str, dict[str, Any]] = {}
+    for name in _factories:
+        try:
+            facts[name] = get_backend(name).describe()
+        except (ImportError, OSError, RuntimeError) as error:
+            facts[name] = {"unavailable": str(error)}
+    return facts
+
+
+def _find_installed() -> None:
+    """Register the backends of installed distributions."""
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        _factories.setdefault(point.name, point.value)
+
+
+def _load(factory: Factory | str) -> Factory:
+    if not isinstance(factory, str):
+        return factory
+    module, _, attribute = factory.partition(":")
+    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
