@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from toolkit import config, dtypes
+from toolkit.backends.calls import Calls
 from toolkit.ir import Spec
 
 Array = Any
@@ -167,9 +168,9 @@ class Backend:
     is_accelerator = False
     # Whether programs compute in bfloat16 what is bfloat16, instead of in float32.
     keeps_bfloat16 = False
-    # Whether nodes that each read the one before, an anchor first, can be one; None:
-    # so can any elementwise nodes behind an anchor, and several may have results.
-    follows: Callable[[Sequence[Any]], bool] | None = None
+    # What libraries compute by one call; None: generated code follows anchors by
+    # whatever elementwise nodes, of which several may have results.
+    calls: Calls | None = None
 
     def __init__(self, kernels: dict[str, Kernel]) -> None:
         self.kernels = kernels

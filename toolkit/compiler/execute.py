@@ -15,6 +15,7 @@ from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.compiler.passes import optimize, own
 from toolkit.compiler.placement import place, transfer_p
+from toolkit.compiler.products import join_products
 from toolkit.compiler.schedule import schedule, settle, updates_last
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
@@ -57,8 +58,9 @@ class Program:
             optimized = own(optimize(place(graph, backend.device_name), backend))
         with stage("fusing"):
             if generate:
+                optimized = join_products(optimized, backend, inputs)
                 optimized = fuse(
-                    optimized, backend.fuses, backend.anchors, backend.follows
+                    optimized, backend.fuses, backend.anchors, backend.calls
                 )
             self.graph = schedule(optimized)
             if updates and generate and backend.generates:

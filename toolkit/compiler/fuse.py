@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
+from toolkit.backends.calls import Calls
 from toolkit.backends.space import fits, follows, number_of, space_of
 from toolkit.compiler.groups import Group, Groups
 from toolkit.compiler.layout import Layouts
@@ -35,7 +36,7 @@ def fuse(
     graph: Graph,
     fusable: Callable[[Node], bool],
     anchors: Collection[str] = (),
-    chains: Callable[[list[Node]], bool] | None = None,
+    calls: Calls | None = None,
 ) -> Graph:
     """Join nodes into fused nodes, as large as they can be.
 
@@ -43,9 +44,9 @@ def fuse(
         graph: an optimized graph.
         fusable: whether the backend can compute a node inside a fused one.
         anchors: the primitives that the backend lets elementwise nodes follow.
-        chains: whether it lets these, of which each reads the one before; None: any.
+        calls: what may follow in calls of libraries; None: anything.
     """
-    fusion = _Fusion(graph, fusable, anchors, chains)
+    fusion = _Fusion(graph, fusable, anchors, calls)
     fusion.join_with_producers()
     fusion.join_readers_of_one_value()
     fusion.join_scalars()
@@ -74,10 +75,10 @@ class _Fusion:
         graph: Graph,
         fusable: Callable[[Node], bool],
         anchors: Collection[str],
-        chains: Callable[[list[Node]], bool] | None,
+        calls: Calls | None,
     ) -> None:
         self.graph = graph
-        self.chains = chains
+        self.calls = calls
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
         self.able = {id(n) for n in graph.nodes if fusable(n) and _fits_alone(n)}
@@ -161,7 +162,7 @@ class _Fusion:
 
     def _is_chain(self, nodes: list[Node]) -> bool:
         """Whether the backend takes an anchor and what follows it, if it asks."""
-        if self.chains is None:
+        if self.calls is None:
             return True
         nodes = _anchor_first(nodes)
         outputs = {id(value) for value in self.graph.outputs}
@@ -170,7 +171,9 @@ class _Fusion:
         if any(id(y) in outputs for y in passed_on):
             return False
         readers = (reader for y in passed_on for reader in self.readers[id(y)])
-        return all(id(reader) in inside for reader in readers) and self.chains(nodes)
+        return all(id(reader) in inside for reader in readers) and self.calls.follow(
+            nodes
+        )
 
     def _is_contiguous(self, value: Any) -> bool:
         return bool(self.layouts.operand(value).is_contiguous)

@@ -50,29 +50,34 @@ class _Substitution:
 
 def decompose(graph: Graph, backend: Backend) -> Graph:
     """Expand the composites that the backend has no kernel for."""
-    if not any(_needs_expansion(node, backend) for node in graph.nodes):
+    return expand(graph, lambda node: not backend.computes(node))
+
+
+def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
+    """Put the bodies of composites in their places."""
+
+    def needs(node: Node) -> bool:
+        return node.op.kind is Kind.COMPOSITE and is_wanted(node)
+
+    if not any(map(needs, graph.nodes)):
         return graph
     substitute = _Substitution()
     nodes: list[Node] = []
     for node in map(substitute.node, graph.nodes):
-        if not _needs_expansion(node, backend):
+        if not needs(node):
             nodes.append(node)
             continue
         body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
         with Trace(node.op.name) as trace:
             stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
             outputs = inline(body, stand_ins)
-        expanded = decompose(trace.finish(outputs), backend)
+        expanded = expand(trace.finish(outputs), is_wanted)
         for old, new in zip(expanded.inputs, node.inputs, strict=True):
             substitute.replace(old, new)
         nodes += [substitute.node(inner) for inner in expanded.nodes]
         for old, new in zip(node.outputs, expanded.outputs, strict=True):
             substitute.replace(old, substitute(new))
     return graph.replace(nodes, map(substitute, graph.outputs))
-
-
-def _needs_expansion(node: Node, backend: Backend) -> bool:
-    return node.op.kind is Kind.COMPOSITE and not backend.computes(node)
 
 
 def prune(graph: Graph, backend: Backend) -> Graph:

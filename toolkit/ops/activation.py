@@ -227,6 +227,34 @@ def silu(x: Any) -> Tensor:
 swish = silu
 
 
+def _tanh_of_gelu(z: Tensor) -> Tensor:
+    inner = math.sqrt(2 / math.pi) * z * (0.044715 * z * z + 1)  # type: ignore[operator]
+    return tanh(inner)  # type: ignore[no-any-return]
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In float16 the cube of 41 overflows already."""
+    return convert(x, dtypes.result_type(x.dtype, "float32"))
+
+
+def _gelu(x: Tensor) -> Tensor:
+    z = _wide(x)
+    return convert(0.5 * z * (_tanh_of_gelu(z) + 1), x.dtype)  # type: ignore[operator]
+
+
+def _gelu_grad(g: Tensor, x: Tensor) -> Tensor:
+    z = _wide(x)
+    y = _tanh_of_gelu(z)
+    inner = math.sqrt(2 / math.pi) * (3 * 0.044715 * z * z + 1)  # type: ignore[operator]
+    slope = 0.5 * (y + 1) + 0.5 * z * (1 - y * y) * inner  # type: ignore[operator]
+    return convert(_wide(g) * slope, x.dtype)
+
+
+# Composites of which libraries make a part of products.
+gelu_grad_p = decomposable("gelu_grad", _gelu_grad)
+gelu_p = decomposable("gelu", _gelu, lambda g, y, x: bind(gelu_grad_p, g, x))
+
+
 @operation
 def gelu(x: Any, approximate: bool = True) -> Tensor:
     """x times the probability that a standard normal variable is below x.
@@ -242,10 +270,7 @@ def gelu(x: Any, approximate: bool = True) -> Tensor:
     (x,) = floating(x)
     if not approximate:
         return 0.5 * x * (erf(x * math.sqrt(0.5)) + 1)  # type: ignore[no-any-return]
-    # In float16 the cube of 41 overflows already.
-    z = convert(x, dtypes.result_type(x.dtype, "float32"))
-    inner = math.sqrt(2 / math.pi) * z * (0.044715 * z * z + 1)  # type: ignore[operator]
-    return convert(0.5 * z * (tanh(inner) + 1), x.dtype)
+    return bind(gelu_p, x)  # type: ignore[no-any-return]
 
 
 @operation

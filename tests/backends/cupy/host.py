@@ -216,12 +216,54 @@ def multiply(gemm, pointers):
     assert bool(c) == (gemm.beta != 0)
     for added in c:
         result = result + gemm.beta * added.astype(kind)
-    if "bias" in gemm.epilogue:
+    finished = finish(gemm, result, a, beside)
+    d[...] = finished.astype(d.dtype)
+
+
+def finish(gemm, result, a, beside):
+    """What an epilogue makes of a product and keeps beside it."""
+    name, kind, vector, aux = gemm.epilogue, result.dtype, None, None
+    if "bias" in gemm.extras:
         vector = memory_at(beside["bias"], (gemm.m, 1), (1, 0), gemm.dtypes[1])
+    if "aux" in gemm.extras:
+        assert gemm.batch == 1
+        leading, is_mask = gemm.aux_leading, "relu" in name
+        assert leading >= gemm.m
+        assert leading % (128 if is_mask else 8) == 0
+        assert beside["aux"] % 16 == 0
+        dtype = "uint8" if is_mask else gemm.dtypes[1]
+        step = leading // 8 if is_mask else leading
+        rows = step if is_mask else gemm.m
+        aux = memory_at(beside["aux"], (rows, gemm.n), (1, step), dtype)
+    if "bias" in name:
         result = result + vector.astype(kind)
-    if "relu" in gemm.epilogue:
-        result = np.maximum(result, 0)
-    d[...] = result.astype(d.dtype)
+    if name.startswith("relu"):
+        if aux is not None:
+            bits = np.zeros((gemm.aux_leading, gemm.n), bool)
+            bits[: gemm.m] = result[0] > 0
+            aux[...] = np.packbits(bits, axis=0, bitorder="little")
+        return np.maximum(result, 0)
+    if name.startswith("gelu"):
+        if aux is not None:
+            aux[...] = result[0].astype(aux.dtype)
+        return gelu(result)[0]
+    if name.startswith("drelu"):
+        bits = np.unpackbits(np.ascontiguousarray(aux), axis=0, bitorder="little")
+        result = result * bits[: gemm.m]
+    if name.startswith("dgelu"):
+        result = result * gelu(aux.astype(kind))[1]
+    if "bgrad" in name:
+        total = a.sum(axis=2) if name == "bgrada" else result.sum(axis=2)
+        vector[...] = total.T.astype(vector.dtype)
+    return result
+
+
+def gelu(x):
+    """gelu by tanh, and its derivative."""
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    slope = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
+    y = np.tanh(inner)
+    return 0.5 * x * (1 + y), 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * slope
 
 
 from toolkit.backends.cupy.cublaslt import DATA_TYPES as TYPES  # noqa: E402

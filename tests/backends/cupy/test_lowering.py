@@ -8,7 +8,7 @@ from tests.backends.cases_nn import NN
 from tests.backends.cupy.lowered import followed, lowered, lowered_node, node_of
 from tests.backends.test_kernels import compare, expected_of
 from toolkit import ops, random  # noqa: F401  (declare primitives)
-from toolkit.backends.cupy.lowering import has_epilogue
+from toolkit.backends.cupy.lowering import LibraryCalls, Numerics
 from toolkit.backends.cupy.steps import Dnn, Product
 from toolkit.ir import Spec
 
@@ -79,5 +79,5 @@ def test_what_follows_a_product_is_in_its_call(dtype, follow, expected):
 def test_what_no_call_does_is_left_to_other_kernels(follow):
     specs = [Spec((4, 3), "bfloat16"), Spec((3, 5), "bfloat16")]
     node = followed(node_of("matmul", specs), follow)
-    assert not has_epilogue(node.attrs["body"].nodes)
+    assert not LibraryCalls(Numerics()).follow(node.attrs["body"].nodes)
     assert lowered_node(node) is None

@@ -70,3 +70,104 @@ def test_batches_that_are_many_calls_add_their_own_part(gpu):
     gemms, steps = run(gpu, f, inputs)
     assert [(g.alpha, g.beta, g.batch) for g in gemms] == [(0.125, 1.0, 3)] * 2
     assert len({s.offsets[3] for s in steps}) == 2
+
+
+def trained(activation, dtype="float32"):
+    """The gradients of two layers with an activation between them."""
+
+    def step(x, w, b, v, c):
+        inputs = [ops.cast(a, dtype) for a in (x, w, b, v, c)]
+        with toolkit.GradientTape() as tape:
+            tape.watch(inputs)
+            x, w, b, v, c = inputs
+            y = activation(ops.matmul(x, w) + b)
+            loss = ops.sum(ops.square(ops.matmul(y, v) + c))
+        return [ops.cast(g, "float32") for g in tape.gradient(loss, inputs)]
+
+    return step
+
+
+SHAPES = ((2, 9, 4), (4, 24), (24,), (24, 8), (8,))
+
+
+def epilogues(gemms):
+    return sorted(g.epilogue for g in gemms if g.epilogue not in ("default", "bias"))
+
+
+def test_gradients_of_relu_and_of_its_bias_are_in_a_product(gpu):
+    gemms, _ = run(gpu, trained(ops.relu), arrays(*SHAPES))
+    assert epilogues(gemms) == ["drelu_bgrad", "relu_aux_bias"]
+    (mask,) = {g.aux_leading for g in gemms if g.aux_leading}
+    assert mask == 128  # bits, in rows of so many at least
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gradients_of_gelu_and_of_its_bias_are_in_a_product_of_halves(gpu, dtype):
+    gemms, _ = run(gpu, trained(ops.gelu, dtype), arrays(*SHAPES), 0.03)
+    assert epilogues(gemms) == ["dgelu_bgrad", "gelu_aux_bias"]
+    assert {g.aux_leading for g in gemms} == {0, 24}
+
+
+def test_strict_float32_has_no_gelu_of_a_library(gpu):
+    """How exact the library's is is written nowhere."""
+    function = trained(ops.gelu)
+    gemms, _ = run(gpu, function, arrays(*SHAPES))
+    assert epilogues(gemms) == []
+    toolkit.config.set_matmul_precision("tf32")
+    try:
+        gemms, _ = run(gpu, function, arrays(*SHAPES), 1e-2)
+    finally:
+        toolkit.config.set_matmul_precision("strict")
+    assert epilogues(gemms) == ["dgelu_bgrad", "gelu_aux_bias"]
+
+
+@pytest.mark.parametrize("approximate", [True, False])
+def test_the_gelu_of_the_library_is_that_of_tanh(gpu, approximate):
+    def f(x, w, b):
+        x, w, b = (ops.cast(a, "bfloat16") for a in (x, w, b))
+        y = ops.gelu(ops.matmul(x, w) + b, approximate=approximate)
+        return (ops.cast(y, "float32"),)
+
+    gemms, _ = run(gpu, f, arrays((5, 8), (8, 16), (16,)), 0.02)
+    assert epilogues(gemms) == ["gelu_bias"] * approximate
+
+
+def test_what_is_read_elsewhere_is_no_part_of_a_product(gpu):
+    """A value that is an output, or has two readers, has to be in memory itself."""
+
+    def f(x, w, b, v):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            z = ops.matmul(x, w) + b
+            y = ops.relu(z)
+            loss = ops.sum(ops.square(ops.matmul(y, v)))
+        return tape.gradient(loss, x), z
+
+    gemms, _ = run(gpu, f, arrays((9, 4), (4, 24), (24,), (24, 8)))
+    assert epilogues(gemms) == []
+
+
+def test_an_epilogue_that_the_library_lacks_is_computed_beside_it(gpu, monkeypatch):
+    monkeypatch.setattr(type(gpu.device), "offers", lambda device, gemm: False)
+    gemms, _ = run(gpu, trained(ops.relu), arrays(*SHAPES))
+    assert {g.epilogue for g in gemms} == {"default"}
+    assert all(g.is_plain for g in gemms)
+
+
+def test_the_gradient_of_a_bias_is_beside_that_of_the_weights(gpu):
+    """Where no generated kernel could sum it up in passing: behind attention."""
+
+    def f(x, w, b, g):
+        with toolkit.GradientTape() as tape:
+            tape.watch([w, b])
+            half, w16, b16 = (ops.cast(a, "bfloat16") for a in (x, w, b))
+            q = ops.reshape(ops.matmul(half, w16) + b16, (2, 6, 2, 8))
+            other = ops.stop_gradient(q)
+            y = ops.dot_product_attention(q, other, other)
+            loss = ops.sum(ops.cast(y, "float32") * g)
+        return tape.gradient(loss, [w, b])
+
+    inputs = arrays((12, 8), (8, 16), (16,), (2, 6, 2, 8))
+    gemms, _ = run(gpu, f, inputs, 0.05)
+    assert epilogues(gemms) == ["bgrada"]
+    assert [g.dtypes for g in gemms if g.extras == ["bias"]][-1][1] == "float32"

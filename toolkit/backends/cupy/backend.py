@@ -12,16 +12,16 @@ import numpy as np
 from toolkit import config, dtypes
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand, aligned
-from toolkit.backends.cupy import attention
+from toolkit.backends.cupy import attention, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
 from toolkit.backends.cupy.device import Device, OutOfMemory
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.backends.cupy.lowering import (
     ANCHORS,
+    LibraryCalls,
     Numerics,
     check,
-    has_epilogue,
     lower,
 )
 from toolkit.backends.cupy.program import CallTable, GpuProgram
@@ -48,15 +48,14 @@ class CupyBackend(Backend):
     name = "cupy"
     is_accelerator = True
     keeps_bfloat16 = True
-    # Only what a library does by itself may follow an anchor.
-    follows = staticmethod(has_epilogue)
 
     def __init__(self, device: Device, xp: Any, count: int = 1) -> None:
         self.device = device
         self.count = count
         self.arrays = array_table(xp)
-        kernels = {name: EagerKernel(self, name, k) for name, k in self.arrays.items()}
-        super().__init__(kernels | {name: self.arrays[name] for name in VIEWS})
+        eager = {name: EagerKernel(self, name, k) for name, k in self.arrays.items()}
+        others = {name: self.arrays[name] for name in VIEWS}
+        super().__init__(eager | others | {"product": products.unlowered})
 
     def supports(self, name: str) -> bool:
         """Composites are taken apart, so that what they are made of is fused."""
@@ -65,11 +64,16 @@ class CupyBackend(Backend):
         return not is_composite and super().supports(name)
 
     def computes(self, node: Any) -> bool:
-        """Whether a composite runs as one: attention that cuDNN takes."""
+        """Whether a composite runs as one: in cuDNN's attention, in products."""
         if node.op.name == "attention_grad_of":
             return True
         if node.op.name == "attention" and "cudnn" in self.device.libraries:
             return attention.takes(node)
+        if node.op.name in ("gelu", "gelu_grad"):  # until products have been joined
+            numerics = self.numerics
+            dtype = node.outputs[0].spec.dtype
+            has_library = "cublaslt" in numerics.libraries
+            return has_library and products.takes_gelu(dtype, numerics.precision)
         return super().computes(node)
 
     # --- compiling --------------------------------------------------------------------
@@ -77,7 +81,8 @@ class CupyBackend(Backend):
     @property
     def numerics(self) -> Numerics:
         """What decides about steps now."""
-        return Numerics(self.device.libraries, config.matmul_precision())
+        device = self.device
+        return Numerics(device.libraries, config.matmul_precision(), device.offers)
 
     @property
     def generates(self) -> bool:
@@ -87,6 +92,11 @@ class CupyBackend(Backend):
     def anchors(self) -> Collection[str]:
         """The products and convolutions that take an epilogue."""
         return ANCHORS
+
+    @property
+    def calls(self) -> LibraryCalls:  # type: ignore[override]
+        """What one call of a library computes now."""
+        return LibraryCalls(self.numerics)
 
     def fuses(self, node: Any) -> bool:
         """Whether the generator knows the operation and its dtypes."""

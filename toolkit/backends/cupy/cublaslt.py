@@ -115,6 +115,12 @@ class Gemm:
         return [name for name, is_there in present.items() if is_there]
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it only multiplies: that much there is for all of its dtypes."""
+        is_default = self.epilogue == "default" and not self.beta
+        return is_default and self.dtypes[0] == self.dtypes[1]
+
+    @property
     def flops(self) -> int:
         return 2 * self.batch * self.m * self.n * self.k
 
@@ -380,6 +386,14 @@ class Plans:
     def __init__(self) -> None:
         self.handle = Handle("")
         self._plans: dict[Any, Plan] = {}
+
+    def offers(self, gemm: Gemm, workspace: int) -> bool:
+        """Whether there is an algorithm, for operands at multiples of 16 bytes."""
+        try:
+            self.get(gemm, (16,) * (3 + len(gemm.extras)), workspace)
+        except UnsupportedOnBackend:
+            return False
+        return True
 
     def get(self, gemm: Gemm, pointers: tuple[int, ...], workspace: int) -> Plan:
         """The plan of a product on operands at these addresses."""

@@ -185,6 +185,11 @@ class CudaDevice(Device):
         stream = self.stream.ptr
         return lambda where, scratch: plan(where, scratch, stream)
 
+    def offers(self, gemm: Gemm) -> bool:
+        """Ask the library, as nothing else says which epilogues it has."""
+        with self.device:
+            return self._products.offers(gemm, cublaslt.WORKSPACE)
+
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:
             return self._graphs.get(signature, workspace)

@@ -109,6 +109,10 @@ class Device(ABC):
     ) -> Callable[[tuple[int, ...], int], None]:
         """A function that starts a product: (pointers, address of scratch memory)."""
 
+    def offers(self, gemm: Gemm) -> bool:
+        """Whether the library has an algorithm for a product."""
+        return True
+
     @abstractmethod
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         """A function like that of `product`, with its scratch bytes as `.workspace`."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy import attention, convolutions, products, windows
+from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
 from toolkit.backends.cupy.epilogues import chain_of
-from toolkit.backends.cupy.steps import Lowered
+from toolkit.backends.cupy.steps import Lowered, Product
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Graph, Kind
 
@@ -43,7 +44,7 @@ class Row:
 
 ALL = frozenset(dtypes.DTYPES)
 CAPABILITIES = (
-    Row(("matmul",), FLOATS, "any", "cublaslt", "cublaslt"),
+    Row(("matmul", "product"), FLOATS, "any", "cublaslt", "cublaslt"),
     Row(ATTENTIONS, attention.HALVES, "rows", "attention", "cudnn"),
     Row(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),
     Row(CONVOLUTIONS, FLOATS, "channels last", "windows", "cublaslt"),
@@ -70,10 +71,12 @@ class Numerics:
     Attributes:
         libraries: those that are there: "cublaslt", "cudnn".
         precision: of float32: "strict" or "tf32".
+        offers: whether there is an algorithm for a product with an epilogue.
     """
 
     libraries: frozenset[str] = frozenset({"cublaslt", "cudnn"})
     precision: str = "strict"
+    offers: Callable[[Gemm], bool] = field(default=lambda gemm: True, compare=False)
 
 
 def lower(
@@ -94,12 +97,13 @@ def lower(
     """
     body = _body(node)
     anchor = body.nodes[0]
-    is_anchored = anchor.op.name in (*ANCHORS, *CONVOLUTIONS)
+    is_anchored = anchor.op.name in (*ANCHORS, *CONVOLUTIONS, "product")
     name = anchor.op.name if is_anchored else node.op.name
     for provider in providers(name, outputs[0].spec.dtype, numerics.libraries):
         found = None
         if provider in _BY_LIBRARY:
             found = _BY_LIBRARY[provider](body, inputs, outputs, numerics.precision)
+            found = found if found is None or _is_offered(found, numerics) else None
         elif provider == "generated" and (not is_anchored or node is anchor):
             found = _generated(node, inputs, outputs, aligned)
         if found is not None:
@@ -107,12 +111,34 @@ def lower(
     return None
 
 
-def has_epilogue(nodes: Sequence[Any]) -> bool:
-    """Whether a library computes an anchor and what follows it by one call."""
-    found = chain_of(nodes)
-    if nodes[0].op.name == "matmul":
-        return products.takes(found)
-    return found is not None and found.steps in convolutions.FOLLOWERS
+@dataclass(frozen=True)
+class LibraryCalls:
+    """What libraries compute by one call.
+
+    Attributes:
+        numerics: which there are, and how exact they have to be.
+    """
+
+    numerics: Numerics
+
+    def follow(self, nodes: Sequence[Any]) -> bool:
+        """Whether an anchor and what follows it are one call."""
+        found = chain_of(nodes)
+        if nodes[0].op.name == "matmul":
+            return products.takes(found)
+        return found is not None and found.steps in convolutions.FOLLOWERS
+
+    def take(
+        self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> bool:
+        """Whether a product with what is computed beside it is one call."""
+        return lower(node, inputs, outputs, True, self.numerics) is not None
+
+
+def _is_offered(found: Lowered, numerics: Numerics) -> bool:
+    """Whether the library has every product with an epilogue among steps."""
+    gemms = (step.gemm for step in found.steps if isinstance(step, Product))
+    return all(gemm.is_plain or numerics.offers(gemm) for gemm in gemms)
 
 
 def _body(node: Any) -> Graph:

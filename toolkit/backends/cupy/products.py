@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm, compute_type
 from toolkit.backends.cupy.cuda.launch import Buffer
-from toolkit.backends.cupy.epilogues import Epilogue, epilogue_of
+from toolkit.backends.cupy.epilogues import HALVES, Epilogue, epilogue_of
 from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Product
-from toolkit.ir import Graph
+from toolkit.ir import Graph, Node
 
 # Products that differ in no single stride are this many calls at most; else a copy.
 MOST_CALLS = 64
@@ -63,13 +64,15 @@ class Finish:
         name: a key of `EPILOGUES`.
         alpha: what the product is multiplied with.
         added: an array that lies as the result does, to which it is added.
-        vectors: a bias, and what the epilogue keeps.
+        vectors: a bias, and what the epilogue keeps or reads.
+        aux_leading: the elements from row to row of the latter.
     """
 
     name: str = "default"
     alpha: float = 1.0
     added: Place | None = None
     vectors: tuple[Place, ...] = ()
+    aux_leading: int = 0
 
 
 # The order in which a call does its steps; two of one kind it cannot do.
@@ -94,6 +97,8 @@ def lower_matmul(
         inputs, outputs: the operands of the whole.
         precision: of float32: "strict" or "tf32".
     """
+    if body.nodes[0].op.name == "product":
+        return _lower_product(body.nodes[0], inputs, outputs, precision)
     (out,) = outputs if len(outputs) == 1 else (None,)
     if out is None or not dtypes.is_float(out.spec.dtype) or not out.spec.size:
         return Lowered() if out is not None and not out.spec.size else None
@@ -124,6 +129,49 @@ def lower_matmul(
     except NotLowered:
         return None
     return pieces.done()
+
+
+def _lower_product(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
+) -> Lowered | None:
+    """The steps of a product that keeps or reads something beside its result."""
+    name, result = node.attrs["epilogue"], outputs[0].spec
+    if not all(x.is_contiguous for x in inputs[2:]) or not inputs[0].spec.size:
+        return None
+    if "gelu" in name and not takes_gelu(result.dtype, precision):
+        return None
+    places = [Buffer(i) for i in range(2, len(inputs) + len(outputs))]
+    places.remove(Buffer(len(inputs)))
+    # A bias comes before what is kept, and sums over rows before what is read.
+    is_read = "bgrad" in name
+    vectors = places[::-1] if is_read else places
+    leading = 0
+    if "aux" in name or name.startswith("d"):
+        aux = outputs[-1].spec if "aux" in name else inputs[-1].spec
+        leading = 8 * aux.shape[-1] if aux.dtype == "uint8" else result.shape[-1]
+        if leading % 8:
+            return None
+    pieces = Pieces()
+    a, b = (Matrix(Buffer(i), x) for i, x in enumerate(inputs[:2]))
+    target = Matrix(Buffer(len(inputs)), contiguous(result))
+    called = "bgrada" if name == "bgrad" else name
+    finish = Finish(called, vectors=tuple(vectors), aux_leading=leading)
+    try:
+        multiply(pieces, a, b, target, precision, finish)
+    except NotLowered:
+        return None
+    calls = [step for step in pieces.steps if isinstance(step, Product)]
+    return pieces.done() if len(calls) == 1 == calls[0].gemm.batch else None
+
+
+def takes_gelu(dtype: str, precision: str) -> bool:
+    """Whether the library's gelu will do: how it computes tanh is written nowhere."""
+    return dtype in HALVES or (dtype == "float32" and precision == "tf32")
+
+
+def unlowered(*inputs: Any, **attrs: Any) -> Any:
+    """What stands for a product that is made only where it can be lowered."""
+    raise AssertionError("a product of the compiler's has no kernel")
 
 
 def multiply(
@@ -186,6 +234,7 @@ def _gemm(
         epilogue=finish.name,
         batch=count,
         strides=(step_b, step_a, step_d),
+        aux_leading=finish.aux_leading,
         alpha=finish.alpha,
         beta=0.0 if finish.added is None else 1.0,
     )

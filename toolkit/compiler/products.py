@@ -1,0 +1,324 @@
+"""Products with what libraries compute beside them: activations, and gradients.
+
+y = relu(a @ b + bias)      also keeps a mask, a bit for each element above 0
+w = where(y > 0, g, 0)      is part of the product g, by the mask
+s = sum of w over rows      is part of that too: the gradient of the bias
+y = gelu(a @ b + bias)      also keeps what gelu is applied to
+w = gelu_grad(g, z)         is part of the product g, by what was kept
+a @ g, sum of g over rows   are one: the gradients of weights and of their bias
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit.backends.base import Backend, Operand, contiguous
+from toolkit.backends.calls import Calls
+from toolkit.backends.space import is_relabelling, number_of, reduced_part
+from toolkit.compiler.layout import Layouts
+from toolkit.compiler.passes import expand, fold, prune, share, simplify
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
+from toolkit.tensor import Tensor
+
+# Composites that are parts of products or nothing.
+_PARTS = ("gelu", "gelu_grad")
+# The rows of a mask are multiples of so many bits.
+MASK_BITS = 128
+
+
+def _spec(*inputs: Spec, epilogue: str, dtype: str) -> Any:
+    """The result; and the mask, the argument of gelu, or the sums over rows."""
+    a, b = inputs[:2]
+    y = Spec((*a.shape[:-1], b.shape[-1]), dtype)
+    if "bgrad" in epilogue:
+        return y, y.with_shape(y.shape[-1:])
+    if "aux" not in epilogue:
+        return y
+    return y, (_mask(y) if "relu" in epilogue else y)
+
+
+def _mask(y: Spec) -> Spec:
+    """The bits of a result's rows, as bytes."""
+    units = -(-y.shape[-1] // MASK_BITS)
+    return Spec((y.size // y.shape[-1], units * MASK_BITS // 8), "uint8")
+
+
+# Not in the registry: the compiler alone puts it into a graph.
+product_p = Primitive("product", Kind.CONTRACT, _spec)
+
+
+def join_products(
+    graph: Graph, backend: Backend, inputs: Sequence[Operand] | None = None
+) -> Graph:
+    """Let products compute what libraries can beside them.
+
+    Args:
+        graph: an optimized graph.
+        backend: whose libraries.
+        inputs: how the inputs lie in memory.
+    """
+    if backend.calls is None:
+        return graph
+    joining = _Joining(graph, backend.calls, inputs)
+    for node in graph.nodes:
+        rule = _RULES.get(node.op.name)
+        if rule is not None and id(node) not in joining.instead:
+            rule(joining, node)
+    graph = graph.replace(joining.nodes())
+    if any(node.op.name in _PARTS for node in graph.nodes):
+        graph = expand(graph, lambda n: n.op.name in _PARTS)
+        graph = share(fold(simplify(graph, backend), backend), backend)
+    return prune(graph, backend)
+
+
+class _Joining:
+    """A graph, and what stands instead of its nodes."""
+
+    def __init__(
+        self, graph: Graph, calls: Calls, inputs: Sequence[Operand] | None
+    ) -> None:
+        self.graph = graph
+        self.calls = calls
+        self.layouts = Layouts(graph, inputs)
+        self.makers = graph.producers()
+        self.position = {id(node): i for i, node in enumerate(graph.nodes)}
+        self.readers: defaultdict[int, list[Node]] = defaultdict(list)
+        for node in graph.nodes:
+            for value in {id(x) for x in node.inputs}:
+                self.readers[value].append(node)
+        self.outputs = {id(value) for value in graph.outputs}
+        self.instead: dict[int, list[Node]] = {}
+        # What the gradient of each relu reads, by the result of that.
+        self.masks: dict[int, Any] = {}
+
+    def nodes(self) -> list[Node]:
+        """The nodes as they are now, each after those that it reads from."""
+        given = [m for n in self.graph.nodes for m in self.instead.get(id(n), [n])]
+        makers = {id(y): node for node in given for y in node.outputs}
+        done: dict[int, Node] = {}
+        stack = given[::-1]
+        while stack:
+            node = stack[-1]
+            sources = [makers[id(x)] for x in node.inputs if id(x) in makers]
+            missing = [source for source in sources if id(source) not in done]
+            stack += missing
+            if not missing:
+                done.setdefault(id(node), stack.pop())
+        return list(done.values())
+
+    # --- patterns ---------------------------------------------------------------------
+
+    def join_relu(self, node: Node) -> None:
+        """Make where(y > 0, g, 0) part of the product g, if y is one too."""
+        condition, g, other = node.inputs
+        test = self.makers.get(id(condition))
+        if test is None or test.op.name != "less" or not _is_zero(other):
+            return
+        limit, y = test.inputs
+        if not _is_zero(limit) or y.spec != node.outputs[0].spec:
+            return
+        forward, mask = self._masked(y)
+        chain = self._chain(g)
+        if (
+            mask is None
+            or chain is None
+            or mask.spec != _mask(chain[0].outputs[0].spec)
+        ):
+            return
+        backward = self._gradient([*chain, node], "drelu", mask)
+        if backward is not None:
+            self.masks[id(y)] = mask
+            self.instead |= forward | backward
+
+    def _masked(self, y: Any) -> tuple[dict[int, list[Node]], Any]:
+        """What makes relu(a @ b + bias) with its mask, and that; or it is there."""
+        if id(y) in self.masks:
+            return {}, self.masks[id(y)]
+        end = self.makers.get(id(y))
+        if end is None or end.op.name != "maximum" or not _is_zero(end.inputs[1]):
+            return {}, None
+        chain = self._chain(end.inputs[0], additions=1)
+        if chain is None:
+            return {}, None
+        mask = Tensor(None, _mask(chain[0].outputs[0].spec))
+        found = self._replaced([*chain, end], "relu_aux", [mask])
+        return ({}, None) if found is None else (found, mask)
+
+    def join_gelu(self, node: Node) -> None:
+        """Make gelu(a @ b + bias) one, which gives what gelu reads if others do too."""
+        (z,) = node.inputs
+        is_shared = len(self.readers[id(z)]) > 1 or id(z) in self.outputs
+        chain = self._chain(z, additions=1, is_shared=is_shared)
+        if chain is not None:
+            name, kept = ("gelu_aux", [z]) if is_shared else ("gelu", [])
+            self.instead |= self._replaced([*chain, node], name, kept) or {}
+
+    def join_gelu_grad(self, node: Node) -> None:
+        """Make gelu_grad(g, z) part of the product g."""
+        g, z = node.inputs
+        chain = self._chain(g)
+        if chain is not None and z.spec.size == chain[0].outputs[0].spec.size:
+            self.instead |= self._gradient([*chain, node], "dgelu", z) or {}
+
+    def join_sum(self, node: Node) -> None:
+        """Make the sum over the rows of a product's second factor part of it.
+
+        Only where a library made the factor: a generated kernel that does sums its rows
+        up in passing.
+        """
+        a, b = (self._root(x) for x in node.inputs)
+        maker = self.makers.get(id(b))
+        light = (Kind.ELEMENTWISE, Kind.REDUCE)
+        if maker is None or maker.op.kind in light or maker.op.name in _PARTS:
+            return
+        total = self._sum_of_rows(b, node.outputs[0].spec.shape[-1])
+        if total is None or self._after(a) >= self.position[id(total)]:
+            return
+        nodes, sums = [node], [total]
+        wide, wide_sums = self._widened(node), self._widened(total)
+        if wide and wide_sums:
+            nodes, sums = nodes + wide, sums + wide_sums
+        found = self._replaced(nodes, "bgrad", [sums[-1].outputs[0]])
+        if found is not None:
+            self.instead |= found | {id(n): [] for n in sums}
+
+    # --- parts of patterns ------------------------------------------------------------
+
+    def _chain(
+        self, value: Any, additions: int = 0, is_shared: bool = False
+    ) -> list[Node] | None:
+        """The product that a value is and what follows it; nothing else reads those.
+
+        Args:
+            value: the last of the results.
+            additions: how many nodes may add something.
+            is_shared: whether others may read `value` itself.
+        """
+        nodes: list[Node] = []
+        while True:
+            node = self.makers.get(id(value))
+            others = len(self.readers[id(value)]) != 1 or id(value) in self.outputs
+            if node is None or id(node) in self.instead or (others and not is_shared):
+                return None
+            is_shared = False
+            nodes.insert(0, node)
+            if node.op.name == "matmul":
+                return nodes
+            if node.op.name == "add" and additions:
+                additions -= 1
+            elif not is_relabelling(node):
+                return None
+            whole = [x for x in node.inputs if x.spec.size == value.spec.size]
+            if not whole:
+                return None
+            value = whole[0]
+
+    def _root(self, value: Any) -> Any:
+        """What a view is a view of."""
+        return self.layouts[value].root
+
+    def _after(self, value: Any) -> int:
+        """Where the node is that makes a value."""
+        maker = self.makers.get(id(value))
+        return -1 if maker is None else self.position[id(maker)]
+
+    def _sum_of_rows(self, value: Any, columns: int) -> Node | None:
+        """The sum of a value over all but its last axes, of so many elements."""
+        for reader in self.readers[id(value)]:
+            if id(reader) in self.instead:
+                continue
+            if reader.op.name == "sum" and reduced_part(reader) == "leading":
+                if reader.outputs[0].spec.size == columns:
+                    return reader
+            elif is_relabelling(reader):
+                found = self._sum_of_rows(reader.outputs[0], columns)
+                if found is not None:
+                    return found
+        return None
+
+    def _widened(self, node: Node) -> list[Node]:
+        """What turns a result into float32, and nothing else reads it; else nothing."""
+        nodes: list[Node] = []
+        value = node.outputs[0]
+        while id(value) not in self.outputs and len(self.readers[id(value)]) == 1:
+            (reader,) = self.readers[id(value)]
+            nodes.append(reader)
+            value = reader.outputs[0]
+            if reader.op.name == "cast":
+                return nodes if value.spec.dtype == "float32" else []
+            if not is_relabelling(reader):
+                break
+        return []
+
+    # --- what stands instead ----------------------------------------------------------
+
+    def _gradient(
+        self, nodes: list[Node], name: str, kept: Any
+    ) -> dict[int, list[Node]] | None:
+        """A gradient of an activation, with that of the bias if there is one."""
+        columns = nodes[0].outputs[0].spec.shape[-1]
+        total = self._sum_of_rows(nodes[-1].outputs[0], columns)
+        if total is not None:
+            sums = [total.outputs[0]]
+            found = self._replaced(nodes, f"{name}_bgrad", sums, [kept])
+            if found is not None:
+                return found | {id(total): []}
+        return self._replaced(nodes, name, [], [kept])
+
+    def _replaced(
+        self,
+        nodes: list[Node],
+        epilogue: str,
+        kept: Sequence[Any],
+        read: Sequence[Any] = (),
+    ) -> dict[int, list[Node]] | None:
+        """A product instead of nodes; None if no library computes it.
+
+        Args:
+            nodes: the plain product first; the last makes the result.
+            epilogue: what the library calls it, but for a bias.
+            kept: the values that it gives beside the result.
+            read: those that it reads beside the factors and a bias.
+        """
+        made = {id(y) for node in nodes for y in node.outputs}
+        bias = [
+            x
+            for n in nodes
+            if n.op.name == "add"
+            for x in n.inputs
+            if id(x) not in made
+        ]
+        name = f"{epilogue}_bias" if bias else epilogue
+        inputs = [*nodes[0].inputs, *bias, *read]
+        values = [nodes[-1].outputs[0], *kept]
+        attrs = {"epilogue": name, "dtype": values[0].spec.dtype}
+        found = product_p.spec(*(x.spec for x in inputs), **attrs)
+        specs = found if isinstance(found, tuple) else (found,)
+        outputs, views = [], []
+        for value, spec in zip(values, specs, strict=True):
+            if value.spec.dtype != spec.dtype or value.spec.size != spec.size:
+                return None
+            outputs.append(value if value.spec == spec else Tensor(None, spec))
+            if outputs[-1] is not value:
+                shape = {"shape": value.spec.shape}
+                views.append(Node(PRIMITIVES["reshape"], [outputs[-1]], shape, [value]))
+        product = Node(product_p, inputs, attrs, outputs)
+        operands = [self.layouts.operand(x) for x in inputs]
+        if not self.calls.take(product, operands, [contiguous(s) for s in specs]):
+            return None
+        return {id(n): [] for n in nodes} | {id(nodes[-1]): [product, *views]}
+
+
+_RULES = {
+    "where": _Joining.join_relu,
+    "gelu": _Joining.join_gelu,
+    "gelu_grad": _Joining.join_gelu_grad,
+    "matmul": _Joining.join_sum,
+}
+
+
+def _is_zero(value: Any) -> bool:
+    number = number_of(value)
+    return number is not None and bool(number == 0)
