@@ -151,7 +151,8 @@ class Tensor:
         return np.asarray(self.numpy(), dtype=dtype)
 
     def __dlpack__(self, **arguments: Any) -> Any:
-        return self._known().__dlpack__(**arguments)
+        with self._in_order() as array:
+            return array.__dlpack__(**arguments)
 
     def __dlpack_device__(self) -> Any:
         return self._known().__dlpack_device__()
@@ -159,11 +160,22 @@ class Tensor:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The data on a GPU, for other libraries; there is none of data elsewhere."""
-        return self._known().__cuda_array_interface__  # type: ignore[no-any-return]
+        with self._in_order() as array:
+            return array.__cuda_array_interface__  # type: ignore[no-any-return]
 
     def _known(self) -> Array:
         """The data where they are."""
         return self.numpy() if owner_of(self._array) is None else self._array
+
+    @contextmanager
+    def _in_order(self) -> Iterator[Array]:
+        """The data, and the stream that they are made on as the current one.
+
+        What is exported names it, so that who takes it waits for what was started.
+        """
+        owner = owner_of(self._array)
+        with nullcontext() if owner is None else owner.errstate():
+            yield self._known()
 
     def item(self) -> Any:
         """The only element, as a Python number."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import config, dtypes
+from toolkit.backends.base import owner_of
 from toolkit.convert import convert
 from toolkit.errors import (
     ArgumentError,
@@ -350,7 +351,8 @@ def _dense(tensor: Tensor) -> Tensor:
     """
     array = tensor._array
     if array is not None and not array.flags.c_contiguous:
-        tensor._array = array.copy(order="C")
+        owner = owner_of(array)
+        tensor._array = array.copy("C") if owner is None else owner.in_order(array)
     return tensor
 
 

@@ -1,4 +1,5 @@
 import re
+from contextlib import nullcontext
 
 import pytest
 
@@ -63,6 +64,16 @@ def backend(request):
     if request.param == "cupy":
         require_gpu(request.config)
     return get_backend(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _stream_of_the_backend(request):
+    """What a test itself does to arrays is in order with what kernels do to them."""
+    names = request.fixturenames
+    found = request.getfixturevalue("backend") if "backend" in names else None
+    is_gpu = found is not None and found.is_accelerator
+    with found.errstate() if is_gpu else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.backends.cupy.host import DeviceArray
 from toolkit import ops
 from toolkit.errors import UnsupportedError
 
@@ -121,3 +122,28 @@ def test_arrays_of_other_libraries_stay_on_the_device(gpu):
     assert found.device == "gpu:0"
     assert gpu.device.address(found._array) != gpu.device.address(y._array)
     np.testing.assert_array_equal(found.numpy(), A)
+
+
+def test_what_is_exported_names_the_stream_that_it_is_made_on(on_host, monkeypatch):
+    depths = []
+
+    def export(array, **_):
+        depths.append(on_host.device.depth)
+
+    monkeypatch.setattr(DeviceArray, "__cuda_array_interface__", property(export))
+    monkeypatch.setattr(DeviceArray, "__dlpack__", export, raising=False)
+    with toolkit.device("gpu:0"):
+        y = ops.convert_to_tensor(A) + 0.0
+    y.__dlpack__(), y.__cuda_array_interface__  # outside of any scope
+    assert depths == [1, 1]
+
+
+def test_a_view_becomes_a_variable_by_work_on_the_stream(on_host, monkeypatch):
+    def copy(array, *_):
+        raise AssertionError("copied on no stream that anything waits for")
+
+    monkeypatch.setattr(DeviceArray, "copy", copy)
+    with toolkit.device("gpu:0"):
+        v = toolkit.Variable(ops.transpose(ops.convert_to_tensor(A) + 0.0))
+    assert v.value._array.flags.c_contiguous
+    np.testing.assert_array_equal(v.numpy(), A.T)
