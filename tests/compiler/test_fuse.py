@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.backends.cuda.bodies import drawn
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
+from toolkit.backends import get_backend
+from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.compiler import fuse as fusion
 from toolkit.compiler import recompute as recomputation
 from toolkit.compiler.execute import Program
@@ -292,3 +295,8 @@ def test_recomputing_graphs_compute_the_same(anchors, graph):
         evaluate(graph, arrays), evaluate(inlined(result), arrays), strict=True
     ):
         np.testing.assert_array_equal(actual, expected)
+
+
+def test_nodes_that_copies_made_idle_leave_no_body():
+    graph = fuse(optimize(drawn(124), get_backend("reference")), is_fusable)
+    assert all(members(graph))

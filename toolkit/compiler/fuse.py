@@ -203,7 +203,7 @@ class _Body:
         self.views = self._views(members)
         # Inside, reshaped values are others than outside.
         self.inner: dict[int, Any] = {}
-        self.nodes = [self._fused(members), *self.views]
+        self.nodes = [*([self._fused(members)] if members else ()), *self.views]
 
     def _needed(self, members: list[Node]) -> list[Node]:
         """The members that something depends on: copies may have made others idle."""

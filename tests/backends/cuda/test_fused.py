@@ -124,7 +124,12 @@ BODIES = {
 
 def plan_of(function, arrays):
     """The graph of a function with fused nodes, and the launches of each of those."""
-    graph = optimize(graph_of(function, *arrays), get_backend("reference"))
+    return planned(graph_of(function, *arrays))
+
+
+def planned(graph):
+    """A graph with fused nodes, and the launches of each of those."""
+    graph = optimize(graph, get_backend("reference"))
     graph, plan = fuse(graph, is_fusable), []
     for node in graph.nodes:
         inputs = [contiguous(x.spec) for x in node.inputs]

@@ -1,10 +1,9 @@
 """Generated kernels compiled for devices, none of which has to be there."""
 
-import re
-
 import pytest
 
 from tests.backends.cases import VIEWS
+from tests.backends.cuda.assembler import ARCHITECTURES, check, needs_nvrtc
 from tests.backends.cuda.test_fused import BODIES, floats_as, plan_of
 from tests.backends.cuda.test_generated import ELEMENTWISE, REST, generated
 from tests.backends.cuda.test_parts import parts
@@ -14,17 +13,6 @@ from toolkit.backends.cupy.cuda.prelude import PRELUDE
 from toolkit.errors import DeviceError
 from toolkit.ir import PRIMITIVES, Node, Spec
 from toolkit.tensor import Tensor
-
-needs_nvrtc = pytest.mark.skipif(
-    nvrtc.library() is None, reason="NVRTC is not installed (extra ci-gpu-compile)"
-)
-ARCHITECTURES = (80, 90)
-# Kernels that are compiled together: to read the prelude takes longer than each.
-TOGETHER = 60
-# (function, bytes) of those that the assembler reports.
-SPILLS = re.compile(
-    r"Function properties for (\w+)\n.* ([1-9]\d*) bytes spill (?:stores|loads)"
-)
 
 
 def kernels(step, floats=("float16", "bfloat16", "float32", "float64")):
@@ -37,20 +25,6 @@ def kernels(step, floats=("float16", "bfloat16", "float32", "float64")):
             _, plan = plan_of(function, floats_as(arrays, dtype))
             launches += [x for _, found in plan for x in found or ()]
     return list({x.kernel.name: x.kernel for x in launches}.values())
-
-
-def check(found, arch):
-    """Compile kernels; none may keep registers in memory."""
-    for start in range(0, len(found), TOGETHER):
-        batch = found[start : start + TOGETHER]
-        source = "\n".join(kernel.source for kernel in batch)
-        cubin, log = nvrtc.compile_source(
-            source, "batch", arch, ("--ptxas-options=-v",)
-        )
-        assert cubin.startswith(b"\x7fELF")
-        for kernel in batch:
-            assert f"'{kernel.name}'" in log
-        assert not (spilling := SPILLS.findall(log)), spilling
 
 
 def huge(name, spec, **attrs):

@@ -38,6 +38,15 @@ from toolkit.ir import Graph, Node
 PLACE, PICK, PUT = "place", "pick", "put"
 # Roles: an element per index, per row, per column, or one.
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
+# The scalar operation that merges what a reduction has of two parts.
+MERGES = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "any": "logical_or",
+    "all": "logical_and",
+}
 # ("read", k), ("step", k), or ("number", its bytes in hexadecimal, dtype).
 Source = tuple[Any, ...]
 

@@ -7,18 +7,17 @@ loop over the steps of another program. Operands are named as in launches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from toolkit.backends.base import Move, Operand, aligned, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import (
-    Argument,
     Buffer,
     Launch,
     Scratch,
-    Table,
     generate,
+    moved,
     scratch_bytes,
 )
 from toolkit.backends.cupy.signatures import Signature
@@ -140,22 +139,3 @@ class Pieces:
 
 class NotLowered(Exception):
     """No generated kernel fits: another provider, or NumPy's interface, has to do."""
-
-
-def moved(launch: Launch, places: Sequence[Place], base: int) -> Launch:
-    """A launch on other places: of each buffer, and where its scratch begins."""
-
-    def place(word: Any) -> Any:
-        if isinstance(word, Buffer):
-            return places[word.index]
-        if isinstance(word, Scratch):
-            return replace(word, offset=word.offset + base)
-        return word
-
-    def argument(found: Argument) -> Argument:
-        if isinstance(found, Table):
-            rows = (tuple(place(word) for word in row) for row in found.rows)
-            return Table(tuple(rows))
-        return place(found)  # type: ignore[no-any-return]
-
-    return replace(launch, arguments=tuple(map(argument, launch.arguments)))

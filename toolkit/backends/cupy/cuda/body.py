@@ -136,14 +136,32 @@ class Body:
     # --- values -----------------------------------------------------------------------
 
     def load_constants(self) -> None:
-        """Read what is the same for all elements."""
-        for k, read in enumerate(self.plan.reads):
-            if not read.by_row and not read.by_column:
-                text = f"widen({self.pointer(k)}[0])"
-                self.constant["read", k] = self.w.let(read.dtype, text)
+        """Read what is the same for all elements, and needed for each."""
+        needed = {
+            source
+            for step in self.plan.steps
+            if FULL in (step.role, step.reduces)
+            for source in step.arguments
+        }
+        for k in range(self.first_write):
+            if self._is_constant(("read", k)) and ("read", k) in needed:
+                self.constant["read", k] = self._constant(k)
+
+    def _is_constant(self, source: Source) -> bool:
+        if source[0] != "read":
+            return False
+        read = self.plan.reads[source[1]]
+        return not read.by_row and not read.by_column
+
+    def _constant(self, k: int) -> Value:
+        read = self.plan.reads[k]
+        return self.w.let(read.dtype, f"widen({self.pointer(k)}[0])")
 
     def value(self, source: Source, known: Known) -> Value:
-        """A value that is a number, known, or the same for the row or the kernel."""
+        """A value that is a number, known, or the same for the row or the kernel.
+
+        What only rows need is read there: registers would hold it all the time.
+        """
         if source[0] == "number":
             _, content, dtype = source
             raw = np.frombuffer(bytes.fromhex(content), dtypes.numpy_dtype(dtype))[0]
@@ -151,7 +169,10 @@ class Body:
         for found in (known, self.row, self.constant):
             if source in found:
                 return found[source]
-        raise KeyError(source)
+        if not self._is_constant(source):
+            raise KeyError(source)
+        self.row[source] = self._constant(source[1])
+        return self.row[source]
 
     def compute(self, step: int, known: Known) -> Value:
         """A step's value from those of its arguments."""

@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.base import aligned as aligned_bytes
 from toolkit.backends.bodies.plan import FULL
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.flat import emit_flat
-from toolkit.backends.cupy.cuda.launch import Launch, Operand
+from toolkit.backends.cupy.cuda.launch import (
+    Buffer,
+    Launch,
+    Operand,
+    Scratch,
+    contiguous,
+    generate,
+    moved,
+    scratch_bytes,
+)
+from toolkit.backends.cupy.cuda.parts import parts_of
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import identity
 from toolkit.backends.cupy.cuda.rows import emit_rows
@@ -56,7 +67,42 @@ def generate_fused(
         return ()
     if not fits(body.nodes):
         return None
-    return generate_body(body, inputs, outputs, aligned)
+    return _in_parts(body, inputs, outputs, aligned)
+
+
+def _in_parts(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The launches of the parts of a body; what goes between them is scratch memory."""
+    places: dict[int, tuple[Operand, Buffer | Scratch]] = {}
+    for k, (x, operand) in enumerate(
+        zip((*body.inputs, *body.outputs), (*inputs, *outputs), strict=True)
+    ):
+        places[id(x)] = operand, Buffer(k)
+    launches: list[Launch] = []
+    end = 0
+    for part in parts_of(body):
+        for y in part.outputs:
+            if id(y) not in places:
+                places[id(y)] = contiguous(y.spec), Scratch(end, y.spec.nbytes)
+                end += aligned_bytes(y.spec.nbytes)
+        known = [places[id(x)] for x in (*part.inputs, *part.outputs)]
+        operands, count = [operand for operand, _ in known], len(part.inputs)
+        made = _of_part(part, operands[:count], operands[count:], aligned)
+        if made is None:
+            return None
+        launches += [moved(one, [place for _, place in known], end) for one in made]
+        end += aligned_bytes(scratch_bytes(made))
+    return launches
+
+
+def _of_part(
+    part: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+) -> Sequence[Launch] | None:
+    """The launches of a part of a body, which alone may be no body any more."""
+    if fits(part.nodes):
+        return generate_body(part, inputs, outputs, aligned)
+    return generate(part.nodes[-1], inputs, outputs, aligned)
 
 
 def generate_single(

@@ -79,7 +79,7 @@ def generate_scatter(
     k = Threads("scatter", (*before, count, *after), updates, y)
     k("const i64 run = " + k.indices[axis] + ";")
     names = [*k.indices[:axis], "key", *k.indices[axis + 1 :]]
-    _follow(k, node, count, shape[axis], f"y[{place(y, names)}]", y)
+    _follow(k, count, shape[axis], f"y[{place(y, names)}]", y)
     with k.block(f"for (i64 n = run; n < {count} && pairs[n].key == key; ++n)"):
         k("const i64 j = pairs[n].at;")
         middle = split(k, "j", index.spec.shape, "j", "i64")
@@ -101,7 +101,7 @@ def generate_put_along_axis(
     count = index.spec.size
     k = Threads("put_along_axis", (count,), updates, y)
     k("const i64 run = i;")
-    _follow(k, node, count, y.spec.size, "y[key]", y)
+    _follow(k, count, y.spec.size, "y[key]", y)
     with k.block(f"for (i64 n = run; n < {count} && pairs[n].key == key; ++n)"):
         k("const i64 j = pairs[n].at;")
         places = split(k, "j", index.spec.shape, "j", "i64")
@@ -142,9 +142,7 @@ def _sorted(
     return [first, *sort_pairs(1, length, scratch)]
 
 
-def _follow(
-    k: Threads, node: Any, count: int, limit: int, target: str, y: Operand
-) -> None:
+def _follow(k: Threads, count: int, limit: int, target: str, y: Operand) -> None:
     """Begin with the element that the run of a thread goes to, if it is the first."""
     k.extra = PAIRS
     k.array("const Pair*", "pairs", pairs_in(1, power_of_two(count)))

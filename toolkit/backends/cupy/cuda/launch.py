@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -19,7 +19,14 @@ from toolkit.backends.cupy.cuda.scalars import OPS
 from toolkit.backends.space import REDUCTIONS
 from toolkit.dtypes import is_complex
 
-__all__ = ["Operand", "contiguous", "generate", "make_kernel", "scratch_bytes"]
+__all__ = [
+    "Operand",
+    "contiguous",
+    "generate",
+    "make_kernel",
+    "moved",
+    "scratch_bytes",
+]
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,25 @@ def scratch_bytes(launches: Sequence[Launch]) -> int:
     ]
     ends = [a.offset + a.nbytes for a in found if isinstance(a, Scratch)]
     return max(ends, default=0)
+
+
+def moved(launch: Launch, places: Sequence[Buffer | Scratch], base: int) -> Launch:
+    """A launch on other places: of each buffer, and where its scratch begins."""
+
+    def place(word: Any) -> Any:
+        if isinstance(word, Buffer):
+            return places[word.index]
+        if isinstance(word, Scratch):
+            return replace(word, offset=word.offset + base)
+        return word
+
+    def argument(found: Argument) -> Argument:
+        if isinstance(found, Table):
+            rows = (tuple(place(word) for word in row) for row in found.rows)
+            return Table(tuple(rows))
+        return place(found)  # type: ignore[no-any-return]
+
+    return replace(launch, arguments=tuple(map(argument, launch.arguments)))
 
 
 def make_kernel(family: str, text: str, parameters: Sequence[str]) -> Kernel:

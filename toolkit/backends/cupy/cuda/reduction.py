@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import dtypes
+from toolkit.backends.bodies.plan import MERGES
 from toolkit.backends.cupy.cuda.body import kernel_text, narrowed
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, Writer, literal
 
-_RULES = {
-    "sum": "add",
-    "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "any": "logical_or",
-    "all": "logical_and",
-}
 _NOWHERE = 2**31 - 1
 
 
@@ -60,7 +53,7 @@ class Reducer:
     def merge(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
         """Two states as one."""
         if not self.is_place:
-            combined: Value = getattr(self.s, _RULES[self.op])(a[0], b[0])
+            combined: Value = getattr(self.s, MERGES[self.op])(a[0], b[0])
             return [combined]
         (x, i), (y, k) = a, b
         sign = "<" if self.op == "argmax" else ">"

@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.bodies.plan import MERGES
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.numpy.jit.spans import lane_numbers
 
-_RULES = {
-    "sum": "add",
-    "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "any": "logical_or",
-    "all": "logical_and",
-}
 State = list[Value]
 
 
@@ -58,7 +51,7 @@ class Reducer:
 
     def merge(self, a: State, b: State) -> State:
         """Two states as one."""
-        combine = getattr(self.scalars, _RULES[self.op])
+        combine = getattr(self.scalars, MERGES[self.op])
         return [combine(a[0], b[0])]
 
     def finish(self, state: State) -> Value:

@@ -1,0 +1,145 @@
+"""Bodies that would need too many registers, as several that do not.
+
+What an output is made of stays together: a part is the work of some outputs, so that
+few values go through memory between parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolkit import dtypes
+from toolkit.backends.space import fits, is_relabelling
+from toolkit.ir import Graph, Node
+
+# Arrays that a kernel reads and writes: each takes up to 16 bytes of a thread's
+# registers.
+MOST_ARRAYS = 24
+# Registers of a thread for what was computed of an element and is needed later.
+MOST_LIVE = 48
+
+Part = list[Node]
+
+
+def parts_of(body: Graph) -> list[Graph]:
+    """The bodies of the kernels that compute a body, in order; often itself alone."""
+    if is_light(body):
+        return [body]
+    found = _Parts(body)
+    parts: list[Part] = [[]]
+    for cone in _cones(body):
+        whole = found.may_be_one(cone)
+        for nodes in [cone] if whole else [[node] for node in cone]:
+            if parts[-1] and not found.may_be_one([*parts[-1], *nodes]):
+                parts.append([])
+            parts[-1] += nodes
+    return [found.graph(part) for part in parts]
+
+
+def is_light(graph: Graph) -> bool:
+    """Whether a thread has registers enough for a body."""
+    arrays = [x for x in (*graph.inputs, *graph.outputs) if x.spec.size > 1]
+    return len(arrays) <= MOST_ARRAYS and _most_live(graph.nodes) <= MOST_LIVE
+
+
+def _most_live(nodes: Sequence[Node]) -> int:
+    """The most registers of values that were computed and are read later."""
+    last = {id(x): i for i, node in enumerate(nodes) for x in node.inputs}
+    live: dict[int, int] = {}
+    most = 0
+    for i, node in enumerate(nodes):
+        live |= {
+            id(y): 1 + (dtypes.itemsize(y.spec.dtype) > 4)
+            for y in node.outputs
+            if id(y) in last
+        }
+        most = max(most, sum(live.values()))
+        live = {value: words for value, words in live.items() if last[value] > i}
+    return most
+
+
+def _cones(body: Graph) -> list[Part]:
+    """For each output, the nodes that it takes beside those of outputs before it."""
+    makers, seen = body.producers(), set[int]()
+    cones: list[Part] = []
+    for output in body.outputs:
+        cone: Part = []
+        stack = [(makers.get(id(output)), False)]
+        while stack:
+            node, is_ready = stack.pop()
+            if node is None:
+                continue
+            if is_ready:
+                cone.append(node)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((node, True))
+                stack += [(makers.get(id(x)), False) for x in reversed(node.inputs)]
+        cones.append(cone)
+    return [cone for cone in cones if cone]
+
+
+class _Parts:
+    """A body, and parts of it as bodies of their own."""
+
+    def __init__(self, body: Graph) -> None:
+        self.makers = body.producers()
+        self.given = {id(x) for x in body.inputs}
+        self.returned = {id(y) for y in body.outputs}
+        # What reads each value; a value with other labels is read as that value.
+        self.readers: dict[int, list[Node]] = {}
+        for node in body.nodes:
+            for x in node.inputs:
+                self.readers.setdefault(id(self._unlabelled(x)), []).append(node)
+
+    def _unlabelled(self, value: object) -> object:
+        """The value that one has the elements of."""
+        maker = self.makers.get(id(value))
+        while maker is not None and is_relabelling(maker):
+            value = maker.inputs[0]
+            maker = self.makers.get(id(value))
+        return value
+
+    def may_be_one(self, nodes: Part) -> bool:
+        """Whether nodes can be a part."""
+        graph = self.graph(nodes)
+        return is_light(graph) and fits(graph.nodes)
+
+    def graph(self, part: Part) -> Graph:
+        """A part with the values that it reads, and those that others read of it."""
+        own = {id(node) for node in part}
+        nodes = self._with_labels(part)
+        made = {id(y) for node in nodes for y in node.outputs}
+        inputs = {
+            id(x): x
+            for node in nodes
+            for x in node.inputs
+            if id(x) not in made and (id(x) in self.given or id(x) in self.makers)
+        }
+        outputs = [
+            y
+            for node in part
+            for y in node.outputs
+            if id(y) in self.returned
+            or any(id(n) not in own for n in self.readers.get(id(y), ()))
+        ]
+        return Graph(tuple(inputs.values()), tuple(nodes), tuple(outputs))
+
+    def _with_labels(self, part: Part) -> Part:
+        """A part that gives values their labels itself: no others are in memory."""
+        nodes: Part = []
+        seen: set[int] = set()
+
+        def visit(node: Node) -> None:
+            if id(node) in seen:
+                return
+            seen.add(id(node))
+            for x in node.inputs:
+                maker = self.makers.get(id(x))
+                if maker is not None and is_relabelling(maker):
+                    visit(maker)
+            nodes.append(node)
+
+        for node in part:
+            visit(node)
+        return nodes
