@@ -9,6 +9,7 @@ from tests.backends.cases import Case, sample
 from tests.backends.cases_nn import counts
 from tests.backends.cuda.host import GXX, Host
 from tests.backends.cuda.test_generated import check, generated, specs_of
+from toolkit.backends import get_backend
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, contiguous
 from toolkit.backends.cupy.cuda.move import copy
@@ -167,3 +168,37 @@ def test_bad_indices_are_reported_and_write_nothing_else(tmp_path):
         assert text.format(index=worst, limit=4).startswith(
             f"{case.name}: index {worst}"
         )
+
+
+def test_pooling_takes_neighbouring_channels_together(tmp_path):
+    attrs = {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}
+    out = counts((7, 6), *attrs.values(), (1, 1))
+    cases = []
+    for dtype, channels in product(("float16", "float32", "float64"), (16, 12, 5)):
+        x = sample((2, 7, 6, channels), dtype)
+        g = sample((2, *out, channels), dtype, seed="g")
+        won = get_backend("reference").kernels["max_pool"](x, **attrs)[1]
+        spatial = {"spatial": (7, 6)}
+        cases += [
+            Case("max_pool", (x,), attrs),
+            Case("sum_pool", (x,), attrs, 10),
+            Case("sum_pool_grad", (g,), spatial | attrs, 10),
+            Case("max_pool_scatter", (g, won), spatial | attrs, 10),
+        ]
+    check(cases, tmp_path)
+    (wide,) = generated(cases[0], cases[0].arrays)
+    assert "Pack<f16, 8> from" in wide.kernel.source
+
+
+def test_many_updates_of_one_row_are_in_their_order(tmp_path):
+    x = np.zeros((5, 3), np.float32)
+    index = np.array([2] * 70 + [4] + [2] * 30, np.int32)
+    new = sample((len(index), 3), "float32", seed="new")
+    attrs = {"axis": 0, "mode": "add"}
+    case = Case("scatter", (x, index, new), attrs)
+    launches = generated(case, case.arrays)
+    (found,), _ = Host(launches, tmp_path).run(launches, case.arrays, specs_of(case)[1])
+    expected = x.copy()
+    for at, row in zip(index, new, strict=True):
+        expected[at] += row
+    np.testing.assert_array_equal(found, expected)

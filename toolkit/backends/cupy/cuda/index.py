@@ -80,7 +80,7 @@ def generate_scatter(
     k("const i64 run = " + k.indices[axis] + ";")
     names = [*k.indices[:axis], "key", *k.indices[axis + 1 :]]
     _follow(k, count, shape[axis], f"y[{place(y, names)}]", y)
-    with k.block(f"for (i64 n = run; n < {count} && pairs[n].key == key; ++n)"):
+    with k.block("#pragma unroll 8", "for (i64 n = run; n < end; ++n)"):
         k("const i64 j = pairs[n].at;")
         middle = split(k, "j", index.spec.shape, "j", "i64")
         places = [*k.indices[:axis], *middle, *k.indices[axis + 1 :]]
@@ -102,7 +102,7 @@ def generate_put_along_axis(
     k = Threads("put_along_axis", (count,), updates, y)
     k("const i64 run = i;")
     _follow(k, count, y.spec.size, "y[key]", y)
-    with k.block(f"for (i64 n = run; n < {count} && pairs[n].key == key; ++n)"):
+    with k.block("#pragma unroll 8", "for (i64 n = run; n < end; ++n)"):
         k("const i64 j = pairs[n].at;")
         places = split(k, "j", index.spec.shape, "j", "i64")
         _combine(k, node, place(updates, places), y)
@@ -150,6 +150,11 @@ def _follow(k: Threads, count: int, limit: int, target: str, y: Operand) -> None
     k.target("y", y.spec.dtype, Buffer(3))
     k("const u64 key = pairs[run].key;")
     k(f"if (key >= {limit} || (run && pairs[run - 1].key == key)) return;")
+    # Where the run ends is searched for: then several updates can be read at once.
+    k(f"i64 end = run + 1, behind = {count};")
+    with k.block("while (end < behind)"):
+        k("const i64 middle = (end + behind) / 2;")
+        k("if (pairs[middle].key == key) end = middle + 1; else behind = middle;")
     k(f"{COMPUTED[y.spec.dtype]} sum = widen({target});")
 
 

@@ -18,7 +18,13 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.scalars import Writer, literal, split
-from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_type
+from toolkit.backends.cupy.cuda.threads import (
+    Threads,
+    in_units,
+    place,
+    span,
+    unit_type,
+)
 from toolkit.ir import Spec
 
 # The side of a square that a block turns around in shared memory, and the lines of it
@@ -82,7 +88,9 @@ def _turned(
     w(f"__shared__ {unit_type(unit)} tile[{TILE}][{TILE + 1}];")
     w("const int tx = threadIdx.x, ty = threadIdx.y;")
     counts = [*(shape[a] for a in outer), *squares]
-    *found, row, column = split(w, "(i64)blockIdx.x", counts, "o", "i64")
+    most = max(span(x), span(y), first, prod(counts) * TILE * TILE)
+    number = "int" if 2 * most < 2**31 else "i64"
+    *found, row, column = split(w, f"({number})blockIdx.x", counts, "o", number)
     names = {axis: "a", last: "b", **dict(zip(outer, found, strict=True))}
     indices = [names[a] for a in range(x.spec.ndim)]
     for one, other, line in (
@@ -90,7 +98,8 @@ def _turned(
         ("k", "tx", f"y[{place(y, indices, unit)} + {first}] = tile[tx][k];"),
     ):
         with w.block(f"for (int k = ty; k < {TILE}; k += {LINES})"):
-            w(f"const i64 a = {row} * {TILE} + {one}, b = {column} * {TILE} + {other};")
+            w(f"const {number} a = {row} * {TILE} + {one};")
+            w(f"const {number} b = {column} * {TILE} + {other};")
             w(f"if (a < {shape[axis]} && b < {shape[last]}) {line}")
         w("__syncthreads();")
     ctype = unit_type(unit)

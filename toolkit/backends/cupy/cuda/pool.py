@@ -1,13 +1,14 @@
 """Pooling, channels last: forward a thread per window, backward one per pixel.
 
-A pixel collects from the windows that see it, in their order: nothing is added by
-several threads, so results do not depend on timing.
+A thread handles as many neighbouring channels as one access to memory has. A pixel
+collects from the windows that see it, in their order: nothing is added by several
+threads, so results do not depend on timing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import prod
 from typing import Any
 
@@ -15,7 +16,7 @@ from toolkit import dtypes
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import literal
-from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, place
 
 
 @contextmanager
@@ -72,7 +73,7 @@ def generate_max_pool(
     if not y.spec.size:
         return []
     dtype = x.spec.dtype
-    k = Threads("max_pool", y.spec.shape, x, y)
+    k = _Channels("max_pool", y, (x, y, index), aligned)
     k.source("x", dtype, Buffer(0))
     k.target("y", dtype, Buffer(1))
     k.target("index", index.spec.dtype, Buffer(2))
@@ -84,14 +85,57 @@ def generate_max_pool(
             k.indices[1:-1], node.attrs["strides"], node.attrs["padding"], strict=True
         )
     )
-    k(f"{COMPUTED[dtype]} best = {lowest};")
-    k(f"int place = {outside} ? 0 : -1;")
+    k(f"{COMPUTED[dtype]} best[{k.lanes}];", f"int place[{k.lanes}];")
+    with k.each():
+        k(f"best[c] = {lowest};", f"place[c] = {outside} ? 0 : -1;")
     with taps(k, x.spec.shape[1:-1], node.attrs) as pixel:
-        k(f"const {COMPUTED[dtype]} value = widen(x[{place(x, pixel)}]);")
-        nan = " || (value != value && best == best)" if dtypes.is_float(dtype) else ""
-        k(f"if (place < 0 || value > best{nan}) {{ best = value; place = tap; }}")
-    k(f"y[i] = Narrow<{STORED[dtype]}>::of(best);", "index[i] = place;")
+        k.load("from", "x", dtype, place(x, pixel))
+        with k.each():
+            k(f"const {COMPUTED[dtype]} value = widen(from.of[c]);")
+            is_nan = " || (value != value && best[c] == best[c])"
+            nan = is_nan if dtypes.is_float(dtype) else ""
+            with k.block(f"if (place[c] < 0 || value > best[c]{nan})"):
+                k("best[c] = value;", "place[c] = tap;")
+    k.store("y", dtype, f"Narrow<{STORED[dtype]}>::of(best[c])")
+    k.store("index", index.spec.dtype, "place[c]")
     return [k.launch()]
+
+
+class _Channels(Threads):
+    """A kernel with a thread for some neighbouring channels of each pixel of y.
+
+    Args:
+        family: the beginning of its name.
+        y: the array whose pixels these are, a whole one.
+        operands: what is read and written by channels; see `lanes_of`.
+        aligned: whether all addresses are multiples of 16.
+    """
+
+    def __init__(
+        self, family: str, y: Operand, operands: Sequence[Operand], aligned: bool
+    ) -> None:
+        self.lanes = lanes_of(operands, aligned)
+        *shape, channels = y.spec.shape
+        super().__init__(family, (*shape, channels // self.lanes), *operands)
+        self(f"const {self.number} channel = {self.indices[-1]} * {self.lanes};")
+        self.indices[-1] = "channel"
+
+    def each(self) -> AbstractContextManager[None]:
+        """A loop over the channels, each of which is c."""
+        return self.block("#pragma unroll", f"for (int c = 0; c < {self.lanes}; ++c)")
+
+    def load(self, name: str, array: str, dtype: str, offset: str) -> None:
+        """The channels of an array from an offset on."""
+        pack = f"const Pack<{STORED[dtype]}, {self.lanes}>"
+        self(f"{pack} {name} = *({pack}*)({array} + {offset});")
+
+    def store(self, array: str, dtype: str, text: str) -> None:
+        """Write what c stands in to the channels of the thread's pixel."""
+        pack = f"Pack<{STORED[dtype]}, {self.lanes}>"
+        self(f"{pack} {array}_pack;")
+        with self.each():
+            self(f"{array}_pack.of[c] = {text};")
+        self(f"*({pack}*)({array} + i * {self.lanes}) = {array}_pack;")
 
 
 def generate_max_pool_gather(
@@ -127,7 +171,7 @@ def generate_sum_pool(
 ) -> Sequence[Launch] | None:
     """Each window's sum."""
     (x,), (y,) = inputs, outputs
-    return _sum(node, x, y, taps, x.spec.shape[1:-1])
+    return _sum(node, x, y, aligned, taps, x.spec.shape[1:-1])
 
 
 def generate_sum_pool_grad(
@@ -135,7 +179,7 @@ def generate_sum_pool_grad(
 ) -> Sequence[Launch] | None:
     """Images with each element of g added to all that its window sees."""
     (g,), (y,) = inputs, outputs
-    return _sum(node, g, y, windows, g.spec.shape[1:-1])
+    return _sum(node, g, y, aligned, windows, g.spec.shape[1:-1])
 
 
 def generate_max_pool_scatter(
@@ -143,13 +187,14 @@ def generate_max_pool_scatter(
 ) -> Sequence[Launch] | None:
     """Images with each element of g added at its winner."""
     (g, index), (y,) = inputs, outputs
-    return _sum(node, g, y, windows, g.spec.shape[1:-1], index)
+    return _sum(node, g, y, aligned, windows, g.spec.shape[1:-1], index)
 
 
 def _sum(
     node: Any,
     x: Operand,
     y: Operand,
+    aligned: bool,
     loops: Any,
     extents: Sequence[int],
     index: Operand | None = None,
@@ -158,14 +203,18 @@ def _sum(
     if not y.spec.size:
         return []
     dtype = x.spec.dtype
-    k = Threads(node.op.name, y.spec.shape, x, y)
+    k = _Channels(node.op.name, y, (x, y, *([index] if index else [])), aligned)
     k.source("x", dtype, Buffer(0))
     if index is not None:
         k.source("index", index.spec.dtype, Buffer(1))
     k.target("y", dtype, Buffer(1 + (index is not None)))
-    k(f"{COMPUTED[dtype]} sum = 0;")
+    k(f"{COMPUTED[dtype]} sum[{k.lanes}] = {{}};")
     with loops(k, extents, node.attrs) as names:
-        test = f"if (index[{place(index, names)}] == tap) " if index else ""
-        k(f"{test}sum += widen(x[{place(x, names)}]);")
-    k(f"y[i] = Narrow<{STORED[dtype]}>::of(sum);")
+        k.load("from", "x", dtype, place(x, names))
+        if index is not None:
+            k.load("winner", "index", index.spec.dtype, place(index, names))
+        test = "if (winner.of[c] == tap) " if index else ""
+        with k.each():
+            k(f"{test}sum[c] += widen(from.of[c]);")
+    k.store("y", dtype, f"Narrow<{STORED[dtype]}>::of(sum[c])")
     return [k.launch()]

@@ -52,7 +52,9 @@ DEVICE unsigned short float_to_bfloat(float x) {
   return x != x ? (bits >> 16) | 64 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 #endif
-template <class T, int N> struct alignas(sizeof(T) * N) Pack { T of[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T of[N];
+};
 
 // From memory to registers.
 template <class T> DEVICE T widen(T x) { return x; }

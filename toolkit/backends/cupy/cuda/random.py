@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
+from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.threads import Threads, place
 
 # For each dtype: elements of a block, the type of their bits, those dropped, the scale.
@@ -59,11 +60,18 @@ def generate_random_uniform(
     second = place(key, ["1"])
     # NumPy counts up before it computes a block.
     k(f"const Words words = philox((u64)i + 1, key[0], key[{second}]);")
+    whole = aligned and y.spec.size % count == 0
+    k(f"Pack<{STORED[y.spec.dtype]}, {count}> found;")
     with k.block("#pragma unroll", f"for (int n = 0; n < {count}; ++n)"):
         if count == 8:
             k("const unsigned bits = (unsigned)(words.of[n / 2] >> 32 * (n % 2));")
         else:
             k("const u64 bits = words.of[n];")
-        k(f"const i64 at = (i64)i * {count} + n;")
-        k(f"if (at < {y.spec.size}) y[at] = (bits >> {drop}) * {scale};")
+        k(f"found.of[n] = (bits >> {drop}) * {scale};")
+    if whole:
+        k(f"((Pack<{STORED[y.spec.dtype]}, {count}>*)y)[i] = found;")
+    else:
+        with k.block("#pragma unroll", f"for (int n = 0; n < {count}; ++n)"):
+            k(f"const i64 at = (i64)i * {count} + n;")
+            k(f"if (at < {y.spec.size}) y[at] = found.of[n];")
     return [k.launch()]

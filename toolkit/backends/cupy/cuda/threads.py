@@ -111,6 +111,23 @@ def in_units(
     return size, list(operands)
 
 
+def lanes_of(operands: Sequence[Operand], aligned: bool) -> int:
+    """How many neighbours along the last axis a thread handles with one access.
+
+    Args:
+        operands: of which the first fills the widest accesses, of 16 bytes.
+        aligned: whether their addresses are multiples of 16.
+    """
+    sizes = [dtypes.itemsize(x.spec.dtype) for x in operands]
+    lanes = 16 // sizes[0] if aligned else 1
+    while lanes > 1 and not all(
+        _has_units(x, size, lanes * size)
+        for x, size in zip(operands, sizes, strict=True)
+    ):
+        lanes //= 2
+    return lanes
+
+
 def _has_units(x: Operand, size: int, unit: int) -> bool:
     if not x.spec.ndim or x.strides[-1] != size or x.spec.shape[-1] * size % unit:
         return False
