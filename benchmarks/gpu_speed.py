@@ -103,7 +103,9 @@ def _gpt2(keras):
         y = layers.Dense(4 * WIDTH, activation="gelu")(layers.LayerNormalization()(x))
         x = layers.add([x, layers.Dense(WIDTH)(y)])
     x = layers.LayerNormalization()(x)
-    return keras.Model(tokens, layers.Dense(VOCABULARY, dtype="float32")(x))
+    # As under torch's autocast: the product in half precision, the loss in float32.
+    logits = layers.Activation("linear", dtype="float32")(layers.Dense(VOCABULARY)(x))
+    return keras.Model(tokens, logits)
 
 
 def with_keras(module, case, precision):

@@ -147,6 +147,16 @@ def test_every_peer_has_a_place_in_the_page(folder_on_the_path):
     assert len({line.count("|") for line in lines if "`fit`" in line}) == 1
 
 
+def test_the_step_of_a_network_is_listed_as_it_would_run_on_a_gpu():
+    """Products, their gradients, and all updates: nothing in between is copied."""
+    first, second, *rest = run("gpu_programs.py", "mnist_mlp").splitlines()
+    assert first.startswith("mnist_mlp float32:")
+    assert second.endswith("in place: True")
+    assert int(second.partition("joining: ")[2].partition(",")[0]) <= 16
+    assert not any("NOT LOWERED" in line or "stop_gradient" in line for line in rest)
+    assert sum("cublaslt 1x512x128x784" in line for line in rest) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "arguments", "words"),

@@ -14,7 +14,7 @@ from toolkit.backends.base import Moment
 from toolkit.compiler.execute import Program
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import plan_memory
-from toolkit.compiler.schedule import schedule
+from toolkit.compiler.schedule import casts_first, schedule
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions import function
 from toolkit.tape import GradientTape
@@ -75,6 +75,54 @@ def test_a_chain_of_elementwise_nodes_needs_one_buffer():
     graph = trace_of(lambda x: ops.sum(ops.tanh(ops.exp(x * 2.0)) + 1.0), (1024,))
     scheduled = Program(graph, backend(), generate=False).graph
     assert plan_one_by_one(scheduled).nbytes == 4096
+
+
+def test_casts_of_inputs_stand_in_front_but_not_what_grows():
+    def function(x, w):
+        y = ops.exp(ops.sum(x, axis=0))
+        wide = w[:, None] + ops.zeros((1, 500))
+        return y, ops.cast(w, "float16"), wide
+
+    graph = casts_first(trace_of(function, (8, 4), (1000,)))
+    graph.verify()
+    names = op_names(graph)
+    assert names.index("cast") < names.index("sum")
+    assert names.index("add") > names.index("exp")
+
+
+def test_a_variable_is_overwritten_through_a_reshape_that_repeats_nothing():
+    pytest.importorskip("llvmlite")
+    variable = Variable(np.arange(12, dtype="float32"))
+
+    @function
+    def step(x):
+        change = ops.reshape(ops.exp(x), (12,))
+        variable.assign(variable.value * 2.0 + change)
+
+    x = np.linspace(1, 2, 12, dtype="float32").reshape(4, 3)
+    expected = variable.numpy() * 2.0 + np.exp(x).ravel()
+    step(x)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6)
+    program = step.get_concrete_function(x).program
+    assert program.in_place
+    assert op_names(program.graph) == ["fused"]
+
+
+def test_a_variable_that_is_read_through_a_view_is_copied_to_in_the_end():
+    pytest.importorskip("llvmlite")
+    variable = Variable(np.arange(12, dtype="float32"))
+
+    @function
+    def step(x):
+        turned = ops.transpose(ops.reshape(variable.value, (4, 3))) * x
+        variable.assign(ops.reshape(turned, (12,)))
+
+    before, x = variable.numpy(), np.linspace(1, 2, 4, dtype="float32")
+    for _ in range(2):
+        step(x)
+        before = (before.reshape(4, 3).T * x).ravel()
+        np.testing.assert_allclose(variable.numpy(), before, rtol=1e-6)
+    assert step.get_concrete_function(x).program.in_place
 
 
 def test_a_read_of_the_same_memory_in_another_layout_forbids_overwriting():

@@ -16,7 +16,7 @@ from toolkit.compiler.memory import Plan, plan_memory
 from toolkit.compiler.passes import optimize, own
 from toolkit.compiler.placement import place, transfer_p
 from toolkit.compiler.products import join_products
-from toolkit.compiler.schedule import schedule, settle, updates_last
+from toolkit.compiler.schedule import casts_first, schedule, settle, updates_last
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
 from toolkit.progress import stage
@@ -63,6 +63,8 @@ class Program:
                     optimized, backend.fuses, backend.anchors, backend.calls
                 )
             self.graph = schedule(optimized)
+            if generate and backend.is_accelerator:
+                self.graph = casts_first(self.graph)
             if updates and generate and backend.generates:
                 self.graph = settle(self.graph, updates)
         updated = [self.graph.outputs[i] for i, _ in updates]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.backends.base import Moment, aligned
+from toolkit.backends.space import is_relabelling
 from toolkit.ir import Graph, Kind, Node, Spec
 
 
@@ -186,14 +187,19 @@ def _donor(
 def is_elementwise(node: Node, x: Any) -> bool:
     """Whether each element of the outputs depends on no element of x but the same.
 
-    True of elementwise nodes, and of what follows an anchor elementwise.
+    True of elementwise nodes, and of what follows an anchor elementwise. Reshapes
+    inside change no order, as long as nothing repeats elements in between.
     """
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
     readers = [m for m in members if any(y is x for y in m.inputs)]
     rest = members[1:] if members[0].op.kind in _ANCHORS else members
-    plain = all(member.op.kind is Kind.ELEMENTWISE for member in rest)
+    reshapes = [m for m in rest if is_relabelling(m)]
+    if reshapes and any(y.spec.size != x.spec.size for m in rest for y in m.outputs):
+        return False
+    plain = all(m.op.kind is Kind.ELEMENTWISE or m in reshapes for m in rest)
     return plain and all(
-        m.op.kind is Kind.ELEMENTWISE and m.outputs[0].spec.shape == x.spec.shape
+        m in reshapes
+        or (m.op.kind is Kind.ELEMENTWISE and m.outputs[0].spec.shape == x.spec.shape)
         for m in readers
     )
 

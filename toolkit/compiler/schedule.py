@@ -81,6 +81,28 @@ def updates_last(graph: Graph, outputs: Iterable[Any]) -> tuple[Graph, int]:
     return graph.replace([*before, *after]), len(before)
 
 
+def casts_first(graph: Graph) -> Graph:
+    """Move elementwise nodes of inputs alone to the front, if they make no more of it.
+
+    Where starting a kernel takes longer than what it computes: casts of all weights
+    stand together there, and can be one start.
+    """
+    known = {id(x) for x in graph.inputs}
+
+    def is_early(node: Node) -> bool:
+        reads = [x for x in node.inputs if x.constant is None]
+        if not reads or not all(id(x) in known for x in reads):
+            return False
+        given: int = sum(x.spec.nbytes for x in reads)
+        made: int = sum(y.spec.nbytes for y in node.outputs)
+        return made <= given and all(is_elementwise(node, x) for x in reads)
+
+    early = [node for node in graph.nodes if is_early(node)]
+    moved = {id(node) for node in early}
+    rest = [node for node in graph.nodes if id(node) not in moved]
+    return graph.replace([*early, *rest])
+
+
 def settle(graph: Graph, updates: Sequence[tuple[int, int | None]]) -> Graph:
     """Copy new values last where what computes them may not overwrite the old ones.
 
@@ -97,7 +119,7 @@ def settle(graph: Graph, updates: Sequence[tuple[int, int | None]]) -> Graph:
         if number is None:
             continue
         old, writer = graph.inputs[number], writers[i]
-        alone = readers[id(old)] <= {id(writer)}
+        alone = readers[id(old)] <= {(id(writer), id(old))}
         if not (alone and is_elementwise(writer, old)):
             copy = Tensor(None, outputs[i].spec)
             identity = PRIMITIVES["stop_gradient"]
@@ -106,9 +128,14 @@ def settle(graph: Graph, updates: Sequence[tuple[int, int | None]]) -> Graph:
     return graph.replace(nodes, outputs)
 
 
-def _late_readers(graph: Graph, late: set[int]) -> defaultdict[int, set[int]]:
-    """The late nodes, and those that depend on them, that read each value or a view."""
-    readers: defaultdict[int, set[int]] = defaultdict(set)
+def _late_readers(
+    graph: Graph, late: set[int]
+) -> defaultdict[int, set[tuple[int, int]]]:
+    """The late nodes, and those that depend on them, that read each value.
+
+    Each with what it reads: the value, or a view of it.
+    """
+    readers: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
     sources: dict[int, int] = {}  # what a value is a view of
     made: set[int] = set()
     for node in graph.nodes:
@@ -120,5 +147,5 @@ def _late_readers(graph: Graph, late: set[int]) -> defaultdict[int, set[int]]:
             if node.op.kind is Kind.VIEW:
                 sources[id(node.outputs[0])] = source
             elif is_late:
-                readers[source].add(id(node))
+                readers[source].add((id(node), id(x)))
     return readers

@@ -9,6 +9,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.bodies.nest import collapse
 from toolkit.backends.cupy.cuda.body import kernel_text
+from toolkit.backends.cupy.cuda.fused import generate_single
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
     Launch,
@@ -124,6 +125,9 @@ def generate_copy(
         pairs = zip(x.spec.shape, x.strides, strict=True)
         strides = [0] * missing + [0 if n == 1 else stride for n, stride in pairs]
         x = Operand(x.spec.with_shape(shape), tuple(strides))
+    elif name == "stop_gradient" and x.is_contiguous and x.spec.dtype in STORED:
+        # One that a launch can do together with others.
+        return generate_single(node, inputs, outputs, aligned)
     else:
         # The same elements in the same order: the target takes the source's shape.
         y = contiguous(x.spec)
