@@ -11,6 +11,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, tree
 from toolkit.backends.base import accelerators
+from toolkit.compiler.execute import Program
 from toolkit.compiler.mixed import compile_graph
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
@@ -74,6 +75,10 @@ class Concrete:
         ]
         self.program: Any = compile_graph(self.graph, backend(), generate, updates)
         self.program.name = name
+        # Whether a call returns before anything is computed. What is started later, and
+        # writes over a Variable, runs later too, so a call need not hold its buffer.
+        whole = isinstance(self.program, Program)
+        self.starts_only = whole and self.program.backend.is_accelerator
         self._gradient: Callable[..., Any] | None = None
         self.last_call = next(_calls)
 
@@ -110,9 +115,12 @@ class Concrete:
             results = self._call_writing(tensors)
         else:
             inputs = [x._array for x in tensors]
-            if self.variables:
-                inputs += self._values()
-            results = [Tensor(array) for array in self.program(inputs)]
+            if self.starts_only:
+                with self.locks:
+                    found = self.program([*inputs, *map(_array_of, self.variables)])
+            else:
+                found = self.program(inputs + self._values())
+            results = [Tensor(array) for array in found]
         return self._pack(results)
 
     def _values(self) -> list[Any]:

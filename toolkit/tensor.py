@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from toolkit import config, dtypes
 from toolkit.backends.base import Backend, accelerators, on_host, owner_of
+from toolkit.backends.fetched import Fetched
 from toolkit.backends.registry import get_backend
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError
 from toolkit.ir import Primitive, Spec
@@ -155,17 +156,14 @@ class Tensor:
             return array.__dlpack__(**arguments)
 
     def __dlpack_device__(self) -> Any:
-        return self._known().__dlpack_device__()
+        with self._in_order() as array:
+            return array.__dlpack_device__()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The data on a GPU, for other libraries; there is none of data elsewhere."""
         with self._in_order() as array:
             return array.__cuda_array_interface__  # type: ignore[no-any-return]
-
-    def _known(self) -> Array:
-        """The data where they are."""
-        return self.numpy() if owner_of(self._array) is None else self._array
 
     @contextmanager
     def _in_order(self) -> Iterator[Array]:
@@ -175,7 +173,7 @@ class Tensor:
         """
         owner = owner_of(self._array)
         with nullcontext() if owner is None else owner.errstate():
-            yield self._known()
+            yield self.numpy() if owner is None else self._array
 
     def item(self) -> Any:
         """The only element, as a Python number."""
@@ -246,6 +244,34 @@ class Tensor:
 
     def __str__(self) -> str:
         return repr(self) if self._array is None else str(self.numpy())
+
+
+def fetch(values: Sequence[Any]) -> Fetched:
+    """Begin to copy tensors to the host, those of an accelerator while it goes on.
+
+    Returns:
+        What gives an array for each tensor, and anything else as it is.
+    """
+    found = list(values)
+    places: dict[Any, list[int]] = {}
+    for i, x in enumerate(values):
+        if isinstance(x, Tensor):
+            places.setdefault(owner_of(x._array), []).append(i)
+    for i in places.pop(None, ()):
+        found[i] = values[i].numpy()
+    coming = [
+        (numbers, owner.fetch([values[i]._array for i in numbers]))
+        for owner, numbers in places.items()
+    ]
+
+    def get() -> list[Any]:
+        for numbers, fetched in coming:
+            for i, array in zip(numbers, fetched.get(), strict=True):
+                found[i] = array
+        coming.clear()
+        return found
+
+    return Fetched(get, lambda: all(fetched.is_done for _, fetched in coming))
 
 
 _eager_kernels: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import config, dtypes
-from toolkit.backends.base import owner_of
+from toolkit.backends.base import Backend, accelerators, owner_of
 from toolkit.convert import convert
 from toolkit.errors import (
     ArgumentError,
@@ -24,6 +24,8 @@ from toolkit.tensor import Tensor, backend, state
 from toolkit.trace import no_trace
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
+# Values of at most so many bytes are copied on an accelerator when they are read.
+_SMALL = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
 
 
@@ -168,11 +170,30 @@ class Variable:
     def _eager_value(self) -> Tensor:
         # A program that writes holds the lock: it must not swap buffers in between.
         with self.lock:
+            home = self._home()
+            if home is not None and self._tensor.nbytes <= _SMALL:
+                return Tensor(home.owned(self._tensor._array), self._tensor.spec)
             self._shared = True
             return self._tensor
 
+    def _home(self) -> Backend | None:
+        """The accelerator where the buffer should stay: captured steps know its place.
+
+        None if someone holds the buffer, or a tape goes by the identity of its tensor.
+        """
+        if not accelerators or self._shared or state.tapes:
+            return None
+        return owner_of(self._tensor._array)
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array; later assignments do not change it."""
+        if state.overlay is None:
+            with self.lock:
+                home = self._home()
+                if home is not None:  # it is copied, so nobody comes to hold the buffer
+                    found = home.to_numpy(self._tensor._array)
+                    dtype = dtypes.numpy_dtype(self.dtype)
+                    return found.astype(dtype, copy=False)
         return self.value.numpy()
 
     def convert(self, value: Any) -> Tensor:
@@ -192,8 +213,12 @@ class Variable:
             state.overlay.write(self, tensor)
         else:
             with self.lock:
-                self._shared = True
-                self._tensor = _dense(tensor)
+                home = self._home()
+                if home is not None:
+                    home.overwrite(self._tensor._array, tensor._array)
+                else:
+                    self._shared = True
+                    self._tensor = _dense(tensor)
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
@@ -244,7 +269,7 @@ class Variable:
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        return self.value.__array__(dtype, copy)
+        return np.array(self.numpy(), dtype, copy=copy)
 
     def __len__(self) -> int:
         return len(self._tensor)

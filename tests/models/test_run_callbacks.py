@@ -1,7 +1,9 @@
 """Callbacks that keep, average, send and show what a run does."""
 
+import copy
 import http.server
 import json
+import pickle
 import struct
 import threading
 
@@ -9,9 +11,10 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit import Input, Sequential, callbacks, layers
+from toolkit import Input, Sequential, callbacks, layers, ops
 from toolkit.data.records import masked_crc32c
 from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.models.callbacks import logs as lazy
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 4)).astype("float32")
@@ -293,3 +296,36 @@ def test_embeddings_for_the_projector(tmp_path):
 def test_profiles_are_refused():
     with pytest.raises(ArgumentError, match="profile_batch"):
         callbacks.TensorBoard(profile_batch=2)
+
+
+def test_lazy_logs_are_a_dict_whose_values_are_read_when_asked_for(monkeypatch):
+    read = []
+    real = lazy.fetch
+    monkeypatch.setattr(lazy, "fetch", lambda values: read.append(1) or real(values))
+    logs = {"loss": ops.ones(()) * 2, "parts": {"b": ops.ones(2), "a": 3}}
+    expected = {"a": 3, "loss": 2.0}
+
+    def made():
+        read.clear()
+        return lazy.LazyLogs(logs)
+
+    found = made()
+    assert list(found) == ["loss", "a", "b"]
+    assert len(found) == 3
+    assert "loss" in found
+    assert not read
+    for use in (dict, lambda x: {**x}, copy.deepcopy, lambda x: x | {}):
+        plain = use(made())
+        assert len(read) == 1
+        assert plain.pop("b").shape == (2,)
+        assert plain == expected
+        assert type(plain["loss"]) is float
+    del logs["parts"]["b"]
+    assert json.loads(json.dumps(made())) == expected
+    assert pickle.loads(pickle.dumps(made())) == expected
+    assert made() == expected
+    assert made().get("loss") == 2.0
+    found = made()
+    found["lr"] = 0.5
+    assert found.items() >= expected.items()
+    assert found["lr"] == 0.5

@@ -26,6 +26,7 @@ import numpy as np
 
 from toolkit import config, dtypes
 from toolkit.backends.calls import Calls
+from toolkit.backends.fetched import Fetched
 from toolkit.ir import Spec
 
 Array = Any
@@ -259,6 +260,10 @@ class Backend:
         """An array of the dtype's name whose content is undefined."""
         return np.empty(shape, dtypes.numpy_dtype(dtype))
 
+    def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
+        """Arrays like those of `empty` for the results of one call."""
+        return [self.empty(*spec) for spec in specs]
+
     def asarray(self, value: Any, dtype: str | None = None) -> Array:
         """`value` as an array, copied only if it must be; None keeps its dtype."""
         return np.asarray(value, None if dtype is None else dtypes.numpy_dtype(dtype))
@@ -266,6 +271,10 @@ class Backend:
     def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
         """The content as a NumPy array, without a copy where the memory is shared."""
         return np.asarray(array)
+
+    def fetch(self, arrays: Sequence[Array]) -> Fetched:
+        """Begin to copy arrays to the host; an accelerator computes on meanwhile."""
+        return Fetched(lambda: list(map(self.to_numpy, arrays)))
 
     def arena(self, nbytes: int, plan: Any = None) -> Array:
         """A 64-byte aligned 1-D uint8 array; `plan` is what will lie in it."""
@@ -297,6 +306,10 @@ class Backend:
         own = self.aligned(array.shape, dtypes.name_of(array.dtype))
         own[...] = self.in_order(array)
         return own
+
+    def overwrite(self, target: Array, source: Any) -> None:
+        """Copy an array, wherever it is, over one of this backend's own."""
+        target[...] = self.in_order(source)
 
     def in_order(self, array: Any) -> Array:
         """As generated code expects an array: of this backend's memory, row-major."""
@@ -363,10 +376,6 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-# A factory is a function without arguments, or where to import one from, written as an
-# entry point is.
 
 
 # The backends in use whose arrays are not in the host's memory.

@@ -184,9 +184,10 @@ class Frame:
         if self.has_native or any(type(a) is not np.ndarray for a in inputs):
             arrays = [self.backend.in_order(a) for a in inputs]
         results: list[Array] = list(outs) if outs else [None] * len(self.specs)
-        for i, (shape, dtype) in enumerate(self.specs):
-            if results[i] is None:
-                results[i] = self.backend.empty(shape, dtype)
+        missing = [i for i, y in enumerate(results) if y is None]
+        made = self.backend.results([self.specs[i] for i in missing])
+        for i, y in zip(missing, made, strict=True):
+            results[i] = y
         arrays += results
         if self.has_native:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
@@ -217,7 +218,7 @@ class Frame:
         given = list(map(self.backend.in_order, inputs))
         variables = len(self.graph.inputs) - len(given)
         fetched = self.specs[: len(self.specs) - (len(kept) - variables)]
-        made = [self.backend.empty(*spec) for spec in fetched]
+        made = self.backend.results(fetched)
         first = len(self.graph.inputs)
         handle = self.backend.handle
         ids: list[Any] = list(map(handle, kept))

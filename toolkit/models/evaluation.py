@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from toolkit import tree
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.arrays import batch_tensors
-from toolkit.models.callbacks.callback_list import CallbackList, python_logs
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.callbacks.logs import python_logs
 from toolkit.models.compile_metrics import CompileMetrics
 from toolkit.models.data_adapters import (
     named,
@@ -19,8 +21,24 @@ from toolkit.models.data_adapters import (
 from toolkit.models.epochs import EpochBatches, make_batches
 from toolkit.models.steps import Steps
 from toolkit.symbolic import KerasTensor, infer
+from toolkit.tensor import fetch
 
 _VERBOSE = ("auto", 0, 1, 2)
+
+
+# Batches whose outputs may be on their way while the next are computed.
+_AHEAD = 2
+
+
+class _Outputs:
+    """The outputs for a batch on their way to the host."""
+
+    def __init__(self, outputs: Any) -> None:
+        self.structure = tree.structure_of(outputs)
+        self.fetched = fetch(tree.flatten(outputs))
+
+    def get(self) -> Any:
+        return tree.pack_sequence_as(self.structure, self.fetched.get())
 
 
 class Evaluation(Steps):
@@ -102,16 +120,20 @@ class Evaluation(Steps):
         step = self.make_predict_function()
         self.stop_predicting = False
         callbacks.on_predict_begin()
-        results = []
+        results: list[Any] = []
+        coming: deque[Any] = deque()
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
             outputs = [step(batch) for batch in group]
-            results += outputs
+            coming += map(_Outputs, outputs)
+            while len(coming) > _AHEAD:
+                results.append(coming.popleft().get())
             if len(outputs) > 1:
                 outputs = [tree.map_structure(_concatenate, *outputs)]
             callbacks.on_predict_batch_end(last, {"outputs": outputs[0]})
             if self.stop_predicting:
                 break
+        results += (outputs.get() for outputs in coming)
         callbacks.on_predict_end()
         return tree.map_structure(_concatenate, *results)
 

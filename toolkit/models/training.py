@@ -16,7 +16,8 @@ from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.arrays import is_arrays, split_arrays, weights_of_classes
-from toolkit.models.callbacks.callback_list import CallbackList, python_logs
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.callbacks.logs import LazyLogs, python_logs
 from toolkit.models.compile_config import CompileConfigured
 from toolkit.models.compile_loss import CompileLoss
 from toolkit.models.compile_metrics import CompileMetrics
@@ -268,7 +269,7 @@ class Trainer(CompileConfigured, Evaluation):
                 if self.stop_training:
                     break
         finally:
-            watch.look()
+            watch.look(wait=True)
         return logs
 
     def train_on_batch(
@@ -360,14 +361,15 @@ def _validation(
 class _LossWatch:
     """Warns once when the loss is not a number any more.
 
-    It looks at the losses of several steps together, now and then: to read each at once
-    would have the next step wait for it.
+    It looks at the newest now and then, once that has come to the host: to read each
+    at once would have the next step wait for it. If it is none, so may those before be.
     """
 
     def __init__(self) -> None:
         self.warned = False
         self._step = 0  # the last one that was looked at
-        self._losses: list[Any] = []
+        self._losses: list[Any] = []  # of the steps since
+        self._coming: tuple[int, LazyLogs] | None = None
         self._looked = perf_counter()
 
     def add(self, logs: Any) -> None:
@@ -378,19 +380,36 @@ class _LossWatch:
         """Whether it is time to look."""
         return perf_counter() - self._looked >= _WATCH
 
-    def look(self) -> None:
-        """Warn if one of the losses since the last time is not finite."""
-        for loss in self._losses:
-            self._step += 1
-            if not self.warned and not math.isfinite(loss):
-                self.warned = True
-                warnings.warn(
-                    f"fit: the loss is {float(loss)} since step {self._step}; try a "
-                    "lower learning rate or clip the gradients",
-                    stacklevel=5,
-                )
-        self._losses.clear()
+    def look(self, wait: bool = False) -> None:
+        """Warn if the newest loss is not finite.
+
+        Args:
+            wait: whether to wait for it.
+        """
         self._looked = perf_counter()
+        while self._losses:
+            if self._coming is None:
+                self._coming = len(self._losses), LazyLogs({"loss": self._losses[-1]})
+                self._coming[1].begin()
+            count, newest = self._coming
+            if not (wait or newest.is_here):
+                return
+            seen, self._losses = self._losses[:count], self._losses[count:]
+            self._coming = None
+            if not self.warned and not math.isfinite(newest["loss"]):
+                self._warn(seen)
+            self._step += count
+
+    def _warn(self, losses: list[Any]) -> None:
+        self.warned = True
+        bad = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
+        first = next(bad)
+        warnings.warn(
+            f"fit: the loss is {float(losses[first])} since step "
+            f"{self._step + first + 1}; try a lower learning rate or clip the "
+            "gradients",
+            stacklevel=6,
+        )
 
 
 def _is_due(epoch: int, validation_freq: Any) -> bool:

@@ -7,7 +7,10 @@ NumPy from nothing but their descriptors, addresses and strides.
 import ctypes
 import hashlib
 import subprocess
+from collections import defaultdict, deque
 from contextlib import contextmanager
+from functools import partial
+from threading import RLock
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -30,33 +33,114 @@ ACCUMULATE = {"64F": np.float64, "32F": np.float32, "32F_FAST_TF32": np.float32}
 class DeviceArray(np.ndarray):
     """Memory of the device: nothing of the host's own kind."""
 
+    lease = None
+
+    def __array_finalize__(self, source):
+        self.lease = getattr(source, "lease", None)
+
     @property
     def __cuda_array_interface__(self):
         found = dict(self.__array_interface__)
         return found | {"version": 3}
 
 
+class Memory:
+    """A piece of the pool, which gets it back when no array holds it any more."""
+
+    def __init__(self, device, nbytes):
+        self.device, self.nbytes = device, nbytes
+        pieces = device.pool[nbytes]
+        self.raw = pieces.pop() if pieces else np.empty(nbytes + 256, np.uint8)
+        device.used += nbytes
+
+    def __del__(self):
+        self.device.used -= self.nbytes
+        self.device.pool[self.nbytes].append(self.raw)
+
+
+class Stream:
+    """What was started and has not run yet, in order."""
+
+    def __init__(self, device, name):
+        self.device, self.name, self.queue = device, name, deque()
+
+    def wait_event(self, event):
+        self.device.submit(self, "wait", event.mark)
+
+
+class Mark:
+    """A moment of a stream: whether it was reached."""
+
+    def __init__(self):
+        self.reached = False
+
+
+class Event:
+    def __init__(self, device):
+        self.device, self.mark, self.stream = device, Mark(), None
+        self.mark.reached = True
+
+    def record(self, stream):
+        self.mark, self.stream = Mark(), stream
+        self.device.submit(stream, "mark", self.mark)
+
+    @property
+    def done(self):
+        return self.mark.reached
+
+    def synchronize(self):
+        if not self.mark.reached:
+            self.device.log.append(f"wait for {self.stream.name}")
+        self.device.run_until(self.mark)
+
+
+class Sticky(RuntimeError):
+    """What every call reports after a kernel has failed."""
+
+
 class HostDevice(Device):
     """A GPU that is none.
+
+    What is started runs at once, or, if `order` names the streams, only when the host
+    waits for it: then as much as possible of the first stream, and so on.
 
     Args:
         folder: where to build kernels.
         built: the libraries of kernels that have been built.
         libraries: which there are.
         limit: bytes of memory.
+        order: the streams, "stream", "copies" and "fetches", that run first if they
+            can.
     """
 
     captures = True
+    failures = (Sticky,)
 
-    def __init__(self, folder, built, libraries=("cublaslt", "cudnn"), limit=1 << 30):
+    def __init__(
+        self,
+        folder,
+        built,
+        libraries=("cublaslt", "cudnn"),
+        limit=1 << 30,
+        order=(),
+    ):
         super().__init__()
         self.folder = folder
         self.libraries = frozenset(libraries)
         self.limit = limit
+        self.used = 0
+        self.pool = defaultdict(list)
         self.log = []  # what was started, and what was captured
+        self.ran = []  # (stream, what) in the order of running
         self.depth = 0
         self.trims = 0
         self.built = built
+        self.fault = None  # a kernel's name that fails, and all after it
+        names = ("stream", "copies", "fetches")
+        self.streams = {name: Stream(self, name) for name in names}
+        self.stream, self.copies, self.fetches = self.streams.values()
+        self.order = order
+        self.lock = RLock()
 
     @contextmanager
     def scope(self):
@@ -66,34 +150,96 @@ class HostDevice(Device):
         finally:
             self.depth -= 1
 
+    # --- streams ---
+
+    def submit(self, stream, what, work):
+        """Put something at the end of a stream: a Mark, or a function to call."""
+        with self.lock:
+            self.check_fault()
+            stream.queue.append((what, work))
+            if not self.order:
+                self.drain()
+
+    def check_fault(self):
+        if self.fault is True:
+            raise Sticky("an illegal memory access was encountered")
+
+    def step(self):
+        """Run the next thing of the first stream that can go on."""
+        for name in self.order or self.streams:
+            queue = self.streams[name].queue
+            if queue and not (queue[0][0] == "wait" and not queue[0][1].reached):
+                what, work = queue.popleft()
+                if what == "mark":
+                    work.reached = True
+                elif what != "wait":
+                    self.ran.append((name, what))
+                    work()
+                return
+        raise AssertionError("every stream waits for another")
+
+    def drain(self):
+        with self.lock:
+            while any(s.queue for s in self.streams.values()):
+                self.step()
+
+    def run_until(self, mark):
+        with self.lock:
+            self.check_fault()
+            while not mark.reached:
+                self.step()
+            self.check_fault()
+
+    def event(self):
+        return Event(self)
+
+    def transfer(self, target, source, nbytes, stream):
+        assert self.depth
+        what = {"stream": "copy", "copies": "upload", "fetches": "fetch"}[stream.name]
+        self.log.append(what)
+        self.submit(stream, what, partial(ctypes.memmove, target, source, nbytes))
+
+    def synchronize(self):
+        self.log.append("synchronize")
+        self.check_fault()
+        self.drain()
+
+    # --- memory ---
+
     def empty(self, shape, dtype):
         kind = dtypes.numpy_dtype(dtype)
         nbytes = int(np.prod(shape)) * kind.itemsize
-        if nbytes > self.limit:
+        if nbytes > self.room():
             raise OutOfMemory(f"{nbytes} bytes")
-        block = np.full(nbytes + 256, POISON, np.uint8)
-        start = -block.ctypes.data % 256
-        return np.ndarray(shape, kind, block, start).view(DeviceArray)
+        memory = Memory(self, nbytes)
+        start = -memory.raw.ctypes.data % 256
+        place = memory.raw.ctypes.data + start
+        if nbytes:
+            poison = partial(ctypes.memset, place, POISON, nbytes)
+            self.submit(self.stream, "poison", poison)
+        return self.lend(memory.raw[start:], shape, dtype, memory)
+
+    def lend(self, memory, shape, dtype, lease):
+        found = np.ndarray(shape, dtypes.numpy_dtype(dtype), memory).view(DeviceArray)
+        found.lease = lease
+        return found
 
     def owns(self, array):
         return isinstance(array, DeviceArray)
 
-    def upload(self, values):
-        host = np.asarray(values, np.int64) if isinstance(values, list) else values
-        array = self.empty(host.shape, dtypes.name_of(host.dtype))
-        array[...] = host
-        self.log.append("upload")
-        return array
+    def pin(self, nbytes):
+        return np.full(nbytes, POISON, np.uint8)
 
     def download(self, array):
         self.log.append("download")
-        return np.array(array, order="C", subok=False)
+        return super().download(array)
 
     def adopt(self, array):
+        assert self.depth
         found = array.__cuda_array_interface__
         assert found["strides"] is None, "made from a whole array"
         copy = self.empty(found["shape"], np.dtype(found["typestr"]).name)
-        ctypes.memmove(copy.ctypes.data, found["data"][0], copy.nbytes)
+        self.copy(copy.ctypes.data, found["data"][0], copy.nbytes)
         return copy
 
     def address(self, array):
@@ -101,21 +247,18 @@ class HostDevice(Device):
 
     def view(self, arena, offset, shape, dtype):
         found = np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
-        return found.view(DeviceArray)
+        found = found.view(DeviceArray)
+        found.lease = arena.lease
+        return found
 
-    def copy(self, target, source, nbytes):
-        assert self.depth
-        ctypes.memmove(target, source, nbytes)
-        self.log.append("copy")
+    def room(self):
+        return self.limit - self.used
 
     def memory(self):
-        return f"{self.limit:,} bytes in all"
+        return f"{self.used:,} of {self.limit:,} bytes are in use"
 
     def trim(self):
         self.trims += 1
-
-    def synchronize(self):
-        self.log.append("synchronize")
 
     def capture(self, start):
         self.log.append("capture")
@@ -168,16 +311,23 @@ class HostDevice(Device):
             ]
             pointers = [ctypes.addressof(cell) for cell in cells]
             array = (ctypes.c_void_p * len(pointers))(*pointers)
-            run(array, (ctypes.c_uint * 6)(*grid, *block))
+            sizes = (ctypes.c_uint * 6)(*grid, *block)
+
+            def work(alive=cells):
+                run(array, sizes)
+                if self.fault == kernel.name:
+                    self.fault = True
+
             self.log.append(kernel.name)
+            self.submit(self.stream, kernel.name, work)
 
         return start
 
     def product(self, gemm, pointers, workspace):
         def start(where, scratch):
             assert self.depth
-            multiply(gemm, where)
             self.log.append("product")
+            self.submit(self.stream, "product", partial(multiply, gemm, where))
 
         return start
 
@@ -280,6 +430,10 @@ class Convolution:
     def __call__(self, pointers, workspace):
         assert self.device.depth
         assert workspace
+        self.device.log.append("dnn")
+        self.device.submit(self.device.stream, "dnn", partial(self.work, pointers))
+
+    def work(self, pointers):
         tensors, values = self.signature.tensors, {}
         rest = iter(pointers)
         uids = sorted((t.uid, i) for i, t in enumerate(tensors) if t.uid)
@@ -295,7 +449,6 @@ class Convolution:
                     values[y][...] = result.astype(values[y].dtype)
                 else:
                     values[y] = result
-        self.device.log.append("dnn")
 
     def apply(self, node, inputs, tensors):
         inputs = [np.asarray(x, np.float32) for x in inputs]

@@ -15,7 +15,7 @@ from toolkit.backends.base import Backend, Move, Operand, aligned
 from toolkit.backends.cupy import attention, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
-from toolkit.backends.cupy.device import Device, OutOfMemory
+from toolkit.backends.cupy.device import Device
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.backends.cupy.lowering import (
     ANCHORS,
@@ -24,16 +24,15 @@ from toolkit.backends.cupy.lowering import (
     check,
     lower,
 )
+from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Loop, Lowered
-from toolkit.errors import OutOfDeviceMemory
+from toolkit.backends.fetched import Fetched
 from toolkit.ir import PRIMITIVES, Kind, Spec
 
 Array = Any
 # These need no kernel, in any layout.
 VIEWS = ("reshape", "transpose", "broadcast_to", "slice")
-# The largest buffers that are named where an arena finds no room.
-NAMED = 5
 
 
 class CupyBackend(Backend):
@@ -139,7 +138,23 @@ class CupyBackend(Backend):
         return self.device.scope()
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
-        return self.allocated(shape, dtype, "an array")
+        return self.device.allocate(shape, dtype, "an array")
+
+    def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
+        """As `empty` gives them; small ones lie in one piece of memory."""
+        sizes = [math.prod(shape) * dtypes.itemsize(dtype) for shape, dtype in specs]
+        small = [i for i, nbytes in enumerate(sizes) if nbytes <= SMALL]
+        if len(small) < 2:
+            return super().results(specs)
+        offsets, end = packed([sizes[i] for i in small])
+        block, places = (
+            self.empty((end,), "uint8"),
+            dict(zip(small, offsets, strict=True)),
+        )
+        return [
+            self.view(block, places[i], *spec) if i in places else self.empty(*spec)
+            for i, spec in enumerate(specs)
+        ]
 
     def aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Like `empty`: the pool aligns all that it gives."""
@@ -151,23 +166,7 @@ class CupyBackend(Backend):
         Raises:
             OutOfDeviceMemory: naming the largest of them.
         """
-        return self.allocated((aligned(nbytes),), "uint8", "the arena", plan)
-
-    def allocated(
-        self, shape: tuple[int, ...], dtype: str, what: str, plan: Any = None
-    ) -> Array:
-        """An array, after giving back what the pool holds if there was no room."""
-        for attempt in range(2):
-            try:
-                return self.device.empty(shape, dtype)
-            except OutOfMemory:
-                if attempt == 0:
-                    self.device.trim()
-        nbytes = math.prod(shape) * dtypes.itemsize(dtype)
-        raise OutOfDeviceMemory(
-            f"{self.device.name}: no room for {what} of {nbytes:,} bytes; "
-            f"{self.device.memory()}{_largest(plan)}"
-        )
+        return self.device.allocate((aligned(nbytes),), "uint8", "the arena", plan)
 
     def view(
         self, arena: Array, offset: int, shape: tuple[int, ...], dtype: str
@@ -187,10 +186,11 @@ class CupyBackend(Backend):
         """A copy in host memory; here an index that was out of range is an error."""
         if not self.device.owns(array):
             return np.asarray(array)
-        with self.device.scope():
-            found = self.device.download(array)
-            self.device.raise_problems()
-        return found
+        return self.device.download(self.in_order(array))
+
+    def fetch(self, arrays: Sequence[Array]) -> Fetched:
+        """Begin to copy arrays to the host on a stream of its own."""
+        return self.device.fetch(list(map(self.in_order, arrays)))
 
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory of the device."""
@@ -204,12 +204,15 @@ class CupyBackend(Backend):
 
     def owned(self, array: Any) -> Array:
         """A copy of an array that nobody else holds."""
-        source = self.in_order(array)
-        spec = Spec(source.shape, dtypes.name_of(source.dtype))
-        own = self.empty(spec.shape, spec.dtype)
-        with self.device.scope():
-            self.device.copy(self.address(own), self.address(source), spec.nbytes)
+        own = self.empty(array.shape, dtypes.name_of(array.dtype))
+        self.overwrite(own, array)
         return own
+
+    def overwrite(self, target: Array, source: Any) -> None:
+        """Start a copy of an array, wherever it is, over one of this device."""
+        source = self.in_order(source)
+        with self.device.scope(), self.device.failing():
+            self.device.copy(self.address(target), self.address(source), target.nbytes)
 
     def in_order(self, array: Any) -> Array:
         """As steps expect an array: on the device, in row-major order."""
@@ -253,12 +256,3 @@ class CupyBackend(Backend):
             "memory": self.device.memory(),
             "matmul precision": config.matmul_precision(),
         }
-
-
-def _largest(plan: Any) -> str:
-    """The largest buffers of a plan, in words."""
-    if plan is None:
-        return ""
-    found = sorted(plan.distinct, key=lambda buffer: -buffer.nbytes)[:NAMED]
-    rows = (f"{b.label} ({b.nbytes:,} bytes)" for b in found)
-    return f"; largest: {', '.join(rows)}"

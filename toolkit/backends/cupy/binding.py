@@ -73,9 +73,11 @@ class Binder:
         self.functions = dict(zip(kernels, self.device.load(kernels), strict=True))
         needed = max((self._workspace(step) for _, step in plain), default=0)
         if needed:
-            scratch = self.device.empty((needed,), "uint8")
-            self.binding.kept.append(scratch)
-            self.scratch = self.device.address(scratch)
+            # Bindings of one program never run at once.
+            if self.runner.scratch is None or self.runner.scratch.nbytes < needed:
+                self.runner.scratch = self.device.empty((needed,), "uint8")
+            self.binding.kept.append(self.runner.scratch)
+            self.scratch = self.device.address(self.runner.scratch)
         count = sum(
             times * sum(isinstance(a, Problem) for a in step.arguments)
             for times, step in plain

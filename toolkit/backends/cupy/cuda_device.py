@@ -20,10 +20,8 @@ from toolkit.backends.cupy.availability import cupy_module, usable_libraries
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
-from toolkit.backends.cupy.memory import PinnedRing
 from toolkit.backends.cupy.nvrtc import compile_kernel
 from toolkit.backends.cupy.signatures import Signature
-from toolkit.errors import DeviceError
 
 
 class CudaDevice(Device):
@@ -42,7 +40,12 @@ class CudaDevice(Device):
         self.name = f"gpu:{number}"
         self.device = self.cupy.cuda.Device(number)
         with self.device:
-            self.stream = self.cupy.cuda.Stream(non_blocking=True)
+            streams = [self.cupy.cuda.Stream(non_blocking=True) for _ in range(3)]
+        self.stream, self.copies, self.fetches = streams
+        self.failures = (
+            self.runtime.CUDARuntimeError,
+            self.cupy.cuda.driver.CUDADriverError,
+        )
         self.libraries, self.missing = usable_libraries()
         self.arch = int(self.device.compute_capability)
         self._functions: dict[Kernel, Callable[..., None]] = {}
@@ -65,38 +68,26 @@ class CudaDevice(Device):
         is_cupy = isinstance(array, self.cupy.ndarray)
         return is_cupy and array.device.id == self.device.id
 
-    def upload(self, values: Any) -> Array:
-        host = np.asarray(values, np.int64) if isinstance(values, list) else values
-        array = self.empty(host.shape, dtypes.name_of(host.dtype))
-        host = np.ascontiguousarray(host)
+    def lend(
+        self, memory: Array, shape: tuple[int, ...], dtype: str, lease: Any
+    ) -> Array:
+        place, cuda = self.address(memory), self.cupy.cuda
+        held = cuda.UnownedMemory(place, memory.nbytes, lease, self.device.id)
+        pointer = cuda.MemoryPointer(held, 0)
+        return self.cupy.ndarray(shape, dtypes.numpy_dtype(dtype), memptr=pointer)
 
-        def copy(pinned: Any) -> None:
-            kind = self.runtime.memcpyHostToDevice
-            where = self.address(array), pinned.ctypes.data
-            self.runtime.memcpyAsync(*where, host.nbytes, kind, self.stream.ptr)
+    def event(self) -> Any:
+        with self.device:
+            return self.cupy.cuda.Event(disable_timing=True)
 
-        if host.nbytes:
-            with self.device:
-                self._pinned.put(host, copy, self.stream)
-        return array
-
-    @cached_property
-    def _pinned(self) -> PinnedRing:
-        def allocate(nbytes: int) -> Any:
-            memory = self.cupy.cuda.alloc_pinned_memory(nbytes)
-            return np.frombuffer(memory, np.uint8, nbytes)
-
-        event = self.cupy.cuda.Event
-        return PinnedRing(allocate, partial(event, disable_timing=True))
+    def pin(self, nbytes: int) -> Any:
+        memory = self.cupy.cuda.alloc_pinned_memory(nbytes)
+        return np.frombuffer(memory, np.uint8, nbytes)
 
     def adopt(self, array: Any) -> Array:
         if hasattr(array, "__dlpack__"):
             return self.cupy.from_dlpack(array).copy()
         return self.cupy.asarray(array).copy()
-
-    def download(self, array: Array) -> np.ndarray[Any, Any]:
-        with self.device, self.stream:
-            return self.cupy.asnumpy(array, stream=self.stream, order="C")  # type: ignore[no-any-return]
 
     def address(self, array: Array) -> int:
         return int(array.data.ptr)
@@ -107,14 +98,20 @@ class CudaDevice(Device):
         kind = dtypes.numpy_dtype(dtype)
         return self.cupy.ndarray(shape, kind, memptr=arena.data + offset)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
+    def transfer(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         if nbytes:
-            kind = self.runtime.memcpyDeviceToDevice
-            self.runtime.memcpyAsync(target, source, nbytes, kind, self.stream.ptr)
+            kind = self.runtime.memcpyDefault
+            self.runtime.memcpyAsync(target, source, nbytes, kind, stream.ptr)
+
+    def room(self) -> int:
+        pool = self.cupy.get_default_memory_pool()
+        with self.device:
+            return int(self.device.mem_info[0] + pool.free_bytes())
 
     def memory(self) -> str:
-        free, total = self.device.mem_info
         pool = self.cupy.get_default_memory_pool()
+        with self.device:
+            free, total = self.device.mem_info
         return (
             f"{free:,} of {total:,} bytes are free, the pool holds "
             f"{pool.total_bytes():,}, of which {pool.used_bytes():,} are in use"
@@ -215,18 +212,7 @@ class CudaDevice(Device):
         return float(self.cupy.cuda.get_elapsed_time(begin, end))
 
     def synchronize(self) -> None:
-        try:
-            self.stream.synchronize()
-        except self.runtime.CUDARuntimeError as error:
-            raise self._end(error) from error
-
-    def _end(self, error: Exception) -> DeviceError:
-        """After an error inside of a kernel, every later call fails."""
-        self.broken = DeviceError(
-            f"{self.name}: {error}: a kernel failed, and nothing more can be computed "
-            "on this device; restart the process"
-        )
-        return self.broken
+        self.stream.synchronize()
 
     def capture(self, start: Callable[[], None]) -> Callable[[], None]:
         self.stream.begin_capture()

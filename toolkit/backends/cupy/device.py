@@ -6,15 +6,22 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from toolkit import dtypes
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
+from toolkit.backends.cupy.memory import Fetches, Uploads
 from toolkit.backends.cupy.signatures import Signature
+from toolkit.backends.fetched import Fetched
+from toolkit.errors import DeviceError, OutOfDeviceMemory
 
 Array = Any
 # What the numbers of kernels are passed as.
@@ -31,27 +38,67 @@ SCALARS = {
 }
 
 
+# The largest buffers that are named where there is no room for them.
+NAMED = 5
+
+
 class OutOfMemory(MemoryError):
     """The device has not as much memory as was asked for."""
 
 
+@dataclass(eq=False)
+class Words:
+    """Where kernels of a program report bad indices.
+
+    Attributes:
+        array: three words for each kernel: whether, which index, and the limit.
+        problems: what to say of each.
+        started: the number of the last start of these kernels.
+        told: the number of the last start when a bad index was raised.
+    """
+
+    array: Any
+    problems: list[str]
+    started: int
+    told: int = -1
+
+
 class Device(ABC):
-    """A GPU: memory, kernels, libraries, and one stream that all runs on.
+    """A GPU: memory, kernels, libraries, and streams.
 
     Attributes:
         name: such as "gpu:0".
         captures: whether steps can be captured.
         libraries: which there are: "cublaslt", "cudnn".
+        stream: on which everything is computed, in the order in which it was started.
+        copies, fetches: on which arrays come from the host, and go there.
+        failures: the exceptions by which its libraries report errors.
         broken: what ended all work on the device, if something did.
+        last: says what was started last.
     """
 
     name = "gpu:0"
     captures = False
     libraries: frozenset[str] = frozenset()
+    stream: Any
+    copies: Any
+    fetches: Any
+    failures: tuple[type[Exception], ...] = ()
     broken: Exception | None = None
 
     def __init__(self) -> None:
-        self._watched: dict[int, tuple[Any, list[str]]] = {}
+        self._watched: dict[int, Words] = {}
+        self._started = 0
+        self.last: Callable[[], str] = lambda: "nothing"
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        """What comes from the host."""
+        return Uploads(self)
+
+    @cached_property
+    def _fetches(self) -> Fetches:
+        return Fetches(self)
 
     # --- memory -----------------------------------------------------------------------
 
@@ -63,17 +110,77 @@ class Device(ABC):
     def owns(self, array: Any) -> bool:
         """Whether an array lies in the memory of this device."""
 
+    def allocate(
+        self, shape: tuple[int, ...], dtype: str, what: str, plan: Any = None
+    ) -> Array:
+        """Like `empty`, after giving back what the pool holds if there was no room.
+
+        Raises:
+            OutOfDeviceMemory: naming the largest buffers of a plan.
+        """
+        nbytes = math.prod(shape) * dtypes.itemsize(dtype)
+        for attempt in range(2):
+            try:
+                # To ask costs more than small arrays do.
+                if plan is None or nbytes <= self.room():
+                    return self.empty(shape, dtype)
+            except OutOfMemory:
+                pass
+            if attempt == 0:
+                self.uploads.clear()
+                self.trim()
+        raise OutOfDeviceMemory(
+            f"{self.name}: no room for {what} of {nbytes:,} bytes; "
+            f"{self.memory()}{_largest(plan)}"
+        )
+
     @abstractmethod
+    def room(self) -> int:
+        """The bytes that are free, those that the pool holds included."""
+
     def upload(self, values: Any) -> Array:
-        """An array of host data, of its dtype; of a list of ints, of int64."""
+        """An array of host data, of its dtype; of a list of ints, of int64.
+
+        The copy runs beside what was started before; what is started after it waits
+        for it.
+        """
+        host = np.asarray(values, np.int64) if isinstance(values, list) else values
+        if not host.nbytes:
+            return self.empty(host.shape, dtypes.name_of(host.dtype))
+        with self.scope(), self.failing():
+            return self.uploads.put(np.asarray(host, order="C"))
+
+    @abstractmethod
+    def lend(
+        self, memory: Array, shape: tuple[int, ...], dtype: str, lease: Any
+    ) -> Array:
+        """An array at the start of memory; it and all views of it hold the lease."""
 
     @abstractmethod
     def adopt(self, array: Any) -> Array:
         """A copy of an array of another library that lies on this device."""
 
-    @abstractmethod
+    def fetch(self, arrays: Sequence[Array]) -> Fetched:
+        """Begin to copy row-major arrays to the host, behind all that was started.
+
+        What kernels have reported by then is raised by the `get` of what is returned:
+        an IndexError with the index and the limit.
+        """
+        watched, stamp = list(self._watched.values()), self._started
+
+        def check(found: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+            for words, rows in zip(watched, found, strict=False):
+                self._raise_problem(words, rows.reshape(-1, 3), stamp)
+            return found[len(watched) :]
+
+        with self.scope(), self.failing():
+            reports = [words.array for words in watched]
+            return self._fetches.start([*reports, *arrays], check)
+
     def download(self, array: Array) -> np.ndarray[Any, Any]:
-        """A copy in host memory, once all that was started is done."""
+        """A copy of a row-major array in host memory, once all started is done."""
+        (found,) = self.fetch([array]).get()
+        return found  # type: ignore[no-any-return]
 
     @abstractmethod
     def address(self, array: Array) -> int:
@@ -86,8 +193,21 @@ class Device(ABC):
         """An array on the bytes of `arena` that start at `offset`."""
 
     @abstractmethod
+    def transfer(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        """Start a copy between addresses of this device or of pinned memory."""
+
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Start a copy between two addresses of this device."""
+        if nbytes:
+            self.transfer(target, source, nbytes, self.stream)
+
+    @abstractmethod
+    def event(self) -> Any:
+        """An event: `record(stream)`, `synchronize()`, `done`; streams wait for it."""
+
+    @abstractmethod
+    def pin(self, nbytes: int) -> Any:
+        """Pinned memory of the host, as a uint8 array."""
 
     @abstractmethod
     def memory(self) -> str:
@@ -133,25 +253,61 @@ class Device(ABC):
         """A number as kernels take it."""
         return SCALARS[ctype](value)
 
-    # --- bad indices ------------------------------------------------------------------
+    # --- what went wrong --------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """The context of calls that report what has failed before them.
+
+        Raises:
+            DeviceError: naming what was started last; if every later call fails too,
+                the device is broken.
+        """
+        try:
+            yield
+        except self.failures as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> DeviceError:
+        text = f"{self.name}: {error}; what was started last: {self.last()}"
+        try:
+            self.synchronize()
+        except self.failures:
+            self.broken = DeviceError(
+                f"{text}: a kernel failed, and nothing more can be computed on this "
+                "device; restart the process"
+            )
+            return self.broken
+        return DeviceError(text)
 
     def watch(self, words: Array | None, problems: list[str]) -> None:
         """Look at the words that kernels report bad indices in, when someone waits."""
+        self._started += 1
         if words is not None:
-            self._watched[self.address(words)] = words, problems
+            place = self.address(words)
+            known = self._watched.setdefault(
+                place, Words(words, problems, self._started)
+            )
+            known.started = self._started
 
-    def raise_problems(self) -> None:
-        """Raise what kernels have reported since the last time.
+    def _raise_problem(self, words: Words, rows: Any, stamp: int) -> None:
+        """Raise what kernels had reported when so many programs had been started."""
+        if not rows[:, 0].any():
+            if words.started <= stamp:
+                self._watched.pop(self.address(words.array), None)
+        elif words.told < stamp:
+            words.told = self._started
+            clear = self.upload([0] * rows.size)
+            self.copy(self.address(words.array), self.address(clear), 8 * rows.size)
+            first = int(rows[:, 0].argmax())
+            _, index, limit = rows[first].tolist()
+            raise IndexError(words.problems[first].format(index=index, limit=limit))
 
-        Raises:
-            IndexError: with the index and the limit.
-        """
-        watched, self._watched = self._watched, {}
-        for words, problems in watched.values():
-            rows = self.download(words).reshape(-1, 3)
-            if rows[:, 0].any():
-                clear = self.upload([0] * rows.size)
-                self.copy(self.address(words), self.address(clear), 8 * rows.size)
-                first = int(rows[:, 0].argmax())
-                _, index, limit = rows[first].tolist()
-                raise IndexError(problems[first].format(index=index, limit=limit))
+
+def _largest(plan: Any) -> str:
+    """The largest buffers of a plan, in words."""
+    if plan is None:
+        return ""
+    found = sorted(plan.distinct, key=lambda buffer: -buffer.nbytes)[:NAMED]
+    rows = (f"{b.label} ({b.nbytes:,} bytes)" for b in found)
+    return f"; largest: {', '.join(rows)}"

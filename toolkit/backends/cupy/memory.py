@@ -1,12 +1,49 @@
-"""Pinned memory of the host: what a device copies while the processor goes on."""
+"""Copies between the host and a device that run beside the computing.
+
+Steps are computed on one stream, `stream`; what comes from the host is copied on a
+second, `copies`, and what goes there on a third, `fetches`. Events order them: a step
+waits for the arrays that it reads, and memory is filled anew only when the steps that
+read it are done. So the next batch arrives while a step runs, and the processor, which
+starts all this ahead of time, waits only where it would run too far ahead.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.base import aligned
+from toolkit.backends.fetched import Fetched
+
+if TYPE_CHECKING:
+    from toolkit.backends.cupy.device import Device
+
+Array = Any
+Host = np.ndarray[Any, Any]
+# Buffers of pinned memory that are filled in turn, and the bytes of the largest: two
+# for each of the two arrays of a batch. Larger arrays go in pieces.
+BUFFERS = 4
+PIECE = 16 << 20
+# Results of no more bytes lie in one piece of memory, so that one copy moves them all.
+SMALL = 64 << 10
+# Pieces of free memory that are kept for the arrays to come.
+MOST_FREE = 16
+
+
+def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Offsets of pieces of memory one behind the other, and the bytes of all."""
+    offsets, end = [], 0
+    for nbytes in sizes:
+        offsets.append(end)
+        end += aligned(nbytes)
+    return offsets, end
 
 
 class PinnedRing:
@@ -53,3 +90,156 @@ class PinnedRing:
         event = event or self.make_event()
         event.record(stream)
         self.slots.append((buffer, event))
+
+
+@dataclass(eq=False)
+class Block:
+    """Memory for arrays that come from the host, one after the other.
+
+    Attributes:
+        memory: of the device.
+        arrived: the event behind the copy of the last array.
+        passed: the event behind all steps that may read the array before.
+        number: of the array among all that came.
+    """
+
+    memory: Array
+    arrived: Any
+    passed: Any
+    number: int = 0
+
+
+class Lease:
+    """What all arrays on a block hold; when the last of them is gone, it is free."""
+
+    __slots__ = ("block", "dropped")
+
+    def __init__(self, block: Block, dropped: deque[Block]) -> None:
+        self.block, self.dropped = block, dropped
+
+    def __del__(self) -> None:
+        # At any time, in any thread: nothing is asked of the device here.
+        self.dropped.append(self.block)
+
+
+class Uploads:
+    """Arrays from the host, each copied to a block of its own.
+
+    The batches of a loop take two blocks in turn: one arrives while the steps of the
+    other run.
+
+    Args:
+        device: which gets them.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.ring = PinnedRing(device.pin, device.event, BUFFERS)
+        self.dropped: deque[Block] = deque()  # since `mark` was called
+        self.free: list[Block] = []  # the longest free one first
+        self.count = 0
+        self.lock = RLock()
+
+    def put(self, host: np.ndarray[Any, Any]) -> Array:
+        """An array of the device with a copy of one of the host, row-major."""
+        device, copies = self.device, self.device.copies
+        with self.lock:
+            block = self._block(host.nbytes)
+            copies.wait_event(block.passed)
+            flat = host.reshape(-1).view(np.uint8)
+            target = device.address(block.memory)
+            for start in range(0, flat.size, PIECE):
+                send = partial(self._send, target + start)
+                self.ring.put(flat[start : start + PIECE], send, copies)
+            block.arrived.record(copies)
+            device.stream.wait_event(block.arrived)
+        lease = Lease(block, self.dropped)
+        return device.lend(block.memory, host.shape, dtypes.name_of(host.dtype), lease)
+
+    def _send(self, target: int, pinned: Any) -> None:
+        source = pinned.ctypes.data
+        self.device.transfer(target, source, pinned.nbytes, self.device.copies)
+
+    def mark(self) -> None:
+        """What nobody holds is free once all that was started until now is done."""
+        if not self.dropped:
+            return
+        with self.lock:
+            found = [self.dropped.popleft() for _ in range(len(self.dropped))]
+            # In the order in which they were filled, so that the parts of a batch of
+            # equal size find their places again.
+            for block in sorted(found, key=lambda block: block.number):
+                block.passed.record(self.device.stream)
+                self.free.append(block)
+            # The pool may give the rest to later steps: they run after its copies.
+            del self.free[:-MOST_FREE]
+
+    def clear(self) -> None:
+        """Give all free blocks back to the pool."""
+        with self.lock:
+            self.mark()
+            self.free.clear()
+
+    def _block(self, nbytes: int) -> Block:
+        self.mark()
+        self.count += 1
+        for i, block in enumerate(self.free):
+            if block.memory.nbytes == nbytes:
+                del self.free[i]
+                break
+        else:
+            memory = self.device.allocate((nbytes,), "uint8", "an array from the host")
+            block = Block(memory, self.device.event(), self.device.event())
+            block.passed.record(self.device.stream)  # of what had this memory before
+        block.number = self.count
+        return block
+
+
+class Fetches:
+    """Copies of arrays to the host.
+
+    Args:
+        device: where the arrays are.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        # Arrays and pinned memory of copies that may still run, each with its event.
+        self.running: deque[tuple[Any, Any]] = deque()
+
+    def start(
+        self, arrays: Sequence[Array], check: Callable[[list[Host]], list[Host]]
+    ) -> Fetched:
+        """Copy row-major arrays once all that was started until now is done.
+
+        Args:
+            arrays: of the device.
+            check: raises what kernels have reported in the first of them, and returns
+                the others.
+        """
+        device = self.device
+        computed = device.event()
+        computed.record(device.stream)
+        device.fetches.wait_event(computed)
+        pinned = [device.pin(max(1, x.nbytes))[: x.nbytes] for x in arrays]
+        for array, target in zip(arrays, pinned, strict=True):
+            source = device.address(array)
+            where = target.ctypes.data, source, array.nbytes
+            device.transfer(*where, device.fetches)
+        done = device.event()
+        done.record(device.fetches)
+        while self.running and self.running[0][0].done:
+            self.running.popleft()
+        self.running.append((done, (list(arrays), pinned)))
+        views = [
+            p.view(x.dtype).reshape(x.shape)
+            for p, x in zip(pinned, arrays, strict=True)
+        ]
+
+        def get() -> list[Host]:
+            with device.scope():
+                with device.failing():
+                    done.synchronize()
+                return check([view.copy() for view in views])
+
+        return Fetched(get, lambda: bool(done.done))

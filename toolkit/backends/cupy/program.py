@@ -1,8 +1,9 @@
 """Programs on a GPU: steps in order, bound to memory, and captured as one graph.
 
 After two runs on the same memory the steps are captured as a CUDA graph, which starts
-them all by one call. What lies elsewhere in every call, a batch say, is copied into
-memory that stays; nothing in a run waits for the device.
+them all by one call. Batches come in two places in turn, so there are two graphs; what
+lies elsewhere in every call, a new result say, is copied from and to memory that stays.
+Nothing in a run waits for the device.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from toolkit.backends.base import Moment
+from toolkit.backends.base import Moment, aligned
 from toolkit.backends.cupy.binding import Binder, Binding, Where, operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, OutOfMemory
+from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.steps import Dnn, Loop, Lowered, Product, Step
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
@@ -25,10 +27,13 @@ Resolve = Callable[[int, tuple[str, int]], Where]
 
 # Runs on the same memory before the steps are captured.
 WARM_UP = 1
-# Arrays that stay from call to call, as Variables do, are copied too if they are no
-# larger than this and were elsewhere so often, as those of metrics are.
-SMALL = 64 << 10
-MOST_MOVES = 2
+# An array may be at so many places, each with steps bound to it, as batches are that
+# come in two turns; if it is elsewhere then, it is copied to memory that stays. Results
+# of no more bytes than this are copied at once, and arrays that stay from call to call,
+# as Variables do, only if they are as small, as those of metrics are.
+MOST_PLACES = 2
+# How many sets of addresses are remembered.
+MOST_BINDINGS = 4
 # Bytes that a product may use as scratch memory, and a graph of cuDNN (None: as many as
 # it likes); after running out of memory, those of the second row.
 WORKSPACES = ((32 << 20, None), (1 << 20, 64 << 20))
@@ -137,11 +142,13 @@ class Runner:
         self.device = program.device
         self.resolve = resolve
         self.objects = objects
-        self.moves = [0] * len(objects)
-        self.last: list[int] = []
         # Memory that stays, by the number of an array that is elsewhere in every call.
         self.staged: dict[int, Any] = {}
-        self.binding: Binding | None = None
+        # The others, and the addresses that each was found at.
+        self.loose = list(range(len(objects)))
+        self.places: list[set[int]] = [set() for _ in objects]
+        self.bindings: dict[tuple[int, ...], Binding] = {}
+        self.scratch: Any = None
         self.used = self._used()
 
     def _used(self) -> tuple[set[int], set[int]]:
@@ -157,8 +164,10 @@ class Runner:
 
     def run(self) -> None:
         """Start every step; the device may still compute when this returns."""
-        with self.device.scope():
-            self._check()
+        if self.device.broken:
+            raise self.device.broken
+        with self.device.scope(), self.device.failing():
+            self.device.uploads.mark()
             binding = self._bound()
             self._copy(self.used[0], inward=True)
             if binding.replay is not None:
@@ -186,38 +195,60 @@ class Runner:
             self._copy(self.used[1], inward=False)
         return rows
 
-    def _check(self) -> None:
-        if self.device.broken:
-            raise self.device.broken
-
     def _copy(self, numbers: set[int], inward: bool) -> None:
-        for number, array in self.staged.items():
-            if number in numbers:
-                pair = self.device.address(array), self.objects[number]
-                target, source = pair if inward else pair[::-1]
-                self.device.copy(target, source, self.objects.specs[number].nbytes)
+        """Copy what is staged in or out, by one copy where both sides lie alike."""
+        found = [
+            (self.objects[i], self.device.address(y), self.objects.specs[i].nbytes)
+            for i, y in self.staged.items()
+            if i in numbers
+        ]
+        while found:
+            outer, inner, nbytes = found.pop(0)
+            while found and _follows((outer, inner, nbytes), found[0]):
+                nbytes = found[0][0] - outer + found[0][2]
+                del found[0]
+            pair = (inner, outer) if inward else (outer, inner)
+            self.device.copy(*pair, nbytes)
 
     def _bound(self) -> Binding:
         """The steps on the addresses of this call."""
-        moved = [
-            i
-            for i, (new, old) in enumerate(zip(self.objects, self.last, strict=False))
-            if new != old and i not in self.staged
-        ]
-        if self.binding is None or moved:
-            for i in moved:
-                self.moves[i] += 1
-                spec = self.objects.specs[i]
-                is_worn = self.moves[i] >= MOST_MOVES and spec.nbytes <= SMALL
-                if is_worn or i not in self.objects.kept:
-                    self.staged[i] = self.device.empty(spec.shape, spec.dtype)
-            self.binding = self._bind()
-        self.last = list(self.objects)
-        return self.binding
+        binding = self.bindings.get(self._key())
+        if binding is None:
+            self._stage()
+            if len(self.bindings) >= MOST_BINDINGS:
+                del self.bindings[next(iter(self.bindings))]
+            binding = self.bindings[self._key()] = self._bind()
+        return binding
+
+    def _key(self) -> tuple[int, ...]:
+        return tuple(map(self.objects.__getitem__, self.loose))
+
+    def _stage(self) -> None:
+        """Give memory that stays to what has been at too many places."""
+        worn = []
+        for i in self.loose:
+            places, spec = self.places[i], self.objects.specs[i]
+            places.add(self.objects[i])
+            is_small = spec.nbytes <= SMALL
+            most = 1 if is_small and i in self.used[1] else MOST_PLACES
+            if i in self.objects.kept:
+                most = MOST_PLACES if is_small else len(places)
+            if len(places) > most:
+                worn.append(i)
+        if worn:
+            specs = [self.objects.specs[i] for i in worn]
+            offsets, end = packed([spec.nbytes for spec in specs])
+            block = self.device.allocate(
+                (end,), "uint8", "inputs and outputs that stay"
+            )
+            for i, offset, spec in zip(worn, offsets, specs, strict=True):
+                view = self.device.view(block, offset, spec.shape, spec.dtype)
+                self.staged[i] = view
+            self.loose = [i for i in self.loose if i not in self.staged]
+            self.bindings.clear()
 
     def _bind(self) -> Binding:
         """Resolve all addresses; if memory runs out, once more with less scratch."""
-        self.binding = None
         for limits in WORKSPACES:
             try:
                 return Binder(self, *limits).bind()
@@ -236,6 +267,12 @@ class Runner:
         staged = self.staged.get(number)
         base = self.objects[number] if staged is None else self.device.address(staged)
         return base + offset
+
+
+def _follows(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+    """Whether a piece of memory lies behind another alike on both sides."""
+    distance = other[0] - one[0]
+    return distance == other[1] - one[1] and distance == aligned(one[2])
 
 
 def _start(binding: Binding) -> None:

@@ -5,32 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from toolkit import tree
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.history import History
+from toolkit.models.callbacks.logs import LazyLogs, python_logs
 from toolkit.models.callbacks.progress import ProgbarLogger
-from toolkit.tensor import Tensor
 
 _OLD_NAMES = {
     "on_train_batch_begin": "on_batch_begin",
     "on_train_batch_end": "on_batch_end",
 }
-
-
-def python_logs(logs: Logs) -> dict[str, Any]:
-    """Logs with numbers for 0-d tensors, sorted by name; nested dicts are merged."""
-    plain: dict[str, Any] = {}
-    for name, value in sorted((logs or {}).items()):
-        if isinstance(value, dict):
-            plain.update(python_logs(value))
-        elif isinstance(value, (Tensor, np.ndarray, np.generic)) and value.size == 1:
-            plain[name] = float(value.item())
-        else:
-            plain[name] = value
-    return plain
 
 
 def _overrides(callback: Any, hook: str) -> bool:
@@ -112,15 +97,15 @@ class CallbackList(Callback):
         listeners = self._listening_to(hook)
         if not listeners:
             return
-        plain: dict[str, Any] | None = None
+        lazy: LazyLogs | None = None
         for callback in listeners:
             # A progress bar that will not be redrawn now need not read any value.
             if isinstance(callback, ProgbarLogger) and not callback.is_due():
                 getattr(callback, hook)(batch, None)
                 continue
-            if plain is None:
-                plain = python_logs(logs)
-            getattr(callback, hook)(batch, logs=plain)
+            if lazy is None:
+                lazy = LazyLogs(logs)
+            getattr(callback, hook)(batch, logs=lazy)
 
     def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self._batch("on_batch_begin", batch, logs)

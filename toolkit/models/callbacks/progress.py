@@ -9,6 +9,7 @@ from typing import Any
 from toolkit.config import is_interactive_logging_enabled
 from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
+from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.progress import can_redraw
 
 _LOOK = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
@@ -47,7 +48,8 @@ def _number(value: Any) -> str:
 class ProgbarLogger(Callback):
     """Shows how far training, evaluation or prediction has come, and its logs.
 
-    With verbose=1 a tqdm bar, redrawn at most ten times a second; with verbose=2 a line
+    With verbose=1 a tqdm bar, redrawn at most ten times a second, with the last numbers
+    that have come from a device which goes on meanwhile; with verbose=2 a line
     at the end of each epoch, below its number. `fit` and its kin add one unless
     verbose=0.
     """
@@ -63,6 +65,8 @@ class ProgbarLogger(Callback):
         self._started = 0.0
         self._seen = 0
         self._after_first: float | None = None  # when the first step was done
+        self._shown: Logs = None
+        self._coming: LazyLogs | None = None
 
     def set_params(self, params: dict[str, Any]) -> None:
         super().set_params(params)
@@ -119,7 +123,7 @@ class ProgbarLogger(Callback):
     def _begin(self, label: str) -> None:
         self._started = self._drawn = perf_counter()
         self._seen = 0
-        self._after_first = None
+        self._after_first = self._shown = self._coming = None
         if self.verbose != 1:
             return
         from tqdm.auto import tqdm
@@ -140,7 +144,21 @@ class ProgbarLogger(Callback):
             self._after_first = perf_counter()
         if self._bar is not None and self.is_due():
             self._drawn = perf_counter()
-            self._redraw(logs)
+            self._redraw(self._latest(logs))
+
+    def _latest(self, logs: Logs) -> Logs:
+        """The newest values that have come; if there are none on the way, send these.
+
+        To wait for the last step would stop a device that works ahead.
+        """
+        if not isinstance(logs, LazyLogs):
+            return logs
+        if self._coming is None:
+            logs.begin()
+            self._coming = logs
+        if self._coming.is_here:
+            self._shown, self._coming = self._coming.copy(), None
+        return self._shown
 
     def _redraw(self, logs: Logs) -> None:
         shown = f"{self._pace()}/step, {format_logs(logs)}".removesuffix(", ")

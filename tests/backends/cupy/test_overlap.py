@@ -1,0 +1,146 @@
+"""What a loop over batches starts, and in which order a device may run it."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.backends.cupy.test_programs import OPTIONS
+from toolkit import layers
+from toolkit.backends.cupy.eager import EagerKernel
+from toolkit.models import training
+from toolkit.models.callbacks import progress
+
+
+@pytest.fixture
+def device(on_host):
+    return on_host.device
+
+
+def small_model():
+    toolkit.utils.set_random_seed(3)
+    model = toolkit.Sequential(
+        [layers.Input((6,)), layers.Dense(5, activation="relu"), layers.Dense(3)]
+    )
+    loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, metrics=["accuracy"])
+    return model
+
+
+def samples(count):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(count, 6)).astype("float32"), rng.integers(0, 3, count)
+
+
+WAITS = ("download", "synchronize", "wait for stream", "wait for fetches")
+ORDERS = [
+    ("copies", "fetches", "stream"),
+    ("stream", "copies", "fetches"),
+    ("fetches", "stream", "copies"),
+]
+
+
+@pytest.mark.parametrize("on_host", [{"order": o} for o in ORDERS], indirect=True)
+def test_no_order_that_events_allow_changes_a_result(device, monkeypatch):
+    """Streams go on as far as they can, each of them first once."""
+    real = EagerKernel._by_array_module
+
+    def drained(self, *arguments):  # NumPy does not wait for streams
+        device.drain()
+        return real(self, *arguments)
+
+    monkeypatch.setattr(EagerKernel, "_by_array_module", drained)
+    x, y = samples(96)
+    expected = small_model().fit(x, y, **OPTIONS, epochs=2).history
+    model = small_model()
+    with toolkit.device("gpu:0"):
+        found = model.fit(x, y, **OPTIONS, epochs=2).history
+        outputs = model.predict(x, batch_size=16, verbose=0)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5)
+    np.testing.assert_allclose(outputs, model.predict(x, verbose=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("on_host", [{"order": ORDERS[0]}], indirect=True)
+def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
+    monkeypatch.setattr(training, "_WATCH", 1e9)
+    x, y = samples(96)
+    model = small_model()
+    with toolkit.device("gpu:0"):
+        model.fit(x, y, **OPTIONS)
+        device.ran.clear()
+        device.log.clear()
+        model.fit(x, y, **OPTIONS)
+    log, steps = device.log, len(x) // OPTIONS["batch_size"]
+    first, last = log.index("replay"), len(log) - log[::-1].index("replay")
+    started = log[first : log.index("copy", last) + 1]
+    counts = {what: started.count(what) for what in ("replay", "upload", "copy")}
+    # Both parts of a batch arrive where they are read; all results leave by one copy.
+    assert counts == {"replay": steps, "upload": 2 * steps - 2, "copy": steps}
+    # The host waits for nothing but room in pinned memory: for uploads, that is.
+    assert not {*WAITS, "fetch"} & set(started)
+    ran = [what for _, what in device.ran]
+    ran = ran[: ran.index("fetch")]  # the values of the epoch
+    arrivals = [i for i, what in enumerate(ran) if what == "upload"][-2 * steps :]
+    products = [i for i, what in enumerate(ran) if what == "product"]
+    of_step = len(products) // steps
+    for step in range(steps - 1):
+        begins, ends = (products[of_step * step + i] for i in (0, of_step - 1))
+        assert max(arrivals[2 * step + 2 : 2 * step + 4]) < begins, "before its turn"
+        if step < steps - 2:
+            assert min(arrivals[2 * step + 4 : 2 * step + 6]) > ends, (
+                "its place is free"
+            )
+
+
+class Reader(toolkit.callbacks.Callback):
+    """Sees all logs, and reads those of some batches."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches, self.seen = batches, []
+
+    def on_train_batch_end(self, batch, logs=None):
+        assert len(logs) == 2
+        assert "loss" in logs
+        if batch in self.batches:
+            self.seen.append(logs["loss"])
+
+
+@pytest.mark.parametrize("on_host", [{"order": ORDERS[1]}], indirect=True)
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_an_epoch_waits_for_no_step_but_where_values_are_read(
+    device, monkeypatch, capsys, verbose
+):
+    monkeypatch.setattr(training, "_WATCH", 0.0)  # after each step
+    monkeypatch.setattr(progress, "_REFRESH", 0.0)
+    x, y = samples(96)
+    model = small_model()
+
+    def waits(*batches):
+        callback = Reader(batches)
+        device.log.clear()
+        model.fit(x, y, **(OPTIONS | {"verbose": verbose}), callbacks=[callback])
+        log = device.log
+        last = len(log) - log[::-1].index("replay")
+        found = [what for what in log[log.index("replay") : last] if what in WAITS]
+        assert log.count("fetch"), "the newest values are on their way"
+        assert len(callback.seen) == len(batches)
+        return found
+
+    with toolkit.device("gpu:0"):
+        model.fit(x, y, **OPTIONS)
+        assert waits() == []
+        assert waits(5) == ["wait for fetches"]
+    assert ("loss: " in capsys.readouterr().out) == bool(verbose)
+
+
+def test_outputs_leave_while_the_next_are_computed(device):
+    x, _ = samples(64)
+    model = small_model()
+    with toolkit.device("gpu:0"):
+        model.predict(x, batch_size=8, verbose=0)
+        device.log.clear()
+        found = model.predict(x, batch_size=8, verbose=0)
+    kinds = [what for what in device.log if what in ("replay", "fetch")]
+    assert kinds == ["replay", "fetch"] * 8
+    np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-5)
