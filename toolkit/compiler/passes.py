@@ -14,6 +14,7 @@ import numpy as np
 from toolkit.backends.base import Backend
 from toolkit.compiler.attention import give_outputs
 from toolkit.compiler.branches import select_branches
+from toolkit.compiler.norms import keep_norms
 from toolkit.compiler.pads import join_pads
 from toolkit.compiler.precision import widen
 from toolkit.compiler.scans import hoist, tidy_scans
@@ -279,6 +280,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 PASSES: tuple[Callable[[Graph, Backend], Graph], ...] = (
     select_branches,
     give_outputs,
+    keep_norms,
     decompose,
     widen,
     prune,

@@ -454,6 +454,8 @@ class Convolution:
         inputs = [np.asarray(x, np.float32) for x in inputs]
         if node.op.startswith("sdpa"):
             return attend(dict(node.arguments), *inputs)
+        if node.op.startswith("batchnorm"):
+            return normalize(dict(node.arguments), *inputs)
         if node.op == "relu":
             return np.maximum(inputs[0], 0)
         if node.op == "add":
@@ -497,3 +499,22 @@ def attend(given, q, k, v, o=None, g=None, rows=None):
     delta = (o * g).sum(axis=3, keepdims=True)
     change = weights * (g @ v.swapaxes(2, 3) - delta) * given["attn_scale"]
     return change @ k, change.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ g
+
+
+def normalize(given, x, *rest):
+    """What `batchnorm` gives and moves, or the gradients of it."""
+    axes = (0, *range(2, x.ndim))
+    if given:
+        scale, offset, *averages = rest
+        mean, variance = (f(x, axes, keepdims=True) for f in (np.mean, np.var))
+        factor = 1 / np.sqrt(variance + given["epsilon"])
+        count = x.size // mean.size
+        unbiased = variance * count / max(count - 1, 1)
+        pairs = zip(averages, (mean, unbiased), strict=True)
+        moved = [a + given["momentum"] * (new - a) for a, new in pairs]
+        return (x - mean) * factor * scale + offset, mean, factor, *moved
+    g, (x, scale, mean, factor) = x, rest
+    seen = (x - mean) * factor
+    total, along = (np.sum(v, axes, keepdims=True) for v in (g, g * seen))
+    change = g - (total + seen * along) / (x.size // mean.size)
+    return change * factor * scale, along, total

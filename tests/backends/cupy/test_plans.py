@@ -11,6 +11,7 @@ from tests.backends.cupy.lowered import lowered, lowered_node, node_of
 from toolkit import ops  # noqa: F401  (declares primitives)
 from toolkit.backends.cupy.lowering import Numerics
 from toolkit.backends.cupy.steps import Dnn
+from toolkit.compiler import norms
 from toolkit.compiler.attention import attention_grad_of_p
 from toolkit.ir import PRIMITIVES, Spec
 
@@ -71,6 +72,22 @@ def attentions():
             yield f"{node.op.name} {dtype} {features} {causal}", step.signature
 
 
+def normalizations():
+    """The same for batch normalization, with and without what follows it."""
+    shapes = (8, 16, 16, 64), (64, 2048), (16, 50, 24), (4, 6, 6, 6, 16)
+    for shape, dtype in product(shapes, ("float32", "bfloat16", "float16")):
+        x, v = Spec(shape, dtype), Spec(shape[-1:], "float32")
+        follow = (([], False), ([], True), ([x], True))
+        nodes = [
+            node_of(norms.whole_norm_p, [x, v, v, *added], epsilon=1e-3, relu=relu)
+            for added, relu in follow
+        ]
+        nodes.append(node_of(norms.whole_norm_grad_p, [x, x, v, v, v]))
+        for node in nodes:
+            step = lowered_node(node).steps[0]
+            yield f"{node.op.name} {dtype} {shape}", step.signature
+
+
 def refused(folder):
     """The graphs that cuDNN has no plan for, one in a line."""
     from toolkit.backends.cupy import cudnn
@@ -78,7 +95,7 @@ def refused(folder):
 
     deviceless.load_stub(folder)
     where, lines = deviceless.properties(), []
-    found = [*signatures(), *attentions()]
+    found = [*signatures(), *attentions(), *normalizations()]
     assert len(found) > 150
     for name, signature in found:
         try:

@@ -12,7 +12,7 @@ import numpy as np
 from toolkit import config, dtypes
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand, aligned
-from toolkit.backends.cupy import attention, products
+from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
 from toolkit.backends.cupy.device import Device
@@ -68,6 +68,8 @@ class CupyBackend(Backend):
             return True
         if node.op.name == "attention" and "cudnn" in self.device.libraries:
             return attention.takes(node)
+        if node.op.name in norms.OPS:
+            return "cudnn" in self.device.libraries and norms.takes(node)
         if node.op.name in ("gelu", "gelu_grad"):  # until products have been joined
             numerics = self.numerics
             dtype = node.outputs[0].spec.dtype

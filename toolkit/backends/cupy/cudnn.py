@@ -19,6 +19,8 @@ from toolkit.backends.cupy import libraries
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 
+# Arguments that are numbers in tensors of their own, known to the graph.
+_NUMBERS = frozenset({"epsilon", "momentum"})
 DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
 
 
@@ -93,10 +95,13 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
 
 def _apply(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> tuple[Any, ...]:
     """The results of one operation."""
-    arguments = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in node.arguments
-    }
+    arguments = dict(node.arguments)
+    for name, value in node.arguments:
+        if isinstance(value, tuple):
+            arguments[name] = list(value)
+        elif name in _NUMBERS:
+            kind = fe.scalar_type.RUNTIME_PARAM
+            arguments[name] = graph.tensor_scalar(value, kind)
     method = getattr(graph, node.op)
     if node.names:
         return tuple(method(**dict(zip(node.names, inputs, strict=True)), **arguments))

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.cupy import attention, convolutions, products, windows
+from toolkit.backends.cupy import attention, convolutions, norms, products, windows
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
 from toolkit.backends.cupy.epilogues import chain_of
@@ -46,6 +46,7 @@ ALL = frozenset(dtypes.DTYPES)
 CAPABILITIES = (
     Row(("matmul", "product"), FLOATS, "any", "cublaslt", "cublaslt"),
     Row(ATTENTIONS, attention.HALVES, "rows", "attention", "cudnn"),
+    Row(norms.OPS, norms.DTYPES, "channels last", "norms", "cudnn"),
     Row(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),
     Row(CONVOLUTIONS, FLOATS, "channels last", "windows", "cublaslt"),
     Row((), ALL, "any", "generated"),
@@ -162,6 +163,7 @@ _BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
     "cudnn": convolutions.lower_by_cudnn,
     "windows": windows.lower_by_windows,
     "attention": attention.lower_by_cudnn,
+    "norms": norms.lower_by_cudnn,
 }
 
 

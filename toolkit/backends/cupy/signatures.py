@@ -79,6 +79,8 @@ class Signature:
         if node.op.startswith("sdpa"):
             products = 4 if node.op == "sdpa" else 10
             return products * prod(shapes[0]) * shapes[1][2]
+        if not node.op.startswith("conv"):
+            return 0
         # Input, filter and result, in the order of conv_fprop.
         order = {"conv_dgrad": (0, 1), "conv_wgrad": (1, 2)}.get(node.op, (2, 1))
         result, filters = (shapes[i] for i in order)

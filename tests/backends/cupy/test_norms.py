@@ -1,0 +1,80 @@
+"""Batch normalization in training: what cuDNN computes of it, and that it is right."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers, ops
+from toolkit.backends.cupy.steps import Dnn
+
+
+def network(activation, channels):
+    """Two convolutions with normalizations, the second with a residual."""
+    toolkit.utils.set_random_seed(1)
+    image = layers.Input((4, 4, channels))
+    x = layers.Conv2D(channels, 1, use_bias=False)(image)
+    first = layers.Activation(activation)(layers.BatchNormalization()(x))
+    x = layers.Conv2D(channels, 1, use_bias=False)(first)
+    x = layers.Add()([layers.BatchNormalization()(x), first])
+    return toolkit.Model(image, layers.Activation(activation)(x))
+
+
+def trained(model, x, g, device):
+    """The result, the gradients and the moving averages; and what cuDNN computed."""
+
+    @toolkit.function
+    def step(x, g):
+        with toolkit.GradientTape() as tape:
+            y = model(x, training=True)
+        return y, *tape.gradient(y, model.trainable_variables, g)
+
+    with toolkit.device(device):
+        found = [y.numpy() for y in step(x, g)]
+        found += [v.numpy() for v in model.non_trainable_variables]
+        program = step.get_concrete_function(x, g).program
+    steps = [s for n in program.lowered for s in getattr(n, "steps", ())]
+    signatures = [s.signature for s in steps if isinstance(s, Dnn)]
+    chains = ["+".join(n.op for n in s.nodes) for s in signatures]
+    return found, [c for c in chains if "batchnorm" in c]
+
+
+FORWARD = ["batchnorm+relu", "batchnorm+add+relu"]
+
+
+@pytest.mark.parametrize(
+    "activation, channels, expected",
+    [
+        # The gradient behind the residual is read twice; the other within a kernel.
+        ("relu", 8, [*FORWARD, "batchnorm_backward"]),
+        # Those are part of generated kernels, of which cuDNN has none.
+        ("silu", 8, ["batchnorm_backward"]),
+        # Not a multiple of 16 bytes.
+        ("relu", 6, []),
+    ],
+)
+def test_normalizations_are_graphs_of_cudnn(gpu, activation, channels, expected):
+    rng = np.random.default_rng(0)
+    x, g = rng.normal(1, 2, (2, 6, 4, 4, channels)).astype("float32")
+    values, _ = trained(network(activation, channels), x, g, "cpu:0")
+    found, chains = trained(network(activation, channels), x, g, "gpu:0")
+    assert chains == expected
+    for a, e in zip(found, values, strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(6, 8), (6, 5, 8), (2, 3, 2, 4, 8)])
+def test_axes_and_halves(gpu, shape):
+    """Any number of axes; halves with statistics in float32, far from 0 too."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(200, 3, shape).astype("float16")
+    found = {}
+    for device in ("cpu:0", "gpu:0"):
+        layer = layers.BatchNormalization(dtype="mixed_float16", momentum=0.0)
+        layer.build((None, *shape[1:]))
+        with toolkit.device(device):
+            call = toolkit.function(lambda x, f=layer: f(x, training=True))
+            found[device] = [call(x), layer.moving_mean, layer.moving_variance]
+    assert found["gpu:0"][0].dtype == "float16"
+    for a, e in zip(found["gpu:0"], found["cpu:0"], strict=True):
+        a, e = (ops.convert_to_numpy(v).astype("float32") for v in (a, e))
+        np.testing.assert_allclose(a, e, rtol=2e-3, atol=2e-3)

@@ -1,0 +1,116 @@
+"""Batch normalization in training as graphs of cuDNN: forward, and its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kernel
+from toolkit.backends.cupy.signatures import Builder, Signature
+from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces
+from toolkit.ir import Graph, Spec
+
+OPS = ("batch_norm_of", "batch_norm_grad_of")
+DTYPES = frozenset({"float16", "bfloat16", "float32"})
+# The channels of one position are read by vectors of so many bytes.
+VECTOR = 16
+MOST_ELEMENTS = 1 << 31
+THREADS = 256
+_VARIANCE = make_kernel(
+    "variance",
+    'extern "C" __global__ void KERNEL(const float* r, float* v, float epsilon, '
+    "long long n) {\n"
+    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  if (i < n) v[i] = fmaxf(1.0f / (r[i] * r[i]) - epsilon, 0.0f);\n}\n",
+    ("const float*", "float*", "float", "long long"),
+)
+
+
+def takes(node: Any) -> bool:
+    """Whether cuDNN computes a batch normalization, or its gradients."""
+    specs = [value.spec for value in node.inputs]
+    x, scale = specs[:2] if node.op.name == OPS[0] else specs[1:3]
+    row = x.shape[-1] * dtypes.itemsize(x.dtype)
+    fits = 2 <= x.ndim <= 5 and 0 < x.size < MOST_ELEMENTS
+    return x.dtype in DTYPES and scale.dtype == "float32" and fits and row % VECTOR == 0
+
+
+def lower_by_cudnn(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], precision: str
+) -> Lowered | None:
+    """The steps of a normalization with what follows it, or of its gradients."""
+    (node,) = body.nodes
+    pieces = Pieces()
+    try:
+        places = [
+            Buffer(i) if x.is_contiguous else pieces.copy(Buffer(i), x)
+            for i, x in enumerate(inputs)
+        ]
+    except NotLowered:
+        return None
+    specs = [x.spec for x in inputs]
+    ends = [Buffer(len(inputs) + i) for i in range(len(outputs))]
+    if node.op.name != OPS[0]:
+        pieces.steps.append(Dnn(_backward(specs), (*places, *ends)))
+        return pieces.done()
+    y, center, variance, factor = ends
+    # cuDNN moves averages itself, though not as layers do: nobody reads these.
+    unread = [pieces.take(specs[1].nbytes) for _ in range(2)]
+    signature = _forward(specs, node.attrs)
+    pieces.steps.append(Dnn(signature, (*places, y, center, factor, *unread)))
+    count = specs[1].size
+    arguments = factor, variance, Scalar(node.attrs["epsilon"]), Scalar(count)
+    grid = (-(-count // THREADS), 1, 1)
+    pieces.steps.append(Launch(_VARIANCE, grid, (THREADS, 1, 1), arguments))
+    return pieces.done()
+
+
+def _image(graph: Builder, x: Spec) -> int:
+    """(batch, *spatial, channels) with its channels first, and 2 spatial axes at least.
+
+    They lie channels last.
+    """
+    batch, *spatial, channels = x.shape
+    return graph.tensor((batch, channels, *[1] * (2 - len(spatial)), *spatial))
+
+
+def _vector(graph: Builder, image: int) -> int:
+    """A number of float32 for each channel of an image."""
+    _, channels, *spatial = graph.tensors[image].shape
+    return graph.tensor((1, channels, *[1] * len(spatial)), dtype="float32")
+
+
+def _forward(specs: Sequence[Spec], attrs: Any) -> Signature:
+    graph = Builder(specs[0].dtype, "strict")
+    x = _image(graph, specs[0])
+    scale, offset = _vector(graph, x), _vector(graph, x)
+    residual = [_image(graph, spec) for spec in specs[3:]]
+    y = _image(graph, specs[0])
+    statistics = [_vector(graph, x) for _ in range(4)]
+    follow = [*(("add", r) for r in residual), *([("relu", None)] * attrs["relu"])]
+    value = graph.inner(y) if follow else y
+    graph.add(
+        "batchnorm",
+        # The averages to move may be any: those two are there.
+        [x, scale, offset, offset, scale],
+        [value, *statistics],
+        ("input", "scale", "bias", "in_running_mean", "in_running_var"),
+        epsilon=float(attrs["epsilon"]),
+        momentum=1.0,
+    )
+    for number, (step, other) in enumerate(follow):
+        target = y if number == len(follow) - 1 else graph.inner(y)
+        value = graph.add(step, [value] if other is None else [value, other], [target])
+    return graph.build()
+
+
+def _backward(specs: Sequence[Spec]) -> Signature:
+    graph = Builder(specs[1].dtype, "strict")
+    g, x = (_image(graph, spec) for spec in specs[:2])
+    vectors = [_vector(graph, x) for _ in range(3)]
+    outputs = [_image(graph, specs[1]), _vector(graph, x), _vector(graph, x)]
+    names = ("grad", "input", "scale", "mean", "inv_variance")
+    graph.add("batchnorm_backward", [g, x, *vectors], outputs, names)
+    return graph.build()

@@ -1,0 +1,150 @@
+"""Batch normalization as libraries on GPUs have it: with what follows, in one call."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from toolkit.backends.base import Backend
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
+from toolkit.tensor import bind
+
+
+def _spec(x: Spec, scale: Spec, *rest: Spec, **attrs: Any) -> Any:
+    return x, scale, scale, scale
+
+
+def _body(
+    x: Any, scale: Any, offset: Any, *residual: Any, epsilon: float, relu: bool
+) -> Any:
+    """`batch_norm`, and then what there is of: + residual, max(0)."""
+    y, *statistics = bind(PRIMITIVES["batch_norm"], x, scale, offset, epsilon=epsilon)
+    for other in residual:
+        y = bind(PRIMITIVES["add"], y, other)
+    y = bind(PRIMITIVES["limit"], y, low=0, high=None) if relu else y
+    return (y, *statistics)
+
+
+def _grad_spec(g: Spec, x: Spec, scale: Spec, *statistics: Spec) -> Any:
+    return x, scale, scale
+
+
+# Not in the registry: the compiler alone puts them into a graph.
+whole_norm_p = Primitive("batch_norm_of", Kind.COMPOSITE, _spec, body=_body)
+whole_norm_grad_p = Primitive(
+    "batch_norm_grad_of",
+    Kind.COMPOSITE,
+    _grad_spec,
+    body=lambda *inputs: PRIMITIVES["batch_norm_grad"].body(*inputs),  # type: ignore[misc]
+)
+
+
+def keep_norms(graph: Graph, backend: Backend) -> Graph:
+    """Keep a batch normalization whole where a library goes over memory less often.
+
+    Forward that is where its result is only read by a residual and a maximum with 0,
+    which become part of it, or by what is not elementwise; generated kernels would do
+    other functions on the way. Backward, where the gradient is in memory anyway.
+    """
+    if not backend.is_accelerator:
+        return graph
+    found = _Norms(graph, backend)
+    for node in graph.nodes:
+        if node.op.name == "batch_norm":
+            found.keep(node)
+        elif node.op.name == "batch_norm_grad":
+            found.keep_grad(node)
+    return graph.replace(found.nodes)
+
+
+class _Norms:
+    """The nodes of a graph, in which normalizations are replaced."""
+
+    def __init__(self, graph: Graph, backend: Backend) -> None:
+        self.backend = backend
+        self.nodes = list(graph.nodes)
+        self.producers = graph.producers()
+        self.outputs = {id(y) for y in graph.outputs}
+        self.readers: defaultdict[int, list[Node]] = defaultdict(list)
+        for node in _needed(graph):
+            for value in {id(x) for x in node.inputs}:
+                self.readers[value].append(node)
+
+    def keep(self, norm: Node) -> None:
+        """Replace a normalization and what follows it."""
+        chain, residual = self._chain(norm)
+        y = chain[-1].outputs[0]
+        inputs = (*norm.inputs, *residual)
+        attrs = {**norm.attrs, "relu": chain[-1].op.name == "limit"}
+        outputs = (y, *norm.outputs[1:])
+        whole = Node(whole_norm_p, inputs, attrs, outputs, norm.device)
+        if len(chain) == 1 and any(map(_is_fused, self.readers[id(y)])):
+            return
+        if self.backend.computes(whole):
+            self._replace(chain, whole)
+
+    def _chain(self, norm: Node) -> tuple[list[Node], tuple[Any, ...]]:
+        """A normalization, an addition and a maximum with 0, and what is added."""
+        y = norm.outputs[0]
+        for node in self._only_reader(y):
+            if _is_relu(node):
+                return [norm, node], ()
+            for relu in self._only_reader(node.outputs[0]):
+                others = [x for x in node.inputs if x is not y]
+                is_sum = node.op.name == "add" and len(others) == 1
+                if is_sum and _is_relu(relu) and others[0].spec == y.spec:
+                    return [norm, node, relu], tuple(others)
+        return [norm], ()
+
+    def _only_reader(self, value: Any) -> list[Node]:
+        found = self.readers[id(value)]
+        return found if len(found) == 1 and id(value) not in self.outputs else []
+
+    def _replace(self, chain: list[Node], whole: Node) -> None:
+        """Put a node where the last of a chain was, and behind it what reads it."""
+        first, last = (self._position(node) for node in (chain[0], chain[-1]))
+        late = {id(y) for y in whole.outputs}
+        before: list[Node] = []
+        behind: list[Node] = []
+        for node in self.nodes[first : last + 1]:
+            if any(node is member for member in chain):
+                continue
+            is_late = any(id(x) in late for x in node.inputs)
+            late.update(id(y) for y in node.outputs if is_late)
+            (behind if is_late else before).append(node)
+        if not any(id(x) in late for x in whole.inputs):
+            self.nodes[first : last + 1] = [*before, whole, *behind]
+
+    def _position(self, node: Node) -> int:
+        return next(i for i, other in enumerate(self.nodes) if other is node)
+
+    def keep_grad(self, grad: Node) -> None:
+        """Replace the gradient of a normalization, if nothing makes what it reads."""
+        maker = self.producers.get(id(grad.inputs[0]))
+        if maker is not None and _is_fused(maker):
+            if len(self.readers[id(grad.inputs[0])]) == 1:
+                return
+        whole = Node(
+            whole_norm_grad_p, grad.inputs, grad.attrs, grad.outputs, grad.device
+        )
+        if self.backend.computes(whole):
+            self.nodes[self._position(grad)] = whole
+
+
+def _needed(graph: Graph) -> list[Node]:
+    """The nodes that an output depends on."""
+    needed, kept = {id(y) for y in graph.outputs}, []
+    for node in reversed(graph.nodes):
+        if any(id(y) in needed for y in node.outputs):
+            needed.update(id(x) for x in node.inputs)
+            kept.append(node)
+    return kept
+
+
+def _is_relu(node: Node) -> bool:
+    return node.op.name == "limit" and node.attrs == {"low": 0, "high": None}
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether a generated kernel would compute a node together with its neighbours."""
+    return node.op.kind is Kind.ELEMENTWISE or node.op.name == "limit"
