@@ -139,7 +139,8 @@ class Device(ABC):
         """The bytes that are free, those that the pool holds included."""
 
     def upload(self, values: Any) -> Array:
-        """An array of host data, of its dtype; of a list of ints, of int64.
+        """An array of host data, of its dtype; of a list of words, which programs keep,
+        of int64.
 
         The copy runs beside what was started before; what is started after it waits
         for it.
@@ -148,7 +149,8 @@ class Device(ABC):
         if not host.nbytes:
             return self.empty(host.shape, dtypes.name_of(host.dtype))
         with self.scope(), self.failing():
-            return self.uploads.put(np.asarray(host, order="C"))
+            is_kept = isinstance(values, list)
+            return self.uploads.put(np.asarray(host, order="C"), returns=not is_kept)
 
     @abstractmethod
     def lend(

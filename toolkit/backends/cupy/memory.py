@@ -140,11 +140,17 @@ class Uploads:
         self.count = 0
         self.lock = RLock()
 
-    def put(self, host: np.ndarray[Any, Any]) -> Array:
-        """An array of the device with a copy of one of the host, row-major."""
+    def put(self, host: np.ndarray[Any, Any], returns: bool = True) -> Array:
+        """An array of the device with a copy of one of the host, row-major.
+
+        Args:
+            host: the array.
+            returns: whether others like it will come when it is gone, as batches do;
+                what a program keeps takes no turns with them.
+        """
         device, copies = self.device, self.device.copies
         with self.lock:
-            block = self._block(host.nbytes)
+            block = self._block(host.nbytes) if returns else self._made(host.nbytes)
             copies.wait_event(block.passed)
             flat = host.reshape(-1).view(np.uint8)
             target = device.address(block.memory)
@@ -153,7 +159,7 @@ class Uploads:
                 self.ring.put(flat[start : start + PIECE], send, copies)
             block.arrived.record(copies)
             device.stream.wait_event(block.arrived)
-        lease = Lease(block, self.dropped)
+        lease = Lease(block, self.dropped) if returns else block
         return device.lend(block.memory, host.shape, dtypes.name_of(host.dtype), lease)
 
     def _send(self, target: int, pinned: Any) -> None:
@@ -188,10 +194,14 @@ class Uploads:
                 del self.free[i]
                 break
         else:
-            memory = self.device.allocate((nbytes,), "uint8", "an array from the host")
-            block = Block(memory, self.device.event(), self.device.event())
-            block.passed.record(self.device.stream)  # of what had this memory before
+            block = self._made(nbytes)
         block.number = self.count
+        return block
+
+    def _made(self, nbytes: int) -> Block:
+        memory = self.device.allocate((nbytes,), "uint8", "an array from the host")
+        block = Block(memory, self.device.event(), self.device.event())
+        block.passed.record(self.device.stream)  # of what had this memory before
         return block
 
 
