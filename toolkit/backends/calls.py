@@ -20,6 +20,10 @@ class Calls(Protocol):
         """
 
     def take(
-        self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        node: Any,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        is_aligned: bool,
     ) -> bool:
         """Whether a product with what is computed beside it is one call."""

@@ -306,7 +306,9 @@ class _Joining:
                 views.append(Node(PRIMITIVES["reshape"], [outputs[-1]], shape, [value]))
         product = Node(product_p, inputs, attrs, outputs)
         operands = [self.layouts.operand(x) for x in inputs]
-        if not self.calls.take(product, operands, [contiguous(s) for s in specs]):
+        results = [contiguous(spec) for spec in specs]
+        is_aligned = all(self.layouts[x].offset % 16 == 0 for x in inputs)
+        if not self.calls.take(product, operands, results, is_aligned):
             return None
         return {id(n): [] for n in nodes} | {id(nodes[-1]): [product, *views]}
 

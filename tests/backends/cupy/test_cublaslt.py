@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from toolkit.backends.cupy import cublaslt, libraries
+from toolkit.backends.cupy import algorithms, cublaslt, libraries
 from toolkit.backends.cupy.cublaslt import Gemm, Product
 
 WIDTHS = {"int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "float": 4}
@@ -58,7 +58,7 @@ def test_numbers_are_those_of_the_headers():
     assert computes["CUBLAS_OP_N"] == 0
     assert computes["CUBLAS_OP_T"] == 1
     scheme = "CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE"
-    assert values[scheme] == cublaslt._IN_COMPUTE_TYPE
+    assert values[scheme] == cublaslt.IN_COMPUTE_TYPE
 
 
 ATTRIBUTES = {
@@ -83,7 +83,7 @@ ATTRIBUTES = {
 
 def test_attributes_have_the_numbers_and_widths_of_the_header():
     values, comments = constants("cublasLt.h")
-    tables = cublaslt._DESCRIPTOR, cublaslt._LAYOUT, cublaslt._PREFERENCE
+    tables = cublaslt.DESCRIPTOR, cublaslt.LAYOUT, cublaslt.PREFERENCE
     seen = set()
     for name, (number, kind) in (row for table in tables for row in table.items()):
         key = f"CUBLASLT_{ATTRIBUTES[name]}"
@@ -115,7 +115,7 @@ def test_calls_take_what_the_header_declares():
         ]
         assert list(kinds) == expected, name
     layout = re.search(r"uint64_t data\[(\d+)\];\s*} cublasLtMatmulAlgo_t;", text)
-    result = cublaslt._Algorithm
+    result = algorithms.Algorithm
     assert result.algorithm.size == 8 * int(layout[1])
     fields = re.search(r"struct \{([^}]*)\} cublasLtMatmulHeuristicResult_t;", text)[1]
     named = re.findall(r"(\w+) (\w+)(?:\[(\d+)\])?;", fields)
@@ -152,8 +152,8 @@ def test_the_library_keeps_what_it_is_told(gemm):
     # Vectors have addresses; c has none in the descriptor.
     vectors = [name for name in gemm.extras if name != "c"]
     for i, name in enumerate(vectors):
-        product.descriptor.set(cublaslt._DESCRIPTOR, **{name: 4096 * (i + 1)})
-        assert product.descriptor.get(cublaslt._DESCRIPTOR, name) == 4096 * (i + 1)
+        product.descriptor.set(cublaslt.DESCRIPTOR, **{name: 4096 * (i + 1)})
+        assert product.descriptor.get(cublaslt.DESCRIPTOR, name) == 4096 * (i + 1)
 
 
 def test_what_is_beside_the_factors_has_an_order():

@@ -8,7 +8,7 @@ from tests.backends.conftest import why_no_gpu
 from tests.backends.cupy.lowered import lowered, node_of
 from toolkit import ops
 from toolkit.backends.base import contiguous
-from toolkit.backends.cupy import availability, cublaslt, libraries
+from toolkit.backends.cupy import algorithms, availability, cublaslt, libraries
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.cupy.cublaslt import compute_type
 from toolkit.backends.cupy.lowering import Numerics, providers
@@ -143,4 +143,4 @@ def test_without_a_device_the_library_has_no_handle():
         pytest.skip(str(error))
     if why_no_gpu():
         with pytest.raises(DeviceError, match="cublasLtCreate"):
-            cublaslt.Plans()
+            algorithms.Plans()

@@ -2,18 +2,18 @@
 
 A `Gemm` is what the library is told, column-major as it counts: a row-major product
 d = a @ b is its d' = b' @ a', so the bias of the last axis lies along its rows.
-Descriptors can be made without a device; handles, algorithms and calls need one.
+Descriptors can be made without a device; handles, and what `algorithms` does, need one.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from toolkit import dtypes
 from toolkit.backends.cupy import libraries
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
@@ -40,7 +40,7 @@ EPILOGUES = {
     "bgrada": 256,
     "bgradb": 512,
 }
-_DESCRIPTOR = {
+DESCRIPTOR = {
     "transpose_a": (3, ctypes.c_int32),
     "transpose_b": (4, ctypes.c_int32),
     "epilogue": (7, ctypes.c_int32),
@@ -49,7 +49,7 @@ _DESCRIPTOR = {
     "aux_leading": (12, ctypes.c_int64),
     "bias_type": (26, ctypes.c_int32),
 }
-_LAYOUT = {
+LAYOUT = {
     "type": (0, ctypes.c_uint32),
     "rows": (2, ctypes.c_uint64),
     "columns": (3, ctypes.c_uint64),
@@ -57,22 +57,17 @@ _LAYOUT = {
     "batch": (5, ctypes.c_int32),
     "stride": (6, ctypes.c_int64),
 }
-_PREFERENCE: dict[str, tuple[int, Any]] = {
+PREFERENCE: dict[str, tuple[int, Any]] = {
     "workspace": (1, ctypes.c_uint64),
     "reductions": (3, ctypes.c_uint32),
     **{f"align_{x}": (5 + i, ctypes.c_uint32) for i, x in enumerate("abcd")},
 }
-# Parts of sums are added in the type that is computed in, never in that of the result:
-# halves would be rounded once for each part.
-_IN_COMPUTE_TYPE = 2
+# CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+IN_COMPUTE_TYPE = 2
 
 # What NVIDIA recommends for Hopper; smaller ones after running out of memory.
 WORKSPACE = 32 << 20
 ALIGNMENT = 256
-# How many of its algorithms the library is asked to name.
-MOST_ALGORITHMS = 8
-# A plan's descriptor holds the pointers of the call that is being made.
-_calling = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -123,6 +118,22 @@ class Gemm:
     @property
     def flops(self) -> int:
         return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of a, b, d and the extras, as far as they are read or written."""
+        last = self.batch - 1
+        spans = [
+            x["rows"] + (x["columns"] - 1) * x["leading"] + last * x["stride"]
+            for x in self.layouts
+        ]
+        width, bits = dtypes.itemsize(self.dtypes[1]), "relu" in self.epilogue
+        aux = self.n * self.aux_leading
+        beside = {"c": width * spans[2], "bias": width * self.m}
+        beside["aux"] = aux // 8 if bits else width * aux
+        items = [dtypes.itemsize(self.dtypes[0])] * 2 + [width]
+        found = [item * span for item, span in zip(items, spans, strict=True)]
+        return found + [beside[name] for name in self.extras]
 
     @property
     def layouts(self) -> list[dict[str, int]]:
@@ -212,6 +223,7 @@ def library() -> ctypes.CDLL:
         function = getattr(found, f"cublasLt{name}")
         function.argtypes, function.restype = arguments, ctypes.c_int
     found.cublasLtGetVersion.restype = ctypes.c_size_t
+    found.cublasLtGetStatusString.restype = ctypes.c_char_p
     return found
 
 
@@ -220,7 +232,6 @@ def call(name: str, *arguments: Any) -> None:
     status = getattr(library(), f"cublasLt{name}")(*arguments)
     if status:
         describe = library().cublasLtGetStatusString
-        describe.restype = ctypes.c_char_p
         raise DeviceError(f"cublasLt{name}: {describe(status).decode()} ({status})")
 
 
@@ -230,6 +241,8 @@ class Handle:
     def __init__(self, kind: str, *arguments: Any) -> None:
         self.kind = kind
         self.pointer = ctypes.c_void_p()
+        # Whoever made it destroys it; at exit nothing can be looked up any more.
+        self._destroy = getattr(library(), f"cublasLt{kind}Destroy")
         call(f"{kind}Create", ctypes.byref(self.pointer), *arguments)
 
     def set(self, table: Mapping[str, tuple[int, Any]], **values: int) -> None:
@@ -255,17 +268,11 @@ class Handle:
         call(f"{self.kind}GetAttribute", self.pointer, number, *where)
         return int(cell.value or 0)
 
-    def close(self) -> None:
-        """Destroy it; no more use."""
-        pointer, self.pointer = self.pointer, ctypes.c_void_p()
-        if pointer:
-            call(f"{self.kind}Destroy", pointer)
-
     def __del__(self) -> None:
-        # Nobody can handle an error here, and at exit the library may be gone.
+        # Nobody can handle an error here.
         pointer, self.pointer = getattr(self, "pointer", None), ctypes.c_void_p()
         if pointer:
-            getattr(library(), f"cublasLt{self.kind}Destroy")(pointer)
+            self._destroy(pointer)
 
 
 class Product:
@@ -275,134 +282,15 @@ class Product:
         self.gemm = gemm
         scale = SCALE_TYPES[gemm.compute]
         self.descriptor = Handle("MatmulDesc", COMPUTE_TYPES[gemm.compute], scale)
-        self.descriptor.set(_DESCRIPTOR, **gemm.descriptor)
+        self.descriptor.set(DESCRIPTOR, **gemm.descriptor)
         self.layouts = []
         for attributes in gemm.layouts:
             keys = ("type", "rows", "columns", "leading")
             layout = Handle("MatrixLayout", *(attributes[key] for key in keys))
-            layout.set(_LAYOUT, batch=attributes["batch"], stride=attributes["stride"])
+            layout.set(LAYOUT, batch=attributes["batch"], stride=attributes["stride"])
             self.layouts.append(layout)
 
     def attributes(self) -> tuple[dict[str, int], list[dict[str, int]]]:
         """What the library has stored: of the product, and of a, b and d."""
-        product = {n: self.descriptor.get(_DESCRIPTOR, n) for n in self.gemm.descriptor}
-        return product, [{n: x.get(_LAYOUT, n) for n in _LAYOUT} for x in self.layouts]
-
-
-class _Algorithm(ctypes.Structure):
-    """cublasLtMatmulHeuristicResult_t."""
-
-    _fields_ = (
-        ("algorithm", ctypes.c_uint64 * 8),
-        ("workspace", ctypes.c_size_t),
-        ("state", ctypes.c_int),
-        ("waves", ctypes.c_float),
-        ("reserved", ctypes.c_int * 4),
-    )
-
-
-class Plan:
-    """A product with its algorithm, ready to be called and captured.
-
-    The algorithm is chosen here, because asking during a capture fails.
-
-    Args:
-        handle: of the library, on the device.
-        gemm: the product.
-        pointers: addresses that are aligned as those of every call will be.
-        workspace: how many bytes of scratch memory it may use.
-    """
-
-    def __init__(
-        self, handle: Handle, gemm: Gemm, pointers: tuple[int, ...], workspace: int
-    ) -> None:
-        self.handle = handle
-        self.gemm = gemm
-        self.product = Product(gemm)
-        self.limit = workspace
-        kind = ctypes.c_double if gemm.compute == "64F" else ctypes.c_float
-        self.scale = kind(gemm.alpha), kind(gemm.beta)
-        # The library looks at them to see how a bias is aligned.
-        self._point(pointers)
-        self.algorithms = self._find(MOST_ALGORITHMS, pointers)
-        self.algorithm = self.algorithms[0]
-
-    def _point(self, pointers: tuple[int, ...]) -> dict[str, int]:
-        """Tell the descriptor where its vectors are; returns all extras by name."""
-        extra = dict(zip(self.gemm.extras, pointers[3:], strict=True))
-        vectors = {name: x for name, x in extra.items() if name != "c"}
-        self.product.descriptor.set(_DESCRIPTOR, **vectors)
-        return extra
-
-    def _find(self, count: int, pointers: tuple[int, ...]) -> list[_Algorithm]:
-        """The best algorithms by the library's own estimate, best first."""
-        found, number = (_Algorithm * count)(), ctypes.c_int()
-        a, b, d = (layout.pointer for layout in self.product.layouts)
-        at_a, at_b, at_d, *extra = map(aligned_to, pointers)
-        at_c = extra[0] if self.gemm.beta else at_d
-        limits = zip("abcd", (at_a, at_b, at_c, at_d), strict=True)
-        alignments = {f"align_{x}": limit for x, limit in limits}
-        preference = Handle("MatmulPreference")
-        preference.set(_PREFERENCE, workspace=self.limit, **alignments)
-        if self.gemm.dtypes[1] in ("float16", "bfloat16"):
-            preference.set(_PREFERENCE, reductions=_IN_COMPUTE_TYPE)
-        status = library().cublasLtMatmulAlgoGetHeuristic(
-            *(self.handle.pointer, self.product.descriptor.pointer, a, b, d, d),
-            *(preference.pointer, count, found, ctypes.byref(number)),
-        )
-        usable = [x for x in found[: number.value] if x.state == 0]
-        if status or not usable:
-            gemm = self.gemm
-            layout = f"{gemm.m} x {gemm.n} x {gemm.k}, {gemm.epilogue}"
-            reason = f"cuBLASLt has no algorithm (status {status})"
-            raise UnsupportedOnBackend("matmul", gemm.dtypes[0], layout, reason)
-        return usable
-
-    def __call__(self, pointers: tuple[int, ...], workspace: int, stream: int) -> None:
-        """Start the product on a stream; all are addresses.
-
-        Args:
-            pointers: of a, b, d, and of the product's `extras`.
-            workspace: of as many bytes as the plan was made for.
-            stream: the CUDA stream.
-        """
-        a, b, d = pointers[:3]
-        la, lb, ld = (layout.pointer for layout in self.product.layouts)
-        alpha, beta = map(ctypes.byref, self.scale)
-        with _calling:
-            c = self._point(pointers).get("c", d)
-            call(
-                "Matmul",
-                *(self.handle.pointer, self.product.descriptor.pointer, alpha),
-                *(a, la, b, lb, beta, c, ld, d, ld),
-                *(ctypes.byref(self.algorithm.algorithm), workspace),
-                *(self.limit, stream),
-            )
-
-
-class Plans:
-    """The plans of one device, by product and by how its operands are aligned."""
-
-    def __init__(self) -> None:
-        self.handle = Handle("")
-        self._plans: dict[Any, Plan] = {}
-
-    def offers(self, gemm: Gemm, workspace: int) -> bool:
-        """Whether there is an algorithm, for operands at multiples of 16 bytes."""
-        try:
-            self.get(gemm, (16,) * (3 + len(gemm.extras)), workspace)
-        except UnsupportedOnBackend:
-            return False
-        return True
-
-    def get(self, gemm: Gemm, pointers: tuple[int, ...], workspace: int) -> Plan:
-        """The plan of a product on operands at these addresses."""
-        key = gemm, tuple(map(aligned_to, pointers)), workspace
-        if key not in self._plans:
-            self._plans[key] = Plan(self.handle, gemm, pointers, workspace)
-        return self._plans[key]
-
-
-def aligned_to(pointer: int) -> int:
-    """The largest power of 2 up to `ALIGNMENT` that divides an address."""
-    return min(ALIGNMENT, pointer & -pointer) or ALIGNMENT
+        product = {n: self.descriptor.get(DESCRIPTOR, n) for n in self.gemm.descriptor}
+        return product, [{n: x.get(LAYOUT, n) for n in LAYOUT} for x in self.layouts]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import available_cores
-from toolkit.backends.cupy import cublaslt, cudnn
+from toolkit.backends.cupy import algorithms, cublaslt, cudnn
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
@@ -156,7 +155,7 @@ class CudaDevice(Device):
             return path.read_bytes()
         cubin = compile_kernel(kernel, self.arch)
         if path:
-            _write(path, cubin)
+            cudnn.write(path, cubin)
         return cubin
 
     @cached_property
@@ -164,16 +163,21 @@ class CudaDevice(Device):
         return str(self.runtime.runtimeGetVersion())
 
     @cached_property
-    def _products(self) -> cublaslt.Plans:
+    def _products(self) -> algorithms.Plans:
         with self.device:
-            return cublaslt.Plans()
+            folder = cudnn.cache_folder()
+            return algorithms.Plans(folder and folder / cudnn.safe(self._model))
 
     @cached_property
     def _graphs(self) -> cudnn.Plans:
         with self.device:
-            properties = self.runtime.getDeviceProperties(self.device.id)
-            name = f"{properties['name'].decode()}-{self.arch}"
-            return cudnn.Plans(name, self.stream.ptr, cudnn.cache_folder())
+            return cudnn.Plans(self._model, self.stream.ptr, cudnn.cache_folder())
+
+    @cached_property
+    def _model(self) -> str:
+        """What tells devices apart for which different plans are best."""
+        properties = self.runtime.getDeviceProperties(self.device.id)
+        return f"{properties['name'].decode()}-{self.arch}"
 
     def product(
         self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
@@ -182,23 +186,34 @@ class CudaDevice(Device):
         stream = self.stream.ptr
         return lambda where, scratch: plan(where, scratch, stream)
 
-    def offers(self, gemm: Gemm) -> bool:
+    def offers(self, gemm: Gemm, alignment: int) -> bool:
         """Ask the library, as nothing else says which epilogues it has."""
         with self.device:
-            return self._products.offers(gemm, cublaslt.WORKSPACE)
+            return self._products.offers(gemm, alignment, cublaslt.WORKSPACE)
 
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:
             return self._graphs.get(signature, workspace)
 
-    def tune(self, signature: Signature) -> None:
-        """Find the fastest plan of a graph of cuDNN and keep it."""
-        self._graphs.tune(signature, partial(self._seconds, signature))
+    def tune(self, wanted: Signature | Gemm) -> None:
+        """Find the fastest plan of a graph of cuDNN, or of a product, and keep it."""
+        if isinstance(wanted, Signature):
+            tensors = [t for t in wanted.tensors if t.uid]
+            sizes = [math.prod(t.shape) * dtypes.itemsize(t.dtype) for t in tensors]
+            self._graphs.tune(wanted, partial(self._seconds, sizes))
+            return
+        limit, stream = cublaslt.WORKSPACE, self.stream.ptr
 
-    def _seconds(self, signature: Signature, run: Any, workspace: int) -> float:
+        def measure(plan: Any) -> float:
+            return self._seconds(wanted.sizes, partial(plan, stream=stream), limit)
+
+        with self.device:
+            places = (cublaslt.ALIGNMENT,) * len(wanted.sizes)
+            self._products.tune(wanted, places, limit, measure)
+
+    def _seconds(self, sizes: Sequence[int], run: Any, workspace: int) -> float:
         """The time that a plan takes on memory of its own."""
-        tensors = [t for t in signature.tensors if t.uid]
-        arrays = [self.empty(t.shape, t.dtype) for t in tensors]
+        arrays = [self.empty((nbytes,), "uint8") for nbytes in sizes]
         scratch = self.empty((max(1, workspace),), "uint8")
         pointers = tuple(map(self.address, arrays))
         begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
@@ -209,7 +224,7 @@ class CudaDevice(Device):
                 run(pointers, self.address(scratch))
             end.record(self.stream)
             end.synchronize()
-        return float(self.cupy.cuda.get_elapsed_time(begin, end))
+        return 1e-3 * float(self.cupy.cuda.get_elapsed_time(begin, end))
 
     def synchronize(self) -> None:
         self.stream.synchronize()
@@ -222,11 +237,3 @@ class CudaDevice(Device):
             graph = self.stream.end_capture()
         graph.upload(self.stream)
         return partial(graph.launch, self.stream)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with suppress(OSError):  # a cache that cannot be written is none
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_bytes(content)
-        draft.replace(path)

@@ -191,7 +191,7 @@ class Plans:
         fe = frontend()
         self.handle = fe.create_handle()
         fe.set_stream(self.handle, stream)
-        self.folder = folder and folder / f"cudnn-{version()}-{_safe(device)}"
+        self.folder = folder and folder / f"cudnn-{version()}-{safe(device)}"
         self._plans: dict[tuple[Signature, int | None], Plan] = {}
 
     def get(self, signature: Signature, workspace: int | None = None) -> Plan:
@@ -244,13 +244,8 @@ class Plans:
 
     def _write(self, signature: Signature, workspace: int | None, graph: Any) -> None:
         path = self._path(signature, workspace)
-        if path is None:
-            return
-        with suppress(OSError):  # a cache that cannot be written is none
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_suffix(f".{os.getpid()}")
-            draft.write_bytes(bytes(graph.serialize()))
-            draft.replace(path)
+        if path is not None:
+            write(path, bytes(graph.serialize()))
 
 
 def cache_folder() -> Path | None:
@@ -261,5 +256,15 @@ def cache_folder() -> Path | None:
     return Path(chosen).expanduser() if chosen else config.home() / "kernels"
 
 
-def _safe(name: str) -> str:
+def write(path: Path, content: bytes) -> None:
+    """Put a file into the cache, as a whole."""
+    with suppress(OSError):  # a cache that cannot be written is none
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(content)
+        draft.replace(path)
+
+
+def safe(name: str) -> str:
+    """A name as one of a file."""
     return "".join(c if c.isalnum() else "-" for c in name)

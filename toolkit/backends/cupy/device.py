@@ -231,8 +231,8 @@ class Device(ABC):
     ) -> Callable[[tuple[int, ...], int], None]:
         """A function that starts a product: (pointers, address of scratch memory)."""
 
-    def offers(self, gemm: Gemm) -> bool:
-        """Whether the library has an algorithm for a product."""
+    def offers(self, gemm: Gemm, alignment: int) -> bool:
+        """Whether the library has an algorithm for a product of operands so aligned."""
         return True
 
     @abstractmethod

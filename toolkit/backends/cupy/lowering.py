@@ -77,7 +77,9 @@ class Numerics:
 
     libraries: frozenset[str] = frozenset({"cublaslt", "cudnn"})
     precision: str = "strict"
-    offers: Callable[[Gemm], bool] = field(default=lambda gemm: True, compare=False)
+    offers: Callable[[Gemm, int], bool] = field(
+        default=lambda gemm, alignment: True, compare=False
+    )
 
 
 def lower(
@@ -104,7 +106,8 @@ def lower(
         found = None
         if provider in _BY_LIBRARY:
             found = _BY_LIBRARY[provider](body, inputs, outputs, numerics.precision)
-            found = found if found is None or _is_offered(found, numerics) else None
+            if found is not None and not _is_offered(found, numerics, aligned):
+                found = None
         elif provider == "generated" and (not is_anchored or node is anchor):
             found = _generated(node, inputs, outputs, aligned)
         if found is not None:
@@ -130,16 +133,24 @@ class LibraryCalls:
         return found is not None and found.steps in convolutions.FOLLOWERS
 
     def take(
-        self, node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        node: Any,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        is_aligned: bool,
     ) -> bool:
         """Whether a product with what is computed beside it is one call."""
-        return lower(node, inputs, outputs, True, self.numerics) is not None
+        return lower(node, inputs, outputs, is_aligned, self.numerics) is not None
 
 
-def _is_offered(found: Lowered, numerics: Numerics) -> bool:
+def _is_offered(found: Lowered, numerics: Numerics, aligned: bool) -> bool:
     """Whether the library has every product with an epilogue among steps."""
     gemms = (step.gemm for step in found.steps if isinstance(step, Product))
-    return all(gemm.is_plain or numerics.offers(gemm) for gemm in gemms)
+    return all(
+        gemm.is_plain
+        or numerics.offers(gemm, 16 if aligned else dtypes.itemsize(gemm.dtypes[0]))
+        for gemm in gemms
+    )
 
 
 def _body(node: Any) -> Graph:

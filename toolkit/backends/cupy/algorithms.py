@@ -1,0 +1,193 @@
+"""How cuBLASLt computes products on a device: algorithms, chosen before any capture."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolkit.backends.cupy.cublaslt import (
+    ALIGNMENT,
+    DESCRIPTOR,
+    IN_COMPUTE_TYPE,
+    PREFERENCE,
+    Gemm,
+    Handle,
+    Product,
+    call,
+    library,
+)
+from toolkit.backends.cupy.cudnn import write
+from toolkit.errors import DeviceError, UnsupportedOnBackend
+
+# How many algorithms the library is asked to name.
+MOST_ALGORITHMS = 8
+# A plan's descriptor holds the pointers of the call that is being made.
+_calling = threading.Lock()
+
+
+class Algorithm(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+class Plan:
+    """A product with its algorithm, ready to be called and captured.
+
+    The algorithm is chosen here, because asking during a capture fails.
+
+    Args:
+        handle: of the library, on the device.
+        gemm: the product.
+        pointers: addresses that are aligned as those of every call will be.
+        workspace: how many bytes of scratch memory it may use.
+    """
+
+    def __init__(
+        self, handle: Handle, gemm: Gemm, pointers: tuple[int, ...], workspace: int
+    ) -> None:
+        self.handle = handle
+        self.gemm = gemm
+        self.product = Product(gemm)
+        self.limit = workspace
+        kind = ctypes.c_double if gemm.compute == "64F" else ctypes.c_float
+        self.scale = kind(gemm.alpha), kind(gemm.beta)
+        # The library looks at them to see how a bias is aligned.
+        self._point(pointers)
+        self.algorithms = self._find(MOST_ALGORITHMS, pointers)
+        self.algorithm = self.algorithms[0]
+
+    def _point(self, pointers: tuple[int, ...]) -> dict[str, int]:
+        """Tell the descriptor where its vectors are; returns all extras by name."""
+        extra = dict(zip(self.gemm.extras, pointers[3:], strict=True))
+        vectors = {name: x for name, x in extra.items() if name != "c"}
+        self.product.descriptor.set(DESCRIPTOR, **vectors)
+        return extra
+
+    def _find(self, count: int, pointers: tuple[int, ...]) -> list[Algorithm]:
+        """The best algorithms by the library's own estimate, best first."""
+        found, number = (Algorithm * count)(), ctypes.c_int()
+        a, b, d = (layout.pointer for layout in self.product.layouts)
+        at_a, at_b, at_d, *extra = map(aligned_to, pointers)
+        at_c = extra[0] if self.gemm.beta else at_d
+        limits = zip("abcd", (at_a, at_b, at_c, at_d), strict=True)
+        alignments = {f"align_{x}": limit for x, limit in limits}
+        preference = Handle("MatmulPreference")
+        preference.set(PREFERENCE, workspace=self.limit, **alignments)
+        if self.gemm.dtypes[1] in ("float16", "bfloat16"):
+            # In the type of the result, sums would be rounded once for each part.
+            preference.set(PREFERENCE, reductions=IN_COMPUTE_TYPE)
+        status = library().cublasLtMatmulAlgoGetHeuristic(
+            *(self.handle.pointer, self.product.descriptor.pointer, a, b, d, d),
+            *(preference.pointer, count, found, ctypes.byref(number)),
+        )
+        usable = [x for x in found[: number.value] if x.state == 0]
+        if status or not usable:
+            gemm = self.gemm
+            layout = f"{gemm.m} x {gemm.n} x {gemm.k}, {gemm.epilogue}"
+            reason = f"cuBLASLt has no algorithm (status {status})"
+            raise UnsupportedOnBackend("matmul", gemm.dtypes[0], layout, reason)
+        return usable
+
+    def use(self, stored: bytes) -> None:
+        """Take one of the algorithms, by its bytes; others may not fit any more."""
+        for algorithm in self.algorithms:
+            if bytes(algorithm.algorithm) == stored:
+                self.algorithm = algorithm
+
+    def __call__(self, pointers: tuple[int, ...], workspace: int, stream: int) -> None:
+        """Start the product on a stream; all are addresses.
+
+        Args:
+            pointers: of a, b, d, and of the product's `extras`.
+            workspace: of as many bytes as the plan was made for.
+            stream: the CUDA stream.
+        """
+        a, b, d = pointers[:3]
+        la, lb, ld = (layout.pointer for layout in self.product.layouts)
+        alpha, beta = map(ctypes.byref, self.scale)
+        with _calling:
+            c = self._point(pointers).get("c", d)
+            call(
+                "Matmul",
+                *(self.handle.pointer, self.product.descriptor.pointer, alpha),
+                *(a, la, b, lb, beta, c, ld, d, ld),
+                *(ctypes.byref(self.algorithm.algorithm), workspace),
+                *(self.limit, stream),
+            )
+
+
+class Plans:
+    """The plans of one device, by product and by how its operands are aligned.
+
+    Args:
+        folder: where algorithms that were found by trying are kept; None: nowhere.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.handle = Handle("")
+        self.folder = folder and folder / f"cublaslt-{library().cublasLtGetVersion()}"
+        self._plans: dict[Any, Plan] = {}
+
+    def offers(self, gemm: Gemm, alignment: int, workspace: int) -> bool:
+        """Whether there is an algorithm, for operands that are so aligned."""
+        try:
+            self.get(gemm, (alignment,) * (3 + len(gemm.extras)), workspace)
+        except UnsupportedOnBackend:
+            return False
+        return True
+
+    def get(self, gemm: Gemm, pointers: tuple[int, ...], workspace: int) -> Plan:
+        """The plan of a product on operands at these addresses."""
+        key = gemm, tuple(map(aligned_to, pointers)), workspace
+        if key not in self._plans:
+            made = self._plans[key] = Plan(self.handle, gemm, pointers, workspace)
+            path = self._path(key)
+            if path is not None and path.is_file():
+                made.use(path.read_bytes())
+        return self._plans[key]
+
+    def tune(
+        self,
+        gemm: Gemm,
+        pointers: tuple[int, ...],
+        workspace: int,
+        measure: Callable[[Plan], float],
+    ) -> Plan:
+        """Try the algorithms that the library names; keep the fastest, on disk too.
+
+        Args:
+            gemm, pointers, workspace: as for `get`.
+            measure: the seconds that a plan takes as it is now.
+        """
+        found = self.get(gemm, pointers, workspace)
+        times: list[tuple[float, int, Algorithm]] = []
+        for algorithm in found.algorithms:
+            found.algorithm = algorithm
+            with suppress(DeviceError):  # what the device refuses is no candidate
+                times.append((measure(found), len(times), algorithm))
+        found.algorithm = min(times)[2] if times else found.algorithms[0]
+        path = self._path((gemm, tuple(map(aligned_to, pointers)), workspace))
+        if path is not None:
+            write(path, bytes(found.algorithm.algorithm))
+        return found
+
+    def _path(self, key: Any) -> Path | None:
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
+        return self.folder and self.folder / f"{name}.algorithm"
+
+
+def aligned_to(pointer: int) -> int:
+    """The largest power of 2 up to `ALIGNMENT` that divides an address."""
+    return min(ALIGNMENT, pointer & -pointer) or ALIGNMENT
