@@ -1,5 +1,8 @@
 """The registry, memory and the guard around eager kernels."""
 
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+
 import numpy as np
 import pytest
 
@@ -106,3 +109,14 @@ def test_asarray_keeps_what_fits():
     assert backend.asarray([1, 2], "bfloat16").dtype.name == "bfloat16"
     assert backend.to_numpy(x) is x
     assert backend.empty((2, 0), "int8").shape == (2, 0)
+
+
+def test_threads_that_ask_at_once_get_the_same(registry):
+    def create():
+        sleep(0.01)  # where another thread goes on
+        return Backend({})
+
+    register_backend("slow", create)
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(get_backend, ["slow"] * 4))
+    assert len(found) == 1

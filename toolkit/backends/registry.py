@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from threading import RLock
 from typing import Any
 
 from toolkit.backends.base import Backend, accelerators
@@ -19,6 +20,7 @@ _factories: dict[str, Factory | str] = {
     "cupy": "toolkit.backends.cupy:create",
 }
 _backends: dict[str, Backend] = {}
+_creating = RLock()
 
 
 def register_backend(name: str, factory: Factory | str) -> None:
@@ -46,17 +48,24 @@ def get_backend(name: str) -> Backend:
         ArgumentError: no backend of that name is registered or installed.
     """
     if name not in _backends:
-        known, _, number = name.partition(":")
-        if known not in _factories:
-            _find_installed()
-        if known not in _factories:
-            raise unknown_choice("backend", name, _factories)
-        factory: Callable[..., Backend] = _load(_factories[known])
-        _backends[name] = created = factory(int(number)) if number else factory()
-        created.key = name
-        if created.is_accelerator:
-            accelerators.append(created)
+        with _creating:  # two of one GPU would not wait for each other's work
+            if name not in _backends:
+                _backends[name] = _create(name)
     return _backends[name]
+
+
+def _create(name: str) -> Backend:
+    known, _, number = name.partition(":")
+    if known not in _factories:
+        _find_installed()
+    if known not in _factories:
+        raise unknown_choice("backend", name, _factories)
+    factory: Callable[..., Backend] = _load(_factories[known])
+    created = factory(int(number)) if number else factory()
+    created.key = name
+    if created.is_accelerator:
+        accelerators.append(created)
+    return created
 
 
 def describe_backends() -> dict[str, dict[str, Any]]:

@@ -201,8 +201,7 @@ class CupyBackend(Backend):
     def adopt(self, array: Any) -> Array:
         """A copy of another library's array on this device, by DLPack or CUDA's
         interface."""
-        with self.device.scope():
-            return self.device.adopt(array)
+        return self.device.adopt(array)
 
     def owned(self, array: Any) -> Array:
         """A copy of an array that nobody else holds."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ class CudaDevice(Device):
     """The GPU of a number.
 
     All work is on one stream of its own, so that it runs in the order in which it was
-    started, and captures do not meet the work of others.
+    started, and captures do not meet the work of others. One thread at a time is in
+    its scope: what a second one starts during a capture would be part of it.
     """
 
     captures = True
@@ -48,17 +50,20 @@ class CudaDevice(Device):
         self.libraries, self.missing = usable_libraries()
         self.arch = int(self.device.compute_capability)
         self._functions: dict[Kernel, Callable[..., None]] = {}
+        self._turn = RLock()
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        with self.device, self.stream:
+        if self.broken:
+            raise self.broken
+        with self._turn, self.device, self.stream:
             yield
 
     # --- memory -----------------------------------------------------------------------
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         try:
-            with self.device, self.stream:
+            with self.scope():
                 return self.cupy.empty(shape, dtypes.numpy_dtype(dtype))
         except self.cupy.cuda.memory.OutOfMemoryError as error:
             raise OutOfMemory(str(error)) from error
@@ -84,9 +89,16 @@ class CudaDevice(Device):
         return np.frombuffer(memory, np.uint8, nbytes)
 
     def adopt(self, array: Any) -> Array:
-        if hasattr(array, "__dlpack__"):
-            return self.cupy.from_dlpack(array).copy()
-        return self.cupy.asarray(array).copy()
+        take = self.cupy.from_dlpack
+        if not hasattr(array, "__dlpack__"):
+            take = self.cupy.asarray
+        with self.device:  # CuPy's own arrays are made on what is its stream now
+            made = self.cupy.cuda.get_current_stream().record()
+        with self.scope():
+            self.stream.wait_event(made)
+            found = take(array).copy()
+            self.stream.synchronize()  # the memory is its owner's again
+        return found
 
     def address(self, array: Array) -> int:
         return int(array.data.ptr)

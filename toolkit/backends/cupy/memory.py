@@ -247,9 +247,9 @@ class Fetches:
         ]
 
         def get() -> list[Host]:
+            with device.failing():
+                done.synchronize()
             with device.scope():
-                with device.failing():
-                    done.synchronize()
                 return check([view.copy() for view in views])
 
         return Fetched(get, lambda: bool(done.done))
