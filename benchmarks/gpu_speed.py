@@ -17,7 +17,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from toolkit.bench.networks import TEXT_LENGTH, WORDS
 
-ROUNDS, STEPS, LIMIT = 5, 20, 240
+# Seconds are at most those of one library in one case; with fewer left, none is begun.
+ROUNDS, STEPS, LIMIT, LEAST = 5, 20, 240, 10
 # case: (batch, bar of our time by the best peer's)
 CASES = {
     "cifar_cnn": (256, 0.8),
@@ -36,11 +37,13 @@ RUNS = (
     ("lstm", "float32"),
 )
 BAR_OF_COMPILING = 0.3
+# What each of them needs, in the order in which they are measured.
 LIBRARIES = {
-    "toolkit": "cupy",
-    "torch": "torch",
-    "torch/compile": "torch",
-    "keras/jax": "jax",
+    "toolkit": ("cupy",),
+    "torch": ("torch",),
+    "jax": ("jax",),
+    "torch/compile": ("torch",),
+    "keras/jax": ("keras", "jax"),
 }
 LENGTH, WIDTH, HEADS, DEPTH, VOCABULARY = 1024, 768, 12, 12, 50257
 
@@ -153,6 +156,13 @@ def with_torch(case, precision, compiled):
     return step, torch.cuda.synchronize
 
 
+def with_jax(case, precision):
+    """JAX by hand: one jit for the step; float32 is tf32 by default."""
+    import gpu_jax
+
+    return gpu_jax.step(case, *data(case, CASES[case][0]), precision == "bfloat16")
+
+
 def one(library, case, precision):
     """Measure in this process; prints the figures as JSON."""
     start = perf_counter()
@@ -160,6 +170,8 @@ def one(library, case, precision):
         step, wait = with_toolkit(case, precision)
     elif library.startswith("torch"):
         step, wait = with_torch(case, precision, library.endswith("compile"))
+    elif library == "jax":
+        step, wait = with_jax(case, precision)
     else:
         os.environ["KERAS_BACKEND"] = "jax"
         import keras
@@ -181,30 +193,43 @@ def one(library, case, precision):
     print(json.dumps({"step": median(seconds), "all": seconds, "first": first}))
 
 
-def measure():
-    """A row for each case and precision, with what each library took."""
-    rows = []
-    for case, precision in RUNS:
-        row = {"case": case, "precision": precision, "bar": CASES[case][1]}
-        for library, needed in LIBRARIES.items():
-            missing = find_spec(needed) is None
-            missing |= library == "keras/jax" and find_spec("keras") is None
-            if not missing:
-                row[library] = _ask(library, case, precision)
-        if isinstance(row.get("toolkit"), str):
-            row["failed"] = row["toolkit"]
-        rows.append(row)
+def measure(seconds=float("inf"), save=lambda rows: None):
+    """A row for each case and precision, with what each library took.
+
+    Args:
+        seconds: after which no library begins another case.
+        save: is given the rows after each measurement.
+    """
+    end = perf_counter() + seconds
+    rows = [
+        {"case": case, "precision": precision, "bar": CASES[case][1]}
+        for case, precision in RUNS
+    ]
+    for library, needed in LIBRARIES.items():
+        missing = [name for name in needed if find_spec(name) is None]
+        for row in rows:
+            left = end - perf_counter()
+            if missing:
+                row[library] = f"not installed: {', '.join(missing)}"
+            elif left < LEAST:
+                row[library] = "not begun: no time was left"
+            else:
+                limit = min(LIMIT, left)
+                row[library] = _ask(library, row["case"], row["precision"], limit)
+            if library == "toolkit" and isinstance(row[library], str):
+                row["failed"] = row[library]
+            save(rows)
     return rows
 
 
-def _ask(library, case, precision):
+def _ask(library, case, precision, limit):
     command = [sys.executable, __file__, library, case, precision]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=LIMIT, check=False
+            command, capture_output=True, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"longer than {LIMIT} s"
+        return f"longer than {limit:.0f} s"
     if done.returncode:
         return done.stderr.strip().splitlines()[-1] if done.stderr else "failed"
     return json.loads(done.stdout.strip().splitlines()[-1])

@@ -2,7 +2,7 @@
 
 import torch
 from gpu_speed import DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
-from peers_torch import LSTM, cifar_cnn, mnist_mlp
+from peers_torch import LSTM, Block, cifar_cnn, mnist_mlp
 from torch import nn
 from torch.nn import functional as F
 
@@ -46,28 +46,6 @@ def resnet50():
     )
 
 
-class Block(nn.Module):
-    """Causal attention, then two dense layers, each around a normalised input."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.projections = nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
-        self.dense = nn.Sequential(
-            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
-        )
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        heads = (batch, length, HEADS, width // HEADS)
-        parts = self.projections(self.first(x)).split(width, dim=2)
-        q, k, v = (part.reshape(heads).transpose(1, 2) for part in parts)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
-        return x + self.dense(self.second(x))
-
-
 class GPT2(nn.Module):
     """GPT-2 small, without dropout."""
 
@@ -75,7 +53,7 @@ class GPT2(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH) * 0.02)
-        self.blocks = nn.Sequential(*(Block() for _ in range(DEPTH)))
+        self.blocks = nn.Sequential(*(Block(WIDTH, HEADS) for _ in range(DEPTH)))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY)
 

@@ -67,18 +67,19 @@ class LSTM(nn.Module):
 class Block(nn.Module):
     """Causal attention, then two dense layers, each around a normalised input."""
 
-    def __init__(self):
+    def __init__(self, width=WIDTH, heads=HEADS):
         super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.projections = nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
+        self.heads = heads
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.projections = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
         self.dense = nn.Sequential(
-            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
         )
 
     def forward(self, x):
         batch, length, width = x.shape
-        heads = (batch, length, HEADS, width // HEADS)
+        heads = (batch, length, self.heads, width // self.heads)
         parts = self.projections(self.first(x)).split(width, dim=2)
         q, k, v = (part.reshape(heads).transpose(1, 2) for part in parts)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)

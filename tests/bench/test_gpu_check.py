@@ -51,3 +51,32 @@ def test_without_a_gpu_a_stage_fails_and_says_why(tmp_path):
     record = json.loads((tmp_path / "gpu_check.json").read_text())
     assert record["facts"]["passed"] is False
     assert "BackendUnavailable: gpu" in record["facts"]["words"]
+    assert "facts        FAILED" in (tmp_path / "gpu_check.txt").read_text()
+
+
+def test_all_stages_fit_into_the_minutes_and_a_late_one_ends(tmp_path):
+    check = module("gpu_check")
+    program = (
+        "import subprocess, sys, time; "
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+        "time.sleep(60)"
+    )
+    found = check.run("late", check.Stage(check.python("-c", program), 1), tmp_path, 6)
+    assert found["passed"] is False
+    assert found["seconds"] < 20
+    assert "took longer than 6 s" in found["words"]
+    found = check.run("none", check.Stage(check.python("-c", ""), 1), tmp_path, 1)
+    assert found == {"passed": None, "seconds": 0.0, "words": "no time was left"}
+
+
+def test_what_is_not_there_or_has_no_time_is_said_in_each_row(monkeypatch):
+    speed, saved = module("gpu_speed"), []
+    monkeypatch.setattr(speed, "find_spec", lambda name: None if "jax" in name else 1)
+    monkeypatch.setattr(speed, "_ask", lambda *about: {"step": 1.0, "first": 1.0})
+    rows = speed.measure(save=lambda rows: saved.append(len(rows)))
+    assert len(saved) == len(speed.RUNS) * len(speed.LIBRARIES)
+    assert rows[0]["jax"] == "not installed: jax"
+    assert rows[0]["torch"] == {"step": 1.0, "first": 1.0}
+    late = speed.measure(seconds=0)
+    assert late[-1]["torch"] == "not begun: no time was left"
+    assert "failed" in late[-1] and "not begun" in speed.table(late)
