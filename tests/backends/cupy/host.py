@@ -235,11 +235,12 @@ class HostDevice(Device):
         return super().download(array)
 
     def adopt(self, array):
-        assert self.depth
+        assert not self.depth, "the stream of the array's maker would not be known"
         found = array.__cuda_array_interface__
         assert found["strides"] is None, "made from a whole array"
         copy = self.empty(found["shape"], np.dtype(found["typestr"]).name)
-        self.copy(copy.ctypes.data, found["data"][0], copy.nbytes)
+        with self.scope():
+            self.copy(copy.ctypes.data, found["data"][0], copy.nbytes)
         return copy
 
     def address(self, array):
