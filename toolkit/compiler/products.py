@@ -19,6 +19,7 @@ from toolkit.backends.calls import Calls
 from toolkit.backends.space import is_relabelling, number_of, reduced_part
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.passes import expand, fold, prune, share, simplify
+from toolkit.compiler.scales import scale_products
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
 from toolkit.tensor import Tensor
 
@@ -61,6 +62,7 @@ def join_products(
     """
     if backend.calls is None:
         return graph
+    graph = scale_products(graph)
     joining = _Joining(graph, backend.calls, inputs)
     for node in graph.nodes:
         rule = _RULES.get(node.op.name)

@@ -1,13 +1,16 @@
 """What is lowered, run from nothing but its records, against the reference."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
+import toolkit
 from tests.backends.cases import ARRAYS
 from tests.backends.cases_nn import NN
 from tests.backends.cupy.lowered import followed, lowered, lowered_node, node_of
 from tests.backends.test_kernels import compare, expected_of
-from toolkit import ops, random  # noqa: F401  (declare primitives)
+from toolkit import layers, ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends.cupy.lowering import LibraryCalls, Numerics
 from toolkit.backends.cupy.steps import Dnn, Product
 from toolkit.ir import Spec
@@ -18,6 +21,10 @@ CONTRACT = [
     if c.name in ("matmul", "conv", "conv_input_grad", "conv_kernel_grad")
     and c.arrays[0].dtype.kind in "fV"
 ]
+
+
+def tanh_gelu(x):
+    return ops.gelu(x, approximate=True)
 
 
 def check(gpu, reference, case, arrays, kind):
@@ -67,7 +74,7 @@ FOLLOWED = [
 
 @pytest.mark.parametrize(("dtype", "follow", "expected"), FOLLOWED)
 def test_what_follows_a_product_is_in_its_call(dtype, follow, expected):
-    specs = [Spec((2, 4, 3), dtype), Spec((3, 5), dtype)]
+    specs = [Spec((2, 4, 30), dtype), Spec((30, 5), dtype)]
     (step,) = lowered("matmul", specs, follow).steps
     assert {name: getattr(step.gemm, name) for name in expected} == expected
     assert len(step.operands) == 3 + len(step.gemm.extras)
@@ -81,3 +88,60 @@ def test_what_no_call_does_is_left_to_other_kernels(follow):
     node = followed(node_of("matmul", specs), follow)
     assert not LibraryCalls(Numerics()).follow(node.attrs["body"].nodes)
     assert lowered_node(node) is None
+
+
+def model(policy, activation):
+    """A block of a transformer, and behind it two layers with an activation."""
+    x = y = layers.Input((6, 16))
+    y = layers.LayerNormalization(dtype=policy)(y)
+    y = x + layers.MultiHeadAttention(2, 8, dtype=policy)(y, y)
+    z = layers.LayerNormalization(dtype=policy)(y)
+    z = layers.Dense(32, activation, dtype=policy)(z)
+    return toolkit.Model(x, y + layers.Dense(16, dtype=policy)(z))
+
+
+def trained(policy, activation):
+    """The products of a step of training, by their epilogue; nothing is run."""
+    found = model(policy, activation)
+    optimizer = toolkit.optimizers.SGD(0.1)
+    optimizer.build(found.trainable_variables)
+
+    @toolkit.function
+    def step(x):
+        with toolkit.GradientTape() as tape:
+            loss = ops.mean(ops.square(ops.cast(found(x), "float32") - x))
+        weights = found.trainable_variables
+        optimizer.apply(tape.gradient(loss, weights), weights)
+        return loss
+
+    x = np.ones((8, 6, 16), "float32")
+    with toolkit.device("gpu:0"):
+        program = step.get_concrete_function(x).program
+    steps = [s for node in program.lowered if node for s in node.steps]
+    return [step.gemm for step in steps if isinstance(step, Product)]
+
+
+# Four projections of attention and the last layer add a bias.
+WHOLE = {"bias": 5}
+STEPS = [
+    ("mixed_bfloat16", "relu", {"relu_aux_bias": 1, "drelu_bgrad": 1, "bgrada": 3}),
+    ("mixed_float16", tanh_gelu, {"gelu_aux_bias": 1, "dgelu_bgrad": 1, "bgrada": 3}),
+    ("float32", "relu", {"relu_aux_bias": 1, "drelu_bgrad": 1}),
+    # By erf, and in strict float32: computed by generated kernels.
+    ("mixed_bfloat16", "gelu", {"bias": 6, "bgrada": 3}),
+    ("float32", tanh_gelu, {"bias": 6}),
+]
+
+
+@pytest.mark.parametrize(("policy", "activation", "expected"), STEPS)
+def test_products_of_a_step_of_training(on_host, policy, activation, expected):
+    gemms = trained(policy, activation)
+    counts = Counter(g.epilogue for g in gemms)
+    del counts["default"]
+    assert counts == WHOLE | expected
+    # The gradient of what three projections read; scores, where cuDNN has none.
+    assert sum(g.beta for g in gemms) >= 2
+    assert any(g.alpha != 1 for g in gemms) == (policy == "float32")
+    if policy != "float32":
+        weights = [g for g in gemms if g.dtypes[1] == "float32"]
+        assert len(weights) == 6

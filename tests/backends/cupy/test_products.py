@@ -37,6 +37,25 @@ def test_a_residual_and_a_scale_are_part_of_a_product(gpu):
     assert len(steps) == 1
 
 
+def test_what_factors_are_multiplied_with_is_in_their_product(gpu):
+    """As queries are before attention; a factor of two products scales both."""
+
+    def f(q, k, v):
+        scaled = ops.transpose(q * 0.25, (1, 0))
+        return ops.matmul(k, scaled), ops.matmul(scaled, v)
+
+    gemms, steps = run(gpu, f, arrays((5, 4), (6, 4), (5, 3)))
+    assert [g.alpha for g in gemms] == [0.25, 0.25]
+    assert len(steps) == 2
+
+    def g(q, k):
+        scaled = q * 0.25
+        return ops.matmul(scaled, k), ops.exp(scaled)
+
+    gemms, _ = run(gpu, g, arrays((5, 4), (4, 6)))
+    assert [g.alpha for g in gemms] == [1.0]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_sum_of_products_is_a_chain(gpu, dtype):
     def f(a, b, c, d, e):
@@ -53,8 +72,11 @@ def test_products_of_halves_that_become_float32_are_written_so(gpu):
         product = ops.matmul(ops.cast(x, "float16"), ops.cast(w, "float16"))
         return (ops.cast(product, "float32") + b,)
 
-    gemms, _ = run(gpu, f, arrays((5, 4), (4, 3), (3,)), 1e-2)
+    gemms, _ = run(gpu, f, arrays((5, 9), (9, 3), (3,)), 1e-2)
     assert [(g.dtypes, g.epilogue) for g in gemms] == [(("float16", "float32"), "bias")]
+    # A result that is larger than a factor is left for its readers to cast.
+    gemms, _ = run(gpu, f, arrays((50, 9), (9, 3), (3,)), 1e-2)
+    assert [(g.dtypes, g.epilogue) for g in gemms] == [(("float16",) * 2, "default")]
 
 
 def test_batches_that_are_many_calls_add_their_own_part(gpu):

@@ -129,7 +129,7 @@ class LibraryCalls:
         """Whether an anchor and what follows it are one call."""
         found = chain_of(nodes)
         if nodes[0].op.name == "matmul":
-            return products.takes(found)
+            return products.takes(nodes[0], found)
         return found is not None and found.steps in convolutions.FOLLOWERS
 
     def take(

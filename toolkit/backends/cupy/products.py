@@ -79,9 +79,14 @@ class Finish:
 _ORDER = {"scale": 0, "cast": 1, "bias": 2, "add": 2, "relu": 3}
 
 
-def takes(found: Epilogue | None) -> bool:
+def takes(node: Node, found: Epilogue | None) -> bool:
     """Whether one call computes a product and what follows it."""
     if found is None or len({*found.steps}) < len(found.steps):
+        return False
+    # Whoever reads halves casts them in passing. A result in float32 is more to write
+    # and to read, and worth it for gradients of weights, which are sums of many.
+    size = node.outputs[0].spec.size
+    if "cast" in found.steps and size > min(x.spec.size for x in node.inputs):
         return False
     order = [_ORDER[step] for step in found.steps]
     return order == sorted(order)
@@ -104,7 +109,7 @@ def lower_matmul(
         return Lowered() if out is not None and not out.spec.size else None
     found = epilogue_of(body)
     anchor = body.nodes[0]
-    if found is None or not takes(found) or not anchor.inputs[0].spec.size:
+    if found is None or not takes(anchor, found) or not anchor.inputs[0].spec.size:
         return None
     numbers = {id(x): i for i, x in enumerate(body.inputs)}
     # A constant may be written into the body, and has no place then.
