@@ -12,7 +12,8 @@ PACKAGE = ROOT / "toolkit"
 
 LEVELS = (
     (
-        *("errors", "dtypes", "tree", "config", "naming", "messages", "tracebacks"),
+        *("errors", "dtypes", "tree", "settings", "config", "naming", "messages"),
+        "tracebacks",
         "pictures",
         "progress",
     ),
@@ -74,7 +75,8 @@ OPTIONAL = {
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
 # `info` names packages, two of which are called as backends are.
-MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "config.py", "cli/info.py")
+MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "config.py", "settings.py")
+MAY_NAME_BACKENDS += ("cli/info.py",)
 MAX_FILE = 450  # lines
 MAX_FUNCTION = 60  # lines without the docstring
 

@@ -1,17 +1,8 @@
-"""Global settings, and the one place that reads the environment.
-
-Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
-TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS,
-TOOLKIT_MATMUL_PRECISION, TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
-TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
-TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks).
-"""
+"""Global settings, as Keras names them, and those of devices and libraries."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from toolkit.errors import (
@@ -21,6 +12,9 @@ from toolkit.errors import (
     UnsupportedError,
     unknown_choice,
 )
+from toolkit.settings import environment as environment
+from toolkit.settings import home as home
+from toolkit.settings import values as _settings
 
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
@@ -31,33 +25,8 @@ GPU_BACKEND = "cupy"
 HOST_BACKEND = "numpy"
 
 
-def environment(name: str, default: str | None = None) -> str | None:
-    """The environment variable TOOLKIT_<name>, or `default`."""
-    return os.environ.get(f"TOOLKIT_{name}", default)
-
-
 _backend_listeners: list[Callable[[], None]] = []
 _placements: dict[tuple[Any, ...], int] = {}
-
-_settings: dict[str, Any] = {
-    "floatx": "float32",
-    "epsilon": 1e-7,
-    "image_data_format": "channels_last",
-    "backend": environment("BACKEND", "numpy"),
-    "device": environment("DEVICE"),
-    "flash_attention": None,
-    "matmul_precision": environment("MATMUL_PRECISION", "strict"),
-    "threads": None,
-    "logical_devices": {"cpu": 1},
-    "interactive_logging": True,
-    "traceback_filtering": environment("TRACEBACK_FILTERING") != "off",
-}
-
-
-def home() -> Path:
-    """The folder for downloads and caches; it is created by whoever writes there."""
-    chosen = environment("HOME") or os.environ.get("KERAS_HOME")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".toolkit"
 
 
 def floatx() -> str:
@@ -149,6 +118,37 @@ def set_matmul_precision(precision: str) -> None:
     if precision not in _PRECISIONS:
         raise unknown_choice("set_matmul_precision", precision, _PRECISIONS)
     _settings["matmul_precision"] = precision
+    _place()
+
+
+def autotune() -> bool:
+    """Whether plans of libraries on a GPU are timed, False unless set."""
+    return _settings["autotune"]  # type: ignore[no-any-return]
+
+
+def set_autotune(enabled: bool) -> None:
+    """Choose whether to time what libraries on a GPU propose, and take the fastest.
+
+    cuDNN and cuBLASLt know several ways to compute a convolution, an attention or a
+    product, and name first what they expect to be fast. With autotuning they are timed
+    before the first step; the choice is kept on disk, so that later processes with
+    autotuning compute the same bits. It changes nothing on a processor.
+
+    Args:
+        enabled: False unless set, here or by TOOLKIT_AUTOTUNE=on.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_autotune(True)
+        >>> toolkit.config.autotune()
+        True
+        >>> toolkit.config.set_autotune(False)
+    """
+    if not isinstance(enabled, bool):
+        raise ArgumentError(
+            f"set_autotune: expected True or False; received {enabled!r}"
+        )
+    _settings["autotune"] = enabled
     _place()
 
 
@@ -331,7 +331,7 @@ def placement() -> int:
 def _place() -> None:
     """Find the number of the settings; equal ones have the same."""
     s = _settings
-    key = s["backend"], s["device"], s["matmul_precision"]
+    key = s["backend"], s["device"], s["matmul_precision"], s["autotune"]
     s["placement"] = _placements.setdefault(key, len(_placements))
 
 

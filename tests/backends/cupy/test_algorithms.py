@@ -157,15 +157,18 @@ def test_the_fastest_algorithm_is_kept_on_disk(notes, tmp_path):
     arguments = gemm(), (256, 256, 256), LIMIT
     plans = Plans(tmp_path)
     best = plans.tune(*arguments, measure)
-    assert best is plans.get(*arguments)
+    assert best is plans.tune(*arguments, measure)
     assert [call["algorithm"] for call in notes.called] == [10, 11, 13]
     assert best.algorithm.algorithm[0] == 13
-    assert Plans(tmp_path).get(*arguments).algorithm.algorithm[0] == 13
-    assert Plans().get(*arguments).algorithm.algorithm[0] == 10
+    # Without tuning everything stays as it was.
+    assert Plans(tmp_path).get(*arguments).algorithm.algorithm[0] == 10
+    times[13] = 5.0
+    assert Plans(tmp_path).tune(*arguments, measure).algorithm.algorithm[0] == 13
+    assert Plans().tune(*arguments, measure).algorithm.algorithm[0] == 10
     # What is not among the algorithms of today is not used.
     (path,) = tmp_path.glob("*/*.algorithm")
     path.write_bytes(b"x" * ctypes.sizeof(Algorithm))
-    assert Plans(tmp_path).get(*arguments).algorithm.algorithm[0] == 10
+    assert Plans(tmp_path).tune(*arguments, measure).algorithm.algorithm[0] == 10
 
 
 def test_a_call_that_fails_says_what_failed(notes):

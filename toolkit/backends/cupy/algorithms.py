@@ -22,6 +22,7 @@ from toolkit.backends.cupy.cublaslt import (
     library,
 )
 from toolkit.backends.cupy.cudnn import write
+from toolkit.backends.cupy.device import OutOfMemory
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
 # How many algorithms the library is asked to name.
@@ -100,11 +101,22 @@ class Plan:
             raise UnsupportedOnBackend("matmul", gemm.dtypes[0], layout, reason)
         return usable
 
-    def use(self, stored: bytes) -> None:
-        """Take one of the algorithms, by its bytes; others may not fit any more."""
-        for algorithm in self.algorithms:
-            if bytes(algorithm.algorithm) == stored:
-                self.algorithm = algorithm
+    def use(self, stored: bytes) -> bool:
+        """Take an algorithm by its bytes; False if it is none of those that fit."""
+        found = [a for a in self.algorithms if bytes(a.algorithm) == stored]
+        self.algorithm = found[0] if found else self.algorithm
+        return bool(found)
+
+    def choose(self, measure: Callable[[Plan], float]) -> bool:
+        """Take the algorithm that is the fastest; False if none can be timed."""
+        times: list[tuple[float, int]] = []
+        for number, algorithm in enumerate(self.algorithms):
+            self.algorithm = algorithm
+            # What the device refuses, or has no memory for, is no candidate.
+            with suppress(DeviceError, OutOfMemory):
+                times.append((measure(self), number))
+        self.algorithm = self.algorithms[min(times)[1] if times else 0]
+        return bool(times)
 
     def __call__(self, pointers: tuple[int, ...], workspace: int, stream: int) -> None:
         """Start the product on a stream; all are addresses.
@@ -139,6 +151,7 @@ class Plans:
         self.handle = Handle("")
         self.folder = folder and folder / f"cublaslt-{library().cublasLtGetVersion()}"
         self._plans: dict[Any, Plan] = {}
+        self._tuned: dict[Any, Plan] = {}
 
     def offers(self, gemm: Gemm, alignment: int, workspace: int) -> bool:
         """Whether there is an algorithm, for operands that are so aligned."""
@@ -152,10 +165,7 @@ class Plans:
         """The plan of a product on operands at these addresses."""
         key = gemm, tuple(map(aligned_to, pointers)), workspace
         if key not in self._plans:
-            made = self._plans[key] = Plan(self.handle, gemm, pointers, workspace)
-            path = self._path(key)
-            if path is not None and path.is_file():
-                made.use(path.read_bytes())
+            self._plans[key] = Plan(self.handle, gemm, pointers, workspace)
         return self._plans[key]
 
     def tune(
@@ -165,23 +175,24 @@ class Plans:
         workspace: int,
         measure: Callable[[Plan], float],
     ) -> Plan:
-        """Try the algorithms that the library names; keep the fastest, on disk too.
+        """The plan with the fastest algorithm, from memory, from disk, or timed now.
+
+        It is kept apart from what `get` gives, which computes the same bits as ever.
 
         Args:
             gemm, pointers, workspace: as for `get`.
             measure: the seconds that a plan takes as it is now.
         """
-        found = self.get(gemm, pointers, workspace)
-        times: list[tuple[float, int, Algorithm]] = []
-        for algorithm in found.algorithms:
-            found.algorithm = algorithm
-            with suppress(DeviceError):  # what the device refuses is no candidate
-                times.append((measure(found), len(times), algorithm))
-        found.algorithm = min(times)[2] if times else found.algorithms[0]
-        path = self._path((gemm, tuple(map(aligned_to, pointers)), workspace))
-        if path is not None:
-            write(path, bytes(found.algorithm.algorithm))
-        return found
+        key = gemm, tuple(map(aligned_to, pointers)), workspace
+        if key not in self._tuned:
+            found = Plan(self.handle, gemm, pointers, workspace)
+            path = self._path(key)
+            is_known = path is not None and path.is_file()
+            if not (is_known and found.use(path.read_bytes())):  # type: ignore[union-attr]
+                if found.choose(measure) and path is not None:
+                    write(path, bytes(found.algorithm.algorithm))
+            self._tuned[key] = found
+        return self._tuned[key]
 
     def _path(self, key: Any) -> Path | None:
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:32]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes
+from toolkit import config, dtypes
 from toolkit.backends.base import available_cores
 from toolkit.backends.cupy import algorithms, cublaslt, cudnn
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
@@ -194,8 +193,11 @@ class CudaDevice(Device):
     def product(
         self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
     ) -> Callable[[tuple[int, ...], int], None]:
-        plan = self._products.get(gemm, pointers, workspace)
-        stream = self.stream.ptr
+        wanted, stream = (gemm, pointers, workspace), self.stream.ptr
+        if config.autotune():
+            plan = self._products.tune(*wanted, self._product_seconds)
+        else:
+            plan = self._products.get(*wanted)
         return lambda where, scratch: plan(where, scratch, stream)
 
     def offers(self, gemm: Gemm, alignment: int) -> bool:
@@ -205,23 +207,16 @@ class CudaDevice(Device):
 
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:
+            if config.autotune():
+                return self._graphs.tune(signature, workspace, self._graph_seconds)
             return self._graphs.get(signature, workspace)
 
-    def tune(self, wanted: Signature | Gemm) -> None:
-        """Find the fastest plan of a graph of cuDNN, or of a product, and keep it."""
-        if isinstance(wanted, Signature):
-            tensors = [t for t in wanted.tensors if t.uid]
-            sizes = [math.prod(t.shape) * dtypes.itemsize(t.dtype) for t in tensors]
-            self._graphs.tune(wanted, partial(self._seconds, sizes))
-            return
-        limit, stream = cublaslt.WORKSPACE, self.stream.ptr
+    def _product_seconds(self, plan: algorithms.Plan) -> float:
+        run = partial(plan, stream=self.stream.ptr)
+        return self._seconds(plan.gemm.sizes, run, plan.limit)
 
-        def measure(plan: Any) -> float:
-            return self._seconds(wanted.sizes, partial(plan, stream=stream), limit)
-
-        with self.device:
-            places = (cublaslt.ALIGNMENT,) * len(wanted.sizes)
-            self._products.tune(wanted, places, limit, measure)
+    def _graph_seconds(self, plan: cudnn.Plan) -> float:
+        return self._seconds(plan.signature.sizes, plan, plan.workspace)
 
     def _seconds(self, sizes: Sequence[int], run: Any, workspace: int) -> float:
         """The time that a plan takes on memory of its own."""

@@ -7,7 +7,7 @@ they are. Plans are kept in memory, and on disk by graph, versions and device.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -21,6 +21,10 @@ from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 
 # Arguments that are numbers in tensors of their own, known to the graph.
 _NUMBERS = frozenset({"epsilon", "momentum"})
+# cuDNN names those first that it expects to be fast, and may name a hundred.
+MOST_TIMED = 12
+# A graph, and the most bytes of scratch memory.
+Key = tuple[Signature, int | None]
 DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
 
 
@@ -113,6 +117,8 @@ def plan(
 ) -> Any:
     """The frontend's graph with a plan that is as exact as the signature asks.
 
+    It is the one that cuDNN expects to be the fastest; others can be built by number.
+
     Args:
         signature: what to compute.
         where: as for `make_graph`.
@@ -141,6 +147,14 @@ def plan(
         graph.build_plans(fe.build_plan_policy.HEURISTICS_CHOICE)
     except fe.cudnnGraphNotSupportedError as error:
         raise refused_graph(signature, error) from error
+    return graph
+
+
+def restored(content: bytes, where: Mapping[str, Any]) -> Any:
+    """The graph, with its plan, that `serialize` made these bytes of."""
+    graph = frontend().pygraph(**where)
+    # The binding takes any sequence of numbers but `bytes`.
+    graph.deserialize(bytearray(content))
     return graph
 
 
@@ -192,58 +206,83 @@ class Plans:
         self.handle = fe.create_handle()
         fe.set_stream(self.handle, stream)
         self.folder = folder and folder / f"cudnn-{version()}-{safe(device)}"
-        self._plans: dict[tuple[Signature, int | None], Plan] = {}
+        self._plans: dict[Key, Plan] = {}
+        self._tuned: dict[Key, Plan] = {}
 
     def get(self, signature: Signature, workspace: int | None = None) -> Plan:
         """The plan of a graph, from memory, from disk, or made now."""
         key = signature, workspace
         if key not in self._plans:
-            graph = self._read(signature, workspace)
+            path = self._path(key, "plan")
+            graph = self._read(path)
             if graph is None:
-                graph = plan(signature, {"handle": self.handle}, workspace)
-                self._write(signature, workspace, graph)
+                graph = self._made(key)
+                self._write(path, graph)
             self._plans[key] = Plan(self, signature, graph)
         return self._plans[key]
 
-    def tune(self, signature: Signature, measure: Any) -> Plan:
-        """Try every plan of a graph and keep the fastest, on disk too.
+    def tune(
+        self,
+        signature: Signature,
+        workspace: int | None,
+        measure: Callable[[Plan], float],
+    ) -> Plan:
+        """The fastest plan of a graph, from memory, from disk, or timed now.
+
+        It is kept apart from what `get` gives, which computes the same bits as ever.
 
         Args:
-            signature: what to compute.
-            measure: `measure(run, workspace bytes)`, the seconds that one takes;
-                `run(pointers, workspace)` starts it.
+            signature, workspace: as for `plan`.
+            measure: the seconds that a plan takes.
         """
-        graph = plan(signature, {"handle": self.handle})
-        times = []
+        key = signature, workspace
+        if key not in self._tuned:
+            path = self._path(key, "tuned")
+            graph = self._read(path)
+            if graph is None:
+                graph = self._made(key)
+                if self._choose(signature, graph, measure):
+                    self._write(path, graph)
+                else:
+                    graph = self._made(key)
+            self._tuned[key] = Plan(self, signature, graph)
+        return self._tuned[key]
+
+    def _made(self, key: Key) -> Any:
+        signature, workspace = key
+        return plan(signature, {"handle": self.handle}, workspace)
+
+    def _choose(
+        self, signature: Signature, graph: Any, measure: Callable[[Plan], float]
+    ) -> bool:
+        """Give a graph the fastest of the first plans; False if none can be timed."""
+        times: list[tuple[float, int]] = []
         for index in range(graph.get_execution_plan_count()):
-            with suppress(Exception):  # a plan that the device refuses is no candidate
+            # What was deselected, or what the device refuses, is no candidate.
+            with suppress(Exception):
                 graph.build_plan_at_index(index)
-                trial = Plan(self, signature, graph)
-                times.append((measure(trial, trial.workspace), index))
+                times.append((measure(Plan(self, signature, graph)), index))
+            if len(times) == MOST_TIMED:
+                break
         if times:
             graph.build_plan_at_index(min(times)[1])
-        self._write(signature, None, graph)
-        best = self._plans[signature, None] = Plan(self, signature, graph)
-        return best
+        return bool(times)
 
-    def _path(self, signature: Signature, workspace: int | None) -> Path | None:
+    def _path(self, key: Key, suffix: str) -> Path | None:
+        signature, workspace = key
         limit = "" if workspace is None else f"-{workspace}"
-        return self.folder and self.folder / f"{signature.key}{limit}.plan"
+        return self.folder and self.folder / f"{signature.key}{limit}.{suffix}"
 
-    def _read(self, signature: Signature, workspace: int | None) -> Any:
+    def _read(self, path: Path | None) -> Any:
         """A plan from disk; None if there is none, or this cuDNN refuses it."""
-        path = self._path(signature, workspace)
         if path is None or not path.is_file():
             return None
-        graph = frontend().pygraph(handle=self.handle)
         try:
-            graph.deserialize(self.handle, path.read_bytes())
+            return restored(path.read_bytes(), {"handle": self.handle})
         except Exception:  # whatever is wrong with it: it is made again
             return None
-        return graph
 
-    def _write(self, signature: Signature, workspace: int | None, graph: Any) -> None:
-        path = self._path(signature, workspace)
+    def _write(self, path: Path | None, graph: Any) -> None:
         if path is not None:
             write(path, bytes(graph.serialize()))
 

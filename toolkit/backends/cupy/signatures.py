@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from toolkit import dtypes
+
 Extents = tuple[int, ...]
 
 
@@ -22,6 +24,11 @@ class DnnTensor:
     shape: Extents
     strides: Extents
     dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Of its memory, all of which it fills."""
+        return prod(self.shape) * dtypes.itemsize(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,11 @@ class Signature:
     def dtype(self) -> str:
         """The dtype of what enters and leaves."""
         return self.tensors[0].dtype
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of what is in memory, in the order of its uids."""
+        return [t.nbytes for t in sorted(self.tensors, key=lambda t: t.uid) if t.uid]
 
     @property
     def is_strict(self) -> bool:
