@@ -51,8 +51,6 @@ class PlanDevice(Device):
     def upload(self, values):
         return np.asarray(values)
 
-    adopt = download = upload
-
     def address(self, array):
         return array.ctypes.data
 
@@ -74,7 +72,9 @@ class PlanDevice(Device):
     def _refuse(self, *arguments):
         raise NotImplementedError("a device that is only planned for runs nothing")
 
-    copy = trim = synchronize = _refuse
+
+# Planning asks a device for nothing else.
+PlanDevice.__abstractmethods__ = frozenset()
 
 
 class _Plan:
