@@ -114,6 +114,9 @@ class _Norms:
             (behind if is_late else before).append(node)
         if not any(id(x) in late for x in whole.inputs):
             self.nodes[first : last + 1] = [*before, whole, *behind]
+            for x in whole.inputs:  # of two branches only one takes the sum along
+                rest = [n for n in self.readers[id(x)] if n not in chain]
+                self.readers[id(x)] = [*rest, whole]
 
     def _position(self, node: Node) -> int:
         return next(i for i, other in enumerate(self.nodes) if other is node)

@@ -78,3 +78,22 @@ def test_axes_and_halves(gpu, shape):
     for a, e in zip(found["gpu:0"], found["cpu:0"], strict=True):
         a, e = (ops.convert_to_numpy(v).astype("float32") for v in (a, e))
         np.testing.assert_allclose(a, e, rtol=2e-3, atol=2e-3)
+
+
+def branches():
+    """The sum of two normalized convolutions, and a maximum."""
+    toolkit.utils.set_random_seed(1)
+    image = layers.Input((4, 4, 8))
+    parts = [layers.Conv2D(8, 1, use_bias=False)(image) for _ in range(2)]
+    total = layers.Add()([layers.BatchNormalization()(part) for part in parts])
+    return toolkit.Model(image, layers.ReLU()(total))
+
+
+def test_of_two_normalized_branches_one_takes_the_sum_along(gpu):
+    rng = np.random.default_rng(0)
+    x, g = rng.normal(1, 2, (2, 6, 4, 4, 8)).astype("float32")
+    values, _ = trained(branches(), x, g, "cpu:0")
+    found, chains = trained(branches(), x, g, "gpu:0")
+    assert sorted(chains)[:2] == ["batchnorm", "batchnorm+add+relu"]
+    for a, e in zip(found, values, strict=True):
+        np.testing.assert_allclose(a, e, rtol=1e-3, atol=1e-4)
