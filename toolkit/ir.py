@@ -145,6 +145,15 @@ class Node:
         self.attrs = attrs
         self.outputs = tuple(outputs)
 
+    @property
+    def origin(self) -> str:
+        """The path of the layer that it was traced in; "" where that is not known."""
+        values = list(self.outputs)
+        for graph in self.subgraphs:  # of a fused node: the last of its nodes
+            values += [y for node in reversed(graph.nodes) for y in node.outputs]
+        found = (getattr(y, "_origin", ()) for y in values)
+        return "/".join(next(filter(None, found), ()))
+
     def with_inputs(self, inputs: Sequence[Any]) -> Node:
         """The same application to other inputs, defining the same outputs."""
         return Node(self.op, inputs, self.attrs, self.outputs, self.device)

@@ -16,9 +16,13 @@ from toolkit import dtypes, ops, tree
 from toolkit.convert import convert
 from toolkit.errors import GradientError, unknown_choice
 from toolkit.ir import Kind, Node, Primitive
+from toolkit.naming import scopes
 from toolkit.ops.shape import sum_to
 from toolkit.tensor import Tensor, no_tapes, state
 from toolkit.variable import Variable
+
+# What is traced in a reverse pass comes from a layer's scope, and from this in it.
+_GRADIENT = "gradient"
 
 
 class GradientTape:
@@ -239,7 +243,13 @@ class GradientTape:
     def _pull_back(self, node: Node, gs: list[Any]) -> list[Any]:
         """The gradients of a node's inputs from those of its outputs."""
         wanted = [id(x) in self._watched for x in node.inputs]
-        return pull_back(node, gs, wanted)
+        outer = scopes.names
+        origin = getattr(node.outputs[0], "_origin", ())
+        scopes.names = (*origin, *[_GRADIENT][: origin[-1:] != (_GRADIENT,)])
+        try:
+            return pull_back(node, gs, wanted)
+        finally:
+            scopes.names = outer
 
     def _tensors_of(self, sources: list[Any]) -> Iterator[Tensor]:
         for source in sources:

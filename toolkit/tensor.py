@@ -73,11 +73,13 @@ class Tensor:
         "_device",
         "_dtype",
         "_keras_mask",
+        "_origin",
         "_scope",
         "_spec",
     )
     _keras_mask: Any
     _device: str  # set only by what was computed in a device scope
+    _origin: tuple[str, ...]  # the name scopes, of layers say, that it was traced in
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
+from toolkit.naming import scopes
 from toolkit.tensor import Tensor, bind, leaked, state
 
 if TYPE_CHECKING:
@@ -106,6 +107,9 @@ class Trace(Overlay):
         outputs = [
             Tensor(None, s, self.scope) for s in (specs if several else (specs,))
         ]
+        if scopes.names:
+            for y in outputs:
+                y._origin = scopes.names
         self.nodes.append(Node(op, inputs, attrs, outputs, state.device))
         return tuple(outputs) if several else outputs[0]
 

@@ -260,6 +260,9 @@ class Backend:
         """An array of the dtype's name whose content is undefined."""
         return np.empty(shape, dtypes.numpy_dtype(dtype))
 
+    def on_shortage(self, release: Callable[[], None]) -> None:
+        """Call a method that gives memory back where there is too little."""
+
     def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
         """Arrays like those of `empty` for the results of one call."""
         return [self.empty(*spec) for spec in specs]
@@ -328,12 +331,15 @@ class Backend:
     # What generated code knows an array of a call by: a NumPy array is an object.
     handle: Callable[[Array], int] = staticmethod(id)
 
-    def call_table(self, specs: Sequence[Spec], kept: Collection[int]) -> Any:
+    def call_table(
+        self, specs: Sequence[Spec], kept: Collection[int], plan: Any = None
+    ) -> Any:
         """Where generated code finds the handles of the arrays of a call.
 
         Args:
             specs: of the arrays, by number.
             kept: the numbers of those that are the same in most calls.
+            plan: what lies in the arena of the program.
         """
         return (ctypes.c_int64 * max(1, len(specs)))()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -97,6 +97,7 @@ class Program:
             self.kept = {first + output for output, _ in updates}
             self.kept |= {number for _, number in updates if number is not None}
         self._frames: list[Frame] = []
+        backend.on_shortage(self._frames_back)
 
     def _lower_all(self) -> list[Node]:
         """Lower each node, or its parts; returns these nodes."""
@@ -301,19 +302,30 @@ class Program:
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
         """Like a call, for callers that have silenced warnings already."""
-        frame = self._borrow()
-        try:
-            return frame.run(inputs, outs)
-        finally:
-            self._frames.append(frame)
+        return self._on_frame(Frame.run, inputs, outs)
 
     def update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
         """Run in place, for a program that may: see `Frame.update`."""
+        return self._on_frame(Frame.update, inputs, kept)
+
+    def _on_frame(
+        self, call: Callable[..., list[Array]], *arguments: Any
+    ) -> list[Array]:
         frame = self._borrow()
         try:
-            return frame.update(inputs, kept)
-        finally:
+            found = call(frame, *arguments)
+        except MemoryError:  # what the frame holds may be what the next call lacks
+            frame.close()
+            raise
+        except BaseException:
             self._frames.append(frame)
+            raise
+        self._frames.append(frame)
+        return found
+
+    def _frames_back(self) -> None:
+        """Let go of the memory of calls that are over."""
+        self._frames.clear()
 
     def _borrow(self) -> Frame:
         try:

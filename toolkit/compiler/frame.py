@@ -61,7 +61,7 @@ class Frame:
         # What generated code knows each array of a call by.
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
-        self.objects = self.backend.call_table(specs, program.kept)
+        self.objects = self.backend.call_table(specs, program.kept, program.plan)
         # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
         # never change from call to call.
         self.slots: list[Array] = [None] * len(program.numbers)
@@ -170,6 +170,12 @@ class Frame:
         else:
             call = partial(kernel, **attrs) if attrs else kernel
             self.steps.append(_step(call, self.slots, ins, outs, several))
+
+    def close(self) -> None:
+        """Let go of all memory, though a traceback may hold the frame itself."""
+        self.arena = None
+        for bound in (self.steps, self.timed, self.slots):
+            bound.clear()
 
     # --- running ----------------------------------------------------------------------
 

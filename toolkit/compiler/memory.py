@@ -21,6 +21,7 @@ from toolkit.ir import Graph, Kind, Node, Spec
 class Buffer:
     """A piece of the arena: live from step `first` to step `last`, inclusive.
 
+    label, origin: what it holds, and the path of the layer that made it.
     death: the last step, and the node that reads it last there.
     """
 
@@ -29,6 +30,7 @@ class Buffer:
     last: int
     offset: int = -1
     label: str = ""
+    origin: str = ""
     death: tuple[int, int] = (-1, -1)
 
     def extend(self, death: tuple[int, int]) -> None:
@@ -106,12 +108,13 @@ def plan_memory(
                 reused = _donor(plan, i, moments[i], value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"
-                    reused = Buffer(value.spec.nbytes, written, last, label=label)
+                    size = value.spec.nbytes
+                    reused = Buffer(size, written, last, -1, label, node.origin)
                 reused.extend(max(death, (last, i)))
                 plan.buffers[id(value)] = reused
         if work[i]:
             label = f"{node.op.name} workspace"
-            plan.work[i] = Buffer(work[i], first, last, label=label)
+            plan.work[i] = Buffer(work[i], first, last, -1, label, node.origin)
     _place(plan)
     return plan
 

@@ -266,7 +266,11 @@ class HostDevice(Device):
 
         def replay():
             self.log.append("replay")
-            start()
+            last = self.last
+            try:
+                start()
+            finally:  # one call has started all of them
+                self.last = last
 
         return replay
 

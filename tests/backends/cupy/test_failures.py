@@ -1,12 +1,14 @@
 """What a GPU lacks is said when a program is loaded or compiled; nothing falls back."""
 
+import re
+
 import numpy as np
 import pytest
 
 import toolkit
 from tests.backends.conftest import why_no_gpu
 from tests.backends.cupy.lowered import lowered, node_of
-from toolkit import ops
+from toolkit import layers, ops
 from toolkit.backends.base import contiguous
 from toolkit.backends.cupy import algorithms, availability, cublaslt, libraries
 from toolkit.backends.cupy.backend import CupyBackend
@@ -98,6 +100,136 @@ def test_memory_that_runs_out_is_told_with_its_largest_buffers(on_host):
     assert on_host.device.trims
     assert isinstance(OutOfDeviceMemory("x"), MemoryError)
     assert float(f(x)) == 24.0**5  # the processor goes on
+
+
+def classifier():
+    toolkit.utils.set_random_seed(0)
+    model = toolkit.Sequential(
+        [
+            layers.Input((16,)),
+            layers.Dense(256, activation="tanh", name="wide"),
+            layers.Dense(3, name="narrow"),
+        ]
+    )
+    model.compile("adam", "mse")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("on_host", "what"),
+    [
+        ({"limit": 2 << 20}, r"the arena of [\d,]+ bytes"),
+        ({"limit": 7_000_000}, "the scratch memory of the libraries"),
+    ],
+    indirect=["on_host"],
+)
+def test_a_batch_that_is_too_large_leaves_the_model_as_it_was(on_host, what):
+    model = classifier()
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2048, 16)), rng.normal(size=(2048, 3))
+    with toolkit.device("gpu:0"):
+        model.fit(x[:64], y[:64], batch_size=16, verbose=0)
+        before = [v.numpy() for v in model.variables]
+        with pytest.raises(OutOfDeviceMemory) as caught:
+            model.fit(x, y, batch_size=2048, verbose=0)
+        text = str(caught.value)
+        assert re.search(f"no room for {what}.*; [\\d,]+ of [\\d,]+ bytes are in", text)
+        assert re.search(r"largest: .*float32\[2048, 256\] in sequential.*/wide", text)
+        for v, value in zip(model.variables, before, strict=True):
+            np.testing.assert_array_equal(v.numpy(), value, err_msg=v.path)
+        found = model.fit(x[:64], y[:64], batch_size=32, verbose=0).history["loss"]
+        assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("on_host", [{"limit": 8 << 20}], indirect=True)
+def test_libraries_do_with_less_scratch_memory_where_there_is_little(on_host):
+    model = classifier()
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(64, 16)), rng.normal(size=(64, 3))
+    with toolkit.device("gpu:0"):
+        model.fit(x, y, batch_size=16, verbose=0)
+    assert on_host.device.trims, "32 MB were asked for first"
+    assert 1 << 20 < on_host.device.used < 8 << 20
+
+
+READERS = {
+    "numpy": lambda y, v: y.numpy(),
+    "float": lambda y, v: float(y[0, 0]),
+    "tolist": lambda y, v: y.tolist(),
+    "repr": lambda y, v: repr(y),
+    "array": lambda y, v: np.asarray(y),
+    "variable": lambda y, v: v.numpy(),
+    "variable's array": lambda y, v: np.asarray(v),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_every_way_to_read_a_value_tells_of_a_bad_index(on_host, reader):
+    table = toolkit.layers.Embedding(3, 2, name="words")
+    total = toolkit.Variable(np.zeros((2, 2), "float32"))
+
+    @toolkit.function
+    def look_up(rows):
+        found = table(rows)
+        total.assign_add(found)
+        return found
+
+    with toolkit.device("gpu:0"):
+        look_up(np.array([0, 1]))
+        found = look_up(np.array([0, 7]))
+        with pytest.raises(IndexError, match="index 7 is out of range.*in words"):
+            READERS[reader](found, total)
+        assert look_up(np.array([2, 1])).numpy().shape == (2, 2)
+
+
+def test_runs_of_a_model_tell_of_a_bad_index(on_host, tmp_path):
+    toolkit.utils.set_random_seed(0)
+    model = toolkit.Sequential(
+        [layers.Input((2,)), layers.Embedding(3, 2, name="words"), layers.Flatten()]
+    )
+    model.compile("sgd", "mse")
+    good, bad = np.array([[0, 1], [2, 0]]), np.array([[0, 1], [2, 9]])
+    y = np.zeros((2, 4), "float32")
+    step = model.make_train_function
+    with toolkit.device("gpu:0"):
+        model.fit(good, y, verbose=0)
+        for run in (
+            lambda: model.fit(bad, y, verbose=0),
+            lambda: model.evaluate(bad, y, verbose=0),
+            lambda: model.predict(bad, verbose=0),
+            lambda: model.train_on_batch(bad, y),
+            lambda: (step()((bad, y)), model.save(tmp_path / "model.keras")),
+            lambda: (step()((bad, y)), model.get_weights()),
+        ):
+            with pytest.raises(IndexError, match="index 9 .* in sequential.*/words"):
+                run()
+        assert np.isfinite(model.predict(good, verbose=0)).all()
+
+
+def test_a_failed_kernel_is_told_with_what_was_started_last(on_host):
+    device = on_host.device
+    model = classifier()
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(64, 16)), rng.normal(size=(64, 3))
+    with toolkit.device("gpu:0"):
+        model.fit(x, y, batch_size=8, verbose=0)
+        step = device.log[device.log.index("replay") :]
+        device.fault = next(what for what in step if "flat" in what)
+        with pytest.raises(DeviceError) as caught:
+            model.fit(x, y, batch_size=8, verbose=0)
+        assert re.search(
+            r"gpu:0: an illegal memory access.*started last: \d+ captured nodes, from "
+            r".* to .*restart the process",
+            str(caught.value),
+        )
+        for use in (
+            lambda: model.predict(x, verbose=0),
+            lambda: model.get_weights(),
+            lambda: ops.ones(3) + 1.0,
+        ):
+            with pytest.raises(DeviceError, match="restart the process"):
+                use()
+    device.fault = device.broken = None
 
 
 def test_an_index_out_of_range_is_told_when_someone_waits(gpu):

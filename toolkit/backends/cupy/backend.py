@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from toolkit.backends.cupy.lowering import (
 )
 from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.program import CallTable, GpuProgram
-from toolkit.backends.cupy.steps import Loop, Lowered
+from toolkit.backends.cupy.steps import Loop, Lowered, named
 from toolkit.backends.fetched import Fetched
 from toolkit.ir import PRIMITIVES, Kind, Spec
 
@@ -118,7 +118,8 @@ class CupyBackend(Backend):
         found = lower(node, inputs, outputs, is_aligned, self.numerics)
         if found is None:
             check(node, self.arrays)
-        return found
+            return None
+        return named(found, node)
 
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """One program for consecutive lowered nodes."""
@@ -131,7 +132,7 @@ class CupyBackend(Backend):
         place = Scratch(arena[1], body.plan.nbytes)
         loop = Loop(body, place, tuple(moves), turns)
         # The arena has a place even where nothing lies in it.
-        return Lowered((loop,), max(1, arena[1] + body.plan.nbytes))
+        return Lowered((loop,), max(1, arena[1] + body.plan.nbytes), name="a loop")
 
     # --- memory -----------------------------------------------------------------------
 
@@ -141,6 +142,9 @@ class CupyBackend(Backend):
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         return self.device.allocate(shape, dtype, "an array")
+
+    def on_shortage(self, release: Callable[[], None]) -> None:
+        self.device.on_shortage(release)
 
     def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
         """As `empty` gives them; small ones lie in one piece of memory."""
@@ -201,7 +205,8 @@ class CupyBackend(Backend):
     def adopt(self, array: Any) -> Array:
         """A copy of another library's array on this device, by DLPack or CUDA's
         interface."""
-        return self.device.adopt(array)
+        with self.device.failing():
+            return self.device.adopt(array)
 
     def owned(self, array: Any) -> Array:
         """A copy of an array that nobody else holds."""
@@ -234,9 +239,11 @@ class CupyBackend(Backend):
         """What steps know an array of a call by."""
         return self.device.address(array)
 
-    def call_table(self, specs: Sequence[Spec], kept: Collection[int]) -> CallTable:
+    def call_table(
+        self, specs: Sequence[Spec], kept: Collection[int], plan: Any = None
+    ) -> CallTable:
         """Where a program finds the addresses of the arrays of a call."""
-        return CallTable(specs, kept)
+        return CallTable(specs, kept, plan)
 
     # --- facts ------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -89,6 +91,7 @@ class Device(ABC):
     def __init__(self) -> None:
         self._watched: dict[int, Words] = {}
         self._started = 0
+        self._idle: list[WeakMethod[Any]] = []
         self.last: Callable[[], str] = lambda: "nothing"
 
     @cached_property
@@ -123,16 +126,31 @@ class Device(ABC):
             try:
                 # To ask costs more than small arrays do.
                 if plan is None or nbytes <= self.room():
-                    return self.empty(shape, dtype)
+                    with self.failing():
+                        return self.empty(shape, dtype)
             except OutOfMemory:
                 pass
             if attempt == 0:
-                self.uploads.clear()
-                self.trim()
+                self.reclaim()
         raise OutOfDeviceMemory(
             f"{self.name}: no room for {what} of {nbytes:,} bytes; "
-            f"{self.memory()}{_largest(plan)}"
+            f"{self.memory()}{largest(plan)}"
         )
+
+    def reclaim(self) -> None:
+        """Give all memory that is only kept for later back to the device."""
+        self._idle = [ref for ref in self._idle if ref() is not None]
+        for ref in self._idle:
+            release = ref()
+            if release is not None:
+                release()
+        gc.collect()  # what runs a program on memory holds itself in circles
+        self.uploads.clear()
+        self.trim()
+
+    def on_shortage(self, release: Callable[[], None]) -> None:
+        """Call a method where memory is short, as long as its object lives."""
+        self._idle.append(WeakMethod(release))
 
     @abstractmethod
     def room(self) -> int:
@@ -306,10 +324,13 @@ class Device(ABC):
             raise IndexError(words.problems[first].format(index=index, limit=limit))
 
 
-def _largest(plan: Any) -> str:
+def largest(plan: Any) -> str:
     """The largest buffers of a plan, in words."""
     if plan is None:
         return ""
     found = sorted(plan.distinct, key=lambda buffer: -buffer.nbytes)[:NAMED]
-    rows = (f"{b.label} ({b.nbytes:,} bytes)" for b in found)
+    rows = [
+        f"{b.label}{' in ' + b.origin if b.origin else ''} ({b.nbytes:,} bytes)"
+        for b in found
+    ]
     return f"; largest: {', '.join(rows)}"

@@ -83,7 +83,7 @@ class EagerKernel:
     def _run(self, program: GpuProgram, arrays: list[Array], inputs: int) -> None:
         device = program.device
         (node,) = program.nodes
-        scratch = device.empty((node.work,), "uint8") if node.work else None
+        scratch = self.backend.empty((node.work,), "uint8") if node.work else None
 
         def resolve(index: int, operand: tuple[str, int]) -> Where:
             kind, number = operand
@@ -101,7 +101,9 @@ class EagerKernel:
                 *(self.name, ", ".join(str(x.dtype) for x in inputs), "row-major"),
                 "neither a generator nor the array module computes it",
             )
-        with self.backend.device.scope():
+        device = self.backend.device
+        device.last = lambda: self.name
+        with device.scope(), device.failing():
             return self.other(*inputs, out=out, **attrs)
 
 

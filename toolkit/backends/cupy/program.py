@@ -17,7 +17,7 @@ from typing import Any
 from toolkit.backends.base import Moment, aligned
 from toolkit.backends.cupy.binding import Binder, Binding, Where, operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
-from toolkit.backends.cupy.device import Device, OutOfMemory
+from toolkit.backends.cupy.device import Device, largest
 from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.steps import Dnn, Loop, Lowered, Product, Step
 from toolkit.errors import OutOfDeviceMemory
@@ -25,8 +25,6 @@ from toolkit.ir import Spec
 
 Resolve = Callable[[int, tuple[str, int]], Where]
 
-# Runs on the same memory before the steps are captured.
-WARM_UP = 1
 # An array may be at so many places, each with steps bound to it, as batches are that
 # come in two turns; if it is elsewhere then, it is copied to memory that stays. Results
 # of no more bytes than this are copied at once, and arrays that stay from call to call,
@@ -45,10 +43,14 @@ class CallTable(list[int]):
     Args:
         specs: of the inputs and outputs, by number.
         kept: the numbers of those that should stay where they are.
+        plan: of the memory of the program's intermediate values.
     """
 
-    def __init__(self, specs: Sequence[Spec], kept: Collection[int] = ()) -> None:
+    def __init__(
+        self, specs: Sequence[Spec], kept: Collection[int] = (), plan: Any = None
+    ) -> None:
         super().__init__([0] * len(specs))
+        self.plan = plan
         self.specs = list(specs)
         self.kept = frozenset(kept)
 
@@ -149,6 +151,7 @@ class Runner:
         self.places: list[set[int]] = [set() for _ in objects]
         self.bindings: dict[tuple[int, ...], Binding] = {}
         self.scratch: Any = None
+        self.workspaces = list(WORKSPACES)
         self.used = self._used()
 
     def _used(self) -> tuple[set[int], set[int]]:
@@ -170,13 +173,13 @@ class Runner:
             self.device.uploads.mark()
             binding = self._bound()
             self._copy(self.used[0], inward=True)
-            if binding.replay is not None:
-                binding.replay()
-            elif binding.runs >= WARM_UP and self.device.captures:
-                binding.replay = self.device.capture(partial(_start, binding))
-                binding.replay()
+            if binding.replay is None and binding.runs and self.device.captures:
+                binding.replay = self.device.capture(partial(self._start, binding))
+            if binding.replay is None:
+                self._start(binding)
             else:
-                _start(binding)
+                self.device.last = self._named
+                binding.replay()
             binding.runs += 1
             self._copy(self.used[1], inward=False)
             self.device.watch(binding.words, binding.problems)
@@ -184,16 +187,29 @@ class Runner:
     def timed(self) -> list[tuple[int, int, int, int]]:
         """Run; (node, start, end, 0) of each node, waiting for each."""
         rows = []
-        with self.device.scope():
+        with self.device.scope(), self.device.failing():
             binding = self._bound()
             self._copy(self.used[0], inward=True)
             for i, call in binding.calls:
+                self.device.last = partial(self._named, i)
                 start = perf_counter_ns()
                 call()
                 self.device.synchronize()
                 rows.append((i, start, perf_counter_ns(), 0))
             self._copy(self.used[1], inward=False)
         return rows
+
+    def _start(self, binding: Binding) -> None:
+        for i, call in binding.calls:
+            self.device.last = partial(self._named, i)
+            call()
+
+    def _named(self, which: int | None = None) -> str:
+        """What a node computes, or what all do together."""
+        names = [node.name for node in self.program.nodes]
+        if which is not None:
+            return names[which]
+        return f"{len(names)} captured nodes, from {names[0]} to {names[-1]}"
 
     def _copy(self, numbers: set[int], inward: bool) -> None:
         """Copy what is staged in or out, by one copy where both sides lie alike."""
@@ -249,14 +265,17 @@ class Runner:
 
     def _bind(self) -> Binding:
         """Resolve all addresses; if memory runs out, once more with less scratch."""
-        for limits in WORKSPACES:
+        while self.workspaces:
             try:
-                return Binder(self, *limits).bind()
-            except OutOfMemory:
-                self.device.trim()
+                return Binder(self, *self.workspaces[0]).bind()
+            except MemoryError:
+                self.scratch = None
+                del self.workspaces[0]  # not again for other addresses either
+                self.device.reclaim()
         raise OutOfDeviceMemory(
-            f"{self.device.name}: no memory for the scratch space of a program; "
-            f"{self.device.memory()}"
+            f"{self.device.name}: no room for the scratch memory of the libraries, "
+            f"not even for less of it; {self.device.memory()}"
+            f"{largest(self.objects.plan)}"
         )
 
     def address(self, where: Where) -> int:
@@ -273,8 +292,3 @@ def _follows(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
     """Whether a piece of memory lies behind another alike on both sides."""
     distance = other[0] - one[0]
     return distance == other[1] - one[1] and distance == aligned(one[2])
-
-
-def _start(binding: Binding) -> None:
-    for _, call in binding.calls:
-        call()

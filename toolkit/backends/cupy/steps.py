@@ -7,7 +7,7 @@ loop over the steps of another program. Operands are named as in launches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.backends.base import Move, Operand, aligned, contiguous
@@ -74,11 +74,13 @@ class Lowered:
     Attributes:
         work: the bytes of scratch memory that they share.
         inputs: how many inputs the node has: buffers count on with its outputs.
+        name: what the node computes and which layer it is from, for messages.
     """
 
     steps: tuple[Step, ...] = ()
     work: int = 0
     inputs: int = 0
+    name: str = ""
 
 
 class Value:
@@ -139,3 +141,20 @@ class Pieces:
 
 class NotLowered(Exception):
     """No generated kernel fits: another provider, or NumPy's interface, has to do."""
+
+
+def named(lowered: Lowered, node: Node) -> Lowered:
+    """The steps of a node, with what to say of them."""
+    members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
+    names = ", ".join(dict.fromkeys(member.op.name for member in members))
+    where = f" in {node.origin}" if node.origin else ""
+    steps = lowered.steps
+    if where:
+        text = where.replace("{", "{{").replace("}", "}}")
+        steps = tuple(
+            replace(step, problem=step.problem + text)
+            if isinstance(step, Launch) and step.problem
+            else step
+            for step in steps
+        )
+    return replace(lowered, steps=steps, name=f"{names} {node.outputs[0].spec}{where}")
