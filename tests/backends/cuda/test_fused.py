@@ -80,6 +80,11 @@ BODIES = {
     "log softmax": (lambda x: with_gradients(ops.log_softmax, x), normal(6, 200)),
     "cross entropy": (cross_entropy, normal(12, 10), labels(12, 10)),
     "cross entropy of many": (cross_entropy, normal(6, 5000), labels(6, 5000)),
+    "cross entropy of odd rows": (cross_entropy, normal(5, 5001), labels(5, 5001)),
+    "extremes of odd rows": (
+        lambda x: (ops.argmax(x, axis=-1), ops.min(x, axis=-1), ops.sum(x * x)),
+        normal(40, 1301),
+    ),
     "layer norm": (
         lambda *xs: with_gradients(layer_norm, *xs),
         *(normal(50, 96), normal(96), normal(96)),
@@ -117,6 +122,14 @@ BODIES = {
     "masked attention": (
         lambda x, m: ops.softmax(ops.where(m, x * 0.125, -1e4), axis=-1),
         *(normal(2, 3, 16, 16), np.tril(np.ones((16, 16), bool))),
+    ),
+    "few long rows": (
+        lambda x: (ops.sum(x * x, axis=1), ops.max(x, axis=1), ops.min(x, axis=1)),
+        normal(3, 30001),
+    ),
+    "colours": (
+        lambda x, m, s, y: (x - m) * s + ops.transpose(y, (1, 0, 2)),
+        *(normal(6, 16, 3), normal(3), normal(3), normal(16, 6, 3)),
     ),
     "turned": (lambda x: ops.transpose(x, (0, 2, 1)) + 1.0, normal(3, 40, 70)),
 }

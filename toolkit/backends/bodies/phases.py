@@ -148,9 +148,11 @@ class Phases:
         return source[0] == "step" and self.plan.steps[source[1]].role == FULL
 
     def _reads_back(self, step: int, number: int) -> bool:
+        """Whether a pass takes a value from memory, or from an earlier one."""
+        return self._stored.get(step, number) < number or self._keeps(step, number)
+
+    def _keeps(self, step: int, number: int) -> bool:
         """Whether a pass takes a value from an earlier one, which then keeps it."""
-        if self._stored.get(step, number) < number:
-            return True
         earlier = self._computed.get(step, number)
         if earlier == number or self._cost(step, number) < _KEPT_FROM:
             return False

@@ -11,6 +11,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.bodies.plan import (
+    COLUMN,
     FULL,
     PICK,
     PLACE,
@@ -34,6 +35,7 @@ from toolkit.backends.cupy.cuda.scalars import (
     literal,
     split,
 )
+from toolkit.backends.space import suffix_products
 from toolkit.ir import PRIMITIVES, Graph
 
 Known = dict[Source, Value]
@@ -41,6 +43,8 @@ Known = dict[Source, Value]
 COLUMN_NUMBER: Source = ("column",)
 # Bytes of the widest access to memory.
 WIDEST = 16
+# Rows of this many packs are worth some work at their ends.
+LONG = 32
 
 
 class GPUPlanner(Planner):
@@ -58,6 +62,9 @@ class Body:
         extents: of the loops, those over rows first.
         strides: of every read, then of every write, along the loops, in elements.
         lanes: how many neighbours a thread handles with one access.
+        shift: an array that tells how far rows begin behind a multiple of the lanes;
+            None if all begin at one.
+        is_spread: whether packs are of whole arrays, whatever the extents are.
         number: the type of an index.
     """
 
@@ -79,7 +86,10 @@ class Body:
         ]
         self.rows = prod(self.extents[: self.row_loops])
         self.columns = prod(self.extents[self.row_loops :])
+        self.aligned = aligned
         self.lanes = self._lanes() if aligned else 1
+        self.shift: int | None = None
+        self.is_spread = False
         steps = ((n - 1) * abs(s) for r in self.strides for n, s in self._along(r))
         size = max(prod(self.extents), *steps, 0)
         self.number = "int" if 2 * size < 2**31 else "i64"
@@ -110,6 +120,55 @@ class Body:
         ):
             lanes //= 2
         return lanes
+
+    @property
+    def packs(self) -> int:
+        """How many packs of columns a row has, at most."""
+        if self.shift is None:
+            return self.columns // self.lanes
+        return -(-(self.columns + self.lanes - 1) // self.lanes)
+
+    def is_wide(self, array: int) -> bool:
+        """Whether a pack of an array is one access."""
+        in_rows = self.shift is None or any(self.strides[array][: self.row_loops])
+        return self.lanes > 1 and self.strides[array][-1] == 1 and in_rows
+
+    def shift_rows(self) -> None:
+        """Let packs begin where accesses can, not where rows do, if those are odd.
+
+        The first and the last pack of a row then have some of its columns only.
+        """
+        loops, roles = self.row_loops, {w.role for w in self.plan.writes}
+        arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
+        wide = [
+            k for k, row in enumerate(self.strides) if row[-1] == 1 and any(row[:loops])
+        ]
+        if not self.aligned or not wide or COLUMN in roles:
+            return
+        lanes = WIDEST // max(dtypes.itemsize(arrays[k].dtype) for k in wide)
+        steps = {tuple(s % lanes for s in self.strides[k][:loops]) for k in wide}
+        is_long = self.columns >= LONG * lanes
+        if len(self.extents) != loops + 1 or not is_long or len(steps) > 1:
+            return
+        if lanes > self.lanes and min(min(self.strides[k]) for k in wide) >= 0:
+            self.lanes, self.shift = lanes, wide[0]
+
+    def is_whole(self, array: int) -> bool:
+        """Whether an array has its elements in the order of the loops, without gaps."""
+        return tuple(self.strides[array]) == tuple(suffix_products(self.extents)[1:])
+
+    def spread(self) -> None:
+        """Let packs go on from row to row, if that makes them much wider.
+
+        So they do where the last extent is odd, as that of three colours.
+        """
+        arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
+        whole = [a for k, a in enumerate(arrays) if self.is_whole(k)]
+        sizes = [dtypes.itemsize(array.dtype) for array in whole]
+        lanes = WIDEST // max(sizes, default=WIDEST)
+        if self.aligned and lanes >= 4 * self.lanes:
+            self.is_spread = prod(self.extents) % lanes == 0
+            self.lanes = lanes if self.is_spread else self.lanes
 
     # --- places -----------------------------------------------------------------------
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from toolkit import dtypes
 from toolkit.backends.bodies.phases import Phases
 from toolkit.backends.bodies.plan import COLUMN, ONE, ROW, Plan
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 
-# Registers of a thread that hold elements of its row.
-MOST_HELD = 48
+# Registers of a thread that hold what it has of its row.
+MOST_HELD = 56
 # The most threads of a row.
 LONGEST = 512
-# Blocks that share sums over rows: a few for each processor of a large device.
-MOST_BLOCKS = 1024
+# Blocks that share sums over rows: as many as run at once on a large device, so that
+# few parts are left to combine.
+MOST_BLOCKS = 512
+# Fewer rows than this leave processors idle, unless several blocks share a row of more
+# packs than this.
+FEW_ROWS, SHORTEST = 128, 2048
 # The fewest rows of a thread, so that parts of sums are few beside what is summed.
 LEAST_ROWS = 4
 
@@ -27,16 +32,10 @@ class Recomputed(Phases):
 
 
 class Held(Phases):
-    """Passes that keep every value that a later one needs."""
+    """Passes that keep what would be dear to compute again."""
 
     def _reads_back(self, step: int, number: int) -> bool:
-        earlier = self._computed.get(step, number)
-        if earlier == number:
-            return False
-        if step not in self.kept:
-            self.kept.append(step)
-            self.phases[earlier].keeps.append(step)
-        return True
+        return self._keeps(step, number)
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,8 @@ class Division:
         blocks: parts of the rows that different blocks have.
         turns: how many times a block takes `ty` more rows.
         held: whether the items of a row are variables of a thread.
+        phases: the passes over a row.
+        waits: whether the threads of a row wait for each other.
     """
 
     tx: int
@@ -59,17 +60,32 @@ class Division:
     blocks: int
     turns: int
     held: bool
+    phases: Phases
+    waits: bool
+
+    @property
+    def held_reads(self) -> list[int]:
+        """The reads that several passes use, of which a thread keeps its items."""
+        return read_again(self.phases) if self.held else []
 
 
 def division_of(body: Body) -> Division:
     """The division of a body's work."""
-    plan, packs = body.plan, body.columns // body.lanes
-    columns = sum(w.role == COLUMN for w in plan.writes)
+    plan, packs = body.plan, body.packs
+    columns = any(w.role == COLUMN for w in plan.writes)
     collects = columns or any(w.role == ONE for w in plan.writes)
+    phases: Phases = Held(plan)
     tiles = 1
-    if _is_along_rows(plan):
-        kept = len(Held(plan).kept) + len(read_again(Held(plan))) + columns
-        tx, held = _threads_of_row(packs, body.lanes * max(1, kept))
+    waits = _is_along_rows(plan)
+    if waits and body.rows < FEW_ROWS and packs > SHORTEST and only_reduces_rows(plan):
+        tx, ty, held, phases = 256, 1, False, Recomputed(plan)
+        tiles = min(MOST_BLOCKS // body.rows, -(-packs // SHORTEST))
+        items = -(-packs // (tx * tiles))
+    elif waits:
+        tx, held = _threads_of_row(packs, _words(body, phases))
+        if not held:
+            phases = Recomputed(plan)
+            tx, held = _threads_of_row(packs, _words(body, phases))
         items = -(-packs // tx)
         ty = max(1, 128 // tx) if held or not columns else 1
     elif columns:
@@ -85,17 +101,41 @@ def division_of(body: Body) -> Division:
     if collects:
         most = max(1, MOST_BLOCKS // tiles)
         turns = max(-(-groups // most), min(LEAST_ROWS, groups))
-    return Division(tx, ty, items, tiles, -(-groups // turns), turns, held)
+    blocks = -(-groups // turns)
+    return Division(tx, ty, items, tiles, blocks, turns, held, phases, waits)
 
 
-def _threads_of_row(packs: int, kept: int) -> tuple[int, bool]:
-    """The threads of a row, and whether they can hold `kept` values for each pack."""
+def _words(body: Body, phases: Phases) -> int:
+    """The registers for what a thread holds of a pack of columns."""
+    plan, words = body.plan, 0
+    for k in read_again(phases):
+        nbytes = dtypes.itemsize(plan.reads[k].dtype)
+        words += max(body.lanes * nbytes, 4) if body.is_wide(k) else 4 * body.lanes
+    values = [plan.steps[i].dtype for i in phases.kept]
+    values += [w.dtype for w in plan.writes if w.role == COLUMN]
+    words += sum(body.lanes * max(4, dtypes.itemsize(dtype)) for dtype in values)
+    return max(1, words // 4)
+
+
+def _threads_of_row(packs: int, words: int) -> tuple[int, bool]:
+    """The threads of a row, and whether they can hold so many words of each pack."""
     tx = power_of_two(packs)
     if packs > 32:
         tx = min(LONGEST, max(32, power_of_two(-(-packs // 4))))
-    while tx < LONGEST and -(-packs // tx) * kept > MOST_HELD:
+    while tx < LONGEST and -(-packs // tx) * words > MOST_HELD:
         tx *= 2
-    return tx, -(-packs // tx) * kept <= MOST_HELD
+    return tx, -(-packs // tx) * words <= MOST_HELD
+
+
+def only_reduces_rows(plan: Plan) -> bool:
+    """Whether all that is made of rows are reductions that need no other one."""
+    reductions = [i for i, s in enumerate(plan.steps) if s.role == ROW and s.reduces]
+    return (
+        not plan.picks
+        and sorted(w.source[1] for w in plan.writes) == reductions
+        and not any(plan.steps[i].op.startswith("arg") for i in reductions)
+        and max(Recomputed(plan).levels) == 1
+    )
 
 
 def _is_along_rows(plan: Plan) -> bool:
@@ -104,6 +144,8 @@ def _is_along_rows(plan: Plan) -> bool:
 
 
 def read_again(phases: Phases) -> list[int]:
-    """The reads that more than one pass uses."""
+    """The reads that more than one pass uses; what all rows read stays in the cache."""
     found = [k for phase in phases.phases for k in phase.reads]
-    return sorted({k for k in found if found.count(k) > 1})
+    several = {k for k in found if found.count(k) > 1}
+    reads = phases.plan.reads
+    return sorted(k for k in several if reads[k].by_row and reads[k].by_column)

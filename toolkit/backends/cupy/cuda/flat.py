@@ -16,6 +16,7 @@ THREADS = 256
 
 def emit_flat(body: Body) -> Launch:
     """One launch over all elements."""
+    body.spread()
     w, count = body.w, prod(body.extents) // body.lanes
     parameters = body.parameters()
     parameters += [body.output(k) for k in range(len(body.plan.writes))]
@@ -48,17 +49,20 @@ def _strides(body: Body) -> tuple[int, ...]:
 def _emit_pack(body: Body) -> None:
     """Compute the elements of the i-th pack."""
     w, extents, lanes = body.w, list(body.extents), body.lanes
+    body.load_constants()
+    if body.is_spread:
+        _emit_spread(body)
+        return
     indices = body.split("i", [*extents[:-1], extents[-1] // lanes], "i")
     if lanes > 1:
         w(f"const {body.number} j0 = {indices[-1]} * {lanes};")
         indices[-1] = "j0"
-    body.load_constants()
     known: Known = {}
     wide = []
     for k, read in enumerate(body.plan.reads):
-        place = body.offset(k, 0, indices)
         if ("read", k) in body.constant:
             continue
+        place = body.offset(k, 0, indices)
         pointer = f"{body.pointer(k)} + {place or 0}"
         if body.strides[k][-1] == 0 or lanes == 1:
             known["read", k] = w.let(read.dtype, f"widen(*({pointer}))")
@@ -76,14 +80,47 @@ def _emit_pack(body: Body) -> None:
         for k, _ in writes:
             w(f"q{k}[{places[k]}] = y{k};")
         return
+    _emit_lanes(body, known, wide, places)
+
+
+def _emit_lanes(
+    body: Body, known: Known, wide: list[tuple[int, str]], places: list[str]
+) -> None:
+    """Compute the elements of a pack, and write it."""
+    w, lanes, writes = body.w, body.lanes, list(enumerate(body.plan.writes))
     for k, write in writes:
         w(f"Pack<{STORED[write.dtype]}, {lanes}> b{k};")
     with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
+        if body.is_spread:
+            w(f"const {body.number} j = j0 + k;")
+            indices = body.split("j", body.extents, "i")
+            wide = [*wide, *_apart(body, indices)]
         _emit_lane(body, known, wide)
         for k, _ in writes:
             w(f"b{k}.of[k] = y{k};")
     for k, write in writes:
         w(f"*(Pack<{STORED[write.dtype]}, {lanes}>*)(q{k} + {places[k]}) = b{k};")
+
+
+def _emit_spread(body: Body) -> None:
+    """Compute the i-th pack of whole arrays, which has ends of rows inside."""
+    w, wide = body.w, []
+    w(f"const {body.number} j0 = i * {body.lanes};")
+    for k, read in enumerate(body.plan.reads):
+        if body.is_whole(k):
+            pack = f"Pack<{STORED[read.dtype]}, {body.lanes}>"
+            w(f"const {pack} a{k} = *(const {pack}*)({body.pointer(k)} + j0);")
+            wide.append((k, f"a{k}.of[k]"))
+    _emit_lanes(body, {}, wide, ["j0"] * len(body.plan.writes))
+
+
+def _apart(body: Body, indices: list[str]) -> list[tuple[int, str]]:
+    """The elements of the arrays that are not whole ones, at the indices."""
+    return [
+        (k, f"{body.pointer(k)}[{body.offset(k, 0, indices) or 0}]")
+        for k in range(len(body.plan.reads))
+        if not body.is_whole(k) and ("read", k) not in body.constant
+    ]
 
 
 def _emit_lane(body: Body, known: Known, wide: list[tuple[int, str]]) -> None:

@@ -56,6 +56,16 @@ template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16
   T of[N];
 };
 
+// Let the compiler forget what it knows of a pack: it would keep all that was computed
+// of it, which takes more registers than the pack.
+template <class T> DEVICE void renew(T& pack) {
+#ifndef HOST
+  #pragma unroll
+  for (int n = 0; n < sizeof(T) / 4; ++n)
+    asm volatile("" : "+r"(((unsigned*)&pack)[n]));
+#endif
+}
+
 // From memory to registers.
 template <class T> DEVICE T widen(T x) { return x; }
 DEVICE float widen(f16 x) { return half_to_float(x.bits); }

@@ -129,15 +129,17 @@ def combination(
     w = Writer()
     reducer = Reducer(op, dtype, w)
     tx = min(32, power_of_two(columns))
-    ty = min(256 // tx, power_of_two(count))
+    # Threads enough that each has but a few parts: there are few blocks.
+    ty = min(1024 // tx, power_of_two(count))
     computed = COMPUTED[dtype]
     w(f"const int thread = threadIdx.y * {tx} + threadIdx.x;")
     w(f"const i64 column = (i64)blockIdx.x * {tx} + threadIdx.x;")
     w(f"__shared__ u64 shared[{tx * ty}];")
     state = reducer.declare()
     with w.block(f"if (column < {columns})"):
-        with w.block(f"for (i64 k = threadIdx.y; k < {count}; k += {ty})"):
-            reducer.add(state, [w.let(dtype, f"parts[k * {columns} + column]")])
+        head = f"for (int k = threadIdx.y; k < {count}; k += {ty})"
+        with w.block("#pragma unroll 4", head):
+            reducer.add(state, [w.let(dtype, f"parts[(i64)k * {columns} + column]")])
     total = reducer.across_block(state[0], tx, tx * ty)
     with w.block(f"if (threadIdx.y == 0 && column < {columns})"):
         w(f"out[column] = {narrowed(total, dtype)};")

@@ -13,12 +13,7 @@ from toolkit.backends.base import aligned as aligned_bytes
 from toolkit.backends.bodies.phases import Phase
 from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, ROW
 from toolkit.backends.cupy.cuda.body import COLUMN_NUMBER, Body, Known, narrowed
-from toolkit.backends.cupy.cuda.division import (
-    Held,
-    Recomputed,
-    division_of,
-    read_again,
-)
+from toolkit.backends.cupy.cuda.division import division_of
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, Scratch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, combination
@@ -36,9 +31,10 @@ class _Rows:
         self.body = body
         self.plan = body.plan
         self.w = body.w
+        body.shift_rows()
         self.shape = division_of(body)
-        self.phases = (Held if self.shape.held else Recomputed)(body.plan)
-        self.held_reads = read_again(self.phases) if self.shape.held else []
+        self.phases = self.shape.phases
+        self.held_reads = self.shape.held_reads
         self.loaded: set[int] = set()
         self.states: dict[int, list[Value]] = {}
         self.scratch = 0
@@ -57,7 +53,8 @@ class _Rows:
         w(f"const i64 block = blockIdx.x / {shape.tiles};")
         body.load_constants()
         self._declare_collected()
-        with w.block(f"for (int turn = 0; turn < {shape.turns}; ++turn)"):
+        unroll = ["#pragma unroll 4"] * (not shape.waits and shape.turns > 1)
+        with w.block(*unroll, f"for (int turn = 0; turn < {shape.turns}; ++turn)"):
             self._row()
         self._finish()
         grid, block = (shape.blocks * shape.tiles, 1, 1), (shape.tx, shape.ty, 1)
@@ -68,6 +65,8 @@ class _Rows:
         """How many blocks have a part of a write."""
         role = self.plan.writes[k].role
         parts = {COLUMN: self.shape.blocks, ONE: self.shape.blocks * self.shape.tiles}
+        if self.shape.waits:
+            parts[ROW] = self.shape.tiles
         return parts.get(role, 1)
 
     def _output(self, k: int) -> tuple[str, str, Argument]:
@@ -76,7 +75,7 @@ class _Rows:
         ctype, name, buffer = self.body.output(k)
         if parts == 1 and not self._collects_in_memory(k):
             return ctype, name, buffer
-        size = self.body.columns if write.role == COLUMN else 1
+        size = {COLUMN: self.body.columns, ROW: self.body.rows}.get(write.role, 1)
         dtype = "float32" if write.dtype in ("float16", "bfloat16") else write.dtype
         nbytes = aligned_bytes(parts * size * itemsize(dtype))
         place = Scratch(self.scratch, nbytes)
@@ -144,7 +143,7 @@ class _Rows:
                     text = narrowed(part, write.dtype) if whole else part.text
                     w(f"const i64 pack = {self._pack(f'held / {lanes}')};")
                     place = f"block * {self.body.columns} + pack * {lanes}"
-                    test = f"if (ty == 0 && pack < {self.body.columns // lanes})"
+                    test = f"if (ty == 0 && pack < {self.body.packs})"
                     w(f"{test} q{k}[{place} + held % {lanes}] = {text};")
 
     def _pack(self, item: str) -> str:
@@ -179,6 +178,9 @@ class _Rows:
             if write.role == FULL:
                 place = body.offset(body.first_write + k, 0, indices) or "0"
                 w(f"{STORED[write.dtype]}* s{k} = q{k} + {place};")
+        if body.shift is not None:
+            place = body.offset(body.shift, 0, indices)
+            w(f"const int shift = ({place}) % {body.lanes};")
         self._compute_rows(self.phases.before)
         for phase in self.phases.phases:
             self._pass(phase)
@@ -192,7 +194,8 @@ class _Rows:
 
     def _end_row(self) -> None:
         """Write what a row has one of, and collect it."""
-        tile = " && tile == 0" if self.shape.tiles > 1 else ""
+        shares = self.shape.waits or self.shape.tiles == 1
+        tile = "" if shares else " && tile == 0"
         writes = list(enumerate(self.plan.writes))
         of_rows = [(k, w) for k, w in writes if w.role == ROW or self._of_rows(k)]
         if not of_rows:
@@ -201,7 +204,11 @@ class _Rows:
             for k, write in of_rows:
                 if write.role == ROW:
                     value = self.body.value(write.source, {})
-                    self.w(f"q{k}[row] = {narrowed(value, write.dtype)};")
+                    if self._parts(k) == 1:
+                        self.w(f"q{k}[row] = {narrowed(value, write.dtype)};")
+                    else:
+                        place = f"(i64)tile * {self.body.rows} + row"
+                        self.w(f"q{k}[{place}] = {value.text};")
                 else:
                     step = self.plan.steps[write.source[1]]
                     self._collect(k, self.body.value(step.arguments[0], {}))
@@ -222,17 +229,27 @@ class _Rows:
             for i, s in ((i, self.plan.steps[i]) for i in phase.reductions)
         ]
         states = [r.declare() for r in reducers]
-        held = [*(("step", i) for i in phase.keeps)]
-        held += [("read", k) for k in phase.reads if self._is_first(k)]
-        for kind, i in held:
-            of = self.plan.steps if kind == "step" else self.plan.reads
-            w(f"{COMPUTED[of[i].dtype]} {kind}{i}[{shape.items * body.lanes}];")
+        for i in phase.keeps:
+            ctype = COMPUTED[self.plan.steps[i].dtype]
+            w(f"{ctype} step{i}[{shape.items * body.lanes}];")
+        first = [k for k in phase.reads if self._is_first(k)]
+        for k in first:
+            ctype = STORED[self.plan.reads[k].dtype]
+            wide = f"Pack<{ctype}, {body.lanes}> read{k}[{shape.items}];"
+            each = f"{ctype} read{k}[{shape.items * body.lanes}];"
+            w(wide if body.is_wide(k) else each)
         heads = [f"for ({body.number} item = 0; item < {shape.items}; ++item)"]
-        with w.block(*(["#pragma unroll"] * shape.held), *heads):
+        # What is not held is unrolled too: the reads of some packs are then under way.
+        unroll = "#pragma unroll" if shape.held else "#pragma unroll 4"
+        with w.block(unroll, *heads):
             w(f"const {body.number} pack = {self._pack('item')};")
-            with w.block(f"if (live && pack < {body.columns // body.lanes})"):
+            test = f"pack < {body.packs}"
+            if body.shift is not None:
+                w(f"const {body.number} c0 = pack * {body.lanes} - shift;")
+                test = f"c0 < {body.columns}"
+            with w.block(f"if (live && {test})"):
                 self._item(phase, reducers, states)
-        self.loaded |= {k for kind, k in held if kind == "read"}
+        self.loaded |= set(first)
         for i, r, state in zip(phase.reductions, reducers, states, strict=True):
             r.across_warp(state, min(32, shape.tx))
             if shape.tx > 32:
@@ -248,18 +265,17 @@ class _Rows:
     ) -> None:
         """The columns of one pack."""
         body, w, lanes = self.body, self.w, self.body.lanes
-        extents = body.extents[body.row_loops :]
-        indices = body.split("pack", [*extents[:-1], extents[-1] // lanes], "c_")
-        if lanes > 1:
-            w(f"const {body.number} c0 = {indices[-1]} * {lanes};")
-            indices[-1] = "c0"
+        indices = self._columns()
         wide = self._load_packs(phase, indices)
         full = [k for k in phase.writes if self.plan.writes[k].role == FULL]
         if lanes > 1:
             for k in full:
                 w(f"Pack<{STORED[self.plan.writes[k].dtype]}, {lanes}> b{k};")
         with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
-            w(f"const {body.number} column = pack * {lanes} + k;")
+            first = f"pack * {lanes}" if body.shift is None else "c0"
+            w(f"const {body.number} column = {first} + k;")
+            if body.shift is not None:
+                w(f"if (!whole && {self._outside('column')}) continue;")
             if self.shape.held:
                 w(f"const int held = item * {lanes} + k;")
             known = self._known(phase, wide)
@@ -277,33 +293,81 @@ class _Rows:
                 place = body.offset(body.first_write + k, body.row_loops, indices)
                 target = f"b{k}.of[k]" if lanes > 1 else f"s{k}[{place or 0}]"
                 w(f"{target} = {text};")
-        if lanes > 1:
-            for k in full:
-                pack = f"Pack<{STORED[self.plan.writes[k].dtype]}, {lanes}>"
-                place = body.offset(body.first_write + k, body.row_loops, indices)
-                w(f"*({pack}*)(s{k} + {place}) = b{k};")
+        for k in full if lanes > 1 else ():
+            self._store_pack(k, indices)
+
+    def _columns(self) -> list[str]:
+        """The indices of the loops over columns where a pack begins."""
+        body, w = self.body, self.w
+        if body.shift is not None:
+            last = f"c0 + {body.lanes} <= {body.columns}"
+            w(f"const bool whole = c0 >= 0 && {last};")
+            return ["c0"]
+        extents = body.extents[body.row_loops :]
+        indices = body.split("pack", [*extents[:-1], extents[-1] // body.lanes], "c_")
+        if body.lanes > 1:
+            w(f"const {body.number} c0 = {indices[-1]} * {body.lanes};")
+            indices[-1] = "c0"
+        return indices
+
+    def _outside(self, column: str) -> str:
+        return f"({column} < 0 || {column} >= {self.body.columns})"
+
+    def _store_pack(self, k: int, indices: list[str]) -> None:
+        """Write a pack of an output."""
+        body, w, lanes = self.body, self.w, self.body.lanes
+        pack = f"Pack<{STORED[self.plan.writes[k].dtype]}, {lanes}>"
+        place = body.offset(body.first_write + k, body.row_loops, indices)
+        if body.shift is None:
+            w(f"*({pack}*)(s{k} + {place}) = b{k};")
+            return
+        w(f"if (whole) *({pack}*)(s{k} + {place}) = b{k};")
+        w(f"else for (int k = 0; k < {lanes}; ++k)")
+        w(f"  if (!{self._outside('c0 + k')}) s{k}[{place} + k] = b{k}.of[k];")
 
     def _load_packs(self, phase: Phase, indices: list[str]) -> dict[int, str]:
         """For each read of the columns, its element in lane k."""
-        body, lanes, found = self.body, self.body.lanes, {}
+        body, w, lanes, found = self.body, self.w, self.body.lanes, {}
         for k in phase.reads:
-            read = self.plan.reads[k]
+            read, is_held = self.plan.reads[k], k in self.held_reads
             if not read.by_column:
-                continue
-            if k in self.loaded:
-                found[k] = f"read{k}[held]"
                 continue
             pointer = f"r{k}" if read.by_row else body.pointer(k)
             place = body.offset(k, body.row_loops, indices) or "0"
+            if body.is_wide(k):
+                name = f"read{k}[item]" if is_held else f"a{k}"
+                if k not in self.loaded:
+                    self._load_pack(k, name, f"{pointer} + {place}")
+                elif is_held:
+                    w(f"renew({name});")
+                found[k] = f"widen({name}.of[k])"
+                continue
             inner = body.strides[k][-1]
-            if lanes > 1 and inner == 1:
-                pack = f"Pack<{STORED[read.dtype]}, {lanes}>"
-                self.w(f"const {pack} a{k} = *(const {pack}*)({pointer} + {place});")
-                found[k] = f"widen(a{k}.of[k])"
-            else:
-                step = f" + k * {inner}" if lanes > 1 and inner else ""
-                found[k] = f"widen({pointer}[{place}{step}])"
+            step = f" + k * {inner}" if lanes > 1 and inner else ""
+            found[k] = f"widen({pointer}[{place}{step}])"
+            if is_held:
+                found[k] = f"widen(read{k}[item * {lanes} + k])"
+            if is_held and k not in self.loaded:
+                with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
+                    inside = f"if (whole || !{self._outside('c0 + k')}) "
+                    test = "" if body.shift is None else inside
+                    target = f"read{k}[item * {lanes} + k]"
+                    w(f"{test}{target} = {pointer}[{place}{step}];")
         return found
+
+    def _load_pack(self, k: int, name: str, address: str) -> None:
+        """Read a pack into registers."""
+        body, w = self.body, self.w
+        pack = f"Pack<{STORED[self.plan.reads[k].dtype]}, {body.lanes}>"
+        if k not in self.held_reads:
+            w(f"{pack} {name};")
+        load = f"{name} = *(const {pack}*)({address});"
+        if body.shift is None:
+            w(load)
+            return
+        w(f"if (whole) {load}")
+        w(f"else for (int k = 0; k < {body.lanes}; ++k)")
+        w(f"  if (!{self._outside('c0 + k')}) {name}.of[k] = ({address})[k];")
 
     def _known(self, phase: Phase, wide: dict[int, str]) -> Known:
         """The values of one column."""
@@ -321,9 +385,6 @@ class _Rows:
         """Put what later passes need into the thread's variables."""
         for i in phase.keeps:
             self.w(f"step{i}[held] = {known['step', i].text};")
-        for k in phase.reads:
-            if self._is_first(k) and self.plan.reads[k].by_column:
-                self.w(f"read{k}[held] = {known['read', k].text};")
 
 
 def body_dtype(body: Body, step: int) -> str:
