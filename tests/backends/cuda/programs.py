@@ -7,7 +7,7 @@ import numpy as np
 import toolkit
 from tests.backends.cupy.host import HostDevice
 from toolkit import layers
-from toolkit.backends import base
+from toolkit.backends import registry
 from toolkit.backends.cupy.backend import CupyBackend
 
 SPATIAL, CHANNELS, LENGTH, WORDS, CLASSES = 16, 16, 12, 50, 10
@@ -47,12 +47,12 @@ class _Nothing:
 @contextmanager
 def recording():
     """A backend for "gpu:0" that records; its device."""
-    device, before = Recorder(), base._factories["cupy"]
-    base.register_backend("cupy", lambda: CupyBackend(device, np))
+    device, before = Recorder(), registry._factories["cupy"]
+    registry.register_backend("cupy", lambda: CupyBackend(device, np))
     try:
         yield device
     finally:
-        base.register_backend("cupy", before)
+        registry.register_backend("cupy", before)
 
 
 def images(last):
