@@ -42,9 +42,9 @@ whole_norm_grad_p = Primitive(
 def keep_norms(graph: Graph, backend: Backend) -> Graph:
     """Keep a batch normalization whole where a library goes over memory less often.
 
-    Forward that is where its result is only read by a residual and a maximum with 0,
-    which become part of it, or by what is not elementwise; generated kernels would do
-    other functions on the way. Backward, where the gradient is in memory anyway.
+    Forward that is where its result, behind a residual and a maximum with 0 that become
+    part of it, is in memory anyway: generated kernels would do other functions on the
+    way. Backward, where the gradient is in memory anyway.
     """
     if not backend.is_accelerator:
         return graph
@@ -78,10 +78,12 @@ class _Norms:
         attrs = {**norm.attrs, "relu": chain[-1].op.name == "limit"}
         outputs = (y, *norm.outputs[1:])
         whole = Node(whole_norm_p, inputs, attrs, outputs, norm.device)
-        if len(chain) == 1 and any(map(_is_fused, self.readers[id(y)])):
-            return
-        if self.backend.computes(whole):
+        if self._is_stored(y) and self.backend.computes(whole):
             self._replace(chain, whole)
+
+    def _is_stored(self, y: Any) -> bool:
+        """Whether something reads a value that is not fused with what made it."""
+        return id(y) in self.outputs or not all(map(_is_light, self.readers[id(y)]))
 
     def _chain(self, norm: Node) -> tuple[list[Node], tuple[Any, ...]]:
         """A normalization, an addition and a maximum with 0, and what is added."""
@@ -102,7 +104,7 @@ class _Norms:
 
     def _replace(self, chain: list[Node], whole: Node) -> None:
         """Put a node where the last of a chain was, and behind it what reads it."""
-        first, last = (self._position(node) for node in (chain[0], chain[-1]))
+        first, last = self._position(chain[0]), self._position(chain[-1])
         late = {id(y) for y in whole.outputs}
         before: list[Node] = []
         behind: list[Node] = []
@@ -123,10 +125,10 @@ class _Norms:
 
     def keep_grad(self, grad: Node) -> None:
         """Replace the gradient of a normalization, if nothing makes what it reads."""
-        maker = self.producers.get(id(grad.inputs[0]))
-        if maker is not None and _is_fused(maker):
-            if len(self.readers[id(grad.inputs[0])]) == 1:
-                return
+        g = grad.inputs[0]
+        maker = self.producers.get(id(g))
+        if maker is not None and _is_light(maker) and len(self.readers[id(g)]) == 1:
+            return
         whole = Node(
             whole_norm_grad_p, grad.inputs, grad.attrs, grad.outputs, grad.device
         )
@@ -148,6 +150,5 @@ def _is_relu(node: Node) -> bool:
     return node.op.name == "limit" and node.attrs == {"low": 0, "high": None}
 
 
-def _is_fused(node: Node) -> bool:
-    """Whether a generated kernel would compute a node together with its neighbours."""
+def _is_light(node: Node) -> bool:
     return node.op.kind is Kind.ELEMENTWISE or node.op.name == "limit"

@@ -19,6 +19,18 @@ def network(activation, channels):
     return toolkit.Model(image, layers.Activation(activation)(x))
 
 
+def branches(activation, channels):
+    """Two normalizations that meet in an addition, and one behind a limit at 6."""
+    toolkit.utils.set_random_seed(1)
+    image = layers.Input((4, 4, channels))
+    found = [
+        layers.BatchNormalization()(layers.Conv2D(channels, 1)(image)) for _ in range(2)
+    ]
+    x = layers.Activation(activation)(layers.Add()(found))
+    x = layers.BatchNormalization()(layers.Conv2D(channels, 1)(x))
+    return toolkit.Model(image, layers.MaxPooling2D(1)(layers.ReLU(6.0)(x)))
+
+
 def trained(model, x, g, device):
     """The result, the gradients and the moving averages; and what cuDNN computed."""
 
@@ -42,17 +54,21 @@ FORWARD = ["batchnorm+relu", "batchnorm+add+relu"]
 
 
 @pytest.mark.parametrize(
-    "activation, channels, expected",
+    "network, activation, channels, expected",
     [
+        # One of them takes the other's result as its residual.
+        (branches, "relu", 8, ["batchnorm", FORWARD[1], *["batchnorm_backward"] * 2]),
         # The gradient behind the residual is read twice; the other within a kernel.
-        ("relu", 8, [*FORWARD, "batchnorm_backward"]),
+        (network, "relu", 8, [*FORWARD, "batchnorm_backward"]),
         # Those are part of generated kernels, of which cuDNN has none.
-        ("silu", 8, ["batchnorm_backward"]),
+        (network, "silu", 8, ["batchnorm_backward"]),
         # Not a multiple of 16 bytes.
-        ("relu", 6, []),
+        (network, "relu", 6, []),
     ],
 )
-def test_normalizations_are_graphs_of_cudnn(gpu, activation, channels, expected):
+def test_normalizations_are_graphs_of_cudnn(
+    gpu, network, activation, channels, expected
+):
     rng = np.random.default_rng(0)
     x, g = rng.normal(1, 2, (2, 6, 4, 4, channels)).astype("float32")
     values, _ = trained(network(activation, channels), x, g, "cpu:0")
