@@ -171,6 +171,9 @@ class _Joining:
         up in passing.
         """
         a, b = (self._root(x) for x in node.inputs)
+        factor = self.layouts.operand(node.inputs[1])
+        if not factor.is_contiguous or factor.spec.size != b.spec.size:
+            return  # its rows are not those of what was made
         maker = self.makers.get(id(b))
         light = (Kind.ELEMENTWISE, Kind.REDUCE)
         if maker is None or maker.op.kind in light or maker.op.name in _PARTS:
@@ -207,7 +210,7 @@ class _Joining:
             is_shared = False
             nodes.insert(0, node)
             if node.op.name == "matmul":
-                return nodes
+                return nodes if self._adds_a_bias(nodes) else None
             if node.op.name == "add" and additions:
                 additions -= 1
             elif not is_relabelling(node):
@@ -216,6 +219,13 @@ class _Joining:
             if not whole:
                 return None
             value = whole[0]
+
+    def _adds_a_bias(self, nodes: list[Node]) -> bool:
+        """Whether what is added to a product, if anything, is the same for all rows."""
+        columns = nodes[0].outputs[0].spec.shape[-1]
+        made = {id(y) for node in nodes for y in node.outputs}
+        added = [x for n in nodes[1:] for x in n.inputs if id(x) not in made]
+        return all(x.spec.size == columns for x in added) and self.calls.follow(nodes)
 
     def _root(self, value: Any) -> Any:
         """What a view is a view of."""

@@ -10,6 +10,8 @@ from collections import defaultdict
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from toolkit.backends.space import number_of
 from toolkit.ir import Graph, Kind, Node
 from toolkit.tensor import Tensor
@@ -48,6 +50,7 @@ def _moved(graph: Graph, node: Node) -> Graph:
         return graph
     if not isfinite(float(number)) or number == 0:
         return graph
+    factor = Tensor(np.asarray(number))  # which may have been an array of its like
     values = {id(node.outputs[0]): x}
     nodes: list[Node] = []
     for other in graph.nodes:

@@ -11,7 +11,8 @@ from tests.backends.cases_nn import NN
 from tests.backends.cupy.lowered import followed, lowered, lowered_node, node_of
 from tests.backends.test_kernels import compare, expected_of
 from toolkit import layers, ops, random  # noqa: F401  (declare primitives)
-from toolkit.backends.cupy.lowering import LibraryCalls, Numerics
+from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.cupy.lowering import LibraryCalls, Numerics, lower
 from toolkit.backends.cupy.steps import Dnn, Product
 from toolkit.ir import Spec
 
@@ -78,6 +79,16 @@ def test_what_follows_a_product_is_in_its_call(dtype, follow, expected):
     (step,) = lowered("matmul", specs, follow).steps
     assert {name: getattr(step.gemm, name) for name in expected} == expected
     assert len(step.operands) == 3 + len(step.gemm.extras)
+
+
+def test_a_residual_with_gaps_is_left_to_other_kernels():
+    """The library could add it, but as a matrix of its own layout, which no call has."""
+    node = followed(
+        node_of("matmul", [Spec((4, 3), "float32"), Spec((3, 5), "float32")]), ("add",)
+    )
+    inputs = [contiguous(x.spec) for x in node.inputs]
+    inputs[2] = Operand(inputs[2].spec, (40, 4))
+    assert lower(node, inputs, [contiguous(node.outputs[0].spec)]) is None
 
 
 @pytest.mark.parametrize(

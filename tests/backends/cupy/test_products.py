@@ -48,6 +48,12 @@ def test_what_factors_are_multiplied_with_is_in_their_product(gpu):
     assert [g.alpha for g in gemms] == [0.25, 0.25]
     assert len(steps) == 2
 
+    def h(q, k):
+        return (ops.matmul(q * np.full((2, 5, 4), 0.5, "float32"), k),)
+
+    gemms, _ = run(gpu, h, arrays((2, 5, 4), (4, 6)))
+    assert [g.alpha for g in gemms] == [0.5]
+
     def g(q, k):
         scaled = q * 0.25
         return ops.matmul(scaled, k), ops.exp(scaled)
@@ -117,10 +123,11 @@ def epilogues(gemms):
 
 
 def test_gradients_of_relu_and_of_its_bias_are_in_a_product(gpu):
-    gemms, _ = run(gpu, trained(ops.relu), arrays(*SHAPES))
+    wide = (2, 9, 4), (4, 130), (130,), (130, 8), (8,)
+    gemms, _ = run(gpu, trained(ops.relu), arrays(*wide))
     assert epilogues(gemms) == ["drelu_bgrad", "relu_aux_bias"]
-    (mask,) = {g.aux_leading for g in gemms if g.aux_leading}
-    assert mask == 128  # bits, in rows of so many at least
+    # The bits of a row, in multiples of 128.
+    assert {g.aux_leading for g in gemms if g.aux_leading} == {256}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -193,3 +200,38 @@ def test_the_gradient_of_a_bias_is_beside_that_of_the_weights(gpu):
     gemms, _ = run(gpu, f, inputs, 0.05)
     assert epilogues(gemms) == ["bgrada"]
     assert [g.dtypes for g in gemms if g.extras == ["bias"]][-1][1] == "float32"
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (9, 1)])
+def test_what_is_no_bias_is_not_taken_for_one(gpu, shape):
+    """A residual, and a column: of as many elements as a bias, or of more."""
+
+    def f(x, w, r, v):
+        with toolkit.GradientTape() as tape:
+            tape.watch([x, r])
+            y = ops.relu(ops.matmul(x, w) + r)
+            loss = ops.sum(ops.square(ops.matmul(y, v)))
+        return tape.gradient(loss, [x, r])
+
+    gemms, _ = run(gpu, f, arrays((9, 4), (4, 9), shape, (9, 8)))
+    assert epilogues(gemms) == ["relu"] * (shape == (9, 9))
+
+
+def test_only_what_a_product_sums_over_is_summed_beside_it(gpu):
+    """Rows of a factor that is turned, or a part, are not those of the whole."""
+
+    def turned(x, w, v):
+        g = ops.matmul(x, w)
+        return ops.matmul(v, ops.transpose(g)), ops.sum(g, axis=0)
+
+    def part(x, w, v):
+        g = ops.matmul(x, w)
+        return ops.matmul(v[:, :5], g[:5]), ops.sum(g, axis=0)
+
+    def whole(x, w, v):
+        g = ops.matmul(x, w)
+        return ops.matmul(v, g), ops.sum(g, axis=0)
+
+    inputs = arrays((6, 4), (4, 6), (3, 6))
+    found = [epilogues(run(gpu, f, inputs)[0]) for f in (turned, part, whole)]
+    assert found == [[], [], ["bgrada"]]

@@ -75,6 +75,7 @@ def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
     number = number_of(other)
     if node.op.name == "maximum" and number is not None and number == 0:
         return "relu", None
+    # A factor that is in memory, such as a loss scale, is left: beta had to be as well.
     if node.op.name == "multiply" and number is not None:
         factor = float(number)
         return ("scale", factor) if factor and isfinite(factor) else None

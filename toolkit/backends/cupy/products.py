@@ -115,6 +115,8 @@ def lower_matmul(
     # A constant may be written into the body, and has no place then.
     if any(id(x) not in numbers for x in (*anchor.inputs, *found.extra)):
         return None
+    if not all(inputs[numbers[id(x)]].is_contiguous for x in found.extra):
+        return None
     pieces = Pieces()
     a, b = (
         Matrix(Buffer(numbers[id(x)]), inputs[numbers[id(x)]]) for x in anchor.inputs
