@@ -82,7 +82,7 @@ def test_what_follows_a_product_is_in_its_call(dtype, follow, expected):
 
 
 def test_a_residual_with_gaps_is_left_to_other_kernels():
-    """The library could add it, but as a matrix of its own layout, which no call has."""
+    """What a call adds lies as its result does."""
     node = followed(
         node_of("matmul", [Spec((4, 3), "float32"), Spec((3, 5), "float32")]), ("add",)
     )
