@@ -1,5 +1,7 @@
 """What a loop over batches starts, and in which order a device may run it."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -144,3 +146,19 @@ def test_outputs_leave_while_the_next_are_computed(device):
     kinds = [what for what in device.log if what in ("replay", "fetch")]
     assert kinds == ["replay", "fetch"] * 8
     np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-5)
+
+
+def test_memory_of_garbage_in_a_circle_is_lent_once(on_host):
+    class Holder:
+        pass
+
+    holder = Holder()
+    holder.own, holder.array = holder, on_host.device.upload(np.arange(5))
+    place = on_host.device.address(holder.array)
+    del holder
+    gc.collect()
+    first = on_host.device.upload(np.arange(5))
+    second = on_host.empty((5,), "int64")
+    assert place == on_host.device.address(first)
+    assert place != on_host.device.address(second)
+    assert on_host.to_numpy(first).tolist() == [0, 1, 2, 3, 4]

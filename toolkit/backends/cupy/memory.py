@@ -110,16 +110,20 @@ class Block:
 
 
 class Lease:
-    """What all arrays on a block hold; when the last of them is gone, it is free."""
+    """What all arrays on a block hold; when the last of them is gone, it is free.
 
-    __slots__ = ("block", "dropped")
+    It knows the block by its number only: what is found to be garbage together with it
+    is finalized too, even if this kept it.
+    """
 
-    def __init__(self, block: Block, dropped: deque[Block]) -> None:
-        self.block, self.dropped = block, dropped
+    __slots__ = ("dropped", "number")
+
+    def __init__(self, number: int, dropped: deque[int]) -> None:
+        self.number, self.dropped = number, dropped
 
     def __del__(self) -> None:
         # At any time, in any thread: nothing is asked of the device here.
-        self.dropped.append(self.block)
+        self.dropped.append(self.number)
 
 
 class Uploads:
@@ -135,7 +139,8 @@ class Uploads:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.ring = PinnedRing(device.pin, device.event, BUFFERS)
-        self.dropped: deque[Block] = deque()  # since `mark` was called
+        self.lent: dict[int, Block] = {}
+        self.dropped: deque[int] = deque()  # since `mark` was called
         self.free: list[Block] = []  # the longest free one first
         self.count = 0
         self.lock = RLock()
@@ -159,7 +164,7 @@ class Uploads:
                 self.ring.put(flat[start : start + PIECE], send, copies)
             block.arrived.record(copies)
             device.stream.wait_event(block.arrived)
-        lease = Lease(block, self.dropped) if returns else block
+        lease = Lease(block.number, self.dropped) if returns else block
         return device.lend(block.memory, host.shape, dtypes.name_of(host.dtype), lease)
 
     def _send(self, target: int, pinned: Any) -> None:
@@ -171,7 +176,8 @@ class Uploads:
         if not self.dropped:
             return
         with self.lock:
-            found = [self.dropped.popleft() for _ in range(len(self.dropped))]
+            numbers = [self.dropped.popleft() for _ in range(len(self.dropped))]
+            found = [self.lent.pop(number) for number in numbers]
             # In the order in which they were filled, so that the parts of a batch of
             # equal size find their places again.
             for block in sorted(found, key=lambda block: block.number):
@@ -196,6 +202,7 @@ class Uploads:
         else:
             block = self._made(nbytes)
         block.number = self.count
+        self.lent[block.number] = block
         return block
 
     def _made(self, nbytes: int) -> Block:
