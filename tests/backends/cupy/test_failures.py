@@ -276,3 +276,13 @@ def test_without_a_device_the_library_has_no_handle():
     if why_no_gpu():
         with pytest.raises(DeviceError, match="cublasLtCreate"):
             algorithms.Plans()
+
+
+def test_a_library_that_cupy_loads_late_is_named(on_host, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("libcusolver.so.12 was not found")
+
+    kernel = on_host.kernels["cholesky"]
+    monkeypatch.setattr(kernel, "other", missing)
+    with pytest.raises(BackendUnavailable, match="cholesky: libcusolver.*cuda13"):
+        kernel(np.eye(2, dtype="float32"))

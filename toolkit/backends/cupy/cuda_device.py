@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
+from importlib import import_module
 from threading import RLock
 from typing import Any
 
@@ -57,6 +58,10 @@ class CudaDevice(Device):
             raise self.broken
         with self._turn, self.device, self.stream:
             yield
+
+    def raising(self) -> AbstractContextManager[Any]:
+        config = import_module("cupyx")  # or factors of what has none are given
+        return config.errstate(linalg="raise")  # type: ignore[no-any-return]
 
     # --- memory -----------------------------------------------------------------------
 

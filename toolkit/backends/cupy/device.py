@@ -269,6 +269,10 @@ class Device(ABC):
         """The context in which anything is started on this device."""
         return contextlib.nullcontext()
 
+    def raising(self) -> contextlib.AbstractContextManager[Any]:
+        """The context in which the array module raises LinAlgError, as NumPy does."""
+        return contextlib.nullcontext()
+
     def scalar(self, value: float, ctype: str) -> Any:
         """A number as kernels take it."""
         return SCALARS[ctype](value)

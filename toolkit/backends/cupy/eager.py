@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Kernel, Operand, contiguous
+from toolkit.backends.cupy.availability import EXTRAS
 from toolkit.backends.cupy.binding import Where
 from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner
 from toolkit.backends.cupy.steps import Value
-from toolkit.errors import UnsupportedOnBackend
+from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 from toolkit.ir import PRIMITIVES, Node, Spec
 
 if TYPE_CHECKING:
@@ -103,8 +104,11 @@ class EagerKernel:
             )
         device = self.backend.device
         device.last = lambda: self.name
-        with device.scope(), device.failing():
-            return self.other(*inputs, out=out, **attrs)
+        try:
+            with device.scope(), device.failing(), device.raising():
+                return self.other(*inputs, out=out, **attrs)
+        except ImportError as error:  # of a library that CuPy loads when it is needed
+            raise BackendUnavailable(f"{self.name}: {error}: {EXTRAS}") from error
 
 
 def _operand(array: Array) -> Operand:
