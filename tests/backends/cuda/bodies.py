@@ -51,7 +51,9 @@ class Drawn:
         x, y = self.any_of(self.full), None
         if kind < 0.06 and self.reduces:
             reduce = (ops.max, ops.mean)[int(rng.integers(2))]
-            self.rows.append(reduce(x, axis=-1, keepdims=True))
+            row = reduce(x, axis=-1)
+            # Some in another shape, as reshapes give it.
+            self.rows.append(ops.expand_dims(row, -1))
             return
         if kind < 0.2:
             y = self.given(str(rng.choice(["full", "row", "column", "one"])))

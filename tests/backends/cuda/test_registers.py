@@ -9,9 +9,13 @@ from tests.backends.cuda.assembler import ARCHITECTURES, check, needs_nvrtc
 from tests.backends.cuda.bodies import drawn
 from tests.backends.cuda.host import GXX, Host
 from tests.backends.cuda.programs import MODELS, POLICIES, kernels_of
-from tests.backends.cuda.test_fused import planned, run
+from tests.backends.cuda.test_fused import layer_norm, planned, run, with_gradients
 from tests.compiler.graphs import evaluate
+from toolkit import ops
 from toolkit.backends.cupy.cuda import parts
+from toolkit.ir import Spec
+from toolkit.tape import GradientTape
+from toolkit.trace import Trace
 
 needs_gxx = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 slow = pytest.mark.slow
@@ -67,3 +71,41 @@ def test_bodies_in_parts(tmp_path, monkeypatch):
             run(planned_graph, plan, host, arrays), expected, strict=True
         ):
             np.testing.assert_allclose(found, y, 1e-9, 1e-9)
+
+
+def classified(x, y):
+    """A loss of logits in float32, and its gradient in the dtype of the logits."""
+    with GradientTape() as tape:
+        tape.watch(x)
+        rows = ops.log_softmax(ops.cast(x, "float32"), axis=-1)
+        loss = -ops.mean(ops.take_along_axis(rows, y, axis=-1))
+    return loss, tape.gradient(loss, x)
+
+
+def normalized(x, gamma, beta):
+    return with_gradients(layer_norm, x, gamma, beta)
+
+
+ROWS = {
+    "softmax": (ops.softmax, lambda n, dtype: [((512, n), dtype)]),
+    "loss": (classified, lambda n, dtype: [((512, n), dtype), ((512, 1), "int32")]),
+    "norm": (normalized, lambda n, dtype: [((512, n), dtype), *[((n,), dtype)] * 2]),
+}
+
+
+@slow
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ROWS)
+def test_rows_of_any_length(kind, dtype, record_property):
+    function, specs = ROWS[kind]
+    found = {}
+    for length in (10, 768, 1001, 4096, 8192, 16384, 50257):
+        with Trace("rows") as trace:
+            inputs = [trace.placeholder(Spec(*row)) for row in specs(length, dtype)]
+            outputs = function(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        _, plan = planned(trace.finish(outputs))
+        found |= {x.kernel.name: x.kernel for _, made in plan for x in made or ()}
+    for arch in ARCHITECTURES:
+        check(found.values(), arch, record_property)

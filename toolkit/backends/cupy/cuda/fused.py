@@ -21,7 +21,7 @@ from toolkit.backends.cupy.cuda.launch import (
     moved,
     scratch_bytes,
 )
-from toolkit.backends.cupy.cuda.parts import parts_of
+from toolkit.backends.cupy.cuda.parts import parts_of, unlabelled
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import identity
 from toolkit.backends.cupy.cuda.rows import emit_rows
@@ -81,7 +81,12 @@ def _in_parts(
         places[id(x)] = operand, Buffer(k)
     launches: list[Launch] = []
     end = 0
-    for part in parts_of(body):
+    makers = body.producers()
+    for part in parts_of(body, inputs):
+        for x in part.inputs:
+            if id(x) not in places:  # of another shape
+                root = unlabelled(makers, x)
+                places[id(x)] = contiguous(x.spec), places[id(root)][1]
         for y in part.outputs:
             if id(y) not in places:
                 places[id(y)] = contiguous(y.spec), Scratch(end, y.spec.nbytes)
@@ -102,7 +107,9 @@ def _of_part(
     """The launches of a part of a body, which alone may be no body any more."""
     if fits(part.nodes):
         return generate_body(part, inputs, outputs, aligned)
-    return generate(part.nodes[-1], inputs, outputs, aligned)
+    if len(part.nodes) > 1:
+        return None
+    return generate(part.nodes[0], inputs, outputs, aligned)
 
 
 def generate_single(

@@ -6,9 +6,11 @@ few values go through memory between parts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
 from toolkit.backends.space import fits, is_relabelling
 from toolkit.ir import Graph, Node
 
@@ -21,13 +23,16 @@ MOST_LIVE = 48
 Part = list[Node]
 
 
-def parts_of(body: Graph) -> list[Graph]:
-    """The bodies of the kernels that compute a body, in order; often itself alone."""
+def parts_of(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
+    """The bodies of the kernels that compute a body, in order; often itself alone.
+
+    They may read a value that is in memory by other labels, see `unlabelled`.
+    """
     if is_light(body):
         return [body]
-    found = _Parts(body)
+    found = _Parts(body, inputs)
     parts: list[Part] = [[]]
-    for cone in _cones(body):
+    for cone in found.cones():
         whole = found.may_be_one(cone)
         for nodes in [cone] if whole else [[node] for node in cone]:
             if parts[-1] and not found.may_be_one([*parts[-1], *nodes]):
@@ -58,47 +63,62 @@ def _most_live(nodes: Sequence[Node]) -> int:
     return most
 
 
-def _cones(body: Graph) -> list[Part]:
-    """For each output, the nodes that it takes beside those of outputs before it."""
-    makers, seen = body.producers(), set[int]()
-    cones: list[Part] = []
-    for output in body.outputs:
-        cone: Part = []
-        stack = [(makers.get(id(output)), False)]
-        while stack:
-            node, is_ready = stack.pop()
-            if node is None:
-                continue
-            if is_ready:
-                cone.append(node)
-            elif id(node) not in seen:
-                seen.add(id(node))
-                stack.append((node, True))
-                stack += [(makers.get(id(x)), False) for x in reversed(node.inputs)]
-        cones.append(cone)
-    return [cone for cone in cones if cone]
+def unlabelled(makers: Mapping[int, Node], value: Any) -> Any:
+    """The value that one has the elements of, in the same order."""
+    maker = makers.get(id(value))
+    while maker is not None and is_relabelling(maker):
+        value = maker.inputs[0]
+        maker = makers.get(id(value))
+    return value
 
 
 class _Parts:
     """A body, and parts of it as bodies of their own."""
 
-    def __init__(self, body: Graph) -> None:
+    def __init__(self, body: Graph, inputs: Sequence[Operand]) -> None:
+        self.body = body
         self.makers = body.producers()
         self.given = {id(x) for x in body.inputs}
         self.returned = {id(y) for y in body.outputs}
-        # What reads each value; a value with other labels is read as that value.
+        # These have other labels only if a kernel gives them those.
+        self.scattered = {
+            id(x)
+            for x, operand in zip(body.inputs, inputs, strict=True)
+            if not operand.is_contiguous
+        }
+        # What reads each value, by whatever labels.
         self.readers: dict[int, list[Node]] = {}
         for node in body.nodes:
             for x in node.inputs:
-                self.readers.setdefault(id(self._unlabelled(x)), []).append(node)
+                root = unlabelled(self.makers, x)
+                self.readers.setdefault(id(root), []).append(node)
 
-    def _unlabelled(self, value: object) -> object:
-        """The value that one has the elements of."""
-        maker = self.makers.get(id(value))
-        while maker is not None and is_relabelling(maker):
-            value = maker.inputs[0]
-            maker = self.makers.get(id(value))
-        return value
+    def cones(self) -> list[Part]:
+        """For each output, the nodes that it takes beside those of outputs before it.
+
+        What only gives labels is left out.
+        """
+        cones: list[Part] = []
+        seen: set[int] = set()
+        for output in self.body.outputs:
+            cone: Part = []
+            stack = [(self.makers.get(id(output)), False)]
+            while stack:
+                node, is_ready = stack.pop()
+                if node is None:
+                    continue
+                if is_ready:
+                    cone.append(node)
+                elif id(node) not in seen:
+                    seen.add(id(node))
+                    stack.append((node, True))
+                    makers = [self.makers.get(id(x)) for x in node.inputs]
+                    stack += [(maker, False) for maker in reversed(makers)]
+            cones.append([node for node in cone if self._counts(node)])
+        return [cone for cone in cones if cone]
+
+    def _counts(self, node: Node) -> bool:
+        return not is_relabelling(node) or id(node.outputs[0]) in self.returned
 
     def may_be_one(self, nodes: Part) -> bool:
         """Whether nodes can be a part."""
@@ -120,13 +140,17 @@ class _Parts:
             y
             for node in part
             for y in node.outputs
-            if id(y) in self.returned
-            or any(id(n) not in own for n in self.readers.get(id(y), ()))
+            if id(y) in self.returned or any(id(n) not in own for n in self._readers(y))
         ]
         return Graph(tuple(inputs.values()), tuple(nodes), tuple(outputs))
 
+    def _readers(self, value: Any) -> list[Node]:
+        """The nodes that compute something from a value."""
+        return [n for n in self.readers.get(id(value), ()) if self._counts(n)]
+
     def _with_labels(self, part: Part) -> Part:
-        """A part that gives values their labels itself: no others are in memory."""
+        """A part with the nodes that give labels to what is in no memory by others."""
+        made = {id(y) for node in part for y in node.outputs}
         nodes: Part = []
         seen: set[int] = set()
 
@@ -135,9 +159,11 @@ class _Parts:
                 return
             seen.add(id(node))
             for x in node.inputs:
-                maker = self.makers.get(id(x))
+                maker, root = self.makers.get(id(x)), unlabelled(self.makers, x)
+                is_here = id(root) in made or id(root) in self.scattered
                 if maker is not None and is_relabelling(maker):
-                    visit(maker)
+                    if is_here or root.constant is not None:
+                        visit(maker)
             nodes.append(node)
 
         for node in part:
