@@ -31,6 +31,8 @@ from toolkit.ir import Spec
 # The side of a square that a block turns around in shared memory, and the lines of it
 # that its threads move at once.
 TILE, LINES = 32, 8
+# Parts that one launch puts together; more would be many tests for each element.
+MOST_PARTS = 8
 
 
 def copy(
@@ -159,8 +161,10 @@ def _declare(k: Threads, y: Operand, out: int) -> None:
 def generate_concatenate(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
-    """A copy for each input, behind one another along the axis."""
+    """One launch for parts in row-major order; for others a copy of each."""
     (y,), axis = outputs, node.attrs["axis"]
+    if len(inputs) <= MOST_PARTS and all(x.is_contiguous for x in inputs):
+        return _side_by_side(inputs, y, axis, aligned)
     launches, first = [], 0
     for number, x in enumerate(inputs):
         part = Operand(x.spec, y.strides)
@@ -169,6 +173,28 @@ def generate_concatenate(
         step = y.strides[axis] // dtypes.itemsize(y.spec.dtype)
         first += x.spec.shape[axis] * step
     return launches
+
+
+def _side_by_side(
+    inputs: Sequence[Operand], y: Operand, axis: int, aligned: bool
+) -> list[Launch]:
+    """The launch in which every thread finds out from which part its element comes."""
+    if not y.spec.size:
+        return []
+    full = [i for i, x in enumerate(inputs) if x.spec.size]
+    unit, (y, *parts) = in_units((y, *(inputs[i] for i in full)), aligned)
+    k = Threads("concatenate", y.spec.shape, y)
+    for number in full:
+        k.array(f"const {unit_type(unit)}*", f"x{number}", Buffer(number))
+    k.array(f"{unit_type(unit)}*", "y", Buffer(len(inputs)))
+    at, first, lines = k.indices[axis], 0, []
+    for number, x in zip(full, parts, strict=True):
+        names = [*k.indices[:axis], f"({at} - {first})", *k.indices[axis + 1 :]]
+        first += x.spec.shape[axis]
+        line = f"y[i] = x{number}[{place(x, names, unit)}];"
+        lines.append(line if number == full[-1] else f"if ({at} < {first}) {line} else")
+    k(*lines)
+    return [k.launch()]
 
 
 def generate_pad(
