@@ -106,7 +106,7 @@ class Concrete:
     def call(self, tensors: Sequence[Tensor]) -> Any:
         """Run on tensors that are known to fit."""
         self.last_call = next(_calls)
-        if accelerators:
+        if accelerators and not self._is_settled():
             for variable in (*self.variables, *self.written):
                 variable.settle()
         if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
@@ -122,6 +122,14 @@ class Concrete:
                 found = self.program(inputs + self._values())
             results = [Tensor(array) for array in found]
         return self._pack(results)
+
+    def _is_settled(self) -> bool:
+        """Whether all Variables are known to be where they are computed on."""
+        if len(accelerators) > 1:
+            return False  # the types of arrays do not tell
+        used = map(_array_of, (*self.variables, *self.written))
+        hosts = [kind is np.ndarray for kind in map(type, used)]
+        return not any(hosts) if backend().is_accelerator else all(hosts)
 
     def _values(self) -> list[Any]:
         """The arrays of the Variables, all as of one moment."""

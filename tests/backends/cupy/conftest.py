@@ -5,6 +5,7 @@ from tests.backends.conftest import require_gpu
 from tests.backends.cuda.host import GXX
 from tests.backends.cupy.host import HostDevice
 from toolkit.backends import registry
+from toolkit.backends.base import accelerators
 from toolkit.backends.cupy.backend import CupyBackend
 
 
@@ -19,10 +20,18 @@ def on_host(built, request):
     """A GPU backend on host memory that answers to "gpu:0"; parameters go to it."""
     if GXX is None:
         pytest.skip("g++ is not installed")
-    device = HostDevice(*built, **getattr(request, "param", {}))
+    options = dict(getattr(request, "param", {}))
+    count = options.pop("count", 1)
+    made = [HostDevice(*built, number=i, **options) for i in range(count)]
     before = registry._factories["cupy"]
-    registry.register_backend("cupy", lambda: CupyBackend(device, np))
+
+    def create(number=0):
+        return CupyBackend(made[number], np, count)
+
+    registry.register_backend("cupy", create)
     yield registry.get_backend("cupy")
+    others = [registry._backends.pop(f"cupy:{i}", None) for i in range(1, count)]
+    accelerators[:] = [b for b in accelerators if b not in others]
     registry.register_backend("cupy", before)
 
 

@@ -33,10 +33,11 @@ ACCUMULATE = {"64F": np.float64, "32F": np.float32, "32F_FAST_TF32": np.float32}
 class DeviceArray(np.ndarray):
     """Memory of the device: nothing of the host's own kind."""
 
-    lease = None
+    lease, home = None, "gpu:0"
 
     def __array_finalize__(self, source):
         self.lease = getattr(source, "lease", None)
+        self.home = getattr(source, "home", "gpu:0")
 
     @property
     def __cuda_array_interface__(self):
@@ -123,8 +124,10 @@ class HostDevice(Device):
         libraries=("cublaslt", "cudnn"),
         limit=1 << 30,
         order=(),
+        number=0,
     ):
         super().__init__()
+        self.name = f"gpu:{number}"
         self.folder = folder
         self.libraries = frozenset(libraries)
         self.limit = limit
@@ -221,11 +224,11 @@ class HostDevice(Device):
 
     def lend(self, memory, shape, dtype, lease):
         found = np.ndarray(shape, dtypes.numpy_dtype(dtype), memory).view(DeviceArray)
-        found.lease = lease
+        found.lease, found.home = lease, self.name
         return found
 
     def owns(self, array):
-        return isinstance(array, DeviceArray)
+        return isinstance(array, DeviceArray) and array.home == self.name
 
     def pin(self, nbytes):
         return np.full(nbytes, POISON, np.uint8)
@@ -249,7 +252,7 @@ class HostDevice(Device):
     def view(self, arena, offset, shape, dtype):
         found = np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
         found = found.view(DeviceArray)
-        found.lease = arena.lease
+        found.lease, found.home = arena.lease, self.name
         return found
 
     def room(self):

@@ -7,7 +7,7 @@ import pytest
 
 import toolkit
 from tests.backends.cupy.test_programs import OPTIONS
-from toolkit import layers
+from toolkit import layers, ops
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.models import training
 from toolkit.models.callbacks import progress
@@ -92,6 +92,51 @@ def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
             assert min(arrivals[2 * step + 4 : 2 * step + 6]) > ends, (
                 "its place is free"
             )
+
+
+def arrivals(device, steps, parts):
+    """For each step but two: whether its batch arrived before the one before began."""
+    ran = [what for _, what in device.ran]
+    if "fetch" in ran:
+        ran = ran[: ran.index("fetch")]
+    came = [i for i, what in enumerate(ran) if what == "upload"][-parts * steps :]
+    begun = [i for i, what in enumerate(ran) if what == "product"]
+    begun = begun[:: len(begun) // steps]
+    return [
+        max(came[parts * n : parts * n + parts]) < begun[n - 1] for n in range(2, steps)
+    ]
+
+
+@pytest.mark.parametrize("on_host", [{"order": ORDERS[0]}], indirect=True)
+def test_batches_of_a_data_set_arrive_ahead_in_loops_of_any_kind(device, monkeypatch):
+    monkeypatch.setattr(training, "_WATCH", 1e9)
+    x, y = samples(64)
+    batches = toolkit.data.Dataset.from_tensor_slices((x, y)).batch(8).prefetch(2)
+    model, twin = small_model(), small_model()
+    w = toolkit.Variable(np.ones((6, 3), "float32"))
+
+    @toolkit.function
+    def step(x):
+        w.assign_sub(0.01 * ops.matmul(ops.transpose(x), ops.matmul(x, w)))
+
+    def loop():
+        for a, _ in batches:
+            step(a)
+
+    with toolkit.device("gpu:0"):
+        model.fit(batches, verbose=0)
+        device.ran.clear()
+        found = model.fit(batches, verbose=0).history["loss"]
+        assert all(arrivals(device, 8, 2))
+        loop()
+        device.drain()
+        device.ran.clear()
+        loop()
+        device.drain()
+        assert all(arrivals(device, 8, 1))
+    twin.fit(x, y, **OPTIONS)
+    expected = twin.fit(x, y, **OPTIONS).history["loss"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 class Reader(toolkit.callbacks.Callback):

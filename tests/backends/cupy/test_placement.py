@@ -88,6 +88,40 @@ def test_eager_operations_go_where_the_scope_says(gpu):
     np.testing.assert_array_equal(back.numpy(), (A + 1) * 2)
 
 
+@pytest.mark.parametrize("on_host", [{"count": 2}], indirect=True)
+def test_several_devices_pass_values_to_each_other(on_host):
+    assert toolkit.config.list_devices() == ("cpu:0", "gpu:0", "gpu:1")
+
+    @toolkit.function
+    def step(x):
+        with toolkit.device("gpu:0"):
+            left = ops.exp(x)
+        with toolkit.device("gpu:1"):
+            right = ops.tanh(left) + x
+        with toolkit.device("gpu:0"):
+            return left * right
+
+    expected = np.exp(A) * (np.tanh(np.exp(A)) + A)
+    np.testing.assert_allclose(step(A).numpy(), expected, rtol=1e-6)
+    found = [(t.source, t.target) for t in step.inspect(A).transfers]
+    assert found == [
+        ("cpu:0", "gpu:0"),
+        ("gpu:0", "gpu:1"),
+        ("cpu:0", "gpu:1"),
+        ("gpu:1", "gpu:0"),
+        ("gpu:0", "cpu:0"),
+    ]
+    with toolkit.device("gpu:0"):
+        x = ops.convert_to_tensor(A) + 0.0
+        v = toolkit.Variable(A)
+    with toolkit.device("gpu:1"):
+        y = x * 2.0 + v
+        z = toolkit.function(lambda x: x * 2.0 + v)(x)
+    for t in (y, z):
+        assert t.device == "gpu:1"
+        np.testing.assert_allclose(t.numpy(), 3 * A)
+
+
 def test_a_function_is_compiled_for_each_device_and_precision(gpu):
     @toolkit.function
     def product(x):

@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import config, dtypes
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend, Move, Operand, aligned
+from toolkit.backends.base import Backend, Move, Operand, aligned, on_host
 from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
@@ -185,8 +185,8 @@ class CupyBackend(Backend):
             if dtype is None or dtypes.name_of(value.dtype) == dtype:
                 return value
             return self.kernels["cast"](value, dtype=dtype)
-        host = np.asarray(value, None if dtype is None else dtypes.numpy_dtype(dtype))
-        return self.device.upload(host)
+        wanted = None if dtype is None else dtypes.numpy_dtype(dtype)
+        return self.device.upload(np.asarray(on_host(value), wanted))
 
     def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
         """A copy in host memory; here an index that was out of range is an error."""
@@ -235,9 +235,10 @@ class CupyBackend(Backend):
         """Where the first element of an array is, on the device."""
         return self.device.address(array)
 
-    def handle(self, array: Array) -> int:  # type: ignore[override]
-        """What steps know an array of a call by."""
-        return self.device.address(array)
+    @property
+    def handle(self) -> Any:  # type: ignore[override]
+        """What tells what steps know an array of a call by."""
+        return self.device.address
 
     def call_table(
         self, specs: Sequence[Spec], kept: Collection[int], plan: Any = None

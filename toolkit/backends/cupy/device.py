@@ -77,6 +77,7 @@ class Device(ABC):
         failures: the exceptions by which its libraries report errors.
         broken: what ended all work on the device, if something did.
         last: says what was started last.
+        started: how many programs have been started.
     """
 
     name = "gpu:0"
@@ -90,7 +91,7 @@ class Device(ABC):
 
     def __init__(self) -> None:
         self._watched: dict[int, Words] = {}
-        self._started = 0
+        self.started = 0
         self._idle: list[WeakMethod[Any]] = []
         self.last: Callable[[], str] = lambda: "nothing"
 
@@ -186,7 +187,7 @@ class Device(ABC):
         What kernels have reported by then is raised by the `get` of what is returned:
         an IndexError with the index and the limit.
         """
-        watched, stamp = list(self._watched.values()), self._started
+        watched, stamp = list(self._watched.values()), self.started
 
         def check(found: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
             for words, rows in zip(watched, found, strict=False):
@@ -306,13 +307,13 @@ class Device(ABC):
 
     def watch(self, words: Array | None, problems: list[str]) -> None:
         """Look at the words that kernels report bad indices in, when someone waits."""
-        self._started += 1
+        self.started += 1
         if words is not None:
             place = self.address(words)
             known = self._watched.setdefault(
-                place, Words(words, problems, self._started)
+                place, Words(words, problems, self.started)
             )
-            known.started = self._started
+            known.started = self.started
 
     def _raise_problem(self, words: Words, rows: Any, stamp: int) -> None:
         """Raise what kernels had reported when so many programs had been started."""
@@ -320,7 +321,7 @@ class Device(ABC):
             if words.started <= stamp:
                 self._watched.pop(self.address(words.array), None)
         elif words.told < stamp:
-            words.told = self._started
+            words.told = self.started
             clear = self.upload([0] * rows.size)
             self.copy(self.address(words.array), self.address(clear), 8 * rows.size)
             first = int(rows[:, 0].argmax())

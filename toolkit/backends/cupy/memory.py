@@ -33,8 +33,10 @@ BUFFERS = 4
 PIECE = 16 << 20
 # Results of no more bytes lie in one piece of memory, so that one copy moves them all.
 SMALL = 64 << 10
-# Pieces of free memory that are kept for the arrays to come.
+# Pieces of free memory that are kept for the arrays to come, and those of one size of
+# which none is taken at once: two for each of the two arrays of a batch.
 MOST_FREE = 16
+TURNS = 4
 
 
 def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
@@ -101,12 +103,14 @@ class Block:
         arrived: the event behind the copy of the last array.
         passed: the event behind all steps that may read the array before.
         number: of the array among all that came.
+        started: how many programs had been started when it became free.
     """
 
     memory: Array
     arrived: Any
     passed: Any
     number: int = 0
+    started: int = 0
 
 
 class Lease:
@@ -182,6 +186,7 @@ class Uploads:
             # equal size find their places again.
             for block in sorted(found, key=lambda block: block.number):
                 block.passed.record(self.device.stream)
+                block.started = self.device.started
                 self.free.append(block)
             # The pool may give the rest to later steps: they run after its copies.
             del self.free[:-MOST_FREE]
@@ -195,12 +200,15 @@ class Uploads:
     def _block(self, nbytes: int) -> Block:
         self.mark()
         self.count += 1
-        for i, block in enumerate(self.free):
-            if block.memory.nbytes == nbytes:
-                del self.free[i]
-                break
-        else:
+        found = [block for block in self.free if block.memory.nbytes == nbytes]
+        # What only just became free may be read by the last step, which would have to
+        # end first: a loop that holds no batch needs two places too.
+        is_late = found and found[0].started == self.device.started
+        if not found or (is_late and len(found) < TURNS):
             block = self._made(nbytes)
+        else:
+            block = found[0]
+            self.free.remove(block)
         block.number = self.count
         self.lent[block.number] = block
         return block
