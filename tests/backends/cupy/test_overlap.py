@@ -202,6 +202,8 @@ def test_memory_of_garbage_in_a_circle_is_lent_once(on_host):
     place = on_host.device.address(holder.array)
     del holder
     gc.collect()
+    on_host.device.uploads.mark()
+    on_host.device.watch(None, [])  # another program was started
     first = on_host.device.upload(np.arange(5))
     second = on_host.empty((5,), "int64")
     assert place == on_host.device.address(first)
