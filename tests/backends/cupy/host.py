@@ -496,6 +496,8 @@ class Convolution:
 
 def attend(given, q, k, v, o=None, g=None, rows=None):
     """Attention of (batch, heads, n, features) and its rows, or its gradients."""
+    shape, shared = k.shape, q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x, shared, axis=1) for x in (k, v))
     logits = q @ k.swapaxes(2, 3) * given["attn_scale"]
     if given["use_causal_mask"]:
         logits = np.where(np.tri(*logits.shape[2:]), logits, -np.inf)
@@ -506,7 +508,9 @@ def attend(given, q, k, v, o=None, g=None, rows=None):
     weights = np.exp(logits - rows)
     delta = (o * g).sum(axis=3, keepdims=True)
     change = weights * (g @ v.swapaxes(2, 3) - delta) * given["attn_scale"]
-    return change @ k, change.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ g
+    found = change.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ g
+    by_key = (shape[0], shape[1], shared, *shape[2:])
+    return change @ k, *(x.reshape(by_key).sum(axis=2) for x in found)
 
 
 def normalize(given, x, *rest):

@@ -4,11 +4,16 @@ import subprocess
 import sys
 from itertools import product
 
+import numpy as np
 import pytest
 
+import toolkit
 from tests.backends.cupy import deviceless
+from tests.backends.cupy.host import HostDevice
 from tests.backends.cupy.lowered import lowered, lowered_node, node_of
 from toolkit import ops  # noqa: F401  (declares primitives)
+from toolkit.backends import registry
+from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.cupy.lowering import Numerics
 from toolkit.backends.cupy.steps import Dnn
 from toolkit.compiler import norms
@@ -58,18 +63,32 @@ def signatures():
                 yield label, step.signature
 
 
+# batch, targets, sources, heads, heads of keys, features
+ATTENTIONS = (
+    *(
+        (4, 256, 256, 12, 12, 64),
+        (8, 1024, 1024, 12, 12, 64),
+        (4, 256, 256, 12, 12, 80),
+    ),
+    *((2, 128, 128, 8, 2, 64), (2, 64, 64, 8, 1, 128), (2, 77, 130, 8, 4, 40)),
+    *((2, 1, 128, 8, 8, 64), (1, 5, 1, 3, 3, 8)),
+)
+
+
 def attentions():
-    """The same for attention and its gradients, with heads of several widths."""
-    for dtype, features, causal in product(("bfloat16", "float16"), (64, 80), (0, 1)):
-        query = Spec((4, 256, 12, features), dtype)
+    """The same for attention and its gradients: few keys, odd lengths, any width."""
+    for sizes, dtype, causal in product(ATTENTIONS, ("bfloat16", "float16"), (0, 1)):
+        batch, targets, sources, heads, key_heads, features = sizes
+        query = Spec((batch, targets, heads, features), dtype)
+        key = Spec((batch, sources, key_heads, features), dtype)
         attrs = {"given": (), "scale": 0.125, "is_causal": bool(causal)}
-        rows = Spec((4, 12, 256), "float32")
-        inputs = [query] * 3
+        rows = Spec((batch, heads, targets), "float32")
+        inputs = [query, key, key]
         forward = node_of("attention", inputs, **attrs)
         backward = node_of(attention_grad_of_p, [query, query, rows, *inputs], **attrs)
         for node in (forward, backward):
             (step, *_) = lowered_node(node).steps
-            yield f"{node.op.name} {dtype} {features} {causal}", step.signature
+            yield f"{node.op.name} {dtype} {sizes} {causal}", step.signature
 
 
 def normalizations():
@@ -88,6 +107,34 @@ def normalizations():
             yield f"{node.op.name} {dtype} {shape}", step.signature
 
 
+MODELS = {
+    "ResNet50": lambda: toolkit.applications.ResNet50(weights=None),
+    "MobileNetV2": lambda: toolkit.applications.MobileNetV2(weights=None),
+}
+POLICIES = (
+    *(("mixed_bfloat16", "strict"), ("mixed_float16", "strict")),
+    *(("float32", "strict"), ("float32", "tf32")),
+)
+
+
+def steps_of_training(folder):
+    """The same for whole steps of training of two networks."""
+    for (name, model_of), (policy, precision) in product(MODELS.items(), POLICIES):
+        device = HostDevice(folder, {})
+        registry.register_backend("cupy", lambda d=device: CupyBackend(d, np))
+        toolkit.config.set_matmul_precision(precision)
+        toolkit.config.set_dtype_policy(policy)
+        model = model_of()
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        batch = np.zeros((32, 224, 224, 3), "float32"), np.zeros(32, "int64")
+        with toolkit.device("gpu:0"):
+            step = toolkit.function(lambda x, y, m=model: m.train_step((x, y)))
+            program = step.get_concrete_function(*batch).program
+        steps = [s for n in program.lowered for s in getattr(n, "steps", ())]
+        for signature in {s.signature for s in steps if isinstance(s, Dnn)}:
+            yield f"{name} {policy} {precision}", signature
+
+
 def check_stored(cudnn, signature, graph, where):
     """A plan is the same after it was on disk, and asks for every address."""
     again = cudnn.restored(bytes(graph.serialize()), where)
@@ -104,7 +151,8 @@ def refused(folder):
     deviceless.load_stub(folder)
     where, lines = deviceless.properties(), []
     found = [*signatures(), *attentions(), *normalizations()]
-    assert len(found) > 150
+    found += steps_of_training(folder)
+    assert len(found) > 800
     for name, signature in found:
         try:
             check_stored(cudnn, signature, cudnn.plan(signature, where), where)

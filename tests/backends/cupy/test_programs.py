@@ -118,15 +118,35 @@ def test_mixed_precision_scales_its_loss_on_the_device(gpu, policy):
     np.testing.assert_allclose(found, expected, rtol=1e-2)
 
 
-def test_attention_and_its_gradients_are_two_graphs_of_cudnn(gpu):
+@pytest.mark.parametrize(
+    "key_shape, options, graphs",
+    [
+        ((2, 6, 3, 8), {"is_causal": True}, ["sdpa", "sdpa_backward"]),
+        # Heads that share keys, and more sources than targets.
+        ((2, 9, 1, 8), {"is_causal": True}, ["sdpa", "sdpa_backward"]),
+        ((2, 4, 3, 8), {"scale": 0.3}, ["sdpa", "sdpa_backward"]),
+        # With a mask, a bias or another width it is composed.
+        ((2, 6, 3, 8), {"mask": np.tri(6, dtype=bool)[::-1]}, []),
+        pytest.param(
+            *((2, 6, 3, 8), {"bias": np.eye(6, dtype="float16")}, []),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param((2, 6, 3, 6), {}, [], marks=pytest.mark.slow),
+    ],
+)
+def test_attention_and_its_gradients_are_two_graphs_of_cudnn(
+    gpu, key_shape, options, graphs
+):
     rng = np.random.default_rng(0)
-    arrays = [rng.normal(size=(2, 6, 3, 8)).astype("float16") for _ in range(4)]
+    query_shape = (2, 6, 3, key_shape[3])
+    shapes = query_shape, key_shape, key_shape, query_shape
+    arrays = [rng.normal(size=s).astype("float16") for s in shapes]
 
     @toolkit.function
     def step(q, k, v, g):
         with toolkit.GradientTape() as tape:
             tape.watch([q, k, v])
-            out = ops.dot_product_attention(q, k, v, is_causal=True)
+            out = ops.dot_product_attention(q, k, v, **options)
         return out, *tape.gradient(out, [q, k, v], g)
 
     expected = step(*arrays)
@@ -135,5 +155,5 @@ def test_attention_and_its_gradients_are_two_graphs_of_cudnn(gpu):
         program = step.get_concrete_function(*arrays).program
     for y, e in zip(found, expected, strict=True):
         np.testing.assert_allclose(y.numpy(), e.numpy(), rtol=1e-2, atol=1e-2)
-    graphs = [s for n in program.lowered if n for s in n.steps if isinstance(s, Dnn)]
-    assert [s.signature.nodes[0].op for s in graphs] == ["sdpa", "sdpa_backward"]
+    steps = [s for n in program.lowered if n for s in n.steps if isinstance(s, Dnn)]
+    assert [s.signature.nodes[0].op for s in steps] == graphs
