@@ -176,6 +176,20 @@ class Body:
         """Names of the indices of loops that a flat index falls apart into."""
         return split(self.w, index, extents, prefix, self.number)
 
+    def pack_indices(self) -> list[str]:
+        """Names of the indices of the loops over columns where a pack begins."""
+        if self.shift is not None:
+            self.w(
+                f"const bool whole = c0 >= 0 && c0 + {self.lanes} <= {self.columns};"
+            )
+            return ["c0"]
+        *outer, last = self.extents[self.row_loops :]
+        indices = self.split("pack", [*outer, last // self.lanes], "c_")
+        if self.lanes > 1:
+            self.w(f"const {self.number} c0 = {indices[-1]} * {self.lanes};")
+            indices[-1] = "c0"
+        return indices
+
     def offset(self, array: int, first: int, indices: Sequence[str]) -> str:
         """Where in an array the indices of the loops from `first` on lead, or ''."""
         strides = self.strides[array][first : first + len(indices)]
@@ -349,3 +363,12 @@ def kernel_text(
 def narrowed(value: Value, dtype: str) -> str:
     """A value as an element in memory."""
     return f"Narrow<{STORED[dtype]}>::of({value.text})"
+
+
+def body_dtype(body: Body, step: int) -> str:
+    """The dtype of what a step reduces."""
+    kind, index, *rest = body.plan.steps[step].arguments[0]
+    if kind == "number":
+        return str(rest[0])
+    of = body.plan.reads if kind == "read" else body.plan.steps
+    return of[index].dtype  # type: ignore[attr-defined,no-any-return]

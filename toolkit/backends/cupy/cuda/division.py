@@ -12,6 +12,8 @@ from toolkit.backends.cupy.cuda.reduction import power_of_two
 
 # Registers of a thread that hold what it has of its row.
 MOST_HELD = 56
+# Registers of a processor, for all threads of a block.
+REGISTERS = 1 << 16
 # The most threads of a row.
 LONGEST = 512
 # Blocks that share sums over rows: as many as run at once on a large device, so that
@@ -82,10 +84,10 @@ def division_of(body: Body) -> Division:
         tiles = min(MOST_BLOCKS // body.rows, -(-packs // SHORTEST))
         items = -(-packs // (tx * tiles))
     elif waits:
-        tx, held = _threads_of_row(packs, _words(body, phases))
+        tx, held = _threads_of_row(plan, packs, _words(body, phases))
         if not held:
             phases = Recomputed(plan)
-            tx, held = _threads_of_row(packs, _words(body, phases))
+            tx, held = _threads_of_row(plan, packs, _words(body, phases))
         items = -(-packs // tx)
         ty = max(1, 128 // tx) if held or not columns else 1
     elif columns:
@@ -117,14 +119,21 @@ def _words(body: Body, phases: Phases) -> int:
     return max(1, words // 4)
 
 
-def _threads_of_row(packs: int, words: int) -> tuple[int, bool]:
+def _threads_of_row(plan: Plan, packs: int, words: int) -> tuple[int, bool]:
     """The threads of a row, and whether they can hold so many words of each pack."""
+    arrays = len(plan.reads) + len(plan.writes)
+
+    def fits(tx: int) -> bool:
+        # Beside what is held, a thread has a pack of each array, and some numbers.
+        room = REGISTERS // max(tx, 256) - 4 * arrays - 40
+        return -(-packs // tx) * words <= min(MOST_HELD, room)
+
     tx = power_of_two(packs)
     if packs > 32:
         tx = min(LONGEST, max(32, power_of_two(-(-packs // 4))))
-    while tx < LONGEST and -(-packs // tx) * words > MOST_HELD:
+    while tx < LONGEST and not fits(tx):
         tx *= 2
-    return tx, -(-packs // tx) * words <= MOST_HELD
+    return tx, fits(tx)
 
 
 def only_reduces_rows(plan: Plan) -> bool:

@@ -66,6 +66,22 @@ template <class T> DEVICE void renew(T& pack) {
 #endif
 }
 
+// Write a pack by one access, which the compiler makes no part of other ones.
+template <class T> DEVICE void write_pack(T* to, const T& pack) {
+#ifndef HOST
+  const u64 at = __cvta_generic_to_global(to);
+  const unsigned* w = (const unsigned*)&pack;
+  if constexpr (sizeof(T) == 16)
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" : : "l"(at), "r"(w[0]),
+                 "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+  else if constexpr (sizeof(T) == 8)
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" : : "l"(at), "r"(w[0]), "r"(w[1])
+                 : "memory");
+  else
+#endif
+    *to = pack;
+}
+
 // From memory to registers.
 template <class T> DEVICE T widen(T x) { return x; }
 DEVICE float widen(f16 x) { return half_to_float(x.bits); }

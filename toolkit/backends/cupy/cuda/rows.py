@@ -9,10 +9,18 @@ block, and then by a second kernel: in an order that only shapes decide.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from toolkit.backends.base import aligned as aligned_bytes
 from toolkit.backends.bodies.phases import Phase
 from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, ROW
-from toolkit.backends.cupy.cuda.body import COLUMN_NUMBER, Body, Known, narrowed
+from toolkit.backends.cupy.cuda.body import (
+    COLUMN_NUMBER,
+    Body,
+    Known,
+    body_dtype,
+    narrowed,
+)
 from toolkit.backends.cupy.cuda.division import division_of
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, Scratch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
@@ -265,7 +273,7 @@ class _Rows:
     ) -> None:
         """The columns of one pack."""
         body, w, lanes = self.body, self.w, self.body.lanes
-        indices = self._columns()
+        indices = body.pack_indices()
         wide = self._load_packs(phase, indices)
         full = [k for k in phase.writes if self.plan.writes[k].role == FULL]
         if lanes > 1:
@@ -275,19 +283,21 @@ class _Rows:
             first = f"pack * {lanes}" if body.shift is None else "c0"
             w(f"const {body.number} column = {first} + k;")
             if body.shift is not None:
-                w(f"if (!whole && {self._outside('column')}) continue;")
+                w(f"const bool inside = whole || {self._inside('column')};")
             if self.shape.held:
                 w(f"const int held = item * {lanes} + k;")
             known = self._known(phase, wide)
             for i, r, state in zip(phase.reductions, reducers, states, strict=True):
                 value = body.value(self.plan.steps[i].arguments[0], known)
-                r.add(state, [value, Value("(int)column", "int32")][: len(state)])
+                with self._if_inside():
+                    r.add(state, [value, Value("(int)column", "int32")][: len(state)])
             self._keep(phase, known)
             for k in phase.writes:
                 write = self.plan.writes[k]
                 if write.role != FULL:
                     step = self.plan.steps[write.source[1]]
-                    self._collect(k, body.value(step.arguments[0], known))
+                    with self._if_inside():
+                        self._collect(k, body.value(step.arguments[0], known))
                     continue
                 text = narrowed(body.value(write.source, known), write.dtype)
                 place = body.offset(body.first_write + k, body.row_loops, indices)
@@ -296,22 +306,18 @@ class _Rows:
         for k in full if lanes > 1 else ():
             self._store_pack(k, indices)
 
-    def _columns(self) -> list[str]:
-        """The indices of the loops over columns where a pack begins."""
-        body, w = self.body, self.w
-        if body.shift is not None:
-            last = f"c0 + {body.lanes} <= {body.columns}"
-            w(f"const bool whole = c0 >= 0 && {last};")
-            return ["c0"]
-        extents = body.extents[body.row_loops :]
-        indices = body.split("pack", [*extents[:-1], extents[-1] // body.lanes], "c_")
-        if body.lanes > 1:
-            w(f"const {body.number} c0 = {indices[-1]} * {body.lanes};")
-            indices[-1] = "c0"
-        return indices
+    def _inside(self, column: str) -> str:
+        return f"({column} >= 0 && {column} < {self.body.columns})"
 
-    def _outside(self, column: str) -> str:
-        return f"({column} < 0 || {column} >= {self.body.columns})"
+    def _if_inside(self) -> AbstractContextManager[None]:
+        """A block for what counts only if the column of a pack is one of the row.
+
+        All else is computed for every column of a pack: branches would keep its
+        elements from being written by one access.
+        """
+        if self.body.shift is None:
+            return nullcontext()
+        return self.w.block("if (inside)")
 
     def _store_pack(self, k: int, indices: list[str]) -> None:
         """Write a pack of an output."""
@@ -321,9 +327,9 @@ class _Rows:
         if body.shift is None:
             w(f"*({pack}*)(s{k} + {place}) = b{k};")
             return
-        w(f"if (whole) *({pack}*)(s{k} + {place}) = b{k};")
+        w(f"if (whole) write_pack(({pack}*)(s{k} + {place}), b{k});")
         w(f"else for (int k = 0; k < {lanes}; ++k)")
-        w(f"  if (!{self._outside('c0 + k')}) s{k}[{place} + k] = b{k}.of[k];")
+        w(f"  if ({self._inside('c0 + k')}) s{k}[{place} + k] = b{k}.of[k];")
 
     def _load_packs(self, phase: Phase, indices: list[str]) -> dict[int, str]:
         """For each read of the columns, its element in lane k."""
@@ -345,11 +351,13 @@ class _Rows:
             inner = body.strides[k][-1]
             step = f" + k * {inner}" if lanes > 1 and inner else ""
             found[k] = f"widen({pointer}[{place}{step}])"
+            if body.shift is not None:
+                found[k] = f"inside ? {found[k]} : 0"
             if is_held:
                 found[k] = f"widen(read{k}[item * {lanes} + k])"
             if is_held and k not in self.loaded:
                 with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
-                    inside = f"if (whole || !{self._outside('c0 + k')}) "
+                    inside = f"if (whole || {self._inside('c0 + k')}) "
                     test = "" if body.shift is None else inside
                     target = f"read{k}[item * {lanes} + k]"
                     w(f"{test}{target} = {pointer}[{place}{step}];")
@@ -366,8 +374,10 @@ class _Rows:
             w(load)
             return
         w(f"if (whole) {load}")
-        w(f"else for (int k = 0; k < {body.lanes}; ++k)")
-        w(f"  if (!{self._outside('c0 + k')}) {name}.of[k] = ({address})[k];")
+        with w.block("else"):
+            w(f"{name} = {pack}();")
+            w(f"for (int k = 0; k < {body.lanes}; ++k)")
+            w(f"  if ({self._inside('c0 + k')}) {name}.of[k] = ({address})[k];")
 
     def _known(self, phase: Phase, wide: dict[int, str]) -> Known:
         """The values of one column."""
@@ -385,12 +395,3 @@ class _Rows:
         """Put what later passes need into the thread's variables."""
         for i in phase.keeps:
             self.w(f"step{i}[held] = {known['step', i].text};")
-
-
-def body_dtype(body: Body, step: int) -> str:
-    """The dtype of what a step reduces."""
-    kind, index, *rest = body.plan.steps[step].arguments[0]
-    if kind == "number":
-        return str(rest[0])
-    of = body.plan.reads if kind == "read" else body.plan.steps
-    return of[index].dtype  # type: ignore[attr-defined,no-any-return]
