@@ -1,9 +1,12 @@
 """Plans of cuDNN: kept in memory and on disk, and the fastest of them on request."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import toolkit
 from toolkit.backends.cupy import cudnn
+from toolkit.backends.cupy.cuda_device import CudaDevice
 from toolkit.backends.cupy.signatures import Geometry, convolution
 from toolkit.errors import ArgumentError
 
@@ -114,6 +117,83 @@ def test_where_no_plan_can_be_timed_the_expected_one_runs(made, tmp_path):
     plans = cudnn.Plans("GPU", 0, tmp_path)
     assert plans.tune(signature(), None, measure).graph.index == 0
     assert not list(tmp_path.glob("*/*"))
+
+
+class Stream:
+    """A stream, or a device, that work is started on."""
+
+    ptr = 7
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+
+class Event:
+    """An event of CuPy, of which the times are said to be 8 ms apart."""
+
+    def __init__(self, **options):
+        self.seen = []
+
+    def record(self, stream):
+        self.seen.append("record")
+
+    def synchronize(self):
+        self.seen.append("synchronize")
+
+
+class Library:
+    """Plans that tell which of their methods was asked."""
+
+    def get(self, *arguments):
+        return lambda *call: ("get", arguments, call)
+
+    def tune(self, *arguments):
+        *wanted, measure = arguments
+        assert callable(measure)
+        return lambda *call: ("tune", tuple(wanted), call)
+
+
+@pytest.fixture
+def device():
+    """A CUDA device as far as it asks for plans."""
+    found = object.__new__(CudaDevice)
+    found.device = found.stream = Stream()
+    found.empty = lambda shape, dtype: (shape, dtype)
+    found.address = lambda array: 1000 + array[0][0]
+    cuda = SimpleNamespace(Event=Event, get_elapsed_time=lambda a, b: 8.0)
+    found.cupy = SimpleNamespace(cuda=cuda)
+    vars(found).update(_products=Library(), _graphs=Library(), _turn=Stream())
+    return found
+
+
+def test_a_device_tunes_while_that_is_set(device):
+    toolkit.config.set_autotune(True)
+    try:
+        product, graph = device.product("gemm", (1, 2), 64), device.dnn("graph", None)
+    finally:
+        toolkit.config.set_autotune(False)
+    assert product((3,), 5) == ("tune", ("gemm", (1, 2), 64), ((3,), 5, 7))
+    assert graph() == ("tune", ("graph", None), ())
+    assert device.product("gemm", (1, 2), 64)((3,), 5)[0] == "get"
+    assert device.dnn("graph", None)()[0] == "get"
+
+
+def test_plans_are_timed_on_memory_of_their_own(device):
+    called = []
+
+    def plan(pointers, workspace):
+        called.append((pointers, workspace))
+
+    plan.signature, plan.workspace = signature(), 0
+    # The image, the filters and the result in float32; and some scratch memory.
+    sizes = [1024, 4608, 2048]
+    assert plan.signature.sizes == sizes
+    assert device._graph_seconds(plan) == pytest.approx(8e-3)
+    assert set(called) == {(tuple(1000 + n for n in sizes), 1001)}
+    assert len(called) > 1
 
 
 def test_the_setting():
