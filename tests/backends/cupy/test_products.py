@@ -235,3 +235,46 @@ def test_only_what_a_product_sums_over_is_summed_beside_it(gpu):
     inputs = arrays((6, 4), (4, 6), (3, 6))
     found = [epilogues(run(gpu, f, inputs)[0]) for f in (turned, part, whole)]
     assert found == [[], [], ["bgrada"]]
+
+
+# What random programs are made of: square matrices, so that nothing but the meaning of
+# an axis tells rows from columns, and a residual from a bias.
+PARTS = {
+    "linear": lambda a, b, v: ops.matmul(a, b) * 0.3 + v,
+    "relu": lambda a, b, v: ops.relu(ops.matmul(a, b) + v),
+    "gelu": lambda a, b, v: ops.gelu(ops.matmul(a, b) + v),
+    "column": lambda a, b, v: ops.relu(ops.matmul(a, b) + ops.reshape(v, (8, 1))),
+    "residual": lambda a, b, v: ops.relu(ops.matmul(a * 0.5, ops.transpose(b)) + a),
+    "add": lambda a, b, v: a + b,
+    "turn": lambda a, b, v: ops.transpose(a),
+    "rows": lambda a, b, v: a + ops.sum(b, axis=0) * 0.1,
+    "split": lambda a, b, v: ops.reshape(
+        ops.reshape(ops.matmul(a, b), (8, 2, 4)) + ops.reshape(v, (2, 4)), (8, 8)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(i, marks=[pytest.mark.slow] if i else []) for i in range(30)],
+)
+def test_random_programs_give_what_the_processor_does(gpu, seed):
+    rng = np.random.default_rng(seed)
+    dtype = ("float32", "float64", "float16")[seed % 3]
+    parts = [(rng.choice(list(PARTS)), *rng.integers(0, 9, 2)) for _ in range(5)]
+
+    def step(*given):
+        given = [ops.cast(x, dtype) for x in given]
+        with toolkit.GradientTape() as tape:
+            tape.watch(given)
+            *values, vector = given
+            for name, i, j in parts:
+                a, b = (values[-1 - k % len(values)] for k in (i, j))
+                values.append(PARTS[name](a, b, vector))
+            result = ops.cast(values[-1], "float32")
+            loss = ops.mean(result)
+        found = tape.gradient(loss, given)
+        return result, *(ops.cast(g, "float32") for g in found if g is not None)
+
+    inputs = [0.3 * x for x in arrays((8, 8), (8, 8), (8,))]
+    run(gpu, step, inputs, 0.05 if dtype == "float16" else 1e-4)
