@@ -17,6 +17,20 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+def pytest_addoption(parser):
+    """Options of the tests of backends, which every call may have."""
+    parser.addoption(
+        "--backend",
+        default=None,
+        help="the one backend whose kernels are compared with the reference",
+    )
+    parser.addoption(
+        "--require-gpu",
+        action="store_true",
+        help="fail what would be skipped for want of a GPU",
+    )
+
+
 def tensorflow_names():
     """What gives the core's classes TensorFlow's attributes, if it is imported."""
     return sys.modules.get("toolkit.compat.tensorflow.installing")

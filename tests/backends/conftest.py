@@ -12,19 +12,6 @@ BACKENDS = ("numpy", "cupy")
 _NEEDS_GPU = "needs a GPU"
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--backend",
-        default=None,
-        help="the one backend whose kernels are compared with the reference",
-    )
-    parser.addoption(
-        "--require-gpu",
-        action="store_true",
-        help="fail what would be skipped for want of a GPU",
-    )
-
-
 def why_no_gpu():
     """Why nothing can run on a GPU here; "" if it can."""
     try:
