@@ -107,6 +107,7 @@ def arrivals(device, steps, parts):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_host", [{"order": ORDERS[0]}], indirect=True)
 def test_batches_of_a_data_set_arrive_ahead_in_loops_of_any_kind(device, monkeypatch):
     monkeypatch.setattr(training, "_WATCH", 1e9)
