@@ -56,7 +56,10 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
         x = x.detach()
         x = x if getattr(x, "is_cuda", False) else x.cpu()
     if hasattr(x, "__cuda_array_interface__") or getattr(x, "is_cuda", False):
-        return Tensor(get_backend(config.GPU_BACKEND).adopt(x))
+        # What has no DLPack does not tell its device: the first, then.
+        tell = getattr(x, "__dlpack_device__", lambda: (None, 0))
+        key = config.backend_of(f"gpu:{tell()[1]}")
+        return Tensor(get_backend(key).adopt(x))
     return Tensor(_stored(_checked(np.array(x))))
 
 

@@ -120,6 +120,10 @@ def test_several_devices_pass_values_to_each_other(on_host):
     for t in (y, z):
         assert t.device == "gpu:1"
         np.testing.assert_allclose(t.numpy(), 3 * A)
+    foreign = Foreign(y)
+    Foreign.__dlpack_device__ = lambda self: (2, 1)
+    assert ops.convert_to_tensor(foreign).device == "gpu:1"
+    del Foreign.__dlpack_device__
 
 
 def test_a_function_is_compiled_for_each_device_and_precision(gpu):
