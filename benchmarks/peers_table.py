@@ -42,7 +42,7 @@ A step of the CIFAR-10 CNN takes {one:.1f} ms on one thread and {two:.1f} ms on 
 
 Not yet run on a GPU: there is no figure. `scripts/gpu_check` measures steps of
 training beside torch and JAX, and checks all that only a GPU can show, in one call.
-`benchmarks/gpu_programs.py` lists what a step of each network would do there, without one.
+`benchmarks/gpu_programs.py` lists what such a step would do there, without a GPU.
 
 ## How it is measured
 
