@@ -1,6 +1,8 @@
 """What a GPU lacks is said when a program is loaded or compiled; nothing falls back."""
 
 import re
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,7 +81,7 @@ def test_without_cublaslt_nothing_starts_without_cudnn_convolutions_are_slow(
 
 
 def test_a_library_that_is_nowhere(monkeypatch):
-    monkeypatch.setitem(libraries.SONAMES, "cublasLt", ("libnowhere.so.1",))
+    monkeypatch.setitem(libraries.SONAMES, "cublasLt", "libnowhere.so.1")
     libraries.load.cache_clear()
     with pytest.raises(BackendUnavailable, match=r"libnowhere\.so\.1 was not found"):
         libraries.load("cublasLt")
@@ -290,3 +292,20 @@ def test_a_library_that_cupy_loads_late_is_named(on_host, monkeypatch):
     monkeypatch.setattr(kernel, "other", missing)
     with pytest.raises(BackendUnavailable, match="cholesky: libcusolver.*cuda13"):
         kernel(np.eye(2, dtype="float32"))
+
+
+@pytest.mark.parametrize(("built", "first"), [(12090, "12"), (13020, "13")])
+def test_libraries_are_of_the_version_of_cuda_that_cupy_is_for(
+    monkeypatch, tmp_path, built, first
+):
+    for version in ("12", "13"):
+        folder = tmp_path / f"cu{version}" / "lib"
+        folder.mkdir(parents=True)
+        (folder / f"libcublasLt.so.{version}").touch()
+    runtime = SimpleNamespace(runtimeGetVersion=lambda: built)
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(
+        libraries, "folders", lambda: iter(sorted(tmp_path.glob("*/lib")))
+    )
+    assert libraries.wheel_path("cublasLt").name == f"libcublasLt.so.{first}"

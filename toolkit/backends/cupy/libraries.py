@@ -7,6 +7,7 @@ finds what it needs: cuDNN ends the process where it does not find cuBLASLt.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -14,12 +15,12 @@ from pathlib import Path
 
 from toolkit.errors import BackendUnavailable
 
-# What each is called, newest first, and the wheel that brings it.
+# What each is called in a version of CUDA, and the wheel that brings it.
 SONAMES = {
-    "cublasLt": ("libcublasLt.so.13", "libcublasLt.so.12"),
-    "cudnn": ("libcudnn.so.9",),
-    "nvrtc": ("libnvrtc.so.13", "libnvrtc.so.12"),
-    "nvrtc-builtins": ("libnvrtc-builtins.so.13.*", "libnvrtc-builtins.so.12.*"),
+    "cublasLt": "libcublasLt.so.{cuda}",
+    "cudnn": "libcudnn.so.9",
+    "nvrtc": "libnvrtc.so.{cuda}",
+    "nvrtc-builtins": "libnvrtc-builtins.so.{cuda}.*",
 }
 WHEELS = {
     "cublasLt": "nvidia-cublas",
@@ -31,6 +32,19 @@ WHEELS = {
 ORDER = ("nvrtc-builtins", "nvrtc", "cublasLt", "cudnn")
 
 
+def versions() -> tuple[int, int]:
+    """The versions of CUDA to look for: first that of CuPy, as far as it is in use."""
+    cupy = sys.modules.get("cupy")
+    built = 13 if cupy is None else cupy.cuda.runtime.runtimeGetVersion() // 1000
+    return (12, 13) if built == 12 else (13, 12)
+
+
+def sonames(name: str) -> list[str]:
+    """What the file of a library may be called, best first."""
+    found = (SONAMES[name].format(cuda=version) for version in versions())
+    return list(dict.fromkeys(found))
+
+
 def folders() -> Iterator[Path]:
     """The `lib` folders of the installed wheels of the `nvidia` namespace."""
     spec = find_spec("nvidia")
@@ -40,7 +54,7 @@ def folders() -> Iterator[Path]:
 
 def wheel_path(name: str) -> Path | None:
     """The file of a library in a wheel, None if no wheel has it."""
-    for soname in SONAMES[name]:
+    for soname in sonames(name):
         for folder in folders():
             for found in sorted(folder.glob(soname)):
                 return found
@@ -58,7 +72,7 @@ def load(name: str) -> ctypes.CDLL:
         BackendUnavailable: neither a wheel nor the system has it.
     """
     path = wheel_path(name)
-    candidates = [str(path)] if path else [s for s in SONAMES[name] if "*" not in s]
+    candidates = [str(path)] if path else [s for s in sonames(name) if "*" not in s]
     problems = []
     for candidate in candidates:
         try:
@@ -66,7 +80,7 @@ def load(name: str) -> ctypes.CDLL:
         except OSError as error:
             problems.append(str(error))
     raise BackendUnavailable(
-        f"{SONAMES[name][0]} was not found ({'; '.join(problems) or 'no wheel'}): "
+        f"{sonames(name)[0]} was not found ({'; '.join(problems) or 'no wheel'}): "
         f"pip install 'toolkit[cuda13]', or {WHEELS[name]} alone"
     )
 

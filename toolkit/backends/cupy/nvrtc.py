@@ -9,6 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from toolkit.backends.cupy import libraries
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.errors import DeviceError
 
@@ -33,9 +34,9 @@ def library() -> ctypes.CDLL | None:
 
 def _candidates() -> list[str]:
     """Where it may be: in NVIDIA's wheels, then wherever the system looks."""
-    names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+    names = [*libraries.sonames("nvrtc"), "libnvrtc.so"]
     if sys.platform == "win32":
-        names = ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
+        names = [f"nvrtc64_{version}0_0.dll" for version in libraries.versions()]
     found: list[str] = []
     spec = find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
