@@ -1,10 +1,9 @@
-"""`tf.compat`: TensorFlow 1's names in `v1`, those of 2 in `v2`."""
+"""`tf.compat`: TensorFlow 1's names in `v1`, those of 2 in `v2`, also to import."""
 
-from importlib import import_module
-from typing import Any
+import sys
 
+from toolkit.compat import tensorflow as v2
+from toolkit.compat.tensorflow import v1
 
-def __getattr__(name: str) -> Any:
-    if name in ("v1", "v2"):
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'tf.compat' has no attribute {name!r}")
+for _name, _module in (("v1", v1), ("v2", v2)):
+    sys.modules[f"{__name__}.{_name}"] = _module
