@@ -189,11 +189,7 @@ class Frame:
         arrays = list(inputs)
         if self.has_native or any(type(a) is not np.ndarray for a in inputs):
             arrays = [self.backend.in_order(a) for a in inputs]
-        results: list[Array] = list(outs) if outs else [None] * len(self.specs)
-        missing = [i for i, y in enumerate(results) if y is None]
-        made = self.backend.results([self.specs[i] for i in missing])
-        for i, y in zip(missing, made, strict=True):
-            results[i] = y
+        results = self._results(outs) if outs else self.backend.results(self.specs)
         arrays += results
         if self.has_native:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
@@ -209,6 +205,15 @@ class Frame:
         finally:
             for slot in self.dynamic:
                 self.slots[slot] = None
+        return results
+
+    def _results(self, outs: Sequence[Array | None]) -> list[Array]:
+        """The arrays that are given, and new ones where there is none."""
+        results = list(outs)
+        missing = [i for i, y in enumerate(results) if y is None]
+        made = self.backend.results([self.specs[i] for i in missing])
+        for i, y in zip(missing, made, strict=True):
+            results[i] = y
         return results
 
     def update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.backends.base import accelerators
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.arrays import batch_tensors
 from toolkit.models.callbacks.callback_list import CallbackList
@@ -125,7 +126,10 @@ class Evaluation(Steps):
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
             outputs = [step(batch) for batch in group]
-            coming += map(_Outputs, outputs)
+            if accelerators:
+                coming += map(_Outputs, outputs)
+            else:
+                results += outputs
             while len(coming) > _AHEAD:
                 results.append(coming.popleft().get())
             if len(outputs) > 1:

@@ -21,6 +21,8 @@ def flat(logs: Any) -> dict[str, Any]:
 
 def python_logs(logs: Any) -> dict[str, Any]:
     """Logs with numbers for 0-d tensors, sorted by name; nested dicts are merged."""
+    if not logs:
+        return {}
     return logs.copy() if isinstance(logs, LazyLogs) else LazyLogs(logs).copy()
 
 
