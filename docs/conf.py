@@ -163,8 +163,17 @@ def signature_of_class(
     return str(found.replace(parameters=bare, return_annotation=found.empty)), ""
 
 
+def skip_of_others(
+    app: Any, what: str, name: str, object: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave out what scikit-learn puts into estimators: it refers to its own site."""
+    home = getattr(object, "__module__", None) or ""
+    return True if home.startswith("sklearn.") else None
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", write_reference)
     app.connect("autodoc-process-signature", signature_of_class)
+    app.connect("autodoc-skip-member", skip_of_others)
     app.connect("autodoc-process-docstring", literal_operators, priority=400)

@@ -20,7 +20,7 @@ H200 = {
     "cudaDeviceId": 0,
     "deviceName": "NVIDIA H200",
     "multiProcessorCount": 132,
-    "smCountOrigin": 132,
+    "smCountOrigin": 0,
     "warpSize": 32,
     "maxGridSize": [2147483647, 65535, 65535],
     "maxBlockSize": [1024, 1024, 64],
