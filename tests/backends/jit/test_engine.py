@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from toolkit.backends import stored
 from toolkit.backends.numpy.jit import engine
 
 SOURCE = """
@@ -86,7 +87,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch):
 
 
 def test_the_oldest_entries_go_when_there_are_too_many(folder, monkeypatch):
-    monkeypatch.setattr(engine, "CACHE_BYTES", 1)
+    monkeypatch.setattr(stored, "CACHE_BYTES", 1)
     engine.compile_module(SOURCE)
     assert list(folder.iterdir()) == []
 

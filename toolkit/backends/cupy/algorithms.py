@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from toolkit.backends import stored
 from toolkit.backends.cupy.cublaslt import (
     ALIGNMENT,
     DESCRIPTOR,
@@ -21,7 +22,6 @@ from toolkit.backends.cupy.cublaslt import (
     call,
     library,
 )
-from toolkit.backends.cupy.cudnn import write
 from toolkit.backends.cupy.device import OutOfMemory
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
@@ -187,10 +187,9 @@ class Plans:
         if key not in self._tuned:
             found = Plan(self.handle, gemm, pointers, workspace)
             path = self._path(key)
-            is_known = path is not None and path.is_file()
-            if not (is_known and found.use(path.read_bytes())):  # type: ignore[union-attr]
-                if found.choose(measure) and path is not None:
-                    write(path, bytes(found.algorithm.algorithm))
+            known = path and stored.load(path)
+            if not (known and found.use(known)) and found.choose(measure) and path:
+                stored.store(path, bytes(found.algorithm.algorithm))
             self._tuned[key] = found
         return self._tuned[key]
 

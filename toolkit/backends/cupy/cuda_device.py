@@ -9,12 +9,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from toolkit import config, dtypes
+from toolkit.backends import stored
 from toolkit.backends.base import available_cores
 from toolkit.backends.cupy import algorithms, cublaslt, cudnn
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
@@ -23,6 +25,11 @@ from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
 from toolkit.backends.cupy.nvrtc import compile_kernel
 from toolkit.backends.cupy.signatures import Signature
+
+
+def cache_folder() -> Path | None:
+    """The folder of compiled kernels and of plans; None if they are not kept."""
+    return stored.folder("kernels")
 
 
 class CudaDevice(Device):
@@ -145,6 +152,8 @@ class CudaDevice(Device):
             workers = min(len(missing), available_cores())
             with ThreadPoolExecutor(workers) as pool:
                 cubins = list(pool.map(self._cubin, missing))
+            if folder := cache_folder():
+                stored.trim(folder)
             with self.device:
                 for kernel, cubin in zip(missing, cubins, strict=True):
                     self._functions[kernel] = self._function(kernel, cubin)
@@ -165,14 +174,14 @@ class CudaDevice(Device):
 
     def _cubin(self, kernel: Kernel) -> bytes:
         """The machine code of a kernel, from disk if it was compiled before."""
-        folder = cudnn.cache_folder()
+        folder = cache_folder()
         text = f"{self.arch} {self._compiler} {kernel.source}"
         path = folder and folder / f"{hashlib.sha256(text.encode()).hexdigest()}.cubin"
-        if path and path.is_file():
-            return path.read_bytes()
-        cubin = compile_kernel(kernel, self.arch)
-        if path:
-            cudnn.write(path, cubin)
+        cubin = path and stored.load(path)
+        if not cubin:
+            cubin = compile_kernel(kernel, self.arch)
+            if path:
+                stored.store(path, cubin)
         return cubin
 
     @cached_property
@@ -182,13 +191,13 @@ class CudaDevice(Device):
     @cached_property
     def _products(self) -> algorithms.Plans:
         with self.device:
-            folder = cudnn.cache_folder()
+            folder = cache_folder()
             return algorithms.Plans(folder and folder / cudnn.safe(self._model))
 
     @cached_property
     def _graphs(self) -> cudnn.Plans:
         with self.device:
-            return cudnn.Plans(self._model, self.stream.ptr, cudnn.cache_folder())
+            return cudnn.Plans(self._model, self.stream.ptr, cache_folder())
 
     @cached_property
     def _model(self) -> str:

@@ -6,7 +6,6 @@ they are. Plans are kept in memory, and on disk by graph, versions and device.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -14,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from toolkit import config
+from toolkit.backends import stored
 from toolkit.backends.cupy import libraries
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
@@ -275,33 +274,17 @@ class Plans:
 
     def _read(self, path: Path | None) -> Any:
         """A plan from disk; None if there is none, or this cuDNN refuses it."""
-        if path is None or not path.is_file():
+        content = path and stored.load(path)
+        if not content:
             return None
         try:
-            return restored(path.read_bytes(), {"handle": self.handle})
+            return restored(content, {"handle": self.handle})
         except Exception:  # whatever is wrong with it: it is made again
             return None
 
     def _write(self, path: Path | None, graph: Any) -> None:
         if path is not None:
-            write(path, bytes(graph.serialize()))
-
-
-def cache_folder() -> Path | None:
-    """Where plans are kept between processes; None if nowhere."""
-    chosen = config.environment("CACHE_DIR")
-    if chosen == "off":
-        return None
-    return Path(chosen).expanduser() if chosen else config.home() / "kernels"
-
-
-def write(path: Path, content: bytes) -> None:
-    """Put a file into the cache, as a whole."""
-    with suppress(OSError):  # a cache that cannot be written is none
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_bytes(content)
-        draft.replace(path)
+            stored.store(path, bytes(graph.serialize()))
 
 
 def safe(name: str) -> str:

@@ -1,16 +1,12 @@
-"""From LLVM IR to machine code: the host's features, compiling, and the disk cache.
+"""From LLVM IR to machine code: the host's features, and compiling.
 
-Compiled objects are kept by the hash of their IR, the CPU and the versions, so that the
-next process loads instead of compiling. TOOLKIT_CACHE_DIR says where; "off": nowhere.
+Compiled objects are kept on disk by the hash of their IR, the CPU and the versions.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,13 +14,11 @@ from threading import local
 from typing import Any
 
 from toolkit import config
+from toolkit.backends import stored
 from toolkit.progress import Stage, stage
 
 # Changes whenever the meaning of what is cached does.
 FORMAT = "3"
-# Objects beyond this many bytes are dropped, those not used for longest first.
-CACHE_BYTES = 256 * 2**20
-_DIGEST = 32
 
 
 class Host:
@@ -82,15 +76,15 @@ def machine_codes(texts: Mapping[str, Callable[[], str]]) -> list[bytes]:
             returns the LLVM IR; called only if the object is not in the cache.
     """
     folder = cache_folder()
-    found = {key: _load(folder / key) if folder else None for key in texts}
+    found = {key: stored.load(folder / key) if folder else None for key in texts}
     new = [key for key, code in found.items() if code is None]
     compiled = _compile_all((texts[key]() for key in new), len(new))
     for key, code in zip(new, compiled, strict=True):
         found[key] = code
         if folder:
-            _store(folder, key, code)
+            stored.store(folder / key, code)
     if folder and new:
-        _trim(folder)
+        stored.trim(folder)
     return [code for code in found.values() if code is not None]
 
 
@@ -193,54 +187,4 @@ def compile_module(source: str) -> Module:
 
 def cache_folder() -> Path | None:
     """The folder of compiled objects; None if caching is off or not safe there."""
-    chosen = config.environment("CACHE_DIR")
-    if chosen == "off":
-        return None
-    folder = Path(chosen) if chosen else config.home() / "jit"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return None
-    return folder if _is_private(folder) else None
-
-
-def _is_private(path: Path) -> bool:
-    """Whether nobody else could have written it: machine code is trusted blindly."""
-    if not hasattr(os, "getuid"):
-        return True
-    status = path.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
-
-
-def _load(path: Path) -> bytes | None:
-    """A stored object, None if it is missing, damaged or not ours."""
-    try:
-        if not _is_private(path):
-            return None
-        content = path.read_bytes()
-        os.utime(path)
-    except OSError:
-        return None
-    digest, code = content[:_DIGEST], content[_DIGEST:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _store(folder: Path, key: str, code: bytes) -> None:
-    """Write an object so that other processes see it whole or not at all."""
-    with contextlib.suppress(OSError):
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(temporary, folder / key)
-
-
-def _trim(folder: Path) -> None:
-    """Drop the objects that are too many."""
-    with contextlib.suppress(OSError):
-        rows = [(s.st_mtime, s.st_size, p) for p in folder.iterdir() if (s := p.stat())]
-        total = sum(size for _, size, _ in rows)
-        for _, size, path in sorted(rows):
-            if total <= CACHE_BYTES:
-                break
-            path.unlink(missing_ok=True)
-            total -= size
+    return stored.folder("jit")
