@@ -162,7 +162,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     predicate = convert(pred, "bool")
     if predicate.size != 1:
         raise ShapeError(f"cond: expected a scalar pred; received {predicate.shape}")
-    if predicate.constant is not None:
+    if predicate.known() is not None:
         return true_fn() if predicate else false_fn()
     yes, _ = trace_body("cond", true_fn)
     no, _ = trace_body("cond", false_fn)

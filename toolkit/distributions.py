@@ -6,7 +6,8 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.convert import convert
-from toolkit.random import checked_dtype, checked_shape, draw_seed, uniform_of
+from toolkit.ops.checks import extents_of
+from toolkit.random import checked_dtype, draw_seed, uniform_of
 from toolkit.tensor import Tensor
 
 # So many trials of a binomial variable are counted one success after the other.
@@ -25,7 +26,7 @@ def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor
     Reference:
         Marsaglia and Tsang, A Simple Method for Generating Gamma Variables (2000).
     """
-    shape, dtype = checked_shape(shape), checked_dtype("gamma", dtype)
+    shape, dtype = extents_of(shape), checked_dtype("gamma", dtype)
     return convert(_gamma(draw_seed(seed), shape, alpha, _wide(dtype)), dtype)
 
 
@@ -39,7 +40,7 @@ def beta(
         alpha, beta: > 0, the parameters; they broadcast to `shape`.
         dtype, seed: as for `gamma`.
     """
-    shape, dtype = checked_shape(shape), checked_dtype("beta", dtype)
+    shape, dtype = extents_of(shape), checked_dtype("beta", dtype)
     keys = _two_keys(draw_seed(seed))
     x, y = (
         _gamma(key, shape, parameter, _wide(dtype))
@@ -61,7 +62,7 @@ def binomial(
 
     The time grows with the number of successes, or of failures if those are fewer.
     """
-    shape, dtype = checked_shape(shape), checked_dtype("binomial", dtype)
+    shape, dtype = extents_of(shape), checked_dtype("binomial", dtype)
     n = ops.broadcast_to(convert(counts, "float64"), shape)
     p = ops.broadcast_to(convert(probabilities, "float64"), shape)
     key, n, p, certain = _halved(draw_seed(seed), n, p)

@@ -19,6 +19,7 @@ from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.naming import auto_name, name_scope, root_scope
+from toolkit.ops.checks import extents_of
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
 from toolkit.trace import no_trace
@@ -166,11 +167,6 @@ def draw_seed(seed: Any) -> Tensor:
 # --- drawing --------------------------------------------------------------------------
 
 
-def checked_shape(shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of integers."""
-    return (int(shape),) if isinstance(shape, int) else tuple(int(n) for n in shape)
-
-
 def checked_dtype(op: str, dtype: Any) -> str:
     """The name of a dtype that must be a floating one."""
     name = dtypes.standardize(dtype)
@@ -205,7 +201,7 @@ def uniform(
         seed: an integer, a SeedGenerator, or None for the global generator.
     """
     dtype = checked_dtype("uniform", dtype)
-    x = _unit(seed, checked_shape(shape), dtype)
+    x = _unit(seed, extents_of(shape), dtype)
     if dtype in _HALF_BITS:
         steps = 2.0 ** _HALF_BITS[dtype]
         x = convert(ops.floor(x * steps) / steps, dtype)  # type: ignore[operator]
@@ -226,7 +222,7 @@ def normal(
         dtype: a floating dtype, floatx if None.
         seed: an integer, a SeedGenerator, or None for the global generator.
     """
-    shape, dtype = checked_shape(shape), checked_dtype("normal", dtype)
+    shape, dtype = extents_of(shape), checked_dtype("normal", dtype)
     size = math.prod(shape)
     # Box and Muller: the angle and the radius of a point give two coordinates.
     pairs = _unit(seed, (2, (size + 1) // 2), dtype)
@@ -250,7 +246,7 @@ def truncated_normal(
         shape, mean, stddev, dtype, seed: as for `normal`.
     """
     dtype = checked_dtype("truncated_normal", dtype)
-    x = _unit(seed, checked_shape(shape), dtype) * 2.0 - 1.0  # type: ignore[operator]
+    x = _unit(seed, extents_of(shape), dtype) * 2.0 - 1.0  # type: ignore[operator]
     z = math.sqrt(2) * ops.erfinv(_ERF_OF_TWO * x)
     return _scaled(ops.clip(z, -2.0, 2.0), mean, stddev, dtype)
 
@@ -276,7 +272,7 @@ def randint(
                 f"minval={minval}, maxval={maxval}"
             )
     low, high = convert(minval, "int64"), convert(maxval, "int64")
-    x = _unit(seed, checked_shape(shape), "float64")
+    x = _unit(seed, extents_of(shape), "float64")
     offset = convert(ops.floor(x * convert(high - low, "float64")), "int64")  # type: ignore[operator]
     return convert(offset + low, name)  # type: ignore[operator]
 

@@ -135,16 +135,30 @@ class Tensor:
     def numpy(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, without a copy where that is possible.
 
+        Inside a trace there is one of what is computed from extents and constants.
+
         Raises:
-            TraceError: inside a trace, where there is no data yet.
+            TraceError: inside a trace, of what is computed from its inputs.
         """
-        if self._array is None:
+        found = self.known()
+        if found is None:
             raise TraceError(
                 f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
                 "inside a traced function; return it from the function, or use ops "
                 "such as `where` and `cond` instead of Python's own control flow"
             )
-        return on_host(self._array)  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]
+
+    def known(self) -> Array | None:
+        """The data in host memory if they can be known already, else None.
+
+        Inside a trace they are computed for who asks, if they need none of its inputs.
+        """
+        array = self._array
+        if array is None and state.trace is not None:
+            found = state.trace.value_of(self)
+            array = None if found is None else found._array
+        return array if array is None else on_host(array)
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
 from toolkit.naming import scopes
-from toolkit.tensor import Tensor, bind, leaked, state
+from toolkit.tensor import Tensor, bind, leaked, run_on_host, state
 
 if TYPE_CHECKING:
     from toolkit.variable import Variable
@@ -78,6 +78,8 @@ class Trace(Overlay):
         self.inputs: list[Tensor] = []
         # What comes from outside: id -> (outer Tensor or Variable, its stand-in here).
         self.captures: dict[int, tuple[Tensor | Variable, Tensor]] = {}
+        # What was asked for and could be computed: id of a tensor here -> its value.
+        self.folded: dict[int, Tensor] = {}
 
     def __enter__(self) -> Trace:
         self._outer = (state.trace, state.overlay, state.tapes)
@@ -130,6 +132,50 @@ class Trace(Overlay):
             stand_in = Tensor(None, source.spec, self.scope)
             self.captures[id(source)] = (source, stand_in)
         return self.captures[id(source)][1]
+
+    def value_of(self, x: Tensor) -> Tensor | None:
+        """`x` with its data, if it is computed from constants alone; else None.
+
+        Extents are known in a trace, so what is computed from them has a value.
+        """
+        if x._array is not None:
+            return x
+        if x._scope is not self.scope:
+            outer = self._outer[0]
+            return None if outer is None else outer.value_of(x)
+        if id(x) not in self.folded:
+            nodes = self._computing(x)
+            if nodes is None:
+                return None
+            with no_trace():
+                for node in nodes:
+                    inputs = tuple([self.folded.get(id(v), v) for v in node.inputs])
+                    found = run_on_host(node.op, inputs, node.attrs)
+                    found = found if type(found) is tuple else (found,)
+                    self.folded.update(zip(map(id, node.outputs), found, strict=True))
+        return self.folded[id(x)]
+
+    def _computing(self, x: Tensor) -> list[Node] | None:
+        """The nodes that `x` needs, in order; None if it needs what is not known."""
+        wanted, nodes = {id(x)}, []
+        for node in reversed(self.nodes):
+            if not wanted:
+                break
+            outputs = set(map(id, node.outputs))
+            if wanted.isdisjoint(outputs):
+                continue
+            if node.op.kind is Kind.CONTROL:
+                return None
+            nodes.append(node)
+            wanted -= outputs
+            wanted |= {id(v) for v in node.inputs if v._array is None}
+            wanted -= self.folded.keys()
+        for source, local in self.captures.values() if wanted else ():
+            if id(local) in wanted and isinstance(source, Tensor):
+                value = source if source._array is not None else self.value_of(source)
+                if value is not None:
+                    self.folded[id(local)] = value
+        return nodes[::-1] if wanted <= self.folded.keys() else None
 
     def read(self, variable: Variable) -> Tensor:
         if variable in self.writes:

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.ops.checks import known_values, normalize_axis
+from toolkit.ops.checks import extents_of, known_values, normalize_axis
 from toolkit.ops.creation import arange, zeros
 from toolkit.ops.index import as_indices, gather_p
 from toolkit.ops.shape import (
@@ -67,7 +67,7 @@ def tile(x: Any, repeats: Any) -> Tensor:
     The shorter of x.shape and `repeats` is extended by ones in front.
     """
     x = convert(x)
-    counts = [int(r) for r in repeats] if np.iterable(repeats) else [int(repeats)]
+    counts = list(extents_of(repeats))
     ndim = max(len(counts), x.ndim)
     counts = [1] * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - x.ndim) + x.shape

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from toolkit.dtypes import is_integer
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from toolkit.ir import Spec
@@ -11,6 +13,13 @@ from toolkit.symbolic import Probe
 from toolkit.tensor import Tensor, state
 
 Shape = tuple[int, ...]
+
+
+def extents_of(shape: Any) -> Shape:
+    """A shape as a tuple of integers; it may be a tensor, or hold some."""
+    if hasattr(shape, "__array__"):
+        shape = np.asarray(shape).tolist()
+    return (int(shape),) if isinstance(shape, int) else tuple([int(n) for n in shape])
 
 
 def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
@@ -72,18 +81,19 @@ def reduced_shape(shape: Shape, axes: Shape, keepdims: bool) -> Shape:
 
 def known_values(op: str, x: Tensor, advice: str) -> Any:
     """The data of `x` as a NumPy array, for results whose shape depends on it."""
-    if x.constant is None:
+    values = x.known()
+    if values is None:
         raise TraceError(
             f"{op}: the shape of the result depends on values, which a tensor inside a "
             f"traced function does not have; {advice}"
         )
-    return x.numpy()
+    return values
 
 
 def unknown_extent(x: Tensor) -> int | None:
     """What stands for an extent that depends on x, if only shapes are asked for."""
     trace = state.trace
-    if x.constant is not None or not isinstance(trace, Probe):
+    if not isinstance(trace, Probe) or x.known() is not None:
         return None
     trace.probed = True
     return trace.extent

@@ -11,7 +11,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.convert import convert, floating
 from toolkit.errors import ShapeError
-from toolkit.ops.checks import broadcast_shapes
+from toolkit.ops.checks import broadcast_shapes, extents_of
 from toolkit.ops.elementwise import floor, less_equal, power, where, zero_like
 from toolkit.ops.shape import (
     broadcast_to,
@@ -27,7 +27,7 @@ from toolkit.tensor import Tensor, bind
 
 
 def _full(shape: Any, value: Any, dtype: str) -> Tensor:
-    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    extents = extents_of(shape)
     x = convert(value, dtype)
     return bind(broadcast_to_p, x, shape=extents) if extents else x
 
@@ -35,7 +35,7 @@ def _full(shape: Any, value: Any, dtype: str) -> Tensor:
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     """A tensor whose every element is `fill_value`, floatx unless `dtype` is given."""
     value = convert(fill_value, dtypes.standardize(dtype))
-    return broadcast_to(value, (shape,) if isinstance(shape, int) else shape)
+    return broadcast_to(value, shape)
 
 
 def zeros(shape: Any, dtype: Any = None) -> Tensor:

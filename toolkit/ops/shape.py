@@ -7,10 +7,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
-from toolkit.ops.checks import broadcast_shapes, is_unknown, normalize_axis
+from toolkit.ops.checks import (
+    broadcast_shapes,
+    extents_of,
+    is_unknown,
+    normalize_axis,
+)
 from toolkit.symbolic import Undetermined, operation
 from toolkit.tensor import Tensor, bind
 
@@ -153,8 +160,10 @@ pad_p = primitive(
 def reshape(x: Any, newshape: Any) -> Tensor:
     """The same elements in another shape; one extent may be -1."""
     x = convert(x)
-    sizes = newshape if isinstance(newshape, (tuple, list)) else (newshape,)
-    shape = tuple([-1 if n is None else int(n) for n in sizes])
+    if isinstance(newshape, (tuple, list)):
+        shape = tuple([-1 if n is None else int(n) for n in newshape])
+    else:
+        shape = extents_of(newshape)
     if any(n < -1 for n in shape):
         raise ShapeError(
             "reshape: extents must be a non-negative integer, or -1 for what is left; "
@@ -177,7 +186,7 @@ def reshape(x: Any, newshape: Any) -> Tensor:
 def transpose(x: Any, axes: Any = None) -> Tensor:
     """The axes in another order; reversed if `axes` is None."""
     x = convert(x)
-    order = tuple(range(x.ndim))[::-1] if axes is None else tuple(axes)
+    order = tuple(range(x.ndim))[::-1] if axes is None else extents_of(axes)
     order = tuple(a + x.ndim if a < 0 else a for a in order)
     if sorted(order) != list(range(x.ndim)):
         raise ArgumentError(
@@ -191,7 +200,7 @@ def transpose(x: Any, axes: Any = None) -> Tensor:
 def broadcast_to(x: Any, shape: Any) -> Tensor:
     """x repeated along new axes and axes of extent 1, to get `shape`."""
     x = convert(x)
-    shape = tuple(int(n) for n in shape)
+    shape = extents_of(shape)
     return x if x.shape == shape else bind(broadcast_to_p, x, shape=shape)
 
 
@@ -306,7 +315,10 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     x = convert(x)
     axis = normalize_axis("split", axis, x.ndim)
     n = x.shape[axis]
-    if isinstance(indices_or_sections, int):
+    if not isinstance(indices_or_sections, (tuple, list)) and not np.ndim(
+        indices_or_sections
+    ):
+        indices_or_sections = int(indices_or_sections)
         if n % indices_or_sections:
             raise ShapeError(
                 f"split: extent {n} does not divide into {indices_or_sections} parts"

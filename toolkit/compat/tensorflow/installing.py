@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.types import ALL, TensorShape
+from toolkit.dtypes import is_integer
 from toolkit.errors import TraceError
 from toolkit.keras_tensor import KerasTensor
 from toolkit.tensor import Tensor
@@ -42,8 +43,8 @@ def _get_shape(x: Any) -> TensorShape:
 
 def _iter(x: Tensor) -> Iterator[Tensor]:
     """The rows; of integers that a trace knows, such as a range, known ones."""
-    array = x.constant
-    if array is not None and array.ndim and array.dtype.kind in "iu":
+    array = x.known() if is_integer(x.spec.dtype) else None
+    if array is not None and array.ndim:
         return (Tensor(np.asarray(row)) for row in array)
     return _iter_of_core(x)
 
@@ -119,13 +120,14 @@ def _format(x: Tensor, spec: str) -> str:
 
 
 def _bool(x: Tensor) -> bool:
-    if x.constant is None:
+    value = x.known()
+    if value is None:
         raise TraceError(
             f"a tensor of shape {x.shape} and dtype {x.dtype} has no value inside a "
             "traced function: use tf.cond, tf.while_loop or tf.where instead of "
             "Python's `if`, `while`, `and`, `or` and `not`"
         )
-    return bool(x.numpy())
+    return bool(value)
 
 
 # --- installing -----------------------------------------------------------------------

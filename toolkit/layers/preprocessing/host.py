@@ -22,13 +22,14 @@ def host_array(layer: Any, x: Any) -> Array:
     """`x` as a NumPy array; strings, in nested lists too, as an array of str."""
     if isinstance(x, (Tensor, Variable)):
         value = x.value if isinstance(x, Variable) else x
-        if value.constant is None:
+        array = value.known()
+        if array is None:
             raise TraceError(
                 f"{type(layer).__name__} {layer.name!r}: it looks values up in Python, "
                 "which no compiled function can; call it on the data, in front of "
                 "what is compiled"
             )
-        return np.asarray(value.numpy())
+        return np.asarray(array)
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
     try:
