@@ -14,6 +14,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
+from toolkit.backends.bodies.formulas import formula
 from toolkit.backends.bodies.nest import (
     Loops,
     broadcast_strides,
@@ -32,7 +33,7 @@ from toolkit.backends.space import (
     reduced_part,
     space_of,
 )
-from toolkit.ir import Graph, Node
+from toolkit.ir import PRIMITIVES, Graph, Node
 
 # Steps of their own: a checked index, an element of a row, a row but for an element.
 PLACE, PICK, PUT = "place", "pick", "put"
@@ -99,6 +100,7 @@ class Plan:
             loop and not `one_row`: rows are parts of the only loop.
         held: how many vectors a row fills, all kept in registers; 0: rows may be long.
         ragged: whether the last row is shorter.
+        formulas: what the scalar rule of each step says.
     """
 
     reads: tuple[Read, ...]
@@ -109,6 +111,7 @@ class Plan:
     one_row: bool = False
     held: int = 0
     ragged: bool = False
+    formulas: tuple[str, ...] = ()
 
     @cached_property
     def picks(self) -> bool:
@@ -141,6 +144,12 @@ TASKS = 16
 MOST_HELD = 2
 # A sum of everything goes through rows of this many elements.
 BLOCK = 2048
+
+
+def _formula_of(step: Step) -> str:
+    record = PRIMITIVES.get(step.op)
+    rule = record.scalar if record else None
+    return formula(rule, len(step.arguments), step.attrs)
 
 
 class Planner:
@@ -267,6 +276,7 @@ class Planner:
             one_row=split and not loops.rows,
             held=self._held(loops, lanes) if split or loops.rows else 0,
             ragged=ragged,
+            formulas=tuple(map(_formula_of, self.steps)),
         )
         return Planned(plan, self.space, loops, strides, self._leading(loops))
 

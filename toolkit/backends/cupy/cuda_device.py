@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -18,12 +17,11 @@ import numpy as np
 from toolkit import config, dtypes
 from toolkit.backends import stored
 from toolkit.backends.base import available_cores
-from toolkit.backends.cupy import algorithms, cublaslt, cudnn
+from toolkit.backends.cupy import algorithms, cublaslt, cudnn, nvrtc
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
-from toolkit.backends.cupy.nvrtc import compile_kernel
 from toolkit.backends.cupy.signatures import Signature
 
 
@@ -175,18 +173,14 @@ class CudaDevice(Device):
     def _cubin(self, kernel: Kernel) -> bytes:
         """The machine code of a kernel, from disk if it was compiled before."""
         folder = cache_folder()
-        text = f"{self.arch} {self._compiler} {kernel.source}"
-        path = folder and folder / f"{hashlib.sha256(text.encode()).hexdigest()}.cubin"
+        key = nvrtc.key(kernel, self.arch, str(self.runtime.runtimeGetVersion()))
+        path = folder and folder / f"{key}.cubin"
         cubin = path and stored.load(path)
         if not cubin:
-            cubin = compile_kernel(kernel, self.arch)
+            cubin = nvrtc.compile_kernel(kernel, self.arch)
             if path:
                 stored.store(path, cubin)
         return cubin
-
-    @cached_property
-    def _compiler(self) -> str:
-        return str(self.runtime.runtimeGetVersion())
 
     @cached_property
     def _products(self) -> algorithms.Plans:

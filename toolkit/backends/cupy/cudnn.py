@@ -6,6 +6,7 @@ they are. Plans are kept in memory, and on disk by graph, versions and device.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -53,6 +54,12 @@ def frontend() -> Any:
 def version() -> int:
     """cuDNN's version, such as 92800."""
     return int(frontend().backend_version())
+
+
+def maker() -> str:
+    """A short name of what makes graphs of signatures: the frontend, and this file."""
+    facts = f"{getattr(frontend(), '__version__', '')} {version()}".encode()
+    return hashlib.sha256(facts + Path(__file__).read_bytes()).hexdigest()[:12]
 
 
 def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
@@ -204,7 +211,8 @@ class Plans:
         fe = frontend()
         self.handle = fe.create_handle()
         fe.set_stream(self.handle, stream)
-        self.folder = folder and folder / f"cudnn-{version()}-{safe(device)}"
+        name = f"cudnn-{version()}-{safe(device)}-{maker()}"
+        self.folder = folder and folder / name
         self._plans: dict[Key, Plan] = {}
         self._tuned: dict[Key, Plan] = {}
 

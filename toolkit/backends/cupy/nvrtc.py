@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -43,6 +44,28 @@ def _candidates() -> list[str]:
         for name in names:
             found += map(str, sorted(Path(root).glob(f"*/**/{name}")))
     return [*found, *names]
+
+
+@cache
+def version() -> str:
+    """The compiler's version, such as "13.0"; "" without it."""
+    nvrtc, numbers = library(), (ctypes.c_int * 2)()
+    if nvrtc is None:
+        return ""
+    places = (ctypes.byref(numbers, i * ctypes.sizeof(ctypes.c_int)) for i in range(2))
+    _check(nvrtc.nvrtcVersion(*places))
+    return ".".join(map(str, numbers))
+
+
+def key(kernel: Kernel, arch: int, runtime: str = "") -> str:
+    """A name that only equal machine code shares.
+
+    Args:
+        kernel, arch: as for `compile_kernel`.
+        runtime: the version of the library that loads it.
+    """
+    facts = (version(), runtime, arch, OPTIONS, kernel.name, kernel.source)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def _check(status: int) -> None:

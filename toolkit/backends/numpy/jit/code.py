@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from toolkit.backends import bodies
+from toolkit import dtypes, ir
+from toolkit.backends import base, bodies, space
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
 
@@ -23,6 +24,9 @@ ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" }'
 
 class Code:
     """A function to generate.
+
+    What decides its text is in its key: the generator's source, the processor, and the
+    arguments, which also tell what the scalar rules say that it is made from.
 
     Args:
         emit: `emit(*args)` writes the function's body and returns its Builder.
@@ -54,13 +58,19 @@ class Code:
         return hash(self.key)
 
 
+def generator_sources() -> list[Path]:
+    """The files that a generated text depends on, in order."""
+    folders = Path(__file__).parent, Path(bodies.__file__).parent
+    found = [p for folder in folders for p in sorted(folder.rglob("*.[pl][yl]"))]
+    return [*found, *(Path(str(m.__file__)) for m in (base, space, dtypes, ir))]
+
+
 @lru_cache(maxsize=1)
 def generator_digest() -> str:
     """A hash of the generator's own source: another generator, other functions."""
     digest = hashlib.sha256()
-    for folder in (Path(__file__).parent, Path(bodies.__file__).parent):
-        for path in sorted(folder.rglob("*.[pl][yl]")):
-            digest.update(path.read_bytes())
+    for path in generator_sources():
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -19,6 +19,15 @@ from toolkit.progress import Stage, stage
 
 # Changes whenever the meaning of what is cached does.
 FORMAT = "3"
+# Peeled kernels compile several times faster without it, and run no slower.
+FLAGS = ("-disable-lsr",)
+SETTINGS = {
+    "opt": 2,
+    "reloc": "pic",
+    # The large model reaches constants through one offset table, which comes out wrong
+    # where several objects are linked at once.
+    "codemodel": "small",
+}
 
 
 class Host:
@@ -31,29 +40,33 @@ class Host:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         llvm.initialize_native_asmparser()
-        # Peeled kernels compile several times faster without it, and run no slower.
-        llvm.set_option("", "-disable-lsr")
+        for flag in FLAGS:
+            llvm.set_option("", flag)
         self.llvm = llvm
         self.cpu = llvm.get_host_cpu_name()
         features = llvm.get_host_cpu_features()
         self.features = features.flatten()
-        # Whatever changes these makes other machine code of the same text.
-        self.facts = (FORMAT, self.cpu, self.features, llvmlite.__version__)
-        self.digest = hashlib.sha256("\0".join(self.facts).encode()).hexdigest()
+        self.version = f"{llvmlite.__version__} {llvm.llvm_version_info}"
+        self.triple = llvm.get_default_triple()
         self.lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Whatever changes these makes other machine code of the same text."""
+        settings = repr((FLAGS, sorted(SETTINGS.items())))
+        target = self.triple, self.cpu, self.features
+        return (FORMAT, self.version, *target, settings)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the facts."""
+        return hashlib.sha256("\0".join(self.facts).encode()).hexdigest()
 
     def machine(self) -> Any:
         """A new generator of machine code; one thread at a time may use it."""
         target = self.llvm.Target.from_default_triple()
         return target.create_target_machine(
-            cpu=self.cpu,
-            features=self.features,
-            opt=2,
-            reloc="pic",
-            # The large model reaches constants through one offset table, which comes
-            # out wrong where several objects are linked at once.
-            codemodel="small",
-            jit=True,
+            cpu=self.cpu, features=self.features, jit=True, **SETTINGS
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from toolkit.backends.bodies.formulas import formula
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
@@ -119,10 +120,12 @@ def _describe(body: Graph) -> str:
     lines = []
     for i, node in enumerate(body.nodes):
         inputs = [names.get(id(x)) or _constant(x) for x in node.inputs]
-        attrs = sorted(node.attrs.items()) if i and node.op.scalar else ""
+        attrs = tuple(sorted(node.attrs.items())) if i and node.op.scalar else ()
+        said = formula(node.op.scalar, len(inputs), attrs)
         for k, value in enumerate(node.outputs):
             names[id(value)] = f"v{i}.{k}:{value.spec.dtype}"
-        lines.append(f"{names[id(node.outputs[0])]}={node.op.name}({inputs}){attrs}")
+        name = names[id(node.outputs[0])]
+        lines.append(f"{name}={node.op.name}{said}({inputs}){attrs}")
     return ";".join([*lines, *(names[id(y)] for y in body.outputs)])
 
 

@@ -1,0 +1,221 @@
+"""Keys of generated code: whatever a function is made from gives it another key."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from toolkit import layers, ops
+from toolkit.backends.bodies.formulas import formula
+from toolkit.backends.cupy import nvrtc
+from toolkit.backends.cupy.cuda.launch import make_kernel
+from toolkit.backends.numpy.jit import code, engine
+from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.ir import PRIMITIVES
+
+PACKAGE = Path(toolkit.__file__).parent
+# What they import that decides no text: where files are, what is told of progress.
+NO_TEXT = {"config", "progress", "backends/stored"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def generated(monkeypatch):
+    """The names of the functions whose text was written."""
+    found = []
+    text = code.Code.text
+    monkeypatch.setattr(
+        code.Code, "text", lambda self: found.append(self.emit.__name__) or text(self)
+    )
+    return found
+
+
+@pytest.fixture
+def another_process(monkeypatch):
+    """Forget what this process has loaded; the files stay."""
+    return lambda: monkeypatch.setattr(code, "_addresses", {})
+
+
+def some_code():
+    return code.Code(Builder, "sum", "float32")
+
+
+def change_formula(monkeypatch, name, rule):
+    record = replace(PRIMITIVES[name], scalar=rule)
+    monkeypatch.setitem(PRIMITIVES, name, record)
+    return record
+
+
+def test_another_formula_is_computed_though_the_old_code_is_kept(
+    folder, generated, another_process, monkeypatch
+):
+    x = np.linspace(-2, 2, 100, dtype="float32")
+    old = toolkit.function(ops.sigmoid)(x).numpy()
+    np.testing.assert_allclose(old, 1 / (1 + np.exp(-x)), rtol=1e-6)
+    another_process()
+    change_formula(monkeypatch, "sigmoid", lambda s, x: s.multiply(x, x))
+    new = toolkit.function(ops.sigmoid)(x).numpy()
+    np.testing.assert_array_equal(new, x * x)
+    assert len(generated) == 2
+
+
+def epilogue(record, inputs):
+    """The body of a product that an elementwise primitive follows."""
+    from toolkit.backends.numpy.jit.epilogue import Described
+    from toolkit.ir import Graph, Node, Spec
+    from toolkit.tensor import Tensor
+
+    a, b, y, z = (Tensor(None, Spec((8, 8), "float32")) for _ in range(4))
+    product = Node(PRIMITIVES["matmul"], (a, b), {}, (y,))
+    follows = Node(record, (y,) * inputs, {}, (z,))
+    return repr(Described(Graph((a, b), (product, follows), (z,))))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, p in PRIMITIVES.items() if p.scalar and n != "cast"]
+)
+def test_every_formula_is_in_the_description_of_an_epilogue(name):
+    record = PRIMITIVES[name]
+    count = record.scalar.__code__.co_argcount - 1
+    other = replace(record, scalar=lambda s, *xs: s.negative(record.scalar(s, *xs)))
+    assert epilogue(record, count) == epilogue(record, count)
+    assert epilogue(record, count) != epilogue(other, count)
+
+
+def test_formulas_tell_constants_operations_and_order_apart():
+    rules = [
+        lambda s, x, y: s.add(x, y),
+        lambda s, x, y: s.add(y, x),
+        lambda s, x, y: s.subtract(x, y),
+        lambda s, x, y: s.add(x, s.const(1.0, y)),
+        lambda s, x, y: s.add(x, s.const(1.5, y)),
+        lambda s, x, y: s.add(s.add(x, y), y),
+        lambda s, x, y: x,
+        lambda s, x, y: y,
+    ]
+    assert len({formula(rule, 2, ()) for rule in rules}) == len(rules)
+    attrs = [(("dtype", "int8"),), (("dtype", "int16"),)]
+    cast = PRIMITIVES["cast"].scalar
+    assert formula(cast, 1, attrs[0]) != formula(cast, 1, attrs[1])
+
+
+@pytest.mark.parametrize("fact", ["cpu", "features", "version", "triple", "lanes"])
+def test_another_processor_or_compiler_is_another_key(fact, monkeypatch):
+    before = some_code().key
+    host = engine.Host()
+    monkeypatch.setattr(engine, "host", lambda: host)
+    value = getattr(host, fact)
+    setattr(host, fact, value + 1 if fact == "lanes" else value + " another")
+    assert some_code().key != before
+
+
+def test_an_equal_processor_is_the_same_key(monkeypatch):
+    before, host = some_code().key, engine.Host()
+    monkeypatch.setattr(engine, "host", lambda: host)
+    assert some_code().key == before
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("FORMAT", "another"),
+        ("FLAGS", ()),
+        ("SETTINGS", {**engine.SETTINGS, "opt": 3}),
+        ("SETTINGS", {**engine.SETTINGS, "codemodel": "large"}),
+    ],
+)
+def test_other_settings_are_another_key(name, value, monkeypatch):
+    before = some_code().key
+    monkeypatch.setattr(engine, name, value)
+    host = engine.Host()
+    monkeypatch.setattr(engine, "host", lambda: host)
+    assert some_code().key != before
+
+
+def test_a_change_anywhere_in_the_generator_is_another_key(tmp_path, monkeypatch):
+    sources = code.generator_sources()
+    copies = [tmp_path / f"{i}.py" for i in range(len(sources))]
+    for source, copy in zip(sources, copies, strict=True):
+        shutil.copy(source, copy)
+    monkeypatch.setattr(code, "generator_sources", lambda: copies)
+    digest = code.generator_digest.__wrapped__
+    found = {digest()}
+    for copy in copies:
+        content = copy.read_bytes()
+        copy.write_bytes(content + b"# changed\n")
+        found.add(digest())
+        copy.write_bytes(content)
+    assert digest() == code.generator_digest()
+    assert len(found) == 1 + len(copies)
+
+
+def test_what_the_generator_imports_is_in_its_digest():
+    sources = {p.relative_to(PACKAGE).as_posix() for p in code.generator_sources()}
+    assert "backends/numpy/jit/runtime.ll" in sources
+    for name in sorted(s for s in sources if "/jit/" in s or "/bodies/" in s):
+        if not name.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse((PACKAGE / name).read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("toolkit"):
+                names = ["", *(f".{alias.name}" for alias in node.names)]
+                modules = [node.module + n for n in names]
+                paths = [m.partition(".")[2].replace(".", "/") for m in modules]
+                files = [p for p in paths if p and (PACKAGE / f"{p}.py").exists()]
+                for path in set(files) - NO_TEXT:
+                    assert f"{path}.py" in sources, f"{name} imports {path}"
+
+
+def network():
+    toolkit.utils.set_random_seed(0)
+    model = toolkit.Sequential(
+        [
+            toolkit.Input((8, 8, 3)),
+            layers.Conv2D(8, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(4, activation="sigmoid"),
+            layers.Dense(2, activation="softmax"),
+        ]
+    )
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def test_a_warm_start_generates_nothing(folder, generated, another_process):
+    random = np.random.default_rng(0)
+    x, y = random.random((16, 8, 8, 3), np.float32), random.integers(0, 2, 16)
+    network().fit(x, y, batch_size=8, verbose=0)
+    assert generated
+    del generated[:]
+    another_process()
+    network().fit(x, y, batch_size=8, verbose=0)
+    assert not generated
+
+
+@pytest.mark.parametrize("changed", ["version", "OPTIONS", "arch", "runtime", "source"])
+def test_machine_code_for_gpus_is_keyed_by_all_that_makes_it(changed, monkeypatch):
+    kernel = make_kernel("copy", "void copy() {}", ())
+    monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
+    before = nvrtc.key(kernel, 90, "13000")
+    assert nvrtc.key(kernel, 90, "13000") == before
+    if changed == "version":
+        monkeypatch.setattr(nvrtc, "version", lambda: "13.1")
+    if changed == "OPTIONS":
+        monkeypatch.setattr(nvrtc, "OPTIONS", (*nvrtc.OPTIONS, "-use_fast_math"))
+    if changed == "source":
+        kernel = replace(kernel, source=f"{kernel.source}\n")
+    arch = 80 if changed == "arch" else 90
+    runtime = "12090" if changed == "runtime" else "13000"
+    assert nvrtc.key(kernel, arch, runtime) != before
