@@ -24,7 +24,7 @@ from toolkit.data.dataset import (
     transformation,
 )
 from toolkit.data.errors import note, place
-from toolkit.data.streams import SKIPPED, Pass, Stream
+from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
 from toolkit.data.structure import size_of
 from toolkit.data.tuning import Knob, Tuner
 from toolkit.errors import ArgumentError
@@ -335,7 +335,11 @@ class AheadStream(Stream):
                 yield value
 
     def _wait(self) -> Slot | None:
-        """The next slot that is ready; None at the end."""
+        """The next slot that is ready; None at the end.
+
+        Raises:
+            ClosedError: the pass is over, and the end has not come.
+        """
         empty = self._slots.empty()
         start = perf_counter_ns()
         slot = self._next_slot()
@@ -358,7 +362,7 @@ class AheadStream(Stream):
                 return slot
             self._is_ending = True
             if self._is_closed:
-                return None
+                raise ClosedError(f"{self.dataset._name}: the pass is closed")
         return None
 
     def _make_room(self, waited: int, was_empty: bool, slot: Slot) -> None:

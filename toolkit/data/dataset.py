@@ -18,7 +18,7 @@ from toolkit.data.encoding import decode, encode
 from toolkit.data.options import Options
 from toolkit.data.rows import Rows
 from toolkit.data.stats import Stats
-from toolkit.data.streams import Pass, Run, Stream
+from toolkit.data.streams import ClosedError, Pass, Run, Stream
 from toolkit.data.structure import TensorSpec, map_leaves, spec_of
 from toolkit.data.watching import Watch
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
@@ -326,6 +326,8 @@ class DatasetIterator:
         while True:
             try:
                 return next(self._elements)
+            except ClosedError:  # by another thread: to it, the loop ends here
+                raise StopIteration from None
             except BaseException as error:
                 if not _is_taken(error):  # at the end, too, nothing goes on behind it
                     self._close()

@@ -23,7 +23,7 @@ from toolkit.data.dataset import Dataset
 from toolkit.data.errors import note, place
 from toolkit.data.pickling import packed
 from toolkit.data.shared_memory import Exchange
-from toolkit.data.streams import SKIPPED, Pass, Stream
+from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
 from toolkit.data.tuning import Knob
 from toolkit.errors import DatasetError, UnsupportedError
 
@@ -223,6 +223,7 @@ class ProcessStream(Stream):
                 value = self._checked(order.pop(first), *made.pop(first))
                 if value is not SKIPPED:
                     yield value
+        raise ClosedError(f"{self.dataset._name}: the pass is closed")
 
     def _checked(self, task: Task, is_made: bool, value: Any) -> Any:
         if is_made:

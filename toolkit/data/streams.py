@@ -25,6 +25,14 @@ SKIPPED = object()  # in the place of an element whose error is passed over
 OnError = Callable[[Exception, str], None]
 
 
+class ClosedError(Exception):
+    """A pass was closed while a stage waited for an element; no end of its elements.
+
+    Whoever takes elements of a stream may tell by it that there are more: what was kept
+    of them is not all. Only who has the iterator of the pass sees an end instead.
+    """
+
+
 class Run:
     """What all streams of one pass have in common.
 

@@ -1,0 +1,166 @@
+"""A pass that is left early has not ended: nothing that it kept is taken for whole."""
+
+import json
+import operator
+import time
+
+import numpy as np
+import pytest
+
+from toolkit.data import Dataset
+from toolkit.data.streams import ClosedError, Pass, Run
+from toolkit.data.watching import Watch
+
+COUNT = 24
+
+
+def slowly(x):
+    time.sleep(0.0004)
+    return x
+
+
+def pair(x):
+    return Dataset.range(2 * x, 2 * x + 2).map(slowly)
+
+
+def numbers(count=COUNT):
+    return Dataset.range(count).filter(lambda x: True)
+
+
+PARALLEL = {  # name: 24 elements, of which threads or processes make some
+    "interleave": lambda: numbers(12).interleave(pair, 3, num_parallel_calls=2),
+    "interleave as ready": lambda: numbers(12).interleave(
+        pair, 3, num_parallel_calls=2, deterministic=False
+    ),
+    "flat_map of parallel maps": lambda: numbers(12).flat_map(
+        lambda x: Dataset.range(2 * x, 2 * x + 2).map(slowly, num_parallel_calls=2)
+    ),
+    "map": lambda: numbers().map(slowly, num_parallel_calls=2),
+    "map as ready": lambda: numbers().map(
+        slowly, num_parallel_calls=2, deterministic=False
+    ),
+    "prefetch": lambda: numbers().map(slowly).prefetch(2),
+    "batch": lambda: (
+        numbers(48).map(slowly).batch(2, num_parallel_calls=2).map(lambda x: x[0] // 2)
+    ),
+    "zip": lambda: Dataset.zip(
+        numbers().map(slowly, num_parallel_calls=2), numbers().map(slowly).prefetch(1)
+    ).map(lambda x, _: x),
+    "concatenate": lambda: (
+        numbers(12)
+        .map(slowly, num_parallel_calls=2)
+        .concatenate(numbers(12).map(slowly).prefetch(1).map(lambda x: x + 12))
+    ),
+    "sample": lambda: Dataset.sample_from_datasets(
+        [
+            numbers(12).map(slowly, num_parallel_calls=2),
+            numbers(12).map(lambda x: slowly(x) + 12).prefetch(1),
+        ],
+        seed=3,
+    ),
+    "shuffle": lambda: numbers().map(slowly, num_parallel_calls=2).shuffle(5, seed=1),
+    "windows": lambda: (
+        numbers()
+        .map(slowly, num_parallel_calls=2)
+        .window(3)
+        .flat_map(lambda window: window)
+    ),
+    "groups": lambda: (
+        numbers()
+        .map(slowly, num_parallel_calls=2)
+        .group_by_window(lambda x: x % 2, lambda _, group: group, window_size=3)
+    ),
+    "rebatch": lambda: (
+        numbers()
+        .map(slowly, num_parallel_calls=2)
+        .batch(4)
+        .rebatch(5)
+        .unbatch()
+        .prefetch(2)
+    ),
+}
+
+
+def break_off(dataset, taken):
+    for count, _ in enumerate(dataset, 1):
+        if count == taken:
+            break
+
+
+def close(dataset, taken):
+    with iter(dataset) as iterator:
+        for _ in range(taken):
+            next(iterator)
+
+
+def go_back(dataset, taken):
+    iterator = iter(dataset)
+    state = json.loads(json.dumps(iterator.get_state()))
+    for _ in range(taken):
+        next(iterator)
+    iterator.set_state(state)
+    next(iterator)
+    iterator.close()
+
+
+LEAVING = {"break": break_off, "close": close, "set_state": go_back}
+
+
+def keepers(path):
+    return {
+        "in memory": lambda dataset: dataset.cache(),
+        "in a file": lambda dataset: dataset.cache(path / "cache"),
+        "in a snapshot": lambda dataset: dataset.snapshot(path / "snapshot"),
+    }
+
+
+@pytest.mark.parametrize("keeping", ("in memory", "in a file", "in a snapshot"))
+@pytest.mark.parametrize("leaving", LEAVING)
+@pytest.mark.parametrize("name", PARALLEL)
+def test_what_is_kept_of_a_pass_that_was_left_is_no_whole(
+    name, leaving, keeping, tmp_path
+):
+    if leaving == "set_state" and "as ready" in name:
+        pytest.skip("has no positions")
+    for taken in (1, 2, 5):
+        path = tmp_path / str(taken)
+        dataset = keepers(path)[keeping](PARALLEL[name]())
+        LEAVING[leaving](dataset, taken)
+        time.sleep(0.01)  # what still runs comes to its end
+        for _ in range(2):
+            assert sorted(int(x) for x in dataset) == list(range(COUNT))
+
+
+def test_processes_of_a_pass_that_was_left():
+    codes = numbers().map(np.negative, num_parallel_calls=2, workers="process")
+    dataset = codes.map(operator.neg).cache()
+    break_off(dataset, 2)
+    assert [int(x) for x in dataset] == list(range(COUNT))
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_position_after_closing_is_the_one_before(name):
+    if "as ready" in name:
+        pytest.skip("has no positions")
+    dataset = PARALLEL[name]()
+    iterator = iter(dataset)
+    head = [int(next(iterator)) for _ in range(3)]
+    iterator.close()
+    time.sleep(0.01)
+    again = iter(PARALLEL[name]())
+    again.set_state(json.loads(json.dumps(iterator.get_state())))
+    assert sorted(head + [int(x) for x in again]) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_closed_streams_do_not_look_exhausted(name):
+    dataset = PARALLEL[name]().prefetch(2)
+    run = Run(Watch(), dataset.options())
+    elements = iter(Pass(run, (0,)).open(dataset))
+    taken = [next(elements)]
+    run.close()
+    try:
+        taken.extend(elements)
+    except ClosedError:
+        return
+    assert len(taken) == COUNT  # closed when all had been made
