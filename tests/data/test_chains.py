@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolkit.data import AUTOTUNE, Dataset
@@ -193,6 +193,7 @@ def test_chain_equals_its_model(names, count):
 
 @settings(max_examples=120, deadline=None)
 @given(chains, st.integers(0, 30), st.integers(0, 40))
+@example(["shuffle", "batch", "concatenate", "flat_map"], 0, 0)
 def test_chain_is_resumed_at_any_element(names, count, place):
     dataset, model = build(names, count)
     first = iter(dataset)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.ahead import AheadStream
-from toolkit.data.dataset import Dataset, known_spec, transformation
+from toolkit.data.dataset import Dataset, transformation
 from toolkit.data.elementwise import check_workers
 from toolkit.data.padding import Ragged, as_ragged, pad
 from toolkit.data.rows import BatchedRows, RangeRows, Rows
+from toolkit.data.specs import batched, known_spec, padded_spec
 from toolkit.data.streams import Pass, RowStream, Stream
 from toolkit.data.structure import (
     TensorSpec,
@@ -146,13 +147,7 @@ class Batch(_Batched):
         return AheadStream(self, here, lists, self._merged, workers, ordered=is_ordered)
 
     def _spec(self) -> Any:
-        first = self._leading()
-
-        def batched(spec: TensorSpec) -> TensorSpec:
-            shape = None if spec.shape is None else (first, *spec.shape)
-            return replace(spec, shape=shape)
-
-        return known_spec(self._parents[0], batched)
+        return known_spec(self._parents[0], lambda spec: batched(spec, self._leading()))
 
 
 @transformation("padded_batch")
@@ -192,6 +187,9 @@ class PaddedBatch(_Batched):
 
     def _merged(self, elements: list[Any]) -> Any:
         return padded(elements, self._shapes, self._fill)
+
+    def _spec(self) -> Any:
+        return padded_spec(self._parents[0]._spec(), self._shapes, self._leading())
 
 
 def padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
@@ -243,6 +241,13 @@ class RaggedBatch(_Batched):
 
     def _merged(self, elements: list[Any]) -> Any:
         return merge(self._join, elements, "ragged_batch")
+
+    def _spec(self) -> Any:
+        def ragged(spec: TensorSpec) -> TensorSpec:
+            rows = (None, *spec.shape[1:]) if spec.shape else spec.shape
+            return batched(replace(spec, shape=rows), self._leading())
+
+        return known_spec(self._parents[0], ragged)
 
 
 @transformation("unbatch")
@@ -328,6 +333,11 @@ class Rebatch(Dataset):
 
     def _stream(self, here: Pass) -> Stream:
         return _RebatchStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        is_known = self._drops and len(set(self._sizes)) == 1
+        first = self._sizes[0] if is_known else None
+        return known_spec(self._parents[0], lambda spec: batched(spec, first))
 
 
 class _RebatchStream(Stream):

@@ -18,6 +18,7 @@ from toolkit.data.dataset import (
 from toolkit.data.errors import name_of, note, place
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.rows import JoinedRows, Rows, ZippedRows
+from toolkit.data.specs import joined_of
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import leaves, like
 from toolkit.errors import ArgumentError, ArgumentTypeError, DatasetError
@@ -130,7 +131,7 @@ class Concatenate(Dataset):
         return _ConcatenateStream(self, here, *map(here.open, self._parents))
 
     def _spec(self) -> Any:
-        return self._parents[0]._spec()
+        return joined_of(self._parents)
 
 
 class _ConcatenateStream(Stream):
@@ -161,7 +162,7 @@ class _Chosen(Dataset):
         return _ChosenStream(self, here, *map(here.open, self._parents))
 
     def _spec(self) -> Any:
-        return self._parents[0]._spec()
+        return joined_of(self._parents[: self._count])
 
 
 class _ChosenStream(Stream):

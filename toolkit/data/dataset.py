@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolkit.data.encoding import decode, encode
 from toolkit.data.options import Options
 from toolkit.data.rows import Rows
+from toolkit.data.specs import examples, looked, spec_of_examples
 from toolkit.data.stats import Stats
 from toolkit.data.streams import ClosedError, Pass, Run, Stream
-from toolkit.data.structure import TensorSpec, map_leaves, spec_of
 from toolkit.data.watching import Watch
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
@@ -83,12 +83,12 @@ class Dataset:
         raise NotImplementedError(f"{type(self).__name__} defines no elements")
 
     def _spec(self) -> Any:
-        """The TensorSpecs of an element; here, those of the first one."""
-        with iter(self) as elements:
-            self._passes -= 1  # this look is no pass
-            for element in elements:
-                return spec_of(element)
-        raise ArgumentError(f"{self._name}: an empty data set has no element_spec")
+        """The TensorSpecs of an element; here, what the first ones have in common."""
+        return spec_of_examples(looked(self))
+
+    def _examples(self) -> list[Any]:
+        """Some elements, out of which others can be made to see what they are like."""
+        return examples(self)
 
     def _detail(self) -> str:
         """What the stage was given, in a few words."""
@@ -107,7 +107,9 @@ class Dataset:
     def element_spec(self) -> Any:
         """The TensorSpecs of an element's values, nested as they are.
 
-        Where it is not known otherwise, the first element is made to see.
+        Extents that vary are None. Where they are not known otherwise, the first
+        elements are made to see, and functions are called with these, and with one
+        that is longer where lengths vary: that is no pass, and changes none.
         """
         return self._spec()
 
@@ -392,8 +394,3 @@ def _is_taken(error: BaseException) -> bool:
     """
     trace = error.__traceback__
     return isinstance(error, ValueError) and trace is not None and not trace.tb_next
-
-
-def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:
-    """The element_spec of a data set with a change to each TensorSpec."""
-    return map_leaves(change, dataset._spec())

@@ -13,6 +13,7 @@ from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
 from toolkit.data.errors import name_of, spread
 from toolkit.data.options import Options
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
+from toolkit.data.specs import applied, looked, spec_of_examples
 from toolkit.data.streams import SKIPPED, Pass, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.data.tuning import Knob
@@ -96,6 +97,15 @@ class Map(Dataset):
             return None
         rows = here.rows(self._parents[0])
         return rows and MappedRows(rows, spread(self._function), self._detail())
+
+    def _spec(self) -> Any:
+        return spec_of_examples(self._examples())
+
+    def _examples(self) -> list[Any]:
+        try:
+            return applied(spread(self._function), self._parents[0]._examples())
+        except Exception:
+            return looked(self)  # which tells where an error comes from
 
     def _stream(self, here: Pass) -> Stream:
         parent = here.open(self._parents[0])
@@ -349,6 +359,19 @@ class Scan(Dataset):
 
     def _stream(self, here: Pass) -> Stream:
         return _ScanStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        return spec_of_examples(self._examples())
+
+    def _examples(self) -> list[Any]:
+        def given_out(element: Any) -> Any:
+            return self._function(self._initial, element)[1]
+
+        try:
+            made = applied(given_out, self._parents[0]._examples())
+        except Exception:
+            made = []
+        return [*looked(self), *made]  # also what later states make
 
 
 class _ScanStream(Stream):

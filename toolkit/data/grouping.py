@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.batching import padded
-from toolkit.data.dataset import Dataset, known_spec, transformation
+from toolkit.data.dataset import Dataset, transformation
 from toolkit.data.errors import name_of, spread
 from toolkit.data.sources import from_elements
+from toolkit.data.specs import ANYTHING, known_spec, looked, padded_spec, spec_inside
 from toolkit.data.streams import Pass, Stream
-from toolkit.data.structure import map_leaves, merge, stack
+from toolkit.data.structure import TensorSpec, map_leaves, merge, stack
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 
@@ -68,6 +70,18 @@ class Window(Dataset):
 
     def _spec(self) -> Any:
         return known_spec(self._parents[0], lambda spec: spec)
+
+    def _examples(self) -> list[Any]:
+        spec = self._spec()
+        return [
+            merge(lambda pair: _specified(*pair), [window, spec], "window")
+            for window in looked(self)
+        ]
+
+
+def _specified(window: Any, spec: TensorSpec) -> Any:
+    """A window that says of its elements what is known of all elements."""
+    return from_elements(window._elements, spec)
 
 
 class _WindowStream(Stream):
@@ -134,6 +148,19 @@ class GroupByWindow(Dataset):
 
     def _stream(self, here: Pass) -> Stream:
         return _GroupStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        parent = self._parents[0]
+        spec = parent._spec()
+        some = [element for element in parent._examples() if element is not ANYTHING]
+        groups = [some[:1], some[:1] * 2, *([element] for element in some[1:])]
+        try:
+            key = np.int64(int(spread(self._key)(some[0])))
+            return spec_inside(
+                lambda group: self._reduce(key, from_elements(group, spec)), groups
+            )
+        except Exception:  # of a group that is smaller than the function expects
+            return super()._spec()
 
 
 class _GroupStream(Stream):
@@ -229,6 +256,7 @@ class BucketBySequenceLength(Dataset):
         self._drops, self._is_even = drop_remainder, no_padding
         self._to_boundary = pad_to_bucket_boundary
         self._pad = partial(padded, shapes=padded_shapes, fill=padding_values)
+        self._shapes = padded_shapes
         self._fill = padding_values
         groups = dataset.group_by_window(
             self._bucket, self._batch, window_size_func=lambda key: self._sizes[key]
@@ -265,7 +293,17 @@ class BucketBySequenceLength(Dataset):
     def _stream(self, here: Pass) -> Stream:
         return here.open(self._parents[0])
 
+    def _spec(self) -> Any:
+        elements = self._parents[0]._parents[0]  # what is grouped
+        rows = known_spec(
+            elements, lambda s: replace(s, shape=s.shape and _varying(s.shape))
+        )
+        sizes = set(self._sizes) if self._drops else set()
+        is_plain = self._is_even or self._to_boundary
+        shapes = None if is_plain else self._shapes
+        return padded_spec(rows, shapes, sizes.pop() if len(sizes) == 1 else None)
 
-def _varying(shape: tuple[int, ...]) -> tuple[int | None, ...]:
+
+def _varying(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
     """A shape whose first extent, the length, may vary."""
     return (None, *shape[1:]) if shape else ()

@@ -49,6 +49,12 @@ class IgnoreErrors(Dataset):
         parent = here._replace(on_error=self._note).open(self._parents[0])
         return _SameStream(self, here, parent)
 
+    def _spec(self) -> Any:
+        try:
+            return self._parents[0]._spec()
+        except Exception:  # of an element that is passed over
+            return super()._spec()
+
     def _note(self, error: Exception, stage: str) -> None:
         where = "; ".join(getattr(error, "__notes__", [])) or f"data set: stage {stage}"
         self._log(f"ignore_errors: {type(error).__name__}: {error} ({where})")

@@ -12,6 +12,7 @@ from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import AUTOTUNE, Dataset, transformation
 from toolkit.data.elementwise import check_workers
 from toolkit.data.errors import name_of, note, place, spread
+from toolkit.data.specs import ANYTHING, spec_inside
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.tuning import WIDE, Knob
 from toolkit.errors import ArgumentError, ArgumentTypeError
@@ -68,6 +69,14 @@ class Interleave(Dataset):
 
     def _stream(self, here: Pass) -> Stream:
         return _InterleaveStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        some = self._parents[0]._examples()
+        try:
+            function = spread(self._function)
+            return spec_inside(function, [one for one in some if one is not ANYTHING])
+        except Exception:  # of one that is empty, or cannot be
+            return super()._spec()
 
 
 @transformation("flat_map")

@@ -11,6 +11,7 @@ from toolkit.data.dataset import Dataset, transformation
 from toolkit.data.errors import name_of, spread
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.streams import Pass, Stream
+from toolkit.data.structure import TensorSpec
 from toolkit.errors import ArgumentError
 
 
@@ -63,6 +64,9 @@ class RejectionResample(Dataset):
 
     def _stream(self, here: Pass) -> Stream:
         return _ResampledStream(self, here, here.open(self._parents[0]))
+
+    def _spec(self) -> Any:
+        return TensorSpec((), "int64"), self._parents[0]._spec()
 
 
 def _shares(name: str, given: Any) -> Any:

@@ -14,6 +14,7 @@ from toolkit.data.errors import note, place
 from toolkit.data.padding import Ragged
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows
+from toolkit.data.specs import opened
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import (
     TensorSpec,
@@ -342,7 +343,9 @@ class FromGenerator(Dataset):
         return _GeneratorStream(self, here)
 
     def _spec(self) -> Any:
-        return super()._spec() if self._signature is None else self._signature
+        if self._signature is None:  # nobody has said which extents vary
+            return map_leaves(opened, super()._spec())
+        return self._signature
 
 
 def _signature(types: Any, shapes: Any) -> Any:
@@ -396,17 +399,20 @@ def _misfit(element: Any, signature: Any) -> ArgumentTypeError:
     )
 
 
-def from_elements(elements: list[Any]) -> Dataset:
-    """A data set of elements that are in memory."""
-    return _Elements(elements)
+def from_elements(elements: list[Any], spec: Any = None) -> Dataset:
+    """A data set of elements in memory; `spec`: their TensorSpecs, if known."""
+    return _Elements(elements, spec)
 
 
 class _Elements(Dataset):
     _name = "elements"
 
-    def __init__(self, elements: list[Any]) -> None:
+    def __init__(self, elements: list[Any], spec: Any = None) -> None:
         super().__init__()
-        self._elements = elements
+        self._elements, self._given_spec = elements, spec
+
+    def _spec(self) -> Any:
+        return super()._spec() if self._given_spec is None else self._given_spec
 
     def _cardinality(self) -> int:
         return len(self._elements)

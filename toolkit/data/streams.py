@@ -221,4 +221,4 @@ class RowStream(Stream):
         return iter(self)
 
     def origin(self) -> str | None:
-        return self._rows.origin(max(0, self.position - 1))
+        return self._rows.origin(max(0, self.position - 1)) if len(self._rows) else None

@@ -1,0 +1,227 @@
+"""What `element_spec` says holds for every element; finding it out changes nothing."""
+
+import numpy as np
+import pytest
+
+from toolkit.data import Dataset, Options, Ragged, TensorSpec
+
+
+def rows(*lengths):
+    return Dataset.from_items([np.zeros(n, "float32") for n in lengths])
+
+
+def tens(count):
+    return Dataset.from_tensor_slices(np.zeros((count, 3), "float32"))
+
+
+def of(*shape, dtype="float32"):
+    return TensorSpec(shape, dtype)
+
+
+CASES = {  # name: (data set, its element_spec)
+    "batch": (tens(5).batch(2), of(None, 3)),
+    "whole batches": (tens(5).batch(2, drop_remainder=True), of(2, 3)),
+    "rebatch": (tens(7).batch(4).rebatch(3), of(None, 3)),
+    "rebatch by turns": (
+        tens(7).batch(4).rebatch([3, 1], drop_remainder=True),
+        of(None, 3),
+    ),
+    "rebatch of whole ones": (
+        tens(7).batch(4).rebatch(3, drop_remainder=True),
+        of(3, 3),
+    ),
+    "padded": (rows(1, 2, 3, 1).padded_batch(2), of(None, None)),
+    "padded to a shape": (
+        rows(1, 2, 3, 1).padded_batch(2, [4], drop_remainder=True),
+        of(2, 4),
+    ),
+    "padded in part": (
+        Dataset.zip(rows(1, 2, 3), tens(3)).padded_batch(2, ([None], [5])),
+        (of(None, None), of(None, 5)),
+    ),
+    "ragged": (rows(2, 2, 3, 1).ragged_batch(2), of(None, None)),
+    "items of other lengths": (rows(1, 2, 3), of(None)),
+    "map of other lengths": (
+        Dataset.range(4).map(lambda n: np.zeros(n, "float32")),
+        of(None),
+    ),
+    "map of batches": (tens(5).batch(3).map(lambda x: x * 2), of(None, 3)),
+    "maps of batches": (
+        tens(5).batch(3).map(lambda x: x.T).map(lambda x: {"x": x[:2]}),
+        {"x": of(2, None)},
+    ),
+    "map to one number": (tens(5).batch(3).map(lambda x: x.sum()), of()),
+    "map that is flat": (tens(5).batch(3).map(np.ravel), of(None)),
+    "map that is particular": (
+        tens(6).batch(3).map(lambda x: x.reshape(3, 3)),
+        of(None, None),
+    ),
+    "parallel map": (
+        tens(5).batch(3).map(lambda x: x * 2, num_parallel_calls=2),
+        of(None, 3),
+    ),
+    "windows": (
+        tens(7).window(3).flat_map(lambda window: window.batch(3)),
+        of(None, 3),
+    ),
+    "whole windows": (
+        tens(7).window(3).flat_map(lambda w: w.batch(3, drop_remainder=True)),
+        of(3, 3),
+    ),
+    "windows of rows of other lengths": (
+        tens(7).batch(2).window(2).flat_map(lambda w: w.batch(1)),
+        of(None, None, 3),
+    ),
+    "windows of pairs": (
+        Dataset.zip(tens(5), Dataset.range(5))
+        .window(2)
+        .flat_map(lambda a, b: Dataset.zip(a.batch(2), b.batch(2))),
+        (of(None, 3), of(None, dtype="int64")),
+    ),
+    "groups": (
+        tens(7).group_by_window(lambda x: 0, lambda _, g: g.batch(3), window_size=3),
+        of(None, 3),
+    ),
+    "groups of lists": (
+        tens(7).group_by_window(
+            lambda x: 0,
+            lambda _, g: Dataset.from_tensors(np.stack(list(g))),
+            window_size=3,
+        ),
+        of(None, 3),
+    ),
+    "buckets": (
+        rows(1, 2, 5, 6).bucket_by_sequence_length(len, [3], [2, 2]),
+        of(None, None),
+    ),
+    "buckets of whole batches": (
+        rows(1, 2, 5, 6).bucket_by_sequence_length(
+            len, [3], [2, 2], drop_remainder=True
+        ),
+        of(2, None),
+    ),
+    "flat_map": (
+        rows(1, 2, 3).flat_map(Dataset.from_tensors),
+        of(None),
+    ),
+    "flat_map of what is empty at first": (
+        Dataset.range(4).flat_map(lambda n: rows(*range(n))),
+        of(None),
+    ),
+    "interleave": (
+        tens(5).batch(3).interleave(Dataset.from_tensors, 2, num_parallel_calls=2),
+        of(None, 3),
+    ),
+    "concatenate": (tens(4).batch(2).concatenate(rows(3).batch(1)), of(None, 3)),
+    "concatenate of other extents": (
+        rows(2).map(np.negative).concatenate(rows(3)),
+        of(None),
+    ),
+    "concatenate with nothing": (rows().concatenate(rows(3)), of(3)),
+    "choose": (
+        Dataset.choose_from_datasets([rows(2), rows(3)], Dataset.range(2)),
+        of(None),
+    ),
+    "sample": (Dataset.sample_from_datasets([rows(2), rows(3)], seed=1), of(None)),
+    "scan": (
+        rows(1, 2, 3).scan(np.zeros(2), lambda s, x: (s, np.concatenate([s, x]))),
+        of(None, dtype="float64"),
+    ),
+    "scan that grows": (
+        Dataset.range(3).scan(
+            np.zeros(1), lambda s, x: (np.append(s, x), np.append(s, x))
+        ),
+        of(None, dtype="float64"),
+    ),
+    "resampled": (
+        tens(9).batch(2).rejection_resample(lambda x: 0, [1.0], seed=1),
+        (of(dtype="int64"), of(None, 3)),
+    ),
+    "without errors": (
+        tens(5).batch(3).map(lambda x: x[: 6 // len(x)]).ignore_errors(log=str),
+        of(None, 3),
+    ),
+    "unbatched": (
+        tens(5).batch(3).batch(2, drop_remainder=True).unbatch(),
+        of(None, 3),
+    ),
+    "generator": (
+        Dataset.from_generator(lambda: iter([np.zeros(2, "float32")])),
+        of(None),
+    ),
+    "threads": (
+        rows(1, 2, 3).with_options(Options(threads=1)).prefetch(1).cache(),
+        of(None),
+    ),
+}
+RAISES = ("unbatched", "windows of rows of other lengths")  # where batches are made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_spec_says_what_varies(name):
+    dataset, spec = CASES[name]
+    assert dataset.element_spec == spec
+    for element in [] if name in RAISES else dataset:
+        assert fits(element, spec)
+
+
+def fits(element, spec):
+    if isinstance(spec, TensorSpec):
+        is_ragged = isinstance(element, Ragged)
+        shape = element.spec.shape if is_ragged else np.shape(element)
+        return spec.accepts([0 if n is None else n for n in shape])
+    if isinstance(spec, dict):
+        return all(fits(element[key], spec[key]) for key in spec)
+    return all(map(fits, element, spec))
+
+
+def test_looking_is_no_pass():
+    def make():
+        return Dataset.range(12).shuffle(12, seed=4).filter(lambda x: x > 2).batch(4)
+
+    one, other = make(), make().map(lambda x: x)
+    for _ in range(3):
+        assert other.element_spec == of(None, dtype="int64")
+        assert [x.tolist() for x in one] == [x.tolist() for x in other]
+    half = iter(other)
+    taken = next(half).tolist()
+    assert other.element_spec == of(None, dtype="int64")
+    assert [taken, *(x.tolist() for x in half)] == [x.tolist() for x in one]
+
+
+def test_look_is_at_the_first_pass():
+    def make(seed):
+        chosen = Dataset.range(8).shuffle(8, seed=seed).take(1)
+        return chosen.filter(lambda x: x > 3).map(lambda x: np.zeros(3))
+
+    full = next(make(seed) for seed in range(99) if list(make(seed)))
+    for _ in range(12):
+        assert full.element_spec == of(3, dtype="float64")
+        list(full)  # in some of these passes it is empty
+    late = next(make(seed) for seed in range(99) if not list(make(seed)))
+    while not list(late):
+        pass
+    late._passes -= 1  # the next pass is one that has an element
+    assert late.element_spec == of(3, dtype="float64")
+
+
+def test_look_leaves_what_was_measured():
+    dataset = Dataset.range(5).map(lambda x: x + 1)
+    list(dataset)
+    before = dataset.stats().rows[-1]["elements"]
+    _ = dataset.element_spec
+    assert dataset.stats().rows[-1]["elements"] == before == 5
+
+
+def test_errors_of_functions_say_where():
+    def fails(x):
+        raise KeyError("none")
+
+    with pytest.raises(KeyError) as error:
+        _ = Dataset.range(3).map(fails).element_spec
+    assert "element 0" in "".join(error.value.__notes__)
+
+
+def test_nothing_has_no_spec():
+    with pytest.raises(ValueError, match="empty data set"):
+        _ = rows().map(lambda x: x).element_spec

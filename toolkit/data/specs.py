@@ -1,0 +1,200 @@
+"""What elements look like that have not been made: found from a few that are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toolkit.data.streams import Pass, Run
+from toolkit.data.structure import TensorSpec, leaves, map_leaves, merge, spec_of
+from toolkit.data.watching import Watch
+from toolkit.errors import ArgumentError, ShapeError
+
+if TYPE_CHECKING:
+    from toolkit.data.dataset import Dataset
+
+FEW = 3  # elements that are looked at
+ANYTHING = object()  # stands for an element whose extents nobody knows
+
+
+class EmptyError(ArgumentError):
+    """A data set without elements has no element_spec."""
+
+
+def looked(dataset: Dataset) -> list[Any]:
+    """The first elements of the first pass that has any.
+
+    It is a run of its own: nothing is counted, kept or measured of it.
+
+    Raises:
+        EmptyError: there are none.
+    """
+    for epoch in (0, dataset._passes):
+        found: list[Any] = []
+        run = Run(Watch(), dataset.options())
+        try:
+            found.extend(islice(iter(Pass(run, (epoch,)).open(dataset)), FEW))
+        except Exception:
+            if not found:
+                raise
+        finally:
+            run.close()
+        if found:
+            return found
+    raise EmptyError(f"{dataset._name}: an empty data set has no element_spec")
+
+
+def examples(dataset: Dataset) -> list[Any]:
+    """Some elements of a data set, and one that is longer where lengths vary."""
+    found, spec = looked(dataset), dataset._spec()
+    if any(_varies(leaf) for leaf in leaves(spec)):
+        found.append(_stretched(found[0], spec))
+    return found
+
+
+def _varies(spec: TensorSpec) -> bool:
+    return spec.shape is None or None in spec.shape
+
+
+def _stretched(element: Any, spec: Any) -> Any:
+    """An element that is longer by one wherever the TensorSpecs leave an extent open.
+
+    Extents that are equal stay equal, as functions of elements may expect of them.
+    """
+
+    def longer(values: Sequence[Any]) -> Any:
+        value, known = values
+        if not isinstance(value, (np.ndarray, np.generic)):
+            return value  # rows of other lengths already, or a data set
+        shape = known.shape or (None,) * np.ndim(value)
+        for axis, extent in enumerate(shape):
+            if extent is None:
+                value = _longer(value, axis)
+        return value
+
+    return merge(longer, [element, spec], "element_spec")
+
+
+def _longer(value: Any, axis: int) -> Any:
+    """An array with its last part along an axis twice; zeros where it has none."""
+    length = value.shape[axis]
+    if length == 0:
+        shape = value.shape[:axis] + (1, *value.shape[axis + 1 :])
+        return np.zeros(shape, value.dtype)
+    return value.take([*range(length), length - 1], axis)
+
+
+def applied(function: Callable[[Any], Any], elements: Sequence[Any]) -> list[Any]:
+    """What a function makes of examples.
+
+    It may refuse one that is longer than those that it will see: what it would have
+    made is then ANYTHING. An error of the first is raised.
+    """
+    made = [function(elements[0])]
+    for element in elements[1:]:
+        try:
+            made.append(ANYTHING if element is ANYTHING else function(element))
+        except Exception:
+            made.append(ANYTHING)
+    return made
+
+
+def spec_of_examples(elements: Sequence[Any]) -> Any:
+    """The TensorSpecs that hold for all of these elements."""
+    spec = joined([spec_of(one) for one in elements if one is not ANYTHING])
+    if any(element is ANYTHING for element in elements):
+        return map_leaves(opened, spec)
+    return spec
+
+
+def opened(spec: TensorSpec) -> TensorSpec:
+    """The same rank and dtype; any extents."""
+    return replace(spec, shape=spec.shape and (None,) * len(spec.shape))
+
+
+def joined(specs: Sequence[Any]) -> Any:
+    """The TensorSpecs that hold where each of several does: None where they differ."""
+
+    def common(several: Sequence[TensorSpec]) -> TensorSpec:
+        first, shapes = several[0], {spec.shape for spec in several}
+        if None in shapes or len({len(shape or ()) for shape in shapes}) > 1:
+            return replace(first, shape=None)
+        extents = (set(column) for column in zip(*shapes, strict=True))  # type: ignore[arg-type]
+        shape = (each.pop() if len(each) == 1 else None for each in extents)
+        return replace(first, shape=tuple(shape))
+
+    try:
+        return merge(common, specs, "element_spec")
+    except ShapeError:  # elements of several structures: no spec could say that
+        return specs[0]
+
+
+def joined_of(datasets: Iterable[Dataset]) -> Any:
+    """The TensorSpecs of the elements of any of these data sets; some may be empty."""
+    specs, empty = [], None
+    for dataset in datasets:
+        try:
+            specs.append(dataset._spec())
+        except EmptyError as error:
+            empty = error
+    if not specs and empty is not None:
+        raise empty
+    return joined(specs)
+
+
+def spec_inside(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> Any:
+    """The TensorSpecs of the elements of the data sets that a function makes.
+
+    Args:
+        function: from an example to a data set.
+        elements: examples; an error at the first that is not empty is raised.
+    """
+    specs: list[Any] = []
+    error: Exception | None = None
+    for element in elements:
+        try:
+            specs.append(function(element)._spec())
+        except EmptyError as found:
+            error = error or found
+        except Exception:
+            if not specs:
+                raise
+            return map_leaves(opened, joined(specs))
+    if not specs and error is not None:
+        raise error
+    return joined(specs)
+
+
+def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:
+    """The element_spec of a data set with a change to each TensorSpec."""
+    return map_leaves(change, dataset._spec())
+
+
+def batched(spec: TensorSpec, first: int | None) -> TensorSpec:
+    """What stacking values makes of their spec; `first` is how many there are."""
+    return replace(spec, shape=None if spec.shape is None else (first, *spec.shape))
+
+
+def padded_spec(spec: Any, shapes: Any, first: int | None) -> Any:
+    """What padding values to shapes, nested as elements are, makes of their specs.
+
+    Args:
+        shapes: as of `padded_batch`.
+        first: how many elements a batch has; None: it varies.
+    """
+    if isinstance(spec, tuple):
+        given = [None] * len(spec) if shapes is None else shapes
+        pairs = zip(spec, given, strict=True)
+        made = [padded_spec(part, shape, first) for part, shape in pairs]
+        return type(spec)(*made) if hasattr(spec, "_fields") else tuple(made)
+    if isinstance(spec, dict):
+        given = shapes or dict.fromkeys(spec)
+        return {key: padded_spec(spec[key], given[key], first) for key in spec}
+    if shapes is not None:
+        extents = (None if n in (None, -1) else int(n) for n in shapes)
+        spec = replace(spec, shape=tuple(extents))
+    return batched(spec, first)
