@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import config, ops, serialization
+from toolkit.arguments import Fraction, NonNegative
 from toolkit.errors import ArgumentError
 from toolkit.recording import Recorded
 from toolkit.tensor import Tensor
@@ -57,7 +58,7 @@ class MaxNorm(Constraint):
         [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
 
-    def __init__(self, max_value: float = 2, axis: Any = 0) -> None:
+    def __init__(self, max_value: NonNegative = 2, axis: Any = 0) -> None:
         _check_bound(self, "max_value", max_value)
         self.max_value = max_value
         self.axis = axis
@@ -110,9 +111,9 @@ class MinMaxNorm(Constraint):
 
     def __init__(
         self,
-        min_value: float = 0.0,
-        max_value: float = 1.0,
-        rate: float = 1.0,
+        min_value: NonNegative = 0.0,
+        max_value: NonNegative = 1.0,
+        rate: Fraction = 1.0,
         axis: Any = 0,
     ) -> None:
         _check_bound(self, "min_value", min_value)

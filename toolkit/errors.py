@@ -125,6 +125,15 @@ def unknown_choice(what: str, value: object, choices: object) -> ArgumentError:
     )
 
 
+def unknown_arguments(what: str, names: object, known: object) -> ArgumentTypeError:
+    """The error for names of arguments that a function or class does not take."""
+    given = sorted(map(str, names))  # type: ignore[call-overload]
+    plural = "s" if len(given) > 1 else ""
+    listed = ", ".join(map(repr, given))
+    near = "".join(dict.fromkeys(nearest(name, known) for name in given))
+    return ArgumentTypeError(f"{what}: unknown argument{plural} {listed}{near}")
+
+
 def nearest(value: object, choices: object) -> str:
     """`; did you mean 'relu'?`, the end of a message; "" where no choice is close."""
     from difflib import get_close_matches  # only mistakes need it

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolkit import tree
+from toolkit.arguments import Checked
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
@@ -58,7 +59,7 @@ def accepts(cls: type, name: str) -> bool:
     )
 
 
-class Recorded:
+class Recorded(Checked):
     """Base of objects whose config is what their constructor was given."""
 
     _arguments: dict[str, Any] | None
@@ -66,7 +67,7 @@ class Recorded:
     _lambdas: tuple[str, ...] = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        instance = super().__new__(cls)
+        instance = super().__new__(cls, *args, **kwargs)
         instance.__dict__["_arguments"] = record_arguments(cls, args, kwargs)
         return instance
 

@@ -50,7 +50,7 @@ class L1L2(Regularizer):
         l2: weight of the sum of squares, >= 0.
     """
 
-    def __init__(self, l1: float = 0.0, l2: float = 0.0) -> None:
+    def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
         self.l1 = _factor(self, "l1", 0.0 if l1 is None else l1)
         self.l2 = _factor(self, "l2", 0.0 if l2 is None else l2)
 
@@ -76,7 +76,7 @@ class L1(Regularizer):
         1.5
     """
 
-    def __init__(self, l1: float = 0.01) -> None:
+    def __init__(self, l1: float | None = 0.01) -> None:
         self.l1 = _factor(self, "l1", 0.01 if l1 is None else l1)
 
     def __call__(self, x: Any) -> Tensor:
@@ -95,7 +95,7 @@ class L2(Regularizer):
         2.5
     """
 
-    def __init__(self, l2: float = 0.01) -> None:
+    def __init__(self, l2: float | None = 0.01) -> None:
         self.l2 = _factor(self, "l2", 0.01 if l2 is None else l2)
 
     def __call__(self, x: Any) -> Tensor:

@@ -675,12 +675,12 @@ def test_a_layer_without_call():
             lambda: layers.Dense(0),
             "Dense: the argument `units` must be a positive integer; received 0",
         ),
-        (lambda: layers.Dense(2, spam=1), "Dense: unknown arguments spam"),
+        (lambda: layers.Dense(2, spam=1), "unknown argument 'spam'"),
         (
             lambda: layers.Dense(2, name="a/b"),
             "name must be a string and cannot contain",
         ),
-        (lambda: layers.Dense(2, trainable="no"), "expected to be a boolean"),
+        (lambda: layers.Dense(2, trainable="no"), "`trainable` to be a boolean"),
         (lambda: layers.Dense(2, activation="nope"), "nope"),
         (
             lambda: layers.Conv2D(4, 3, padding="nope"),

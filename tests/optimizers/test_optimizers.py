@@ -549,7 +549,7 @@ def built(*shapes):
         (lambda: optimizers.get(lambda: 1), ArgumentError, "optimizer: expected"),
         (lambda: optimizers.SGD("fast"), ArgumentError, "learning_rate.*'fast'"),
         (lambda: optimizers.SGD(momentum=2), ArgumentError, r"\[0, 1\]"),
-        (lambda: optimizers.SGD(lr=1.0), ArgumentError, "unknown arguments lr"),
+        (lambda: optimizers.SGD(lr=1.0), ArgumentError, "unknown argument 'lr'"),
         (
             lambda: optimizers.SGD(clipnorm=1.0, clipvalue=1.0),
             ArgumentError,
@@ -579,7 +579,7 @@ def built(*shapes):
         (
             lambda: optimizers.Ftrl(l1_regularization_strength=-1.0),
             ArgumentError,
-            "`l1_regularization_strength` needs",
+            "`l1_regularization_strength` to be a number >= 0",
         ),
         (lambda: optimizers.Muon(momentum=1.0), ArgumentError, "momentum"),
         (lambda: optimizers.SGD().apply([1.0]), ArgumentError, "trainable_variables"),

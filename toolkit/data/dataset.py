@@ -14,6 +14,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from toolkit.arguments import check_given, checked, taken_by
 from toolkit.data.encoding import decode, encode
 from toolkit.data.options import Options
 from toolkit.data.rows import Rows
@@ -170,6 +171,7 @@ class Dataset:
             merged = merged.updated(parent.options())
         return merged
 
+    @checked
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """What a function makes of this data set.
 
@@ -241,6 +243,7 @@ def _method(stage: Stage) -> Callable[..., Dataset]:
     """
 
     def make(*args: Any, name: str | None = None, **arguments: Any) -> Dataset:
+        check_given(stage._name, taken_by(stage.__init__), args, arguments)
         made = stage(*args, **arguments)
         if name is not None:
             made._name = f"{stage._name} {name!r}"

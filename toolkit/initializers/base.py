@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.arguments import Checked
 from toolkit.errors import ArgumentError
 from toolkit.tensor import Tensor
 
 
-class Initializer:
+class Initializer(Checked):
     """Makes the first value of a weight: `initializer(shape, dtype)`.
 
     A subclass defines `__call__`, and `get_config` if its constructor takes arguments.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.arguments import NonNegative
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
@@ -71,7 +72,7 @@ class RandomNormal(RandomInitializer):
     arguments = ("mean", "stddev")
 
     def __init__(
-        self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None
+        self, mean: float = 0.0, stddev: NonNegative = 0.05, seed: Any = None
     ) -> None:
         self.mean = mean
         self.stddev = stddev

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import initializers, ops
+from toolkit.arguments import Fraction, NonNegative
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.normalization import Affine, widened
@@ -59,8 +60,8 @@ class BatchNormalization(Affine):
     def __init__(
         self,
         axis: int = -1,
-        momentum: float = 0.99,
-        epsilon: float = 1e-3,
+        momentum: Fraction = 0.99,
+        epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
         beta_initializer: Any = "zeros",

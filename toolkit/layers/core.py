@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from toolkit import activations, dtypes, ops
+from toolkit.arguments import Positive
 from toolkit.errors import UnsupportedError
 from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec
@@ -52,7 +53,7 @@ class Dense(QuantizedWeight):
         activity_regularizer: Any = None,
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
-        lora_rank: int | None = None,
+        lora_rank: Positive | None = None,
         lora_alpha: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -138,7 +139,7 @@ class EinsumDense(QuantizedWeight):
         bias_regularizer: Any = None,
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
-        lora_rank: int | None = None,
+        lora_rank: Positive | None = None,
         lora_alpha: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -242,7 +243,7 @@ class Embedding(QuantizedWeight):
         embeddings_constraint: Any = None,
         mask_zero: bool = False,
         weights: Any = None,
-        lora_rank: int | None = None,
+        lora_rank: Positive | None = None,
         lora_alpha: Any = None,
         **kwargs: Any,
     ) -> None:

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.arguments import checked, unknown_to
 from toolkit.errors import ArgumentError
 from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.layer import Layer
@@ -50,7 +51,7 @@ class InputLayer(Layer):
         if "batch_input_shape" in kwargs and batch_shape is None:
             batch_shape = kwargs.pop("batch_input_shape")
         if kwargs:
-            raise ArgumentError(f"Input: unknown arguments {', '.join(kwargs)}")
+            raise unknown_to(self, kwargs)
         shape = (shape,) if isinstance(shape, int) else shape
         given = {"shape": shape, "batch_shape": batch_shape, "batch_size": batch_size}
         if input_tensor is not None:
@@ -131,6 +132,7 @@ def _check_one_shape(shape: Any, batch_shape: Any, batch_size: Any) -> None:
             )
 
 
+@checked
 def Input(
     shape: Any = None,
     batch_size: int | None = None,

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from toolkit import dtype_policies, dtypes, regularizers, tree
+from toolkit.arguments import unknown_to
 from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError
 from toolkit.layers.building import Buildable
 from toolkit.layers.call import (
@@ -103,9 +104,7 @@ class Layer(
         if "input_shape" in kwargs:
             self._input_shape_arg = tuple(kwargs.pop("input_shape"))
         if kwargs:
-            raise ArgumentError(
-                f"{type(self).__name__}: unknown arguments {', '.join(kwargs)}"
-            )
+            raise unknown_to(self, kwargs)
         if not isinstance(trainable, bool):
             raise ArgumentError(
                 f"{type(self).__name__}: trainable is expected to be a boolean; "

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from toolkit import dtypes, ops
+from toolkit.arguments import NonNegative
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
@@ -20,7 +21,7 @@ class Affine(Layer):
     def __init__(
         self,
         *,
-        epsilon: float,
+        epsilon: NonNegative,
         center: bool,
         scale: bool,
         beta_initializer: Any,
@@ -92,7 +93,7 @@ class LayerNormalization(Affine):
     def __init__(
         self,
         axis: Any = -1,
-        epsilon: float = 1e-3,
+        epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
         beta_initializer: Any = "zeros",
@@ -188,7 +189,7 @@ class GroupNormalization(Affine):
         self,
         groups: int = 32,
         axis: int = -1,
-        epsilon: float = 1e-3,
+        epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
         beta_initializer: Any = "zeros",
@@ -264,7 +265,9 @@ class RMSNormalization(Layer):
 
     _traces_call = True
 
-    def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(
+        self, axis: Any = -1, epsilon: NonNegative = 1e-6, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.axis = _axes(axis)
         self.epsilon = epsilon

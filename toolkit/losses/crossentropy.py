@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from toolkit.arguments import Fraction, NonNegative
 from toolkit.errors import ArgumentError
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.probabilistic import (
@@ -39,8 +41,8 @@ class BinaryCrossentropy(LossFunctionWrapper):
     def __init__(
         self,
         from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        axis: int = -1,
+        label_smoothing: Fraction = 0.0,
+        axis: int | Sequence[int] | None = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_crossentropy",
         dtype: Any = None,
@@ -81,10 +83,10 @@ class BinaryFocalCrossentropy(LossFunctionWrapper):
         self,
         apply_class_balancing: bool = False,
         alpha: float = 0.25,
-        gamma: float = 2.0,
+        gamma: NonNegative = 2.0,
         from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        axis: int = -1,
+        label_smoothing: Fraction = 0.0,
+        axis: int | Sequence[int] | None = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_focal_crossentropy",
         dtype: Any = None,
@@ -124,8 +126,8 @@ class CategoricalCrossentropy(LossFunctionWrapper):
     def __init__(
         self,
         from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        axis: int = -1,
+        label_smoothing: Fraction = 0.0,
+        axis: int | Sequence[int] | None = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_crossentropy",
         dtype: Any = None,
@@ -164,10 +166,10 @@ class CategoricalFocalCrossentropy(LossFunctionWrapper):
     def __init__(
         self,
         alpha: Any = 0.25,
-        gamma: float = 2.0,
+        gamma: NonNegative = 2.0,
         from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        axis: int = -1,
+        label_smoothing: Fraction = 0.0,
+        axis: int | Sequence[int] | None = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_focal_crossentropy",
         dtype: Any = None,
@@ -211,9 +213,9 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
     def __init__(
         self,
         from_logits: bool = False,
-        ignore_class: int | None = None,
+        ignore_class: float | None = None,
         reduction: str | None = "sum_over_batch_size",
-        axis: int = -1,
+        axis: int | Sequence[int] | None = -1,
         name: str | None = "sparse_categorical_crossentropy",
         dtype: Any = None,
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit import config, ops
@@ -276,7 +277,7 @@ class CosineSimilarity(LossFunctionWrapper):
 
     def __init__(
         self,
-        axis: int = -1,
+        axis: int | Sequence[int] | None = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "cosine_similarity",
         dtype: Any = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import config, dtypes, ops
+from toolkit.arguments import Positive
 from toolkit.losses.loss import match_ranks
 from toolkit.losses.regression import matched
 from toolkit.metrics.reduction import MeanMetricWrapper
@@ -217,7 +218,7 @@ class TopKCategoricalAccuracy(MeanMetricWrapper):
 
     def __init__(
         self,
-        k: int = 5,
+        k: Positive = 5,
         name: str | None = "top_k_categorical_accuracy",
         dtype: Any = None,
     ) -> None:
@@ -239,7 +240,7 @@ class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
 
     def __init__(
         self,
-        k: int = 5,
+        k: Positive = 5,
         name: str | None = "sparse_top_k_categorical_accuracy",
         dtype: Any = None,
         from_sorted_ids: bool = False,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, ops
+from toolkit.arguments import Positive
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.losses.loss import check_weight, match_ranks
 from toolkit.metrics.metric import Metric
@@ -287,7 +288,7 @@ class _Ratio(ThresholdMetric):
     def __init__(
         self,
         thresholds: Any = None,
-        top_k: int | None = None,
+        top_k: Positive | None = None,
         class_id: int | None = None,
         name: str | None = None,
         dtype: Any = None,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import config, dtypes, ops
+from toolkit.arguments import Positive
 from toolkit.errors import ArgumentError
 from toolkit.metrics.metric import Metric
 from toolkit.tensor import Tensor
@@ -36,14 +37,14 @@ class IoU(Metric):
 
     def __init__(
         self,
-        num_classes: int,
+        num_classes: Positive,
         target_class_ids: Sequence[int],
         name: str | None = None,
         dtype: Any = None,
-        ignore_class: int | None = None,
+        ignore_class: float | None = None,
         sparse_y_true: bool = True,
         sparse_y_pred: bool = True,
-        axis: int = -1,
+        axis: int | None = -1,
     ) -> None:
         super().__init__(name=name, dtype=dtype or "int32")
         if not all(0 <= i < num_classes for i in target_class_ids):
@@ -144,13 +145,13 @@ class MeanIoU(IoU):
 
     def __init__(
         self,
-        num_classes: int,
+        num_classes: Positive,
         name: str | None = None,
         dtype: Any = None,
-        ignore_class: int | None = None,
+        ignore_class: float | None = None,
         sparse_y_true: bool = True,
         sparse_y_pred: bool = True,
-        axis: int = -1,
+        axis: int | None = -1,
     ) -> None:
         super().__init__(
             num_classes,
@@ -179,13 +180,13 @@ class OneHotIoU(IoU):
 
     def __init__(
         self,
-        num_classes: int,
+        num_classes: Positive,
         target_class_ids: Sequence[int],
         name: str | None = None,
         dtype: Any = None,
-        ignore_class: int | None = None,
+        ignore_class: float | None = None,
         sparse_y_pred: bool = False,
-        axis: int = -1,
+        axis: int | None = -1,
     ) -> None:
         super().__init__(
             num_classes,
@@ -213,12 +214,12 @@ class OneHotMeanIoU(MeanIoU):
 
     def __init__(
         self,
-        num_classes: int,
+        num_classes: Positive,
         name: str | None = None,
         dtype: Any = None,
-        ignore_class: int | None = None,
+        ignore_class: float | None = None,
         sparse_y_pred: bool = False,
-        axis: int = -1,
+        axis: int | None = -1,
     ) -> None:
         super().__init__(
             num_classes,

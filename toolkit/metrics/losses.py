@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit import losses
+from toolkit.arguments import Fraction
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor
@@ -110,7 +112,7 @@ class CosineSimilarity(MeanMetricWrapper):
         self,
         name: str | None = "cosine_similarity",
         dtype: Any = None,
-        axis: int = -1,
+        axis: int | Sequence[int] | None = -1,
     ) -> None:
         super().__init__(cosine_similarity, name=name, dtype=dtype, axis=axis)
         self.axis = axis
@@ -193,7 +195,7 @@ class BinaryCrossentropy(MeanMetricWrapper):
         name: str | None = "binary_crossentropy",
         dtype: Any = None,
         from_logits: bool = False,
-        label_smoothing: float = 0,
+        label_smoothing: Fraction = 0,
     ) -> None:
         super().__init__(
             losses.binary_crossentropy,
@@ -222,8 +224,8 @@ class CategoricalCrossentropy(MeanMetricWrapper):
         name: str | None = "categorical_crossentropy",
         dtype: Any = None,
         from_logits: bool = False,
-        label_smoothing: float = 0,
-        axis: int = -1,
+        label_smoothing: Fraction = 0,
+        axis: int | Sequence[int] | None = -1,
     ) -> None:
         super().__init__(
             losses.categorical_crossentropy,
@@ -255,8 +257,8 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
         name: str | None = "sparse_categorical_crossentropy",
         dtype: Any = None,
         from_logits: bool = False,
-        ignore_class: int | None = None,
-        axis: int = -1,
+        ignore_class: float | None = None,
+        axis: int | Sequence[int] | None = -1,
     ) -> None:
         super().__init__(
             losses.sparse_categorical_crossentropy,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.arguments import checked
 from toolkit.backends.base import accelerators
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.arrays import batch_tensors
@@ -49,6 +50,7 @@ class Evaluation(Steps):
     stop_predicting = False
     steps_per_execution = 1
 
+    @checked
     def evaluate(
         self,
         x: Any = None,
@@ -99,6 +101,7 @@ class Evaluation(Steps):
         callbacks.on_test_end(logs)
         return logs
 
+    @checked
     def predict(
         self,
         x: Any,
@@ -141,6 +144,7 @@ class Evaluation(Steps):
         callbacks.on_predict_end()
         return tree.map_structure(_concatenate, *results)
 
+    @checked
     def test_on_batch(
         self,
         x: Any,
@@ -157,6 +161,7 @@ class Evaluation(Steps):
         logs = python_logs(self.make_test_function()(batch))
         return logs if return_dict else self._in_order(logs)
 
+    @checked
     def predict_on_batch(self, x: Any) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         with named("predict_on_batch"):

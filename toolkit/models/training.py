@@ -11,6 +11,7 @@ import numpy as np
 
 from toolkit import metrics as metrics_module
 from toolkit import optimizers
+from toolkit.arguments import checked
 from toolkit.config import max_epochs
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.inspection import Inspection
@@ -39,6 +40,7 @@ class Trainer(CompileConfigured, Evaluation):
     _progress: Progress | None = None  # of the run, which backups save and restore
     _trained: Any = None  # the variables that train_function was made for
 
+    @checked
     def compile(
         self,
         optimizer: Any = "rmsprop",
@@ -122,6 +124,7 @@ class Trainer(CompileConfigured, Evaluation):
             return optimizer
         return scaling(optimizer, name="loss_scale_optimizer")
 
+    @checked
     def fit(
         self,
         x: Any = None,
@@ -272,6 +275,7 @@ class Trainer(CompileConfigured, Evaluation):
             watch.look(wait=True)
         return logs
 
+    @checked
     def train_on_batch(
         self,
         x: Any,

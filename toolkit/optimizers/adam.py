@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import Fraction, NonNegative
 from toolkit.convert import convert
 from toolkit.optimizers.optimizer import Optimizer, Slots
 from toolkit.tensor import Tensor
@@ -40,9 +41,9 @@ class Adam(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
+        beta_1: Fraction = 0.9,
+        beta_2: Fraction = 0.999,
+        epsilon: NonNegative = 1e-7,
         amsgrad: bool = False,
         *args: Any,
         **kwargs: Any,
@@ -106,10 +107,10 @@ class AdamW(Adam):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        weight_decay: float = 0.004,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
+        weight_decay: NonNegative | None = 0.004,
+        beta_1: Fraction = 0.9,
+        beta_2: Fraction = 0.999,
+        epsilon: NonNegative = 1e-7,
         amsgrad: bool = False,
         *args: Any,
         **kwargs: Any,
@@ -148,9 +149,9 @@ class Adamax(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
+        beta_1: Fraction = 0.9,
+        beta_2: Fraction = 0.999,
+        epsilon: NonNegative = 1e-7,
         *args: Any,
         **kwargs: Any,
     ) -> None:
@@ -191,9 +192,9 @@ class Nadam(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
+        beta_1: Fraction = 0.9,
+        beta_2: Fraction = 0.999,
+        epsilon: NonNegative = 1e-7,
         *args: Any,
         **kwargs: Any,
     ) -> None:
@@ -252,9 +253,9 @@ class Lamb(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
+        beta_1: Fraction = 0.9,
+        beta_2: Fraction = 0.999,
+        epsilon: NonNegative = 1e-7,
         *args: Any,
         **kwargs: Any,
     ) -> None:

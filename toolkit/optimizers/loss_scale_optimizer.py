@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import ops, serialization
+from toolkit.arguments import Positive
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
@@ -51,7 +52,7 @@ class LossScaleOptimizer(Optimizer):
         self,
         inner_optimizer: Optimizer,
         initial_scale: float = 2.0**15,
-        dynamic_growth_steps: int = 2000,
+        dynamic_growth_steps: Positive = 2000,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import Fraction, NonNegative, Positive
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.adam import adam_update
 from toolkit.optimizers.optimizer import Optimizer, Slots
@@ -40,8 +41,8 @@ class Adafactor(Optimizer):
         self,
         learning_rate: Any = 0.001,
         beta_2_decay: float = -0.8,
-        epsilon_1: float = 1e-30,
-        epsilon_2: float = 1e-3,
+        epsilon_1: NonNegative = 1e-30,
+        epsilon_2: NonNegative = 1e-3,
         clip_threshold: float = 1.0,
         relative_step: bool = True,
         *args: Any,
@@ -126,19 +127,19 @@ class Muon(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        adam_beta_1: float = 0.9,
-        adam_beta_2: float = 0.999,
-        adam_weight_decay: float | None = 0.004,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = 0.004,
+        adam_beta_1: Fraction = 0.9,
+        adam_beta_2: Fraction = 0.999,
+        adam_weight_decay: NonNegative | None = 0.004,
+        epsilon: NonNegative = 1e-7,
+        weight_decay: NonNegative | None = 0.004,
         exclude_layers: Sequence[str] | None = None,
         exclude_embeddings: bool = True,
         muon_a: float = 3.4445,
         muon_b: float = -4.7750,
         muon_c: float = 2.0315,
         adam_lr_ratio: float = 1,
-        momentum: float = 0.95,
-        ns_steps: int = 5,
+        momentum: Fraction = 0.95,
+        ns_steps: Positive = 5,
         nesterov: bool = True,
         rms_rate: float | None = 0.2,
         **kwargs: Any,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import Fraction, NonNegative, unknown_to
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.naming import auto_name, name_scope
@@ -60,12 +61,12 @@ class Optimizer(OptimizerState):
     def __init__(
         self,
         learning_rate: Any,
-        weight_decay: float | None = None,
+        weight_decay: NonNegative | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
         use_ema: bool = False,
-        ema_momentum: float = 0.99,
+        ema_momentum: Fraction = 0.99,
         ema_overwrite_frequency: int | None = None,
         loss_scale_factor: float | None = None,
         gradient_accumulation_steps: int | None = None,
@@ -79,9 +80,7 @@ class Optimizer(OptimizerState):
                 stacklevel=3,
             )
         if kwargs:
-            raise ArgumentError(
-                f"{type(self).__name__}: unknown arguments {', '.join(sorted(kwargs))}"
-            )
+            raise unknown_to(self, kwargs)
         self.name = name or auto_name(type(self).__name__)
         self.weight_decay = weight_decay
         self.clipnorm = clipnorm
@@ -119,7 +118,7 @@ class Optimizer(OptimizerState):
                 f"`global_clipnorm` can be given; received {' and '.join(clips)}"
             )
         for name in clips:
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise ArgumentError(
                     f"{self.name}: expected {name} > 0; received {getattr(self, name)}"
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import Fraction, NonNegative
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
 from toolkit.tensor import Tensor
@@ -38,9 +39,9 @@ class RMSprop(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        rho: float = 0.9,
-        momentum: float = 0.0,
-        epsilon: float = 1e-7,
+        rho: Fraction = 0.9,
+        momentum: Fraction = 0.0,
+        epsilon: NonNegative = 1e-7,
         centered: bool = False,
         *args: Any,
         **kwargs: Any,
@@ -92,8 +93,8 @@ class Adagrad(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        initial_accumulator_value: float = 0.1,
-        epsilon: float = 1e-7,
+        initial_accumulator_value: NonNegative = 0.1,
+        epsilon: NonNegative = 1e-7,
         *args: Any,
         **kwargs: Any,
     ) -> None:
@@ -134,8 +135,8 @@ class Adadelta(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        rho: float = 0.95,
-        epsilon: float = 1e-7,
+        rho: Fraction = 0.95,
+        epsilon: NonNegative = 1e-7,
         *args: Any,
         **kwargs: Any,
     ) -> None:
@@ -179,10 +180,10 @@ class Ftrl(Optimizer):
         self,
         learning_rate: Any = 0.001,
         learning_rate_power: float = -0.5,
-        initial_accumulator_value: float = 0.1,
-        l1_regularization_strength: float = 0.0,
-        l2_regularization_strength: float = 0.0,
-        l2_shrinkage_regularization_strength: float = 0.0,
+        initial_accumulator_value: NonNegative = 0.1,
+        l1_regularization_strength: NonNegative = 0.0,
+        l2_regularization_strength: NonNegative = 0.0,
+        l2_shrinkage_regularization_strength: NonNegative = 0.0,
         beta: float = 0.0,
         *args: Any,
         **kwargs: Any,
@@ -192,19 +193,6 @@ class Ftrl(Optimizer):
                 "Ftrl: `learning_rate_power` needs to be negative or zero; received "
                 f"{learning_rate_power}"
             )
-        for name, value in (
-            ("initial_accumulator_value", initial_accumulator_value),
-            ("l1_regularization_strength", l1_regularization_strength),
-            ("l2_regularization_strength", l2_regularization_strength),
-            (
-                "l2_shrinkage_regularization_strength",
-                l2_shrinkage_regularization_strength,
-            ),
-        ):
-            if value < 0:
-                raise ArgumentError(
-                    f"Ftrl: `{name}` needs to be positive or zero; received {value}"
-                )
         self.learning_rate_power = learning_rate_power
         self.initial_accumulator_value = initial_accumulator_value
         self.l1_regularization_strength = l1_regularization_strength

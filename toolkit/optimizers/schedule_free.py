@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import Fraction, NonNegative
 from toolkit.optimizers.optimizer import Optimizer, Slots
 from toolkit.tensor import Tensor
 
@@ -40,10 +41,10 @@ class ScheduleFreeAdamW(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.0025,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-8,
-        warmup_steps: int = 0,
+        beta_1: Fraction = 0.9,
+        beta_2: Fraction = 0.999,
+        epsilon: NonNegative = 1e-8,
+        warmup_steps: NonNegative = 0,
         *args: Any,
         **kwargs: Any,
     ) -> None:

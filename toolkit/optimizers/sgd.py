@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import Fraction
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
 from toolkit.tensor import Tensor
@@ -30,7 +31,7 @@ class SGD(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.01,
-        momentum: float = 0.0,
+        momentum: Fraction = 0.0,
         nesterov: bool = False,
         *args: Any,
         **kwargs: Any,
@@ -77,8 +78,8 @@ class Lion(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.99,
+        beta_1: Fraction = 0.9,
+        beta_2: Fraction = 0.99,
         *args: Any,
         **kwargs: Any,
     ) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from toolkit import config, initializers, ops, serialization
+from toolkit.arguments import Checked
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -20,7 +25,7 @@ from toolkit.trace import no_trace
 from toolkit.variable import Variable
 
 
-class OptimizerState:
+class OptimizerState(Checked):
     """The part of an optimizer that holds variables; see `Optimizer`."""
 
     # What is remembered of each variable: tensors of its shape, zeros at first.
@@ -189,12 +194,29 @@ class OptimizerState:
                 f"{self.name}: expected learning_rate to be a number, a schedule or a "
                 f"function; received {value!r}"
             )
+        self._check_rate(value)
         with name_scope(self.name):
             return Variable(
                 float(value),
                 dtype=config.floatx(),
                 trainable=False,
                 name="learning_rate",
+            )
+
+    def _check_rate(self, value: Any) -> None:
+        """Raise for a rate that is no finite number; tensors are not looked into."""
+        if not isinstance(value, (Real, np.ndarray)):
+            return
+        rate = np.asarray(value, dtype=float)
+        if not np.all(np.isfinite(rate)):
+            raise ArgumentError(
+                f"{self.name}: expected a finite learning_rate; received {value}"
+            )
+        if np.any(rate < 0):
+            warnings.warn(
+                f"{self.name}: the learning_rate {value} is negative: steps go up the "
+                "gradient, and the loss grows",
+                stacklevel=3,
             )
 
     @property
@@ -209,6 +231,7 @@ class OptimizerState:
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
         if isinstance(self._learning_rate, Variable) and not callable(value):
+            self._check_rate(value)
             self._learning_rate.assign(value)
             return
         if isinstance(self._learning_rate, LearningRateSchedule) and not isinstance(

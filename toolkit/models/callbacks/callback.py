@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.arguments import Checked
 from toolkit.errors import ArgumentError
 
 Logs = dict[str, Any] | None
 
 
-class Callback:
+class Callback(Checked):
     """Override the hooks you need and pass an instance to `fit(callbacks=[...])`.
 
     Epochs and batches count from 0. `logs` maps the names of loss and metrics to

@@ -87,11 +87,11 @@ class ReduceLROnPlateau(MonitorCallback):
         self,
         monitor: str = "val_loss",
         factor: float = 0.1,
-        patience: int = 10,
+        patience: float = 10,
         verbose: int = 0,
         mode: str = "auto",
         min_delta: float = 1e-4,
-        cooldown: int = 0,
+        cooldown: float = 0,
         min_lr: float = 0.0,
     ) -> None:
         super().__init__(monitor, mode, min_delta=min_delta)
@@ -105,7 +105,7 @@ class ReduceLROnPlateau(MonitorCallback):
         self.cooldown = cooldown
         self.min_lr = min_lr
         self.wait = 0
-        self.cooldown_counter = 0
+        self.cooldown_counter: float = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:
         if not self._is_resumed():

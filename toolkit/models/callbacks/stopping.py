@@ -31,12 +31,12 @@ class EarlyStopping(MonitorCallback):
         self,
         monitor: str = "val_loss",
         min_delta: float = 0,
-        patience: int = 0,
+        patience: float = 0,
         verbose: int = 0,
         mode: str = "auto",
         baseline: float | None = None,
         restore_best_weights: bool = False,
-        start_from_epoch: int = 0,
+        start_from_epoch: float = 0,
     ) -> None:
         super().__init__(monitor, mode, min_delta=min_delta)
         self.patience = patience

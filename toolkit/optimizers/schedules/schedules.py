@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import Checked, Finite
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.tensor import Tensor
 
 
-class LearningRateSchedule:
+class LearningRateSchedule(Checked):
     """Base of schedules: `schedule(step)` is the learning rate of that step.
 
     A subclass defines `__call__`; its constructor's arguments, stored under their own
@@ -56,9 +58,9 @@ class ExponentialDecay(LearningRateSchedule):
 
     def __init__(
         self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
+        initial_learning_rate: Finite,
+        decay_steps: float,
+        decay_rate: Finite,
         staircase: bool = False,
         name: str = "ExponentialDecay",
     ) -> None:
@@ -86,8 +88,8 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
     def __init__(
         self,
-        boundaries: list[int],
-        values: list[float],
+        boundaries: Sequence[float],
+        values: Sequence[float],
         name: str = "PiecewiseConstant",
     ) -> None:
         if len(boundaries) != len(values) - 1:
@@ -121,10 +123,10 @@ class PolynomialDecay(LearningRateSchedule):
 
     def __init__(
         self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        end_learning_rate: float = 0.0001,
-        power: float = 1.0,
+        initial_learning_rate: Finite,
+        decay_steps: float,
+        end_learning_rate: Finite = 0.0001,
+        power: Finite = 1.0,
         cycle: bool = False,
         name: str = "PolynomialDecay",
     ) -> None:
@@ -160,9 +162,9 @@ class InverseTimeDecay(LearningRateSchedule):
 
     def __init__(
         self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
+        initial_learning_rate: Finite,
+        decay_steps: float,
+        decay_rate: Finite,
         staircase: bool = False,
         name: str = "InverseTimeDecay",
     ) -> None:
@@ -198,12 +200,12 @@ class CosineDecay(LearningRateSchedule):
 
     def __init__(
         self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        alpha: float = 0.0,
+        initial_learning_rate: Finite,
+        decay_steps: float,
+        alpha: Finite = 0.0,
         name: str = "CosineDecay",
-        warmup_target: float | None = None,
-        warmup_steps: int = 0,
+        warmup_target: Finite | None = None,
+        warmup_steps: float = 0,
     ) -> None:
         _check_positive(type(self).__name__, decay_steps)
         self.initial_learning_rate = initial_learning_rate
@@ -244,11 +246,11 @@ class CosineDecayRestarts(LearningRateSchedule):
 
     def __init__(
         self,
-        initial_learning_rate: float,
-        first_decay_steps: int,
-        t_mul: float = 2.0,
-        m_mul: float = 1.0,
-        alpha: float = 0.0,
+        initial_learning_rate: Finite,
+        first_decay_steps: float,
+        t_mul: Finite = 2.0,
+        m_mul: Finite = 1.0,
+        alpha: Finite = 0.0,
         name: str = "SGDRDecay",
     ) -> None:
         _check_positive(type(self).__name__, first_decay_steps)

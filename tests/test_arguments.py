@@ -1,0 +1,295 @@
+"""Arguments of public classes and methods, checked by the types in their signatures."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import (
+    callbacks,
+    constraints,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    optimizers,
+    regularizers,
+)
+from toolkit.arguments import Between, kind_of, taken_by, taken_by_class
+from toolkit.errors import ArgumentError, ArgumentTypeError
+
+NAMESPACES = (
+    callbacks,
+    constraints,
+    initializers,
+    layers,
+    losses,
+    metrics,
+    optimizers,
+    optimizers.schedules,
+    regularizers,
+)
+
+
+def public_classes():
+    found = (
+        getattr(space, name) for space in NAMESPACES for name in sorted(dir(space))
+    )
+    return {cls for cls in found if inspect.isclass(cls) and taken_by_class(cls)}
+
+
+CLASSES = sorted(public_classes(), key=lambda cls: (cls.__module__, cls.__name__))
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_the_defaults_of_a_constructor_fit_its_annotations(cls):
+    kinds = taken_by_class(cls).kinds
+    for name, parameter in inspect.signature(cls.__init__).parameters.items():
+        if name in kinds and parameter.default is not parameter.empty:
+            assert kinds[name].fits(parameter.default), name
+            bounds = kinds[name].range
+            assert bounds is None or bounds.holds(parameter.default), name
+
+
+@pytest.mark.parametrize(
+    ("annotation", "good", "bad"),
+    [
+        (bool, [True, np.True_, 0, 1, None, np.array(True)], ["yes", 2, [True], 0.5]),
+        (int, [3, np.int8(3), True, np.array(3)], [3.0, 2.5, "3", None, [3]]),
+        (
+            float,
+            [3, 0.5, np.float32(1), np.array([1.0, 2.0]), np.int64(4)],
+            ["3", None, [0.5], np.array(["a"])],
+        ),
+        (str, ["a", np.str_("a")], [3, None, b"a"]),
+        (int | None, [3, None], [2.5, "3"]),
+        (list[int], [[1, 2], (1,), np.arange(3), range(2)], [3, "12", [1.5], {1: 2}]),
+        (tuple[int, int], [(1, 2), [1, 2]], [(1,), 3, (1, "a")]),
+        (dict[str, int], [{}, {"a": 1}], [[], "a"]),
+    ],
+)
+def test_what_an_annotation_allows(annotation, good, bad):
+    kind = kind_of(annotation)
+    assert [x for x in good if not kind.fits(x)] == []
+    assert [x for x in bad if kind.fits(x)] == []
+
+
+def test_a_range_refuses_what_is_not_a_number():
+    fraction = Between(0, 1)
+    assert [x for x in (-0.1, 1.5, float("nan")) if fraction.holds(x)] == []
+    assert all(map(fraction.holds, (0, 1, 0.5, np.float32(0.5), np.array(7.0))))
+
+
+# Each is a mistake in an argument -> what the message says besides.
+MISTAKES = {
+    "a string for a switch": (
+        lambda: layers.Dense(2, use_bias="string", name="first"),
+        "Dense 'first': expected `use_bias` to be a boolean; received 'string'",
+    ),
+    "a fraction for a count": (lambda: layers.Conv2D(2.5, 3), "`filters`.*integer"),
+    "an argument of the base class": (
+        lambda: layers.Dense(2, autocast="no"),
+        "`autocast` to be a boolean",
+    ),
+    "a decay far above 1": (lambda: optimizers.Adam(beta_2=2**40), r"in \[0, 1\]"),
+    "a negative decay": (lambda: optimizers.RMSprop(rho=-0.5), "`rho`"),
+    "an epsilon that is no number": (
+        lambda: optimizers.Adam(epsilon=float("nan")),
+        "`epsilon`",
+    ),
+    "a clipnorm that is no number": (
+        lambda: optimizers.SGD(clipnorm=float("nan")),
+        "clipnorm > 0",
+    ),
+    "a momentum above 1": (lambda: layers.BatchNormalization(momentum=9), "momentum"),
+    "a smoothing above 1": (
+        lambda: losses.CategoricalCrossentropy(label_smoothing=3),
+        "`label_smoothing`",
+    ),
+    "a list for a loss's switch": (
+        lambda: losses.BinaryCrossentropy(from_logits=[1]),
+        "`from_logits` to be a boolean",
+    ),
+    "a string for a threshold": (
+        lambda: metrics.BinaryAccuracy(threshold="half"),
+        "`threshold` to be a number",
+    ),
+    "no classes": (lambda: metrics.MeanIoU(num_classes=0), "`num_classes`"),
+    "a deviation below 0": (lambda: initializers.RandomNormal(stddev=-1), "`stddev`"),
+    "a gain in words": (lambda: initializers.Orthogonal(gain="big"), "`gain`"),
+    "a penalty in words": (lambda: regularizers.L2("0.01"), "`l2` to be a number"),
+    "a norm in words": (lambda: constraints.MaxNorm("2"), "`max_value`"),
+    "a schedule's rate": (
+        lambda: optimizers.schedules.CosineDecay(float("nan"), 10),
+        "initial_learning_rate.*finite",
+    ),
+    "a callback's patience": (
+        lambda: callbacks.EarlyStopping(patience="3"),
+        "`patience`",
+    ),
+    "from a config": (
+        lambda: layers.Dense.from_config({"units": 2, "use_bias": "string"}),
+        "Dense: expected `use_bias`",
+    ),
+    "from an optimizer's config": (
+        lambda: optimizers.get({"class_name": "Adam", "config": {"beta_2": 2**40}}),
+        "Adam: expected `beta_2`",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_wrong_argument_is_refused_by_name(case):
+    make, message = MISTAKES[case]
+    with pytest.raises(ArgumentError, match=message):
+        make()
+
+
+# What works in Keras too, and looks like a mistake.
+LEGITIMATE = {
+    "0 and 1 for switches": lambda: layers.Dense(2, use_bias=0, trainable=True),
+    "NumPy's scalars": lambda: layers.Dense(np.int64(3), use_bias=np.bool_(True)),
+    "None for a switch": lambda: layers.LSTM(2, return_sequences=None),
+    "an integer for a rate": lambda: layers.Dropout(0),
+    "fractions of steps": lambda: optimizers.schedules.ExponentialDecay(0.1, 2.5, 0.9),
+    "the mean over all axes": lambda: losses.BinaryCrossentropy(axis=None),
+    "patience from a quotient": lambda: callbacks.EarlyStopping(patience=20 / 4),
+    "an array for a float": lambda: initializers.RandomUniform(np.zeros(2), np.ones(2)),
+    "a list for a tuple": lambda: layers.Conv2D(2, [3, 3], strides=[1, 1]),
+    "0-d arrays for rates": lambda: optimizers.Adam(np.array(0.5), beta_1=np.array(0)),
+    "tensors for rates": lambda: optimizers.SGD(toolkit.ops.ones(())),
+    "an old argument of layers": lambda: layers.Dense(2, input_shape=(3,)),
+    "a config with a type's name": lambda: layers.Dense.from_config(
+        {"units": 2, "activation": {"class_name": "function", "config": "relu"}}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEGITIMATE)
+def test_what_works_elsewhere_is_taken(case):
+    LEGITIMATE[case]()
+
+
+# A name that is not quite right -> the one that was meant.
+MISSPELT = {
+    "a layer": (lambda: layers.Dense(2, actvation="relu"), "activation"),
+    "an argument of the base": (lambda: layers.Dense(2, trainble=False), "trainable"),
+    "an optimizer": (lambda: optimizers.Adam(learning_rat=0.1), "learning_rate"),
+    "an argument of all": (lambda: optimizers.Adam(clipnrm=1.0), "clipnorm"),
+    "a loss": (lambda: losses.Huber(delt=1.0), "delta"),
+    "a metric": (lambda: metrics.AUC(num_treshold=3), "num_thresholds"),
+    "an initializer": (lambda: initializers.HeNormal(sead=3), "seed"),
+    "a regularizer": (lambda: regularizers.OrthogonalRegularizer(factr=1), "factor"),
+    "a schedule": (
+        lambda: optimizers.schedules.CosineDecay(0.1, decay_step=3),
+        "decay_steps",
+    ),
+    "a callback": (lambda: callbacks.EarlyStopping(patient=3), "patience"),
+    "an input": (lambda: toolkit.Input(shap=(3,)), "shape"),
+}
+
+
+@pytest.mark.parametrize("case", MISSPELT)
+def test_an_unknown_argument_is_answered_with_the_nearest(case):
+    make, meant = MISSPELT[case]
+    with pytest.raises(ArgumentTypeError, match=f"did you mean '{meant}'"):
+        make()
+
+
+# Calls of methods -> what the message says.
+CALLS = {
+    "a misspelt argument of compile": (
+        lambda m, d: m.compile(metric=["mae"]),
+        "compile: unknown argument 'metric'; did you mean 'metrics'",
+    ),
+    "of fit": (lambda m, d: m.fit(X, Y, epoch=3), "did you mean 'epochs'"),
+    "of evaluate": (lambda m, d: m.evaluate(X, Y, batchsize=3), "'batch_size'"),
+    "of predict": (lambda m, d: m.predict(X, step=3), "did you mean 'steps'"),
+    "of a data set's method": (
+        lambda m, d: d.map(len, num_parallel_call=2),
+        "map: unknown argument.*'num_parallel_calls'",
+    ),
+    "a number for a function": (
+        lambda m, d: d.map(3),
+        "map: expected `map_func` to be a function; received 3 of type int",
+    ),
+    "a number for a predicate": (lambda m, d: d.filter(True), "`predicate`"),
+    "a list for flat_map": (lambda m, d: d.flat_map([1]), "`map_func`"),
+    "a function that is none": (lambda m, d: d.apply("batch"), "a function"),
+    "a fraction of a batch": (lambda m, d: d.batch(2.5), "`batch_size`.*integer"),
+    "a string for a switch": (lambda m, d: d.batch(2, "yes"), "`drop_remainder`"),
+    "a fraction of a count": (lambda m, d: d.take(1.5), "`count` to be an integer"),
+    "a word for a count": (lambda m, d: d.skip("two"), "`count`"),
+    "a fraction for repeat": (lambda m, d: d.repeat(0.5), "`count`"),
+    "a list for a buffer": (lambda m, d: d.shuffle([3]), "`buffer_size`"),
+    "a fraction of a shard": (lambda m, d: d.shard(2.0, 0), "`num_shards`"),
+    "a fraction for a window": (lambda m, d: d.window(1.5), "`size`"),
+    "a fraction of a range": (lambda m, d: type(d).range(2.5), "each argument"),
+    "a fraction for batch_size": (
+        lambda m, d: m.fit(X, Y, batch_size=2.5),
+        "fit: expected `batch_size` to be an integer or None; received 2.5",
+    ),
+    "in evaluate": (lambda m, d: m.evaluate(X, Y, batch_size=2.5), "`batch_size`"),
+    "in predict": (lambda m, d: m.predict(X, batch_size="8"), "`batch_size`"),
+    "a fraction of an epoch": (lambda m, d: m.fit(X, Y, epochs=1.5), "`epochs`"),
+    "a fraction of steps": (
+        lambda m, d: m.fit(X, Y, steps_per_epoch=1.5),
+        "`steps_per_epoch`",
+    ),
+    "a word for a share": (lambda m, d: m.fit(X, Y, validation_split="1"), "a number"),
+    "weights of classes in a list": (
+        lambda m, d: m.fit(X, Y, class_weight=[1, 2]),
+        "`class_weight` to be a dict",
+    ),
+    "a word for run_eagerly": (
+        lambda m, d: m.compile(run_eagerly="yes"),
+        "compile: expected `run_eagerly`",
+    ),
+}
+X, Y = np.zeros((4, 3), "float32"), np.zeros((4, 1), "float32")
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_a_wrong_argument_of_a_method_is_refused_by_name(case):
+    call, message = CALLS[case]
+    model = toolkit.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ArgumentError, match=message):
+        call(model, toolkit.data.Dataset.range(4))
+
+
+def test_a_class_of_users_is_not_checked():
+    class Mine(layers.Layer):
+        def __init__(self, units: int = None, **kwargs):
+            super().__init__(**kwargs)
+            self.units = units
+
+    assert Mine("any").units == "any"
+
+
+def test_names_that_only_type_checkers_import_mean_anything():
+    def function(self, x: "Unknown | None", y: "int"): ...  # noqa: F821
+
+    assert list(taken_by(function).kinds) == ["y"]
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), np.float32("nan")])
+def test_a_learning_rate_is_finite(rate):
+    with pytest.raises(ArgumentError, match="finite learning_rate"):
+        optimizers.SGD(rate)
+    optimizer = optimizers.SGD(0.5)
+    with pytest.raises(ArgumentError, match="finite learning_rate"):
+        optimizer.learning_rate = rate
+    assert float(optimizer.learning_rate) == 0.5
+
+
+def test_a_negative_learning_rate_is_warned_of():
+    with pytest.warns(UserWarning, match="negative"):
+        optimizer = optimizers.SGD(-0.1)
+    with pytest.warns(UserWarning, match="negative"):
+        optimizer.learning_rate = -0.2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.learning_rate = 0.0

@@ -1,0 +1,299 @@
+"""Arguments, checked by the annotations of the signature that takes them.
+
+An annotation means what works as its type: `bool` takes NumPy's, 0, 1 and None too;
+`int` whatever is an index; `float` any real number, or an array of them; a tuple may
+come as a list. What an annotation cannot say, such as `Any`, is not checked here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections.abc
+import inspect
+import math
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
+from numbers import Real
+from operator import index
+from os import PathLike
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_arguments
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Between(NamedTuple):
+    """In an annotation: the least and the largest value of a number."""
+
+    low: float
+    high: float = math.inf
+
+    def __str__(self) -> str:
+        if -self.low == self.high:
+            return "that is finite"
+        if self.high == math.inf:
+            return f">= {self.low}"
+        return f"in [{self.low}, {self.high}]"
+
+    def holds(self, value: Any) -> bool:
+        """Whether a number is in between; arrays are not looked into."""
+        return not isinstance(value, Real) or self.low <= float(value) <= self.high
+
+
+Fraction = Annotated[float, Between(0, 1)]
+Finite = Annotated[float, Between(-sys.float_info.max, sys.float_info.max)]
+NonNegative = Annotated[float, Between(0)]
+Positive = Annotated[int, Between(1)]
+Natural = Annotated[int, Between(0)]
+
+
+class Kind(NamedTuple):
+    """What an annotation allows: in words, by type, and in which range."""
+
+    text: str
+    fits: Callable[[Any], bool]
+    range: Between | None = None
+
+
+# --- what values work as a type ---------------------------------------------------
+
+
+def _is_bool(value: Any) -> bool:
+    if type(value) is bool or value is None:
+        return True
+    return _is_number(value) and getattr(value, "size", 1) == 1 and value in (0, 1)
+
+
+def _is_int(value: Any) -> bool:
+    if type(value) is int:
+        return True
+    try:
+        index(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    if type(value) is float or isinstance(value, Real):
+        return True
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    return hasattr(value, "__float__") and kind not in "OSUMm"
+
+
+def _is_list(value: Any) -> bool:
+    if isinstance(value, (str, bytes, Mapping)):
+        return False
+    return isinstance(value, Iterable) or hasattr(value, "__array__")
+
+
+_PATH = Kind("a path", lambda value: isinstance(value, (str, PathLike)))
+_PLAIN: dict[Any, Kind] = {
+    bool: Kind("a boolean", _is_bool),
+    int: Kind("an integer", _is_int),
+    float: Kind("a number", _is_number),
+    str: Kind("a string", lambda value: isinstance(value, str)),
+    Path: _PATH,
+    PathLike: _PATH,
+    dict: Kind("a dict", lambda value: isinstance(value, Mapping)),
+    list: Kind("a list", _is_list),
+    type(None): Kind("None", lambda value: value is None),
+}
+_LISTS = (list, tuple, set, Sequence, Iterable)
+
+
+def kind_of(annotation: Any) -> Kind | None:
+    """What an annotation allows; None where it cannot be told."""
+    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if origin is Annotated:
+        kind = kind_of(inner[0])
+        bounds = next((x for x in inner[1:] if isinstance(x, Between)), None)
+        return kind and kind._replace(text=f"{kind.text} {bounds}", range=bounds)
+    if origin in (Union, types.UnionType):
+        return _any_of([kind_of(each) for each in inner])
+    if origin is Literal:
+        text = "one of " + ", ".join(map(repr, inner))
+        return Kind(text, lambda value: _among(value, inner))
+    if origin in (Callable, collections.abc.Callable):
+        return Kind("a function", callable)
+    if origin in _LISTS and inner:
+        return _list_of(kind_of(inner[0]), origin is tuple and inner)
+    if origin in (dict, Mapping):
+        return _PLAIN[dict]
+    return _PLAIN.get(origin) if isinstance(origin, type) else None
+
+
+def _among(value: Any, choices: Sequence[Any]) -> bool:
+    return isinstance(value, (str, int, type(None))) and value in choices
+
+
+def _any_of(kinds: list[Kind | None]) -> Kind | None:
+    known = [kind for kind in kinds if kind is not None]
+    if len(known) < len(kinds):
+        return None
+
+    def fits(value: Any) -> bool:
+        return any(kind.fits(value) for kind in known)
+
+    bounds = next((kind.range for kind in known if kind.range), None)
+    return Kind(" or ".join(kind.text for kind in known), fits, bounds)
+
+
+def _list_of(kind: Kind | None, elements: Any) -> Kind:
+    """A list, whose elements are looked at where it is one of Python's."""
+    fixed = len(elements) if elements and Ellipsis not in elements else None
+
+    def fits(value: Any) -> bool:
+        if not _is_list(value):
+            return False
+        if not isinstance(value, (list, tuple)):
+            return True
+        if fixed is not None and len(value) != fixed:
+            return False
+        return kind is None or all(map(kind.fits, value))
+
+    count = "" if fixed is None else f" of {fixed}"
+    each = "" if kind is None else f", each {kind.text}"
+    return Kind(f"a list{count}{each}", fits)
+
+
+# --- signatures -------------------------------------------------------------------
+
+
+class Taken(NamedTuple):
+    """What a function or constructor takes."""
+
+    places: tuple[str, ...]  # what arguments without a name are
+    kinds: dict[str, Kind]
+    names: frozenset[str]
+    takes_more: bool  # names that the signature does not tell
+    rest: Kind | None = None  # of further arguments without a name
+
+
+class _Names(dict[str, Any]):
+    """The names of a module; those that only type checkers import mean anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return Any
+
+
+@lru_cache(maxsize=4096)
+def taken_by(function: Any) -> Taken:
+    """What a function takes, without the `self` of a method."""
+    parameters = list(inspect.signature(function).parameters.values())
+    names = _Names({**vars(builtins), **inspect.unwrap(function).__globals__})
+    hints = get_type_hints(function, {}, names, include_extras=True)
+    if parameters and parameters[0].name == "self":
+        del parameters[0]
+    listed = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    kinds = {p.name: kind_of(hints.get(p.name, Any)) for p in listed}
+    rest = [hints.get(p.name, Any) for p in parameters if p.kind is p.VAR_POSITIONAL]
+    return Taken(
+        tuple(p.name for p in listed if p.kind is not p.KEYWORD_ONLY),
+        # What must be None is refused by who takes it, with the reason.
+        {k: v for k, v in kinds.items() if v is not None and v.text != "None"},
+        frozenset(kinds),
+        any(p.kind is p.VAR_KEYWORD for p in parameters),
+        kind_of(rest[0]) if rest else None,
+    )
+
+
+def _is_own(cls: type) -> bool:
+    """Whether a class is of this package and has a constructor of its own."""
+    return "__init__" in vars(cls) and cls.__module__.startswith("toolkit.")
+
+
+@lru_cache(maxsize=4096)
+def taken_by_class(cls: type) -> Taken | None:
+    """What a constructor takes, with what it hands on; None for those of users."""
+    owners = [c for c in cls.__mro__ if "__init__" in vars(c)]
+    if not _is_own(owners[0]):
+        return None
+    first = taken_by(vars(owners[0])["__init__"])
+    kinds, names, more = dict(first.kinds), set(first.names), first.takes_more
+    for owner in owners[1:]:
+        if not more or not _is_own(owner):
+            break
+        base = taken_by(vars(owner)["__init__"])
+        kinds.update((k, v) for k, v in base.kinds.items() if k not in names)
+        names |= base.names
+        more = base.takes_more
+    # Names that nobody tells may still be looked at, such as old ones.
+    return Taken(first.places, kinds, frozenset(names), first.takes_more)
+
+
+def unknown_to(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
+    """The error of an object's constructor for names that it does not take."""
+    cls: Any = type(owner)
+    taken = taken_by_class(cls)
+    known = taken.names if taken else inspect.signature(cls.__init__).parameters
+    return unknown_arguments(cls.__name__, names, known)
+
+
+def check_given(what: str, taken: Taken, args: Any, kwargs: Any) -> None:
+    """Raise for names that are not taken, and for values that do not fit."""
+    if not taken.takes_more and not kwargs.keys() <= taken.names:
+        raise unknown_arguments(what, kwargs.keys() - taken.names, taken.names)
+    kinds = taken.kinds
+    for name, value in (*zip(taken.places, args, strict=False), *kwargs.items()):
+        if name in kinds:
+            _check(what, f"`{name}`", kinds[name], value)
+    if taken.rest is not None:
+        for value in args[len(taken.places) :]:
+            _check(what, "each argument", taken.rest, value)
+
+
+def _check(what: str, argument: str, kind: Kind, value: Any) -> None:
+    if not kind.fits(value):
+        raise ArgumentTypeError(
+            f"{what}: expected {argument} to be {kind.text}; received {value!r:.80} "
+            f"of type {type(value).__name__}"
+        )
+    if kind.range and not kind.range.holds(value):
+        raise ArgumentError(
+            f"{what}: expected {argument} to be {kind.text}; received {value!r:.80}"
+        )
+
+
+def check_constructor(cls: type, args: Any, kwargs: Any) -> None:
+    """Raise for what a constructor of this package cannot be given."""
+    taken = taken_by_class(cls)
+    if taken is not None:
+        name = kwargs.get("name")
+        what = cls.__name__ + (f" {name!r}" if isinstance(name, str) else "")
+        check_given(what, taken, args, kwargs)
+
+
+class Checked:
+    """Base of classes whose constructors' arguments are checked."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            check_constructor(cls, args, kwargs)
+        return super().__new__(cls)
+
+
+def checked(function: Function) -> Function:
+    """A function or method whose arguments are checked before it runs."""
+    skipped = int(next(iter(inspect.signature(function).parameters), "") == "self")
+
+    @wraps(function)
+    def checking(*args: Any, **kwargs: Any) -> Any:
+        check_given(function.__name__, taken_by(function), args[skipped:], kwargs)
+        return function(*args, **kwargs)
+
+    return checking  # type: ignore[return-value]
