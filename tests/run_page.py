@@ -12,6 +12,7 @@ into; code in them stands in plain fences too. Any other block is an error.
 
 import argparse
 import doctest
+import linecache
 import os
 import re
 import subprocess
@@ -78,6 +79,9 @@ def run(block: Block, page: Path, names: dict[str, Any]) -> None:
         if problems:
             raise AssertionError("".join(problems))
     else:
+        # As in a notebook, the source of a function can be looked up.
+        lines = block.padded.splitlines(keepends=True)
+        linecache.cache[str(page)] = len(block.padded), None, lines, str(page)
         exec(compile(block.padded, str(page), "exec"), names)
 
 

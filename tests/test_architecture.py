@@ -32,6 +32,7 @@ LEVELS = (
         "inspection",
         "control",
         "control_bodies",
+        "control_branches",
         "control_gradients",
         "random",
         "elastic",

@@ -99,6 +99,11 @@ class Function:
     def name(self) -> str:
         return getattr(self.python_function, "__name__", "function")
 
+    @property
+    def traced_function(self) -> Callable[..., Any]:
+        """What runs in a trace: the function, unless a subclass rewrites it."""
+        return self.python_function
+
     def __get__(self, instance: Any, owner: Any = None) -> Function:
         """As a method: each instance has its own traces."""
         if instance is None:
@@ -124,7 +129,7 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.trace is not None:
-            return self.python_function(*args, **kwargs)
+            return self.traced_function(*args, **kwargs)
         if kwargs or not _TENSORS.issuperset(map(type, args)):
             if any_symbolic(args, kwargs):
                 return self.python_function(*args, **kwargs)
@@ -226,7 +231,7 @@ class Function:
                 for leaf, part in zip(leaves, key[1], strict=True)
             ]
             local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
-            outputs = self.python_function(*local_args, **local_kwargs)
+            outputs = self.traced_function(*local_args, **local_kwargs)
             # What is returned and could change later is read inside the trace.
             outputs = tree.map_structure(_read, outputs)
         generates = self.jit_compile is not False

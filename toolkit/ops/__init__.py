@@ -389,7 +389,7 @@ from toolkit.ops import image, linalg, nn, numpy  # isort: skip
 
 # Public functions of higher levels that belong to `keras.ops` too.
 _LATE = {
-    "cond": "toolkit.control",
+    "cond": "toolkit.control_branches",
     "ctc_decode": "toolkit.ctc",
     "ctc_loss": "toolkit.ctc",
     "custom_gradient": "toolkit.tape",
@@ -397,7 +397,7 @@ _LATE = {
     "jvp": "toolkit.directional",
     "map": "toolkit.control",
     "scan": "toolkit.control",
-    "switch": "toolkit.control",
+    "switch": "toolkit.control_branches",
     "vectorize": "toolkit.vectorizing",
     "vectorized_map": "toolkit.control",
     "while_loop": "toolkit.control",

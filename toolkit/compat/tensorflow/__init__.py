@@ -53,7 +53,8 @@ _FILES = {
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names.split()}
 _MODULES = (
-    *("compat", "config", "data", "debugging", "image", "io", "keras", "linalg"),
+    *("autograph", "compat", "config", "data", "debugging", "image", "io", "keras"),
+    *("linalg",),
     *("math", "nn", "random", "signal", "strings", "summary"),
 )
 _CORE = {

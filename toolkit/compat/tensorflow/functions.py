@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from toolkit import data, functions, tree
 from toolkit.compat.tensorflow import config
 from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.autograph import converted
+from toolkit.compat.tensorflow.autograph.loops import RunEagerly
 from toolkit.errors import ShapeError
 from toolkit.ops import zeros
+from toolkit.tensor import state
 
 
 class ConcreteFunction:
@@ -40,10 +44,37 @@ class ConcreteFunction:
 class Function(functions.Function):
     """A Python function with its traces; see `function`."""
 
+    autograph = True  # whether Python's control flow may depend on tensors
+    _runs_eagerly = False  # for it loops over a data set
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if config.functions_run_eagerly():
+        if self._runs_eagerly or config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
+        try:
+            return super().__call__(*args, **kwargs)
+        except RunEagerly:
+            if state.trace is not None:
+                raise  # so does the function that calls this one
+        self._runs_eagerly = True
+        warnings.warn(
+            f"{self.name} loops over a data set, whose elements a graph cannot hold: "
+            "it runs eagerly; put tf.function on the step that it repeats",
+            stacklevel=2,
+        )
+        return self.python_function(*args, **kwargs)
+
+    @property
+    def traced_function(self) -> Callable[..., Any]:
+        """The function with its control flow rewritten, unless `autograph` is False."""
+        function = self.python_function
+        return converted(function) if self.autograph else function
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: each instance has its own traces."""
+        method = super().__get__(instance, owner)
+        if method is not self:
+            method.autograph = self.autograph  # type: ignore[attr-defined]
+        return method
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
         """The function for arguments like these; TensorSpecs may stand for tensors.
@@ -90,9 +121,9 @@ def function(
     Args:
         func: the function; without it, a decorator is returned.
         input_signature: TensorSpecs that the arguments must fit, None for any.
-        autograph: Python's own `if`, `while` and `for` run while the function is
-            traced, whatever this says: over a tensor's value they raise an error that
-            names `tf.cond` and `tf.while_loop`.
+        autograph: whether Python's own control flow, here and in functions that are
+            called, may depend on tensors: see `tf.autograph`. If False, that is an
+            error that names `tf.cond` and `tf.while_loop`.
         jit_compile: None and True compile; False runs NumPy kernels only.
         reduce_retracing: whether Python numbers become 0-d tensors.
         experimental_relax_shapes: an older name of reduce_retracing.
@@ -123,6 +154,9 @@ def function(
         "jit_compile": "auto" if jit is None else jit,
     }
 
-    if func is None:
-        return lambda f: Function(f, **options)
-    return Function(func, **options)
+    def make(f: Callable[..., Any]) -> Function:
+        made = Function(f, **options)
+        made.autograph = bool(autograph)
+        return made
+
+    return make if func is None else make(func)

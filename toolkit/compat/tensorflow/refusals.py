@@ -13,7 +13,6 @@ INSTEAD = {
     "RaggedTensor": "use toolkit.data's ragged batches, or padding and masks",
     "SparseTensor": "use dense tensors",
     "audio": "use toolkit.utils.audio_dataset_from_directory",
-    "autograph": "use tf.cond, tf.while_loop and tf.scan",
     "distribute": "use toolkit.distribution",
     "estimator": "train with tf.keras.Model.fit",
     "experimental": "see the names without it",

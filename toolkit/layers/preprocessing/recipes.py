@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import control, ops, random, tree
+from toolkit import ops, random, tree
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.affine import (
     RandomRotation,
@@ -159,7 +159,7 @@ class _Recipe(RandomColorLayer):
             return tree.map_structure(lambda a, b: ops.cast(a, b.dtype), y, x)
 
         branches = [lambda name=name: through(name) for name in self._steps]
-        return control.switch(index, [*branches, lambda: x])
+        return ops.switch(index, [*branches, lambda: x])
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True

@@ -1,0 +1,62 @@
+"""AutoGraph: Python's `if`, `while`, `for`, `and`, ... over tensors in `tf.function`.
+
+A function's source is rewritten (`rewriting`, `exits`) so that its control flow calls
+`operators`: they run Python's own where values are known, and trace a `cond` or a
+`while_loop` where a tensor decides. The functions that it calls are rewritten, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from toolkit.compat.tensorflow.autograph import operators, sources
+from toolkit.compat.tensorflow.autograph.loops import set_loop_options
+
+__all__ = ["converted", "do_not_convert", "experimental", "to_graph"]
+
+
+def converted(function: Any) -> Any:
+    """The function with its control flow rewritten; it if that cannot be."""
+    return sources.convert(function, operators)
+
+
+def to_graph(
+    entity: Any, recursive: bool = True, experimental_optional_features: Any = None
+) -> Any:
+    """The function with its control flow rewritten, for tensors of a trace.
+
+    Args:
+        entity: a function or method.
+        recursive: only True: the functions that it calls are rewritten, too.
+        experimental_optional_features: only None.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> def absolute(x):
+        ...     return x if x > 0 else -x
+        >>> int(tf.autograph.to_graph(absolute)(-2))
+        2
+    """
+    from toolkit.compat.tensorflow.arguments import refuse
+
+    refuse(
+        "to_graph",
+        recursive=(recursive, True),
+        experimental_optional_features=(experimental_optional_features, None),
+    )
+    return converted(entity)
+
+
+def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
+    """Leave the control flow of a function as it is: a decorator."""
+    if func is None:
+        return do_not_convert
+    func.autograph_do_not_convert = True  # type: ignore[attr-defined]
+    return func
+
+
+experimental = SimpleNamespace(
+    do_not_convert=do_not_convert, set_loop_options=set_loop_options
+)

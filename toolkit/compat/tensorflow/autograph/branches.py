@@ -1,0 +1,164 @@
+"""`if` over a tensor: both branches are traced, and joined by a `cond`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit.compat.tensorflow.autograph.exits import RESULT, is_flag
+from toolkit.compat.tensorflow.autograph.values import (
+    Split,
+    Undefined,
+    check_same_spec,
+    common_dtype,
+    differs,
+    is_number,
+    same,
+    unknown,
+)
+from toolkit.control_bodies import Body, trace_body
+from toolkit.control_branches import join_branches
+from toolkit.convert import convert
+from toolkit.errors import ShapeError
+
+PLACES = "in one branch", "in the other"
+
+
+class _Again(Exception):
+    """Trace again: a branch must give a name another dtype, or zeros for no value."""
+
+
+def if_(
+    test: Any,
+    body: Callable[[], None],
+    orelse: Callable[[], None],
+    get: Callable[[], Any],
+    set_: Callable[[Any], None],
+    names: Sequence[str],
+) -> None:
+    """Run `body` or `orelse`; what they assign are the names' values afterwards."""
+    if not unknown(test):
+        (body if test else orelse)()
+        return
+    test = convert(test, "bool")
+    if test.size != 1:
+        raise ShapeError(
+            f"if: expected a scalar condition; received shape {test.shape}"
+        )
+    joint = _Joint(get(), get, set_, names)
+    while True:
+        sides = joint.side(body), joint.side(orelse)
+        try:
+            set_(joint.join(test, *sides))
+        except _Again:
+            continue
+        return
+
+
+class _Joint:
+    """Two branches that become one."""
+
+    def __init__(self, before: Any, get: Any, set_: Any, names: Sequence[str]) -> None:
+        self.before, self.get, self.set, self.names = before, get, set_, names
+        self.dtypes: dict[tuple[int, int], str] = {}  # (name, leaf) -> dtype
+        self.fills: dict[int, Split] = {}  # name -> what zeros stand for
+
+    def side(self, branch: Callable[[], None]) -> _Side:
+        """A branch, traced."""
+        side = _Side()
+
+        def run() -> list[Any]:
+            self.set(self.before)
+            branch()
+            side.values = [self._filled(i, x) for i, x in enumerate(self.get())]
+            return side.take_numbers(self.dtypes)
+
+        side.body, _ = trace_body("if", run)
+        return side
+
+    def _filled(self, i: int, value: Any) -> Split:
+        if isinstance(value, Undefined) and i in self.fills:
+            value = self.fills[i].zeros()
+        return Split.of(value)
+
+    def join(self, test: Any, yes: _Side, no: _Side) -> list[Any]:
+        """The values after the branch that is taken."""
+        found: list[Any] = []
+        kept: list[tuple[int, int]] = []
+        for i, name in enumerate(self.names):
+            a, b = yes.values[i], no.values[i]
+            if a.is_undefined or b.is_undefined:
+                found.append(self._half_defined(i, name, yes, no))
+                continue
+            if not a.has_form_of(b):
+                raise differs("if", name, PLACES, a.value, b.value)
+            found.append(a)
+            pairs = enumerate(zip(a.leaves, b.leaves, strict=True))
+            kept += [(i, j) for j, pair in pairs if self._differ(i, j, name, *pair)]
+        outputs = join_branches(test, yes.only(kept), no.only(kept))
+        results = dict(zip(kept, outputs, strict=True))
+        return [
+            x
+            if not isinstance(x, Split)
+            else x.with_leaves([results.get((i, j), y) for j, y in enumerate(x.leaves)])
+            for i, x in enumerate(found)
+        ]
+
+    def _half_defined(self, i: int, name: str, yes: _Side, no: _Side) -> Any:
+        """A name that only one branch gives a value, or none.
+
+        Where the other one leaves the function or loop nobody reads it: zeros will do.
+        """
+        a, b = yes.values[i], no.values[i]
+        if a.is_undefined and b.is_undefined:
+            return a.value
+        lacking, other = (yes, b) if a.is_undefined else (no, a)
+        if name == RESULT or lacking.exits(self.names):
+            self.fills[i] = other
+            raise _Again
+        return Undefined(name, "here: only one branch of an `if` over a tensor sets it")
+
+    def _differ(self, i: int, j: int, name: str, a: Any, b: Any) -> bool:
+        """Whether a leaf depends on the branch."""
+        if same(a, b):
+            return False
+        if not (is_number(a) and is_number(b)):
+            raise differs("if", name, PLACES, a, b)
+        check_same_spec("if", name, PLACES, a, b)
+        dtype = common_dtype(a, b)
+        if (i, j) not in self.dtypes and any(convert(x).dtype != dtype for x in (a, b)):
+            self.dtypes[i, j] = str(dtype)
+            raise _Again
+        return True
+
+
+class _Side:
+    """What a branch leaves: the values of the names, and its traced body."""
+
+    values: list[Split]
+    body: Body
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int]] = []
+
+    def exits(self, names: Sequence[str]) -> bool:
+        """Whether the branch ends in `return`, `break` or `continue`."""
+        pairs = zip(names, self.values, strict=True)
+        return any(is_flag(name) and split.value is True for name, split in pairs)
+
+    def take_numbers(self, dtypes: dict[tuple[int, int], str]) -> list[Any]:
+        """The leaves that are numbers, as the outputs of the body."""
+        every = [
+            ((i, j), leaf)
+            for i, split in enumerate(self.values)
+            for j, leaf in enumerate(split.leaves)
+            if is_number(leaf)
+        ]
+        self.places = [place for place, _ in every]
+        return [convert(leaf, dtypes.get(place)) for place, leaf in every]
+
+    def only(self, places: list[tuple[int, int]]) -> Body:
+        """The body, with these leaves as its outputs."""
+        outputs = dict(zip(self.places, self.body.outputs, strict=True))
+        self.body.outputs = [outputs[place] for place in places]
+        return self.body

@@ -1,0 +1,192 @@
+"""Early exits as flags: no `return`, `break` or `continue` in a branch or loop is left.
+
+`if c: return a` followed by other statements becomes an `if` that has these statements
+as its `else`; where an exit is only possible, what follows it runs `if not` the exit's
+flag. A loop stops when a flag is set: its node gets their names as `stops`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+FLAG = "autograph_exit_"
+RETURNED, RESULT = f"{FLAG}function", "autograph_result"
+LOOPS = (ast.For, ast.While)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def is_flag(name: str) -> bool:
+    """Whether a name is that of a flag."""
+    return name.startswith(FLAG)
+
+
+@dataclass
+class Lowered:
+    """Statements without exits, the flags that they may set, whether they always do."""
+
+    statements: list[ast.stmt]
+    flags: frozenset[str] = frozenset()
+    always: bool = False
+
+
+def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes below, without those of other functions and classes."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, SCOPES):
+            yield from walk(list(ast.iter_child_nodes(node)))
+
+
+def lower_exits(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The body of a function, whose only `return` is its last statement."""
+    inner = [child for statement in body for child in ast.iter_child_nodes(statement)]
+    if not any(isinstance(node, ast.Return) for node in walk(inner)):
+        ends = [isinstance(statement, ast.Return) for statement in body]
+        last = ends.index(True) if True in ends else len(body)
+        return [*_Lowering().block(body[:last]).statements, *body[last : last + 1]]
+    end = ast.Return(value=None)
+    ast.copy_location(end, body[-1])
+    lowered = _Lowering().block([*body, end]).statements
+    start = [_assign(RETURNED, ast.Constant(False), body[0])]
+    result = ast.Return(value=_name(RESULT))
+    return [*start, *lowered, ast.copy_location(result, body[-1])]
+
+
+def _name(name: str, context: ast.expr_context | None = None) -> ast.Name:
+    return ast.Name(id=name, ctx=context or ast.Load())
+
+
+def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.stmt:
+    node = ast.Assign(targets=[_name(name, ast.Store())], value=value)
+    return ast.fix_missing_locations(ast.copy_location(node, where))
+
+
+def none_of(flags: Sequence[str]) -> ast.expr:
+    """`not a and not b` for the flags a and b."""
+    tests: list[ast.expr] = [
+        ast.UnaryOp(op=ast.Not(), operand=_name(flag)) for flag in sorted(flags)
+    ]
+    return tests[0] if len(tests) == 1 else ast.BoolOp(op=ast.And(), values=tests)
+
+
+def _unless(flags: Sequence[str], body: list[ast.stmt], where: ast.AST) -> ast.If:
+    node = ast.If(test=none_of(flags), body=body, orelse=[])
+    return ast.fix_missing_locations(ast.copy_location(node, where))
+
+
+class _Lowering:
+    """The lowering of one function; `loops` are the flags of the loops around."""
+
+    def __init__(self) -> None:
+        self.loops: list[tuple[str, str]] = []
+        self.numbers = count(1)
+
+    def block(self, statements: list[ast.stmt]) -> Lowered:
+        """Statements one after the other."""
+        done: list[ast.stmt] = []
+        for i, statement in enumerate(statements):
+            rest = statements[i + 1 :]
+            if isinstance(statement, ast.If) and rest:
+                joined = self._with_rest(statement, rest)
+                if joined is not None:
+                    return Lowered(
+                        [*done, *joined.statements], joined.flags, joined.always
+                    )
+            now = self.statement(statement)
+            done += now.statements
+            if now.always or not rest:
+                return Lowered(done, now.flags, now.always)
+            if now.flags:
+                later = self.block(rest)
+                done.append(_unless(sorted(now.flags), later.statements, rest[0]))
+                return Lowered(done, now.flags | later.flags, later.always)
+        return Lowered(done)
+
+    def _with_rest(self, node: ast.If, rest: list[ast.stmt]) -> Lowered | None:
+        """An `if` of which one branch always exits: the rest belongs to the other."""
+        yes, no = self.block(node.body), self.block(node.orelse)
+        if yes.always == no.always:
+            return None
+        if yes.always:
+            no = self.block([*node.orelse, *rest])
+        else:
+            yes = self.block([*node.body, *rest])
+        return self._branches(node, yes, no)
+
+    def _branches(self, node: ast.If, yes: Lowered, no: Lowered) -> Lowered:
+        new = ast.If(node.test, yes.statements or [_nothing(node)], no.statements)
+        flags, always = yes.flags | no.flags, yes.always and no.always
+        return Lowered([ast.copy_location(new, node)], flags, always)
+
+    def statement(self, node: ast.stmt) -> Lowered:
+        """One statement."""
+        if isinstance(node, ast.Return):
+            value = node.value or ast.copy_location(ast.Constant(None), node)
+            return self._exit(node, RETURNED, _assign(RESULT, value, node))
+        if isinstance(node, ast.Break):
+            return self._exit(node, self.loops[-1][0])
+        if isinstance(node, ast.Continue):
+            return self._exit(node, self.loops[-1][1])
+        if isinstance(node, ast.If):
+            return self._branches(node, self.block(node.body), self.block(node.orelse))
+        if isinstance(node, LOOPS):
+            return self._loop(node)
+        if isinstance(node, SCOPES):
+            return Lowered([node])
+        return self._parts(node)
+
+    def _exit(self, node: ast.stmt, flag: str, *before: ast.stmt) -> Lowered:
+        statements = [*before, _assign(flag, ast.Constant(True), node)]
+        return Lowered(statements, frozenset([flag]), True)
+
+    def _loop(self, node: Any) -> Lowered:
+        number = next(self.numbers)
+        broken, skipped = f"{FLAG}loop_{number}", f"{FLAG}step_{number}"
+        self.loops.append((broken, skipped))
+        body = self.block(node.body)
+        self.loops.pop()
+        after = self.block(node.orelse)
+        statements, used = body.statements, body.flags
+        before = []
+        if skipped in used:
+            statements = [_assign(skipped, ast.Constant(False), node), *statements]
+        if broken in used:
+            before = [_assign(broken, ast.Constant(False), node)]
+        new = type(node)(
+            **{**dict(ast.iter_fields(node)), "body": statements, "orelse": []}
+        )
+        new.stops = sorted(used - {skipped})
+        done = [*before, ast.copy_location(new, node)]
+        if after.statements:
+            stops = new.stops
+            rest = (
+                [_unless(stops, after.statements, node)] if stops else after.statements
+            )
+            done += rest
+        return Lowered(done, used - {broken, skipped} | after.flags)
+
+    def _parts(self, node: ast.stmt) -> Lowered:
+        """`with`, `try`, `match`, ...: the blocks that a statement has."""
+        flags: frozenset[str] = frozenset()
+        always = isinstance(node, ast.With)
+        new: Any = type(node)(**dict(ast.iter_fields(node)))
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                part = self.block(value)
+                flags, always = flags | part.flags, always and part.always
+                setattr(new, field, part.statements)
+            elif isinstance(value, list) and field in ("handlers", "cases"):
+                parts = [self._parts(case) for case in value]
+                flags = flags.union(*(part.flags for part in parts))
+                setattr(new, field, [part.statements[0] for part in parts])
+        if isinstance(node, (ast.Try, ast.TryStar)) and flags and node.orelse:
+            new.orelse = [_unless(sorted(flags), new.orelse, node.orelse[0])]
+        return Lowered([ast.copy_location(new, node)], flags, always and bool(flags))
+
+
+def _nothing(where: ast.AST) -> ast.stmt:
+    return ast.copy_location(ast.Pass(), where)

@@ -1,0 +1,266 @@
+"""`while` and `for` over tensors: the body is traced once, as a `while_loop`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit import data, ops
+from toolkit.compat.tensorflow.autograph.branches import if_
+from toolkit.compat.tensorflow.autograph.values import (
+    Split,
+    Undefined,
+    check_same_spec,
+    common_dtype,
+    differs,
+    is_number,
+    is_weak,
+    same,
+    unknown,
+)
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.tensor import Tensor, state
+
+# A loop over so many known steps is unrolled: each step knows its number.
+UNROLLED = 128
+PLACES = "before the loop", "after a step"
+
+
+class RunEagerly(Exception):
+    """A function cannot be one graph: it loops over a data set."""
+
+
+@dataclass
+class Range:
+    """A range whose ends are known only when the graph runs."""
+
+    start: Any
+    limit: Any
+    delta: Any
+
+
+class _Again(Exception):
+    """Trace again: a name must have another dtype, a value, or the loop a bound."""
+
+
+_limits: list[int | None] = []  # of the loops around, from the outermost
+
+
+def set_loop_options(
+    parallel_iterations: Any = None,
+    swap_memory: Any = None,
+    maximum_iterations: Any = None,
+    shape_invariants: Any = None,
+) -> None:
+    """Say inside of a loop over tensors how often it runs at most.
+
+    Args:
+        parallel_iterations, swap_memory: have no effect.
+        maximum_iterations: the bound, an integer; the gradient of a loop needs it.
+        shape_invariants: only None: shapes may not change.
+    """
+    if shape_invariants:
+        raise ArgumentError("set_loop_options: shapes of a loop's variables are fixed")
+    if _limits and maximum_iterations is not None:
+        bound = int(maximum_iterations)
+        if _limits[-1] != bound:
+            _limits[-1] = bound
+            raise _Again
+
+
+def while_(
+    test: Callable[[], Any],
+    body: Callable[[], None],
+    get: Callable[[], Any],
+    set_: Callable[[Any], None],
+    names: Sequence[str],
+    read_outside: Sequence[str],
+) -> None:
+    """Run `body` as long as `test` holds; the loop is traced if a test is unknown."""
+    known_steps = 0
+    while not unknown(holds := test()) and known_steps <= UNROLLED:
+        if not holds:
+            return
+        body()
+        known_steps += isinstance(holds, Tensor)
+    _Loop(get, set_, names, read_outside).run("while", test, body)
+
+
+def for_(
+    iterable: Any,
+    stop: Callable[[], Any] | None,
+    body: Callable[[Any], None],
+    get: Callable[[], Any],
+    set_: Callable[[Any], None],
+    names: Sequence[str],
+    read_outside: Sequence[str],
+) -> None:
+    """Run `body` with each element, as long as `stop`, if given, holds."""
+    if state.trace is not None and isinstance(iterable, data.Dataset):
+        raise RunEagerly
+    loop = _Loop(get, set_, names, read_outside)
+    if isinstance(iterable, Range):
+        loop.run_range(iterable, stop, body)
+    elif _is_long(iterable):
+        whole = Range(convert(0), convert(len(iterable)), convert(1))
+        loop.run_range(whole, stop, lambda i: body(iterable[i]), len(iterable))
+    else:
+        _unrolled(iterable, stop, body, get, set_, names)
+
+
+def _is_long(iterable: Any) -> bool:
+    is_tensor = isinstance(iterable, Tensor) and iterable.ndim > 0
+    return state.trace is not None and is_tensor and len(iterable) > UNROLLED
+
+
+def _unrolled(
+    iterable: Any, stop: Any, body: Any, get: Any, set_: Any, names: Sequence[str]
+) -> None:
+    for item in iterable:
+        goes_on = True if stop is None else stop()
+        if unknown(goes_on):
+            step = lambda item=item: body(item)  # noqa: E731
+            if_(goes_on, step, lambda: None, get, set_, names)
+        elif goes_on:
+            body(item)
+        else:
+            return
+
+
+@dataclass
+class _Loop:
+    """A loop over tensors: the names that its body assigns, and what they hold."""
+
+    get: Callable[[], Any]
+    set: Callable[[Any], None]
+    names: Sequence[str]
+    read_outside: Sequence[str]
+    kind: str = "while"
+    limit: int | None = None
+    dtypes: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def run_range(
+        self, ends: Range, stop: Any, body: Callable[[Any], None], limit: Any = None
+    ) -> None:
+        """Run `body` with the numbers of a range."""
+        self.limit = limit
+        counter = [ends.start]
+
+        def test() -> Any:
+            up, down = counter[0] < ends.limit, counter[0] > ends.limit
+            goes_on = ops.where(ends.delta > 0, up, down)
+            return goes_on if stop is None else ops.logical_and(goes_on, stop())
+
+        def step() -> None:
+            body(counter[0])
+            counter[0] = counter[0] + ends.delta
+
+        names, get, set_ = self.names, self.get, self.set
+        self.names = [*names, "the number of the step"]
+        self.get = lambda: (*get(), counter[0])
+
+        def set_all(values: Any) -> None:
+            *rest, counter[0] = values
+            set_(rest)
+
+        self.set = set_all
+        self.run("for", test, step)
+
+    def run(self, kind: str, test: Callable[[], Any], body: Callable[[], None]) -> None:
+        """Trace the loop; the names hold its results afterwards."""
+        self.kind = kind
+        self.before = [Split.of(value) for value in self.get()]
+        places, finals = self._traced(test, body)
+        while finals is None:
+            places, finals = self._traced(test, body)
+        self.set(self._values(places, finals, "after a loop over a tensor"))
+
+    def _traced(self, test: Callable[[], Any], body: Callable[[], None]) -> Any:
+        """The leaves that are carried, and what they are at the end.
+
+        None for the latter if what the trace has shown asks for another one.
+        """
+        places = self._carried()
+        leaves = [
+            convert(self.before[i].leaves[j], self.dtypes.get((i, j)))
+            for i, j in places
+        ]
+        try:
+            with self._options():
+                return places, ops.while_loop(
+                    lambda *xs: self._test(places, xs, test),
+                    lambda *xs: self._step(places, xs, body),
+                    tuple(leaves),
+                    self.limit,
+                )
+        except _Again:
+            return places, None
+
+    @contextmanager
+    def _options(self) -> Any:
+        _limits.append(self.limit)
+        try:
+            yield
+        finally:
+            self.limit = _limits.pop()
+
+    def _carried(self) -> list[tuple[int, int]]:
+        """The leaves that go from step to step."""
+        return [
+            (i, j)
+            for i, split in enumerate(self.before)
+            for j, leaf in enumerate(split.leaves)
+            if is_number(leaf)
+        ]
+
+    def _values(self, places: Any, leaves: Any, where: str) -> list[Any]:
+        """The values of the names, with leaves of a step."""
+        now = dict(zip(places, leaves, strict=True))
+        return [
+            Undefined(name, where)
+            if split.is_undefined
+            else split.with_leaves(
+                [now.get((i, j), x) for j, x in enumerate(split.leaves)]
+            )
+            for i, (name, split) in enumerate(zip(self.names, self.before, strict=True))
+        ]
+
+    def _test(self, places: Any, leaves: Any, test: Callable[[], Any]) -> Any:
+        self.set(self._values(places, leaves, "at the beginning of a step"))
+        return ops.reshape(convert(test(), "bool"), ())
+
+    def _step(self, places: Any, leaves: Any, body: Callable[[], None]) -> Any:
+        self.set(self._values(places, leaves, "at the beginning of a step"))
+        kinds = [leaf.dtype for leaf in leaves]
+        body()
+        after = [Split.of(value) for value in self.get()]
+        for i, (old, new) in enumerate(zip(self.before, after, strict=True)):
+            self._compare(i, old, new)
+        found = (after[i].leaves[j] for i, j in places)
+        return tuple(convert(x, kind) for x, kind in zip(found, kinds, strict=True))
+
+    def _compare(self, i: int, old: Split, new: Split) -> None:
+        name = self.names[i]
+        if old.is_undefined:
+            if name in self.read_outside and not new.is_undefined:
+                self.before[i] = Split.of(new.zeros())  # what no step has set
+                raise _Again
+            return
+        if new.is_undefined or not old.has_form_of(new):
+            raise differs(self.kind, name, PLACES, old.value, new.value)
+        for j, (a, b) in enumerate(zip(old.leaves, new.leaves, strict=True)):
+            if is_number(a) and is_number(b):
+                self._fit(i, j, name, a, b)
+            elif not same(a, b):
+                raise differs(self.kind, name, PLACES, a, b)
+
+    def _fit(self, i: int, j: int, name: str, a: Any, b: Any) -> None:
+        """A number of Python's takes the dtype that a step gives it."""
+        check_same_spec(self.kind, name, PLACES, a, b)
+        dtype = common_dtype(a, b)
+        if is_weak(a) and self.dtypes.get((i, j), convert(a).dtype) != dtype:
+            self.dtypes[i, j] = str(dtype)
+            raise _Again

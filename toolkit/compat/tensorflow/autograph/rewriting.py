@@ -1,0 +1,340 @@
+"""Python's control flow as calls: `if x:` becomes `ag__.if_(x, body, orelse, ...)`.
+
+Each branch and body becomes a function inside of the user's, which shares its names by
+`nonlocal`; what is called decides by the value whether Python or a graph runs it. Every
+node keeps its line, so that tracebacks show the user's code.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from toolkit.compat.tensorflow.autograph.exits import SCOPES, lower_exits, none_of, walk
+
+RUNTIME = "ag__"  # what the calls are attributes of
+
+
+def rewrite(function: Any) -> Any:
+    """A function's node, or a lambda's, with its control flow as calls."""
+    return _Rewriter(Names([])).visit(function)
+
+
+class Names:
+    """What a function does with its names.
+
+    Args:
+        body: its statements.
+    """
+
+    def __init__(self, body: Sequence[ast.stmt]) -> None:
+        nodes = list(walk(body))
+        self.loads = _loads(nodes)
+        self.globals = _declared(nodes, ast.Global)
+        self.outer = _declared(nodes, ast.Nonlocal)
+
+    def declaration(self, names: Sequence[str]) -> list[ast.stmt]:
+        """The statements that make names those of the function around."""
+        of_module = [name for name in names if name in self.globals]
+        others = [name for name in names if name not in self.globals]
+        both: list[ast.stmt] = [ast.Global(of_module), ast.Nonlocal(others)]
+        return [node for node in both if node.names]  # type: ignore[attr-defined]
+
+
+def _declared(nodes: Sequence[ast.AST], kind: type) -> set[str]:
+    return {name for node in nodes if isinstance(node, kind) for name in node.names}  # type: ignore[attr-defined]
+
+
+def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
+    """How often each name is read, inner functions included."""
+    inside = (
+        inner for node in nodes if isinstance(node, SCOPES) for inner in ast.walk(node)
+    )
+    read = [*nodes, *inside]
+    return Counter(
+        node.id
+        for node in read
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
+
+
+def assigned(nodes: Sequence[ast.AST]) -> list[str]:
+    """The names that statements give a value, in alphabetical order."""
+    found: set[str] = set()
+    for node in walk(nodes):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, SCOPES) and not isinstance(node, ast.Lambda):
+            found.add(node.name)
+        elif (
+            isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar)
+            and node.name
+        ):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(part.asname or part.name).split(".")[0] for part in node.names}
+    return sorted(found - _of_comprehensions(nodes))
+
+
+def _of_comprehensions(nodes: Sequence[ast.AST]) -> set[str]:
+    """The targets of comprehensions, which are no names of the function."""
+    inner: Counter[str] = Counter()
+    every: Counter[str] = Counter()
+    for node in walk(nodes):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            every[node.id] += 1
+        if isinstance(node, ast.comprehension):
+            inner.update(x.id for x in ast.walk(node.target) if isinstance(x, ast.Name))
+    return {name for name, times in inner.items() if every[name] <= times}
+
+
+def _call(name: str, *args: ast.expr) -> ast.Call:
+    runtime = ast.Name(RUNTIME, ast.Load())
+    function = ast.Attribute(runtime, name, ast.Load())
+    return ast.Call(function, list(args), [])
+
+
+def _arguments(*names: str) -> ast.arguments:
+    args = [ast.arg(name) for name in names]
+    return ast.arguments([], args, None, [], [], None, [])
+
+
+def _undefined(name: str) -> ast.stmt:
+    value = _call("Undefined", ast.Constant(name))
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def _later(value: ast.expr) -> ast.Lambda:
+    """`lambda: value`"""
+    return ast.Lambda(_arguments(), value)
+
+
+def _texts(names: Sequence[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _has_walrus(*nodes: ast.AST) -> bool:
+    """Whether an expression assigns: inside of a lambda the name would be another."""
+    return any(isinstance(x, ast.NamedExpr | ast.Await) for x in walk(nodes))
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Rewrites one function, and those inside of it.
+
+    Args:
+        names: what the function does with its names.
+        first: the name of its first argument, for `super()`.
+    """
+
+    def __init__(self, names: Names, first: str = "") -> None:
+        self.names, self.first = names, first
+        self.numbers = count(1)
+        self.changed: set[str] = set()  # the names that branches and loops assign
+
+    # --- functions --------------------------------------------------------------------
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        if any(isinstance(x, ast.Yield | ast.YieldFrom) for x in walk(node.body)):
+            return node
+        arguments = [*node.args.posonlyargs, *node.args.args]
+        lowered = lower_exits(node.body)
+        names = Names(lowered)
+        inner = _Rewriter(names, arguments[0].arg if arguments else "")
+        body = inner.statements(lowered)
+        changed = sorted(
+            inner.changed - _parameters(node.args) - names.globals - names.outer
+        )
+        start = [
+            ast.copy_location(
+                ast.Assign(
+                    [ast.Name(name, ast.Store())],
+                    _call("Undefined", ast.Constant(name)),
+                ),
+                node.body[0],
+            )
+            for name in changed
+        ]
+        fields = {**dict(ast.iter_fields(node)), "body": [*start, *body]}
+        return ast.fix_missing_locations(
+            ast.copy_location(ast.FunctionDef(**fields), node)
+        )
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        new = ast.Lambda(node.args, self.visit(node.body))
+        return ast.fix_missing_locations(ast.copy_location(new, node))
+
+    def visit_AsyncFunctionDef(self, node: ast.AST) -> ast.AST:
+        return node
+
+    visit_ClassDef = visit_AsyncFunctionDef
+
+    # --- statements -------------------------------------------------------------------
+
+    def statements(self, nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The statements of a block."""
+        found: list[ast.stmt] = []
+        for node in nodes:
+            new = self.visit(node)
+            found += new if isinstance(new, list) else [new]
+        return found
+
+    def visit_Delete(self, node: ast.Delete) -> Any:
+        names = [x.id for x in node.targets if isinstance(x, ast.Name)]
+        node.targets = [x for x in node.targets if not isinstance(x, ast.Name)]
+        found: list[ast.stmt] = [_located(_undefined(name), node) for name in names]
+        return [*found, *([node] if node.targets else [])]
+
+    def visit_If(self, node: ast.If) -> Any:
+        names = assigned([*node.body, *node.orelse])
+        functions = {"body": node.body, "orelse": node.orelse}
+        return self._staged("if_", node, [self.visit(node.test)], functions, names)
+
+    def visit_While(self, node: Any) -> Any:
+        names = assigned(node.body)
+        test = self.visit(_tested(node))
+        extra = [self._read_outside(node, names)]
+        functions = {"body": node.body}
+        return self._staged("while_", node, [_later(test)], functions, names, extra)
+
+    def visit_For(self, node: Any) -> Any:
+        item = "ag__item"
+        set_target = ast.copy_location(ast.Assign([node.target], _load(item)), node)
+        body = [set_target, *node.body]
+        names = assigned(body)
+        stop: ast.expr = ast.Constant(None)
+        if stops := getattr(node, "stops", ()):
+            stop = _later(self.visit(_located(none_of(stops), node)))
+        first = [self._iterated(node.iter), stop]
+        extra = [self._read_outside(node, names)]
+        return self._staged("for_", node, first, {"body": body}, names, extra, item)
+
+    def _iterated(self, node: ast.expr) -> ast.expr:
+        """What a loop iterates over; a range may have ends that a graph computes."""
+        if isinstance(node, ast.Call) and not _has_stars(node):
+            function, *args = (self.visit(x) for x in (node.func, *node.args))
+            keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
+            new = _call("iterated", function, *args)
+            new.keywords = keywords
+            return ast.copy_location(new, node)
+        return self.visit(node)  # type: ignore[no-any-return]
+
+    def _read_outside(self, node: Any, names: Sequence[str]) -> ast.Tuple:
+        """Of the names that a loop assigns those that are read elsewhere, too."""
+        inside = _loads(list(walk(node.body)))
+        return _texts([name for name in names if self.names.loads[name] > inside[name]])
+
+    def _staged(
+        self,
+        kind: str,
+        node: ast.stmt,
+        first: list[ast.expr],
+        functions: dict[str, list[ast.stmt]],
+        names: Sequence[str],
+        extra: Sequence[ast.expr] = (),
+        *parameters: str,
+    ) -> list[ast.stmt]:
+        """The functions of a statement, and the call that runs it."""
+        number = next(self.numbers)
+        self.changed |= set(names)
+        shared = self.names.declaration(names)
+        definitions: list[ast.stmt] = []
+        for name, body in functions.items():
+            statements = [*shared, *self.statements(body)] or [ast.Pass()]
+            definitions.append(_define(f"{name}_{number}", statements, *parameters))
+        getter, setter = f"get_{number}", f"set_{number}"
+        values = ast.Tuple([_load(name) for name in names], ast.Load())
+        targets = ast.Tuple(
+            [ast.Name(name, ast.Store()) for name in names], ast.Store()
+        )
+        store = ast.Assign([targets], _load("ag__values"))
+        definitions.append(_define(getter, [ast.Return(values)]))
+        definitions.append(_define(setter, [*shared, store], "ag__values"))
+        made = [_load(f"{name}_{number}") for name in functions]
+        rest = [_load(getter), _load(setter), _texts(names)]
+        call = ast.Expr(_call(kind, *first, *made, *rest, *extra))
+        return [_located(new, node) for new in (*definitions, call)]
+
+    # --- expressions ------------------------------------------------------------------
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        self.generic_visit(node)
+        if _has_walrus(node.body, node.orelse):
+            return node
+        branches = _later(node.body), _later(node.orelse)
+        return _located(_call("if_expression", node.test, *branches), node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        self.generic_visit(node)
+        if _has_walrus(node):
+            return node
+        name = "and_" if isinstance(node.op, ast.And) else "or_"
+        return _located(_call(name, *map(_later, node.values)), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not):
+            return _located(_call("not_", node.operand), node)
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        if len(node.ops) == 1 or _has_walrus(node):
+            return node
+        kinds = _texts([type(op).__name__ for op in node.ops])
+        values = [_later(value) for value in (node.left, *node.comparators)]
+        return _located(_call("compare", kinds, *values), node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        if _is_super(node) and self.first:
+            node.args = [
+                _located(_load(name), node) for name in ("__class__", self.first)
+            ]
+            return node
+        self.generic_visit(node)
+        function = _located(_call("called", node.func), node)
+        return ast.copy_location(ast.Call(function, node.args, node.keywords), node)
+
+
+def _define(name: str, body: list[ast.stmt], *parameters: str) -> ast.FunctionDef:
+    fields: dict[str, Any] = {
+        "name": name,
+        "args": _arguments(*parameters),
+        "body": body,
+    }
+    if "type_params" in ast.FunctionDef._fields:
+        fields["type_params"] = []
+    return ast.FunctionDef(**fields, decorator_list=[])
+
+
+def _located(node: Any, where: ast.AST) -> Any:
+    """A new node, with the line of another for all that has none."""
+    return ast.fix_missing_locations(ast.copy_location(node, where))
+
+
+def _tested(node: Any) -> ast.expr:
+    """The test of a loop, with the flags that stop it."""
+    stops = getattr(node, "stops", ())
+    if not stops:
+        return node.test  # type: ignore[no-any-return]
+    return _located(ast.BoolOp(ast.And(), [none_of(stops), node.test]), node)  # type: ignore[no-any-return]
+
+
+def _parameters(args: ast.arguments) -> set[str]:
+    every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+    return {arg.arg for arg in every if arg is not None}
+
+
+def _is_super(node: ast.Call) -> bool:
+    is_name = isinstance(node.func, ast.Name) and node.func.id == "super"
+    return is_name and not node.args
+
+
+def _has_stars(node: ast.Call) -> bool:
+    return any(isinstance(x, ast.Starred) for x in node.args)

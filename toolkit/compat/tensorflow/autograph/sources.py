@@ -1,0 +1,183 @@
+"""From a Python function to the same function with its control flow rewritten."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import linecache
+import sys
+import sysconfig
+from functools import lru_cache, partial
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any
+
+from toolkit.compat.tensorflow.autograph.rewriting import RUNTIME, rewrite
+
+# Functions in these folders are left as they are: they are no user's own.
+_INSTALLED = tuple(
+    path for path in map(sysconfig.get_path, ("stdlib", "purelib", "platlib")) if path
+)
+
+
+def convert(function: Any, runtime: Any) -> Any:
+    """The function with its control flow as calls of `runtime`; it if it cannot be.
+
+    Functions without source, generators, coroutines, those of libraries and those that
+    say so (`do_not_convert`) stay as they are.
+    """
+    if isinstance(function, MethodType):
+        return MethodType(convert(function.__func__, runtime), function.__self__)
+    if isinstance(function, partial):
+        inner = convert(function.func, runtime)
+        return partial(inner, *function.args, **function.keywords)
+    if not isinstance(function, FunctionType) or not _is_users(function):
+        return function
+    code = _converted_code(_Key(function.__code__, function.__qualname__))
+    if code is None:
+        return function
+    cells = dict(
+        zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    )
+    cells[RUNTIME] = CellType(runtime)
+    if not cells.keys() >= set(code.co_freevars):  # `super()` outside of a class
+        return function
+    closure = tuple(cells[name] for name in code.co_freevars)
+    new = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, closure
+    )
+    new.__kwdefaults__ = function.__kwdefaults__
+    new.__dict__.update(function.__dict__)
+    new.__qualname__, new.__module__ = function.__qualname__, function.__module__
+    return new
+
+
+def _is_users(function: FunctionType) -> bool:
+    if getattr(function, "autograph_do_not_convert", False):
+        return False
+    if RUNTIME in function.__code__.co_freevars:  # written inside of what is converted
+        return False
+    top = (function.__module__ or "").partition(".")[0]
+    if top == "toolkit" or top in sys.stdlib_module_names - {"__main__"}:
+        return False
+    return not function.__code__.co_filename.startswith(_INSTALLED)
+
+
+class _Key:
+    """Code by identity: two functions of other files can have equal code."""
+
+    def __init__(self, code: CodeType, qualname: str) -> None:
+        self.code, self.qualname = code, qualname
+
+    def __eq__(self, other: Any) -> bool:
+        return self.code is other.code
+
+    def __hash__(self) -> int:
+        return id(self.code)
+
+
+@lru_cache(maxsize=1024)
+def _converted_code(key: _Key) -> CodeType | None:
+    """The code of the rewritten function; None where its source is not to be had."""
+    code = key.code
+    node = _node_of(code)
+    if node is None:
+        return None
+    if isinstance(node, ast.FunctionDef):
+        node.decorator_list = []
+    owner = key.qualname.rpartition(".")[0].rpartition(".")[2].lstrip("_")
+    if owner and not owner.startswith("<"):
+        node = _Mangler(owner).visit(node)
+    new = rewrite(node)
+    names = [RUNTIME, *(name for name in code.co_freevars if name != RUNTIME)]
+    if "__class__" not in names:
+        names.append("__class__")
+    body = new if isinstance(new, ast.stmt) else ast.Expr(new)
+    parameters = ast.arguments(
+        [], [ast.arg(name) for name in names], None, [], [], None, []
+    )
+    factory: Any = ast.parse("def factory(): pass").body[0]
+    factory.args, factory.body = parameters, [body]
+    module = ast.fix_missing_locations(ast.Module([factory], []))
+    outer = compile(
+        module, code.co_filename, "exec", dont_inherit=True, flags=_future(code)
+    )
+    inner = _only_code(outer)
+    found = next(
+        part
+        for part in inner.co_consts
+        if isinstance(part, CodeType) and part.co_name == code.co_name
+    )
+    return found.replace(co_qualname=code.co_qualname)
+
+
+def _only_code(code: CodeType) -> CodeType:
+    return next(part for part in code.co_consts if isinstance(part, CodeType))
+
+
+def _future(code: CodeType) -> int:
+    """The flag of `from __future__ import annotations`, where the file has it."""
+    import __future__
+
+    return code.co_flags & __future__.annotations.compiler_flag
+
+
+@lru_cache(maxsize=16)
+def _functions_in(text: str) -> tuple[Any, ...]:
+    """The nodes of all functions and lambdas in a source; none if it cannot be read."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(x for x in nodes if isinstance(x, ast.FunctionDef | ast.Lambda))
+
+
+def _node_of(code: CodeType) -> Any:
+    """A copy of the node of a function or lambda in the source of its file."""
+    nodes = _functions_in("".join(linecache.getlines(code.co_filename)))
+    is_it = _is_lambda if code.co_name == "<lambda>" else _is_function
+    found = [node for node in nodes if is_it(node, code)]
+    # Of lambdas in one another the innermost has the fewest nodes.
+    return copy.deepcopy(min(found, key=_size)) if found else None
+
+
+def _size(node: ast.AST) -> int:
+    return sum(1 for _ in ast.walk(node))
+
+
+def _is_function(node: Any, code: CodeType) -> bool:
+    if isinstance(node, ast.Lambda) or node.name != code.co_name:
+        return False
+    lines = [node.lineno, *(x.lineno for x in node.decorator_list)]
+    return min(lines) == code.co_firstlineno
+
+
+def _is_lambda(node: Any, code: CodeType) -> bool:
+    """Whether all instructions stand inside of a lambda that has these arguments."""
+    if not isinstance(node, ast.Lambda):
+        return False
+    args = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    count = code.co_argcount + code.co_kwonlyargcount
+    start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+    places = {(line, column) for line, _, column, _ in code.co_positions()}
+    places -= {(code.co_firstlineno, 0)}  # where the first instruction is said to be
+    inside = all(start <= place <= end for place in places if None not in place)
+    return inside and [arg.arg for arg in args] == list(code.co_varnames[:count])
+
+
+class _Mangler(ast.NodeTransformer):
+    """Writes `__x` inside of a class as `_Class__x`, as Python does."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+
+    def _mangled(self, name: str) -> str:
+        is_private = name.startswith("__") and not name.endswith("__")
+        return f"_{self.owner}{name}" if is_private else name
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        node.attr = self._mangled(node.attr)
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        node.id = self._mangled(node.id)
+        return node

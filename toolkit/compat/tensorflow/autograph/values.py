@@ -1,0 +1,157 @@
+"""The values of names: what is undefined, what is only traced, and their leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops, tree
+from toolkit.convert import convert
+from toolkit.errors import DTypeError, ShapeError, TraceError
+from toolkit.ir import Spec
+from toolkit.tensor import Tensor
+from toolkit.variable import Variable
+
+_NUMBERS = (bool, int, float, complex)
+
+
+class Undefined:
+    """A name without a value; every use of it raises an error that says why.
+
+    Args:
+        name: the name.
+        reason: why it has no value, as the end of a sentence.
+    """
+
+    def __init__(self, name: str, reason: str = "before it is assigned") -> None:
+        object.__setattr__(self, "_message", f"{name!r} has no value {reason}")
+
+    def _raise(self, *args: Any, **kwargs: Any) -> Any:
+        raise UnboundLocalError(object.__getattribute__(self, "_message"))
+
+    __getattr__ = __call__ = __bool__ = __iter__ = __getitem__ = __len__ = _raise
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _raise
+    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __neg__ = _raise
+    __lt__ = __le__ = __gt__ = __ge__ = __int__ = __float__ = __index__ = _raise
+
+
+def unknown(value: Any) -> bool:
+    """Whether a value is a tensor, or Variable, whose number a trace cannot know."""
+    if isinstance(value, Variable):
+        value = value.value
+    return isinstance(value, Tensor) and value.known() is None
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf can go through a graph."""
+    return isinstance(leaf, (Tensor, np.ndarray, np.generic, *_NUMBERS))
+
+
+def is_weak(leaf: Any) -> bool:
+    """Whether a leaf is a number of Python's, whose dtype gives way."""
+    return isinstance(leaf, _NUMBERS) and not isinstance(leaf, np.generic)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two leaves are one object, or equal numbers or strings of one type."""
+    if a is b:
+        return True
+    simple = (str, bytes, *_NUMBERS)
+    return type(a) is type(b) and isinstance(a, simple) and a == b
+
+
+def common_dtype(a: Any, b: Any) -> str | None:
+    """The dtype of what is one leaf or the other; None if theirs do not go together."""
+    weak = is_weak(a), is_weak(b)
+    types = [convert(x).dtype for x in (a, b)]
+    if weak == (False, False):
+        return types[0] if types[0] == types[1] else None
+    if weak == (True, True):
+        return dtypes.result_type(*(type(x) for x in (a, b)))
+    strong, number = (types[0], b) if weak[1] else (types[1], a)
+    return strong if dtypes.result_type(strong, type(number)) == strong else None
+
+
+@dataclass(frozen=True)
+class Split:
+    """A value as its leaves.
+
+    Args:
+        value: the value, for its structure.
+        leaves: its leaves in order.
+    """
+
+    value: Any
+    leaves: list[Any]
+
+    @classmethod
+    def of(cls, value: Any) -> Split:
+        """A value, split; what is undefined has no leaves."""
+        return cls(value, [] if isinstance(value, Undefined) else tree.flatten(value))
+
+    @property
+    def is_undefined(self) -> bool:
+        return isinstance(self.value, Undefined)
+
+    def with_leaves(self, leaves: Sequence[Any]) -> Any:
+        """The value with other leaves."""
+        if self.is_undefined:
+            return self.value
+        return tree.pack_sequence_as(self.value, leaves)
+
+    def zeros(self) -> Any:
+        """The value with zeros for its numbers."""
+        return self.with_leaves([_zeros(leaf) for leaf in self.leaves])
+
+    def has_form_of(self, other: Split) -> bool:
+        """Whether both have the same structure."""
+        structures = [tree.signature(split.value) for split in (self, other)]
+        return len(self.leaves) == len(other.leaves) and structures[0] == structures[1]
+
+
+def _zeros(leaf: Any) -> Any:
+    if not is_number(leaf):
+        return leaf
+    spec: Spec = convert(leaf).spec
+    return ops.zeros(spec.shape, spec.dtype)
+
+
+def check_same_spec(
+    what: str, name: str, places: Sequence[str], a: Any, b: Any
+) -> None:
+    """Refuse two values of a name whose shapes or dtypes differ.
+
+    Args:
+        what: the statement.
+        name: the name.
+        places: where it has the one and the other value.
+        a, b: the values.
+    """
+    x, y = convert(a), convert(b)
+    if x.shape != y.shape:
+        raise ShapeError(
+            f"{what}: {name!r} must have one shape: it is {tuple(x.shape)} {places[0]} "
+            f"and {tuple(y.shape)} {places[1]}"
+        )
+    if common_dtype(a, b) is None:
+        raise DTypeError(
+            f"{what}: {name!r} must have one dtype: it is {x.dtype} {places[0]} and "
+            f"{y.dtype} {places[1]}"
+        )
+
+
+def differs(what: str, name: str, places: Sequence[str], a: Any, b: Any) -> TraceError:
+    """The error of a name that holds different things which are not numbers."""
+    return TraceError(
+        f"{what}: {name!r} is {_told(a)} {places[0]} and {_told(b)} {places[1]}; only "
+        "numbers and tensors may differ where a tensor decides"
+    )
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Undefined):
+        return "undefined"
+    return "None" if value is None else f"a {type(value).__name__}"
