@@ -14,6 +14,7 @@ LEVELS = (
     (
         *("errors", "dtypes", "tree", "settings", "config", "naming", "messages"),
         "arguments",
+        "reading",
         "tracebacks",
         "pictures",
         "progress",

@@ -16,9 +16,12 @@
     ├── NotCompiledError (ValueError)   `fit` and friends before `compile`
     ├── ModelFileError (ValueError)     a file that is damaged or does not fit
     │   ├── MissingFileError (FileNotFoundError)  a file that is not there
-    │   └── UnwritableFileError (OSError)  a file that cannot be written
+    │   ├── UnwritableFileError (OSError)  a file that cannot be written
+    │   └── LoadBudgetError             a file that asks for too much memory
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
-        └── DamagedFileError (ValueError)  a file that is not what it should be
+        ├── DamagedFileError (ValueError)  a file that is not what it should be
+        ├── ImageFileError (OSError, ValueError)  an image that cannot be read
+        └── LoadBudgetError             as above, for data
 
 Each is also the built-in error that a Keras user would catch. Every message names
 the operation or layer, what was expected, and what was received.
@@ -26,7 +29,13 @@ the operation or layer, what was expected, and what was received.
 
 
 class ToolkitError(Exception):
-    """Base of every error that toolkit raises on purpose."""
+    """Base of every error that toolkit raises on purpose.
+
+    Names in its message may come from a file: what a terminal would obey is escaped.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ShapeError(ToolkitError, ValueError):
@@ -48,7 +57,8 @@ class ArgumentTypeError(ArgumentError, TypeError):
 class MissingKeyError(ArgumentError, KeyError):
     """A name that is asked for and not there."""
 
-    __str__ = Exception.__str__  # that of KeyError is a repr
+    def __str__(self) -> str:  # that of KeyError is a repr
+        return printable(Exception.__str__(self))
 
 
 class UnsupportedError(ToolkitError, NotImplementedError):
@@ -115,6 +125,31 @@ class DatasetError(ToolkitError, RuntimeError):
 
 class DamagedFileError(DatasetError, ValueError):
     """A file that was fetched has not the hash that was expected."""
+
+
+class ImageFileError(DatasetError, OSError, ValueError):
+    """A file is no image of a known format, is damaged or has too many pixels."""
+
+
+class LoadBudgetError(ModelFileError, DatasetError):
+    """A file asks for more memory than loading it may take."""
+
+
+def printable(text: str) -> str:
+    """Text with escapes in place of what is no character to be seen, but line breaks.
+
+    Example:
+        >>> from toolkit.errors import printable
+        >>> print(printable("red: \\x1b[31m"))
+        red: \\x1b[31m
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def unknown_choice(what: str, value: object, choices: object) -> ArgumentError:

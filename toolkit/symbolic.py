@@ -21,6 +21,7 @@ from toolkit.errors import (
     NotBuiltError,
     ShapeError,
     ToolkitError,
+    printable,
 )
 from toolkit.ir import Node, Spec
 from toolkit.keras_tensor import (
@@ -51,10 +52,12 @@ class Operation(Recorded):
     name: str
 
     def __init__(self, name: str | None = None) -> None:
-        if name is not None and (not isinstance(name, str) or "/" in name):
+        if name is not None and (
+            not isinstance(name, str) or "/" in name or printable(name) != name
+        ):
             raise ArgumentError(
                 f"{type(self).__name__}: name must be a string and cannot contain "
-                f"character `/`; received {name!r}"
+                f"character `/`, nor control characters; received {name!r}"
             )
         self.name = name or auto_name(type(self).__name__)
         self._inbound_nodes: list[Node] = []

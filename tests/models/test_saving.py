@@ -10,7 +10,7 @@ import pytest
 import toolkit
 from toolkit import Input, Model, Sequential, layers
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
-from toolkit.models import h5_files
+from toolkit.reading import hdf5
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
@@ -281,7 +281,7 @@ def test_huge_declared_shapes_are_never_read(saved):
 
     edit(saved, bomb)
     refuse(saved, "the file has")
-    dataset = h5_files.Dataset
+    dataset = hdf5.Dataset
     with h5py.File(saved) as file:
         found = dataset("x", file["layers/dense/vars/0"])
         with pytest.raises(ModelFileError, match="declares 4398046511104 bytes"):

@@ -18,7 +18,6 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from toolkit.cli.npy_files import MAGIC, MAX_RATIO, open_npy, open_npz
 from toolkit.cli.own import make
 from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
@@ -31,13 +30,14 @@ from toolkit.models.archives import (
     archived_json,
     load_archive,
     load_folder,
-    open_members,
     weights_in_archive,
 )
-from toolkit.models.h5_files import open_datasets, open_file
 from toolkit.models.legacy_h5 import load_legacy
 from toolkit.models.shards import listed_files, open_shards
 from toolkit.models.whole_config import parsed
+from toolkit.reading.hdf5 import open_datasets, open_file
+from toolkit.reading.npy import MAGIC, MAX_RATIO, open_npy, open_npz
+from toolkit.reading.zips import open_members
 
 KINDS = ".keras, .weights.h5, .weights.json, .h5, .npz, .npy, TFRecord"
 _MAX_EXAMPLE = 1 << 26  # bytes of a record whose features are shown

@@ -21,7 +21,7 @@ import numpy as np
 
 from toolkit.cli.contents import Content, Stored, open_content
 from toolkit.cli.own import add_import, make, own_objects
-from toolkit.errors import ToolkitError
+from toolkit.errors import ToolkitError, printable
 from toolkit.messages import size_text
 from toolkit.models.summary import summary_text
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             *_summary(content, options.nested),
             *_table(content, options.values),
         ]
-    print("\n".join(lines))
+    print(printable("\n".join(lines)))  # names in a file are anyone's
     return 0
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
 
 from toolkit.data.dataset import Dataset
-from toolkit.data.files import Paths, Records
+from toolkit.data.files import Paths, Records, lines_of
 from toolkit.data.records import RecordError
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ArgumentError, ShapeError
@@ -83,7 +83,7 @@ class CsvDataset(Records):
         return len(file.readline()) if self._header else 0
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        lines = _Counted(file)
+        lines = _Counted(lines_of(file, path, self._compression))
         for fields in csv.reader(lines, **self._format):  # type: ignore[arg-type]
             size, lines.size = lines.size, 0
             yield self._converted(fields), size
@@ -113,12 +113,12 @@ class CsvDataset(Records):
 class _Counted:
     """The lines of a file, and how many bytes were read since the last row."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
         self.size = 0
 
     def __iter__(self) -> Iterator[str]:
-        for line in self._file:
+        for line in self._lines:
             self.size += len(line)
             yield line.decode("utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,6 +99,8 @@ def decode(value: Any, buffers: Sequence[memoryview] = ()) -> Any:
 def _decode_array(name: str, of: Any, buffers: Sequence[memoryview]) -> Any:
     shape, data = of
     if name == "object":
+        if math.prod(shape) != len(data):
+            raise ArgumentError(f"expected {shape} objects; received {len(data)}")
         array = np.empty(shape, object)
         array.ravel()[:] = [decode(item) for item in data]
         return array

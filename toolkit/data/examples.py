@@ -47,6 +47,9 @@ class VarLenFeature:
     dtype: Any
 
 
+_64_BITS = (1 << 64) - 1
+
+
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
@@ -54,8 +57,10 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value & _64_BITS, at
         shift += 7
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:

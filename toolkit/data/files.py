@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +17,7 @@ from toolkit.data.sources import from_elements
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ArgumentError, DatasetError, unknown_choice
+from toolkit.reading.packed import budget_of, decompressed, limited_lines
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 BLOCK = 1 << 18  # bytes read from a file at once
@@ -40,10 +42,15 @@ def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[byte
         if compression == "GZIP":
             return gzip.open(path, "rb")  # type: ignore[return-value]
         if compression == "ZLIB":
-            return gzip.io.BytesIO(zlib.decompress(Path(path).read_bytes()))  # type: ignore[attr-defined, no-any-return]
+            return io.BytesIO(decompressed(Path(path).read_bytes(), budget_of(path)))
         return open(path, "rb", buffering=max(2, block))
     except (OSError, zlib.error) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
+
+
+def lines_of(file: IO[bytes], path: str, compression: str | None) -> Iterable[bytes]:
+    """The lines of a file; those of a packed one have a limit."""
+    return limited_lines(file, budget_of(path)) if compression else file
 
 
 class Records(Dataset):
@@ -195,7 +202,7 @@ class TextLineDataset(Records):
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
         encoding = self._encoding
-        for line in file:
+        for line in lines_of(file, path, self._compression):
             text = line.rstrip(b"\r\n")
             yield text.decode(encoding) if encoding else text, len(line)
 
@@ -233,7 +240,8 @@ class TFRecordDataset(Records):
         return TFRecordDataset(path, self._compression, self._block)
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        while (record := read_record(file)) is not None:
+        limit = budget_of(path) if self._compression else None
+        while (record := read_record(file, limit)) is not None:
             yield record, len(record) + 16
 
     def _spec(self) -> Any:

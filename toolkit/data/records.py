@@ -15,6 +15,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.reading.packed import read_exactly
 
 Array = np.ndarray[Any, Any]
 
@@ -111,8 +112,13 @@ def write_record(file: BinaryIO, data: bytes) -> None:
     file.write(data + struct.pack("<I", masked_crc32c(data)))
 
 
-def read_record(file: IO[bytes]) -> bytes | None:
-    """The next record of a file; None at its end."""
+def read_record(file: IO[bytes], limit: int | None = None) -> bytes | None:
+    """The next record of a file; None at its end.
+
+    Args:
+        file: open for reading bytes.
+        limit: how many bytes a record may have; None: as many as there are.
+    """
     head = file.read(12)
     if not head:
         return None
@@ -121,7 +127,7 @@ def read_record(file: IO[bytes]) -> bytes | None:
     length, checksum = struct.unpack("<QI", head)
     if masked_crc32c(head[:8]) != checksum:
         raise RecordError("the checksum of the record's length is wrong")
-    data = file.read(length + 4)
+    data = read_exactly(file, length + 4, limit)
     if len(data) < length + 4:
         raise RecordError(
             f"the file is cut off: the record has {length:,} bytes, and "

@@ -21,12 +21,18 @@ import numpy as np
 from toolkit.data.encoding import decode, encode
 from toolkit.data.rows import Rows
 from toolkit.errors import DatasetError, unknown_choice
+from toolkit.reading.budget import load_budget
+from toolkit.reading.packed import decompressed
 
 FIRST_LINE = "toolkit elements 1\n"
 HEAD = struct.Struct("<III")  # bytes of the header, number of arrays, checksum
 TAIL = struct.Struct("<QQQ")  # where places begin, how many there are, the end's mark
 COMPRESSIONS = (None, "", "AUTO", "GZIP")
 MARK = 0x454E44_454C454D
+_DAMAGES = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
+    *(RecursionError, MemoryError, struct.error, zlib.error),
+)
 
 
 class Writer:
@@ -107,7 +113,10 @@ class StoredRows(Rows):
         super().__init__(count)
         self._places = np.frombuffer(self._data, "<u8", count, start)
         first = len(FIRST_LINE)
-        self.label = json.loads(self._data[first : self._data.find(b"\n", first)])
+        try:
+            self.label = json.loads(self._data[first : self._data.find(b"\n", first)])
+        except (ValueError, RecursionError) as error:
+            raise DatasetError(f"{self._path}: its first lines are damaged") from error
 
     def __getitem__(self, number: int) -> Any:
         place = int(self._places[number])
@@ -117,13 +126,14 @@ class StoredRows(Rows):
             header = self._data[at : at + size]
             tree, sizes, packed = json.loads(header)
             buffers, found = self._buffers(at + size, sizes, zlib.crc32(header))
-        except (ValueError, struct.error) as error:
+            if found != checksum:
+                raise ValueError("the checksum is wrong")
+            if packed:
+                limit = load_budget(len(self._data))
+                buffers = [memoryview(decompressed(b, limit)) for b in buffers]
+            return decode(tree, buffers)
+        except _DAMAGES as error:
             raise self._damaged(number, place) from error
-        if found != checksum:
-            raise self._damaged(number, place)
-        if packed:
-            buffers = [memoryview(zlib.decompress(buffer)) for buffer in buffers]
-        return decode(tree, buffers)
 
     def _buffers(
         self, at: int, sizes: list[int], checksum: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import zlib
@@ -18,6 +19,10 @@ from toolkit.data.sources import FromTensorSlices
 from toolkit.data.streams import Pass
 from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
 from toolkit.errors import DatasetError, ShapeError, UnsupportedError
+from toolkit.reading.hdf5 import check_dataset, chunk_bytes, linked, named, opened
+from toolkit.reading.images import open_image
+from toolkit.reading.npy import mapped, open_npz
+from toolkit.reading.packed import budget_of, too_much
 
 Path_ = str | os.PathLike[str]
 DAMAGES = (  # what opening a damaged or missing file may raise
@@ -47,9 +52,9 @@ class FromNpz(FromTensorSlices):
 
     def __init__(self, path: Path_, keys: Any = None) -> None:
         try:
-            with open(path, "rb") as opened:
-                file = np.load(opened, allow_pickle=False)
-                arrays = chosen(file, file.files if keys is None else keys)
+            with open_npz(Path(path)) as stored:
+                wanted = chosen(stored, list(stored) if keys is None else keys)
+                arrays = map_leaves(lambda array: array.read(), wanted)
         except DAMAGES as error:
             raise _damaged(path, error) from error
         super().__init__(arrays)
@@ -78,7 +83,7 @@ class FromNpy(FromTensorSlices):
 
 def _mapped(path: Path_) -> Array:
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        return np.asarray(mapped(Path(path)))
     except DAMAGES as error:
         raise _damaged(path, error) from error
 
@@ -87,7 +92,8 @@ def _damaged(path: Path_, error: Exception) -> DatasetError:
     """What is wrong with a file, and where it ends: it may be cut off there."""
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     end = f" (the file ends at byte {size:,})" if size else ""
-    return DatasetError(f"{os.fspath(path)}: {error}{end}")
+    reason = str(error).removeprefix(f"{os.fspath(path)!r}: ")
+    return DatasetError(f"{os.fspath(path)}: {reason}{end}")
 
 
 def chosen(arrays: Any, keys: Any) -> Any:
@@ -123,15 +129,16 @@ class FromHDF5(Dataset):
     """
 
     def __init__(self, path: Path_, keys: Any = None) -> None:
-        import h5py
-
         super().__init__()
         self._path = os.fspath(path)
         try:
-            self._file = h5py.File(path, "r")
-            names = list(self._file) if keys is None else keys
-            self._sets = map_leaves(_ChunkedArray, chosen(self._file, names))
-        except (OSError, KeyError) as error:
+            self._file = opened(Path(path), self._path)
+            with named(self._path):
+                names = list(self._file) if keys is None else keys
+                sets = chosen(_Inside(self._file), names)
+                most = budget_of(path)
+                self._sets = map_leaves(lambda x: _ChunkedArray(x, most), sets)
+        except DAMAGES as error:
             raise _damaged(path, error) from error
         lengths = {len(array) for array in leaves(self._sets)}
         if len(lengths) != 1:
@@ -154,19 +161,46 @@ class FromHDF5(Dataset):
         return map_leaves(lambda a: TensorSpec(a.shape[1:], a.dtype), self._sets)
 
 
+class _Inside:
+    """The data sets of a file by their names, none of which leads out of it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getitem__(self, name: str) -> Any:
+        found, place = self._file, ""
+        for part in str(name).strip("/").split("/"):
+            if not hasattr(found, "keys") or part not in found:
+                raise KeyError(f"there is no data set {name!r}")
+            place = f"{place}/{part}".lstrip("/")
+            found = linked(found, part, place)
+        if not hasattr(found, "chunks") or not found.shape:
+            raise KeyError(f"{name!r} is no data set of rows")
+        check_dataset(place, found)
+        return found
+
+
 class _ChunkedArray:
-    """A data set of a file that is read in stretches of whole chunks."""
+    """A data set of a file that is read in stretches of whole chunks.
+
+    Args:
+        dataset: of h5py.
+        most: bytes that a stretch may take, and those that are kept together.
+    """
 
     kept = 16  # stretches
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, most: int) -> None:
         self._dataset = dataset
         self.shape, self.dtype = dataset.shape, dataset.dtype
         rows = dataset.chunks[0] if dataset.chunks else 0
         size = rows or max(1, (1 << 20) // max(1, _row_bytes(dataset)))
         self._stretch = size
+        nbytes = max(1, size * _row_bytes(dataset), chunk_bytes(dataset))
+        if nbytes > most:
+            raise too_much(f"a chunk of {dataset.name}", most)
         # No method of ours: an object that refers to itself would keep its file open.
-        self._read = lru_cache(self.kept)(
+        self._read = lru_cache(max(1, min(self.kept, most // nbytes)))(
             lambda number: _between(dataset, number * size, (number + 1) * size)
         )
 
@@ -191,14 +225,14 @@ class _ChunkedArray:
 
 
 def _row_bytes(dataset: Any) -> int:
-    return int(np.prod(dataset.shape[1:])) * dataset.dtype.itemsize
+    return math.prod(map(int, dataset.shape[1:])) * int(dataset.dtype.itemsize)
 
 
 def _between(dataset: Any, start: int, stop: int) -> Array:
     """Rows that follow each other, from the file."""
     try:
         return np.asarray(dataset[start:stop])
-    except OSError as error:
+    except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
         byte, name = _byte(dataset, start), dataset.name
         raise DatasetError(
             f"{dataset.file.filename}: byte {byte:,}, {name}, row {start:,}: {error}"
@@ -299,9 +333,9 @@ def read_image(path: str, size: tuple[int, int] | None, mode: str) -> Array:
             "from_image_folder: expected Pillow (pip install pillow)"
         ) from error
     try:
-        with Image.open(path) as file:
+        with open_image(path, path) as file:
             image = file.convert(mode)
-    except (OSError, ValueError, SyntaxError, struct.error) as error:
+    except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
     if size is not None:
         image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)

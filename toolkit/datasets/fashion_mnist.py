@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
+from pathlib import Path
 
 import numpy as np
 
 from toolkit.datasets.base import KERAS_FILES, Array, RemoteFile, Split
 from toolkit.errors import DatasetError
+from toolkit.reading.packed import DAMAGES, Unpacked, budget_of
 
 FILES = {
     "x_train": RemoteFile(
@@ -61,8 +62,11 @@ def load_data() -> Split:
 
 def read_idx(path: str) -> Array:
     """The array of bytes in a gzipped idx file: a magic number, the shape, the data."""
-    with gzip.open(path, "rb") as file:
-        content = file.read()
+    try:
+        with Unpacked(Path(path), budget_of(path)) as file:
+            content = file.read()
+    except DAMAGES as error:
+        raise DatasetError(f"fashion_mnist: {path} is damaged: {error}") from error
     magic = content[:4]
     ndim = magic[3] if len(magic) == 4 and magic[:3] == _UNSIGNED_BYTES else 0
     start = 4 + 4 * ndim

@@ -4,51 +4,28 @@ from __future__ import annotations
 
 import inspect
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 from toolkit import constraints, dtypes, initializers, regularizers
-from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.errors import ArgumentError
 from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.tracking import StateOwner
 from toolkit.naming import current_path, scopes
+from toolkit.reading.budget import spend
 from toolkit.symbolic import infer
 from toolkit.variable import Variable
 
 
-class _Budget(threading.local):
-    """How many bytes of weights may still be created in this thread; None: any."""
-
-    left: int | None = None
-
-
-_budget = _Budget()
-
-
-@contextmanager
-def limited_weights(nbytes: int) -> Iterator[None]:
-    """Refuse to create more weights than a file has values for, and some more."""
-    outer, _budget.left = _budget.left, 2 * nbytes + (1 << 26)
-    try:
-        yield
-    finally:
-        _budget.left = outer
-
-
 def _spend(layer: Any, shape: tuple[int, ...], dtype: str) -> None:
-    if _budget.left is None or context.weightless:
-        return
-    _budget.left -= math.prod(shape) * dtypes.numpy_dtype(dtype).itemsize
-    if _budget.left < 0:
-        raise ModelFileError(
-            f"{describe(layer)}: the config asks for a weight of shape {shape}, far "
-            "more than the file holds: refused"
-        )
+    """Count a weight, for a config may ask for more than its file could ever hold."""
+    if not context.weightless:
+        nbytes = math.prod(shape) * dtypes.numpy_dtype(dtype).itemsize
+        spend(nbytes, f"the weight of shape {shape} of {describe(layer)}")
 
 
 def in_scope(build: Any) -> Any:

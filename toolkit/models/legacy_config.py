@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import losses, metrics, optimizers
 from toolkit.errors import ModelFileError
+from toolkit.reading.clear import clear_errors
 from toolkit.registration import custom_object_scope
 from toolkit.serialization import deserialize_keras_object
 
@@ -31,7 +32,7 @@ def model_from_legacy(config: Any, custom_objects: Any = None) -> Any:
     """The model of a `model_config`."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ModelFileError("model_config: expected a dict with a 'class_name'")
-    with custom_object_scope(custom_objects):
+    with custom_object_scope(custom_objects), clear_errors("model_config"):
         model = deserialize_keras_object(_modern(config), custom_objects)
     if not hasattr(model, "load_weights"):
         raise ModelFileError(f"model_config: expected a model; found {model!r}")
@@ -92,7 +93,7 @@ def training_config(model: Any) -> dict[str, Any]:
 
 def compile_arguments(training: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
     """The arguments of `compile` from a `training_config`."""
-    with custom_object_scope(custom_objects):
+    with custom_object_scope(custom_objects), clear_errors("training_config"):
         return {
             "optimizer": _optimizer(training.get("optimizer_config")),
             "loss": _each(losses.deserialize, training.get("loss")),

@@ -16,13 +16,15 @@ import numpy as np
 
 from toolkit import config
 from toolkit.errors import ModelFileError
-from toolkit.layers.building import limited_weights
-from toolkit.models.h5_files import Dataset, open_file, replace_file, total_bytes
+from toolkit.models.h5_files import replace_file
 from toolkit.models.legacy_config import (
     compile_arguments,
     model_from_legacy,
     training_config,
 )
+from toolkit.reading.clear import clear_errors
+from toolkit.reading.hdf5 import Dataset, check_all, named, open_file
+from toolkit.reading.text import parsed_json
 
 _HEADER_LIMIT = 64_512  # bytes of an attribute; more are split into name0, name1, ...
 _TOP_LEVEL = "top_level_model_weights"
@@ -111,16 +113,18 @@ def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
         description = _attribute(file, "model_config")
         if description is None:
             raise ModelFileError("No model config found in the file")
-        with limited_weights(total_bytes(datasets)):
-            model = model_from_legacy(description, custom_objects)
-        if "model_weights" not in file:
+        check_all(datasets)
+        model = model_from_legacy(description, custom_objects)
+        root = _Group(file, datasets)
+        if "model_weights" not in root:
             raise ModelFileError("there is no group 'model_weights'")
-        _load_in_order(model, _Group(file["model_weights"], datasets), False)
+        _load_in_order(model, root.inner("model_weights"), False)
         training = _attribute(file, "training_config") if compile else None
         if training is not None:
-            model.compile(**compile_arguments(training, custom_objects))
-            if "optimizer_weights" in file:
-                _load_optimizer(model, _Group(file["optimizer_weights"], datasets))
+            with clear_errors("training_config"):
+                model.compile(**compile_arguments(training, custom_objects))
+            if "optimizer_weights" in root:
+                _load_optimizer(model, root.inner("optimizer_weights"))
     return model
 
 
@@ -129,22 +133,22 @@ def load_legacy_weights(
 ) -> None:
     """Load the weights of layers from a `.h5` file of a model, or of its weights."""
     with open_file(path) as (file, datasets):
-        root = file
-        if "layer_names" not in file.attrs and "model_weights" in file:
-            root = file["model_weights"]
+        root = _Group(file, datasets)
+        if not root.has_names("layer_names") and "model_weights" in root:
+            root = root.inner("model_weights")
         load = _load_by_name if by_name else _load_in_order
-        load(model, _Group(root, datasets), skip_mismatch)
+        load(model, root, skip_mismatch)
 
 
 def _attribute(item: Any, name: str) -> Any:
     """A JSON attribute, decoded; None if there is none."""
-    text = item.attrs.get(name)
+    with named(name):
+        text = item.attrs.get(name)
     if text is None:
         return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{name}: expected JSON ({error})") from error
+    if not isinstance(text, (str, bytes)):
+        raise ModelFileError(f"{name}: expected JSON; found {type(text).__name__}")
+    return parsed_json(text, name)
 
 
 class _Group:
@@ -155,26 +159,41 @@ class _Group:
 
     def names(self, key: str) -> list[str]:
         """A list of names, maybe split over several attributes."""
-        attributes = self._group.attrs
-        keys = [key] if key in attributes else []
-        while not keys or (keys != [key] and f"{key}{len(keys)}" in attributes):
-            if f"{key}{len(keys)}" not in attributes:
-                break
-            keys.append(f"{key}{len(keys)}")
-        values = [value for each in keys for value in attributes[each]]
-        return [v.decode() if isinstance(v, bytes) else str(v) for v in values]
+        with named(key):
+            attributes = self._group.attrs
+            keys = [key] if key in attributes else []
+            while not keys or (keys != [key] and f"{key}{len(keys)}" in attributes):
+                if f"{key}{len(keys)}" not in attributes:
+                    break
+                keys.append(f"{key}{len(keys)}")
+            values = [value for each in keys for value in attributes[each]]
+            return [v.decode() if isinstance(v, bytes) else str(v) for v in values]
+
+    def has_names(self, key: str) -> bool:
+        """Whether there is a list of names."""
+        with named(key):
+            return key in self._group.attrs
 
     def inner(self, name: str) -> _Group:
         """The group inside of this name."""
-        return _Group(self._group[name], self._datasets)
+        with named(self._group.name):
+            if name not in self:
+                raise ModelFileError(f"there is no group {name!r}")
+            return _Group(self._group[name], self._datasets)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._group
+        with named(self._group.name):
+            found = self._group.get(name, getclass=True)
+            return found is not None and hasattr(found, "create_group")
 
     def weights(self) -> list[Dataset]:
         """The datasets of a layer, in their order."""
         root = self._group.name.strip("/")
-        return [self._datasets[f"{root}/{n}"] for n in self.names("weight_names")]
+        places = [f"{root}/{n}" for n in self.names("weight_names")]
+        missing = [place for place in places if place not in self._datasets]
+        if missing:
+            raise ModelFileError(f"there is no array {missing[0]!r}")
+        return [self._datasets[place] for place in places]
 
 
 Pairs = list[tuple[Any, Dataset]]

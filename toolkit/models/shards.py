@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
-from toolkit.models.h5_files import Dataset, open_datasets, replace_file, write_groups
+from toolkit.models.h5_files import replace_file, write_groups
 from toolkit.models.state import Groups, load_state
+from toolkit.reading.hdf5 import Dataset, open_datasets
 
 _MAX_LIST = 1 << 26  # bytes of the file that lists the others
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from toolkit.errors import ModelFileError
 from toolkit.layers.tracking import StateOwner
-from toolkit.models.h5_files import Dataset
 from toolkit.models.parts import parts_of
 from toolkit.optimizers import Optimizer
+from toolkit.reading.hdf5 import Dataset
 from toolkit.trace import StatelessScope
 
 Groups = dict[str, tuple[str, dict[str, Any]]]

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.reading.clear import clear_errors
+from toolkit.reading.text import parsed_json
 from toolkit.serialization import (
     ObjectSharingScope,
     deserialize_keras_object,
@@ -21,10 +23,7 @@ def config_text(model: Any, **options: Any) -> str:
 
 def parsed(text: str | bytes, where: str) -> dict[str, Any]:
     """JSON text as a dict."""
-    try:
-        config = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{where}: expected JSON ({error})") from error
+    config = parsed_json(text, where)
     if not isinstance(config, dict):
         raise ModelFileError(f"{where}: expected the config of a model")
     return config
@@ -35,7 +34,7 @@ def model_of(text: str | bytes, custom_objects: Any, compile: bool, where: str) 
     config = parsed(text, where)
     if not compile:
         config["compile_config"] = None
-    with ObjectSharingScope():
+    with ObjectSharingScope(), clear_errors(where):
         model = deserialize_keras_object(config, custom_objects)
     if not hasattr(model, "load_weights") and not hasattr(model, "save"):
         raise ModelFileError(f"{where}: expected a model; found {model!r}")

@@ -3,6 +3,7 @@
 from toolkit.models.file_editor import KerasFileEditor
 from toolkit.models.saving import load_weights, save_weights
 from toolkit.models.whole import load_model, save_model
+from toolkit.reading.budget import load_budget, set_load_budget
 from toolkit.serialization import (
     CustomObjectScope,
     custom_object_scope,
@@ -22,10 +23,12 @@ __all__ = [
     "get_custom_objects",
     "get_registered_name",
     "get_registered_object",
+    "load_budget",
     "load_model",
     "load_weights",
     "register_keras_serializable",
     "save_model",
     "save_weights",
     "serialize_keras_object",
+    "set_load_budget",
 ]

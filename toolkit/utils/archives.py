@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
+import struct
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import DatasetError
+from toolkit.reading.packed import Unpacked, budget_of, too_much
 
 FORMATS = ("tar", "zip")
+_MEMBER = 512  # bytes that one takes at least
 _DAMAGED = (
-    EOFError,
-    OSError,
-    RuntimeError,
-    ValueError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
+    *(EOFError, OSError, RuntimeError, ValueError, LookupError, TypeError),
+    *(OverflowError, MemoryError, NotImplementedError, struct.error),
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
 )
 
 
@@ -47,7 +48,7 @@ def extract_archive(archive: Path, folder: Path, formats: Sequence[str]) -> None
 
 def _extract_into(archive: Path, folder: Path, formats: Sequence[str]) -> None:
     """Unpack by the first of `formats` that the file has."""
-    if "tar" in formats and tarfile.is_tarfile(archive):
+    if "tar" in formats and _is_tar(archive):
         _extract_tar(archive, folder)
     elif "zip" in formats and zipfile.is_zipfile(archive):
         _extract_zip(archive, folder)
@@ -60,8 +61,12 @@ def _extract_into(archive: Path, folder: Path, formats: Sequence[str]) -> None:
 
 def _extract_tar(path: Path, folder: Path) -> None:
     """Unpack a tar archive that holds nothing but files and folders."""
-    with tarfile.open(path) as archive:
+    with _opened_tar(path) as archive:
+        left = budget_of(path)
         for member in archive:
+            left -= _MEMBER + member.size
+            if left < 0:
+                raise too_much(f"get_file: unpacking {path}", budget_of(path))
             if not (member.isfile() or member.isdir()):
                 raise _unsafe_member(path, member.name, "is neither file nor folder")
             _check_inside(path, folder, member.name)
@@ -72,11 +77,33 @@ def _extract_tar(path: Path, folder: Path) -> None:
         archive.extractall(folder, **options)
 
 
+@contextmanager
+def _opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """A tar archive, whose headers too may unpack to a limited number of bytes."""
+    with Unpacked(path, budget_of(path)) as unpacked:
+        with tarfile.open(fileobj=unpacked, mode="r:") as archive:  # type: ignore[call-overload]
+            yield archive
+
+
+def _is_tar(path: Path) -> bool:
+    try:
+        with _opened_tar(path):
+            return True
+    except DatasetError:
+        raise
+    except _DAMAGED:
+        return False
+
+
 def _extract_zip(path: Path, folder: Path) -> None:
     """Unpack a zip archive; a link in it would come out as a plain file."""
     with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            _check_inside(path, folder, name)
+        left = budget_of(path)
+        for info in archive.infolist():
+            left -= _MEMBER + info.file_size
+            if left < 0:
+                raise too_much(f"get_file: unpacking {path}", budget_of(path))
+            _check_inside(path, folder, info.filename)
         archive.extractall(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import wave
 from typing import Any
 
@@ -11,6 +12,8 @@ from toolkit.errors import ArgumentError, DatasetError
 from toolkit.utils.directories import common_arguments, from_directory
 
 Array = np.ndarray[Any, Any]
+_DAMAGES = (wave.Error, EOFError, OSError, ValueError, ArithmeticError, MemoryError)
+_LONGEST = 1 << 24  # samples that a file may be stretched to, however short it is
 
 
 def read_wav(path: str) -> tuple[Array, int]:
@@ -22,9 +25,15 @@ def read_wav(path: str) -> tuple[Array, int]:
     try:
         with wave.open(path, "rb") as file:
             width, channels = file.getsampwidth(), file.getnchannels()
-            data = np.frombuffer(file.readframes(file.getnframes()), np.uint8)
+            # Memory is taken for as many as the file declares.
+            count = min(file.getnframes(), os.path.getsize(path) // (width * channels))
+            data = np.frombuffer(file.readframes(count), np.uint8)
             rate = file.getframerate()
-    except (wave.Error, EOFError) as error:
+            if rate < 1 or not 1 <= width <= 4 or len(data) % (width * channels):
+                raise ValueError("it is cut off, or of an unusual form")
+    except FileNotFoundError:
+        raise
+    except _DAMAGES as error:
         raise DatasetError(f"{path!r}: expected a WAV file (PCM): {error}") from error
     if width == 1:  # these alone have no sign
         data = data ^ np.uint8(0x80)
@@ -42,6 +51,11 @@ def resample(sound: Array, rate: int, wanted: int) -> Array:
     Its spectrum is cut or filled with zeros, as if the sound repeated itself.
     """
     count = round(len(sound) * wanted / rate)
+    if count > max(_LONGEST, 64 * len(sound)):
+        raise DatasetError(
+            f"a sound of {len(sound):,} samples, {rate} in a second, would have "
+            f"{count:,}, {wanted} in a second: refused"
+        )
     spectrum = np.fft.rfft(sound, axis=0)[: count // 2 + 1]
     return (np.fft.irfft(spectrum, count, axis=0) * (wanted / rate)).astype("float32")
 

@@ -17,6 +17,7 @@ from toolkit import ops
 from toolkit.config import floatx, standardize_data_format
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
+from toolkit.reading.images import open_image
 
 _MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
@@ -40,6 +41,8 @@ def load_img(
 ) -> Any:
     """The image in a file, as a Pillow image.
 
+    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP, whatever the file is called.
+
     Args:
         path: of a file; or a file that is open for reading bytes.
         color_mode: "grayscale", "rgb" or "rgba".
@@ -50,18 +53,24 @@ def load_img(
 
     Returns:
         A PIL.Image.Image.
+
+    Raises:
+        ImageFileError: the file is of another format, is damaged, or has more pixels
+            than `PIL.Image.MAX_IMAGE_PIXELS`.
     """
     pillow = _pillow("load_img")
     if color_mode not in _MODES:
         raise unknown_choice("load_img: color_mode", color_mode, _MODES)
+    name = "the file"
     if isinstance(path, (str, bytes, os.PathLike)):
+        name = os.fsdecode(path)
         with open(path, "rb") as file:
             path = io.BytesIO(file.read())
     elif not hasattr(path, "read"):
         raise ArgumentTypeError(
             f"load_img: path should be path-like or an open file; received {path!r}"
         )
-    image = pillow.open(path)
+    image = open_image(path, f"load_img: {name}")
     modes = _MODES[color_mode]
     if image.mode not in modes:
         image = image.convert(modes[0])

@@ -11,7 +11,7 @@ from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.v1.saver import SUFFIX, Saver, latest_checkpoint
 from toolkit.compat.tensorflow.variables import Variable
 from toolkit.errors import ArgumentTypeError, ModelFileError
-from toolkit.models.h5_files import open_datasets
+from toolkit.reading.hdf5 import open_datasets
 
 
 class _Values:

@@ -14,7 +14,8 @@ import numpy as np
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
-from toolkit.models.h5_files import open_datasets, replace_file, write_groups
+from toolkit.models.h5_files import replace_file, write_groups
+from toolkit.reading.hdf5 import open_datasets
 
 SUFFIX = ".ckpt.h5"
 STATE = "checkpoint"

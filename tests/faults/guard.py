@@ -1,0 +1,86 @@
+"""Runs many damaged files in child processes, and outlives what they do to these."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SILENCE = 60  # seconds without a word after which a child is stopped
+
+
+def outcomes(seed, start, stop, folder):
+    """(number, format, outcome) of each case, also of those that end the child."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    while start < stop:
+        last = start - 1
+        for number, form, outcome in _one_child(seed, start, stop, folder):
+            if number is not None:
+                last = number
+            yield (last + 1 if number is None else number), form, outcome
+            if number is None:
+                last += 1
+        start = last + 1
+
+
+def _one_child(seed, start, stop, folder):
+    """What a child says until it ends; the case that ended it has no number."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
+    command = [sys.executable, "-m", "tests.faults.worker"]
+    child = subprocess.Popen(
+        [*command, *map(str, (seed, start, stop)), str(folder)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=open(folder / "errors.txt", "wb"),
+    )
+    heard, rest, done = time.monotonic(), b"", start - 1
+    while True:
+        ready, _, _ = select.select([child.stdout], [], [], 1)
+        if ready:
+            heard = time.monotonic()
+            data = os.read(child.stdout.fileno(), 1 << 16)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                number, form, outcome = json.loads(line)
+                done = number
+                yield number, form, outcome
+        elif time.monotonic() - heard > SILENCE:
+            child.kill()
+            break
+    status = child.wait()
+    child.stdout.close()
+    if done < stop - 1:
+        what = "hang" if status in (-27, -9) else f"crash: status {status}"
+        errors = (folder / "errors.txt").read_text("utf-8", "replace")[-2000:]
+        began = (folder / "progress").exists()
+        assert began, f"the worker does not start: {errors}"
+        yield None, "", f"{what}: {errors}"
+
+
+def tally(seed, start, stop, folder):
+    """How often each outcome came, and what is wrong: number -> (format, outcome)."""
+    counts, wrong = Counter(), {}
+    for number, form, outcome in outcomes(seed, start, stop, folder):
+        kind = outcome.partition(":")[0]
+        counts[kind] += 1
+        if kind not in ("equal", "error", "differs"):
+            wrong[number] = form, outcome
+    return counts, wrong
+
+
+if __name__ == "__main__":
+    seed, start, stop, folder = (*map(int, sys.argv[1:4]), sys.argv[4])
+    began = time.monotonic()
+    counts, wrong = tally(seed, start, stop, folder)
+    for number, (form, outcome) in wrong.items():
+        print(f"--- {number} {form}: {outcome}")
+    print(dict(counts), f"{time.monotonic() - began:.0f} s")

@@ -1,0 +1,178 @@
+"""Damage to files: of any bytes, and inside of what is packed, whose checksums fit."""
+
+import gzip
+import io
+import json
+import random
+import zipfile
+import zlib
+
+from toolkit.data.records import write_record
+
+EXTREMES = (0, 1, 2, 0x7F, 0x80, 0xFF, 2**16, 2**31 - 1, 2**31, 2**32 - 1)
+EXTREMES += (2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+WORDS = (None, True, -1, 0, 1, 3, 2**31, 2**40, 2**70, 1e308, -1.5, "", "x", "../x")
+WORDS += ([], {}, [[]], [None], {"a": 1}, "\x1b]0;x\x07", "__import__('os')", "N" * 9)
+
+
+# --- bytes ----------------------------------------------------------------------------
+
+
+def flip(data, chance):
+    place = chance.randrange(len(data))
+    data[place] ^= 1 << chance.randrange(8)
+
+
+def put(data, chance):
+    """Another byte, several times."""
+    for _ in range(chance.randint(1, 8)):
+        data[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+
+
+def number(data, chance):
+    """A number of 2, 4 or 8 bytes that is far from what was there."""
+    size = chance.choice((2, 4, 8))
+    value = chance.choice(EXTREMES) % 2 ** (8 * size)
+    place = chance.randrange(max(1, len(data) - size)) & -chance.choice((1, 4, 8))
+    data[place : place + size] = value.to_bytes(size, chance.choice(("little", "big")))
+
+
+def near(data, chance):
+    """A number of 4 bytes that is a little larger or smaller."""
+    place = chance.randrange(max(1, len(data) - 4)) & -4
+    value = int.from_bytes(data[place : place + 4], "little")
+    data[place : place + 4] = ((value + chance.randint(-9, 9)) % 2**32).to_bytes(
+        4, "little"
+    )
+
+
+def cut(data, chance):
+    del data[chance.randrange(len(data)) :]
+
+
+def drop(data, chance):
+    start = chance.randrange(len(data))
+    del data[start : start + chance.randint(1, 64)]
+
+
+def blank(data, chance):
+    start = chance.randrange(len(data))
+    stretch = data[start : start + chance.randint(1, 256)]
+    data[start : start + len(stretch)] = bytes([chance.choice((0, 255))]) * len(stretch)
+
+
+def repeat(data, chance):
+    start = chance.randrange(len(data))
+    piece = data[start : start + chance.randint(1, 128)]
+    data[start:start] = piece * chance.randint(1, 3)
+
+
+def move(data, chance):
+    """A stretch over another one, such as an address in place of another."""
+    size = chance.choice((4, 8, 8, 8, 32))
+    start, end = (chance.randrange(max(1, len(data) - size)) & -4 for _ in range(2))
+    data[end : end + size] = data[start : start + size]
+
+
+def append(data, chance):
+    data += chance.randbytes(chance.randint(1, 64))
+
+
+BYTES = (flip, flip, put, number, number, near, cut, drop, blank, repeat, move, append)
+
+
+def damaged(data, chance):
+    """The bytes of a file after one to three accidents."""
+    data = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        if data:
+            chance.choice(BYTES)(data, chance)
+    return bytes(data)
+
+
+# --- what is packed -------------------------------------------------------------------
+
+
+def places(value):
+    """(container, key) of all that is inside of lists and dicts."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in list(pairs):
+        yield value, key
+        if isinstance(item, (dict, list)):
+            yield from places(item)
+
+
+def damaged_json(data, chance):
+    """A config in which a value, or a few, is something else."""
+    value = json.loads(data)
+    for _ in range(chance.choice((1, 1, 2))):
+        found = list(places(value))
+        if not found:
+            break
+        container, key = chance.choice(found)
+        other, other_key = chance.choice(found)
+        action = chance.randrange(4)
+        if action == 0:
+            del container[key]
+        elif action == 1:
+            container[key] = json.loads(json.dumps(other[other_key]))
+        elif action == 2 and isinstance(container, dict):
+            container[str(chance.choice(WORDS))] = container.pop(key)
+        else:
+            container[key] = chance.choice(WORDS)
+    return json.dumps(value).encode()
+
+
+def damaged_zip(data, chance, kinds=None):
+    """A ZIP with one damaged member, whose checksum fits the damage."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = chance.choice(list(members))
+    change = damaged_json if name.endswith(".json") else damaged
+    if chance.random() < 0.1:
+        change = damaged
+    members[name] = change(members[name], chance)
+    if chance.random() < 0.05:
+        members[chance.choice(("a", "../a", "/a", "a/../b", "C:a"))] = b"a"
+    if chance.random() < 0.05:
+        members.pop(chance.choice(list(members)))
+    packed = io.BytesIO()
+    method = chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    with zipfile.ZipFile(packed, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def damaged_gzip(data, chance):
+    return gzip.compress(damaged(gzip.decompress(data), chance), 1)
+
+
+def damaged_record(data, chance):
+    """A record whose checksums fit."""
+    file = io.BytesIO()
+    length = int.from_bytes(data[:8], "little")
+    write_record(file, damaged(data[12 : 12 + length], chance))
+    return file.getvalue() + data[16 + length :]
+
+
+def damaged_png(data, chance):
+    """A PNG in which the checksum of a damaged chunk fits."""
+    out, place = bytearray(data[:8]), 8
+    chunks = []
+    while place < len(data):
+        size = int.from_bytes(data[place : place + 4], "big")
+        chunks.append((data[place + 4 : place + 8], data[place + 8 : place + 8 + size]))
+        place += size + 12
+    hit = chance.randrange(len(chunks))
+    for i, (name, content) in enumerate(chunks):
+        if i == hit:
+            content = damaged(content, chance) if content else chance.randbytes(9)
+        out += len(content).to_bytes(4, "big") + name + content
+        out += zlib.crc32(name + content).to_bytes(4, "big")
+    return bytes(out)
+
+
+def seeded(*words):
+    """A source of chance of its own for each case."""
+    return random.Random(repr(words))

@@ -1,0 +1,207 @@
+"""Reads damaged files, in a process of its own, and says what came of each.
+
+It is started by `guard.py`: a case that hangs or crashes ends this process; a number in
+a shared file tells which case it was.
+"""
+
+import contextlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+
+from tests.faults.formats import BY_NAME, FORMATS, digest
+from tests.faults.mutations import seeded
+from toolkit.errors import ToolkitError
+
+SECONDS = 2  # of the processor's time, for one case
+GROWTH = 200 << 20  # bytes of memory, for one file of a few KB
+SPACE = 3 << 29  # bytes of addresses, for all that a case asks for
+ROOT = Path(__file__).resolve().parents[2]
+FORBIDDEN = {
+    *("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile"),
+    *("socket.connect", "ctypes.dlopen", "ctypes.dlsym", "webbrowser.open"),
+    *("smtplib.connect", "ftplib.connect", "pty.spawn", "sqlite3.connect"),
+}
+
+
+def order():
+    """Formats in the order of cases, each as often as its share."""
+    names = [form.name for form in FORMATS for _ in range(form.share)]
+    seeded("order").shuffle(names)
+    return names
+
+
+def is_clear(message):
+    """Whether people can read it, on a terminal too."""
+    return 0 < len(message) < 4000 and all(
+        c.isprintable() or c == "\n" for c in message
+    )
+
+
+class Watch:
+    """Notes what files must not have done."""
+
+    def __init__(self):
+        self.seen = []
+        self.folder = None
+        sys.addaudithook(self.note)
+
+    def note(self, event, arguments):
+        if self.folder is None:
+            return
+        if event in FORBIDDEN or (
+            event == "subprocess.Popen" and arguments[0] != sys.executable
+        ):
+            self.seen.append(f"{event} {arguments!r:.200}")
+        elif event == "open" and isinstance(arguments[0], str):
+            path, mode, flags = arguments
+            writes = flags & (os.O_WRONLY | os.O_RDWR) if isinstance(flags, int) else 0
+            allowed = (tempfile.gettempdir(), "/dev/", "/proc/", str(ROOT))
+            if writes and not os.path.abspath(path).startswith(allowed):
+                self.seen.append(f"writes {path}")
+
+
+def peak():
+    """(bytes in memory now, the most there were since `forget_peak`)."""
+    now = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return now, int(line.split()[1]) * 1024
+    return now, now
+
+
+def forget_peak():
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def judged(read, path, good, differs):
+    """What came of reading one file: "equal", "error", "differs", or what is wrong."""
+    before, _ = peak()
+    forget_peak()
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    found = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with contextlib.redirect_stderr(io.StringIO()):
+                found = digest(read(path))
+        outcome = "equal" if found == good else "differs"
+        if outcome == "differs" and differs is None:
+            outcome = "lost: read as something else without a word"
+    except ToolkitError as error:
+        outcome = "error"
+        if not is_clear(str(error)):
+            outcome = f"unclear: {str(error)!r:.500}"
+        if isinstance(error.__cause__, MemoryError):
+            outcome = f"memory: {error!r:.300}"
+    except MemoryError:
+        outcome = f"memory: {traceback.format_exc()[-1500:]}"
+    except AssertionError as error:
+        outcome = f"unclear: {error}"
+    except Exception:
+        outcome = f"unclear: {traceback.format_exc()[-1500:]}"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    growth = peak()[1] - before
+    if growth > GROWTH:
+        outcome = f"memory: {growth >> 20} MB for {path.name}; {outcome}"
+    return outcome
+
+
+class Cases:
+    """The cases of a seed: number -> a damaged file of some format."""
+
+    def __init__(self, seed, folder):
+        self.seed, self.order = seed, order()
+        self.folder, self.good = Path(folder), {}
+        self.watch = Watch()
+
+    def place(self, form):
+        where = self.folder / "case"
+        shutil.rmtree(where, ignore_errors=True)
+        where.mkdir(parents=True)
+        return where / form.file
+
+    def original(self, form):
+        """Name -> bytes of the files of a good one, and what reading them gives."""
+        if form.name not in self.good:
+            path = self.place(form)
+            form.make(path)
+            files = {
+                str(p.relative_to(path.parent)): p.read_bytes()
+                for p in path.parent.rglob("*")
+                if p.is_file()
+            }
+            for _ in range(2):  # what is made once and kept is made
+                found = digest(form.read(path))
+                self.write(path, files)
+            assert digest(form.read(path)) == found, form.name
+            self.good[form.name] = files, found
+        return self.good[form.name]
+
+    def write(self, path, files):
+        for name, data in files.items():
+            target = path.parent / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
+    def run(self, number):
+        """(format, outcome) of a case."""
+        form = BY_NAME[self.order[number % len(self.order)]]
+        files, good = self.original(form)
+        chance = seeded(self.seed, number)
+        names = sorted(files)
+        hit = form.file if form.file in files else chance.choice(names)
+        if len(names) > 1:
+            hit = chance.choice(names)
+        path = self.place(form)
+        change = form.change if hit == form.file else BY_NAME["keras"].change
+        self.write(path, {**files, hit: change(files[hit], chance)})
+        self.watch.seen, self.watch.folder = [], path.parent
+        outcome = judged(form.read, path, good, form.differs)
+        self.watch.folder = None
+        if self.watch.seen:
+            outcome = f"code: {self.watch.seen}"
+        return form.name, outcome
+
+    def keep(self, number, folder):
+        """Keep the files of a case, to look at them."""
+        kept = Path(folder, str(number))
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(self.folder / "case", kept)
+
+
+def limit_space():
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * 4096
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size + SPACE, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main():
+    seed, start, stop, folder = (*map(int, sys.argv[1:4]), sys.argv[4])
+    cases = Cases(seed, folder)
+    for form in FORMATS:
+        cases.original(form)
+    limit_space()
+    progress = os.open(Path(folder, "progress"), os.O_RDWR | os.O_CREAT)
+    for number in range(start, stop):
+        os.pwrite(progress, number.to_bytes(8, "little"), 0)
+        name, outcome = cases.run(number)
+        if outcome not in ("equal", "error", "differs"):
+            cases.keep(number, folder)
+        print(json.dumps([number, name, outcome]), flush=True)
+    os.pwrite(progress, stop.to_bytes(8, "little"), 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""How much memory loading one file may take, with all that the file has made.
+
+Limits of parts multiply: a ZIP may unpack to a thousand times its size, and the HDF5
+file in it again. So there is one account for a whole load; whatever makes bytes of what
+a file says asks for them here first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from toolkit.errors import ArgumentError, LoadBudgetError
+
+_NEVER_LESS = 8  # times the file: what reading it takes where memory is short
+
+
+@dataclass
+class _Limits:
+    ratio: float = 64
+    share: float = 0.5
+    least: int = 1 << 26
+
+
+@dataclass
+class Budget:
+    """What is left of the bytes that a load may take."""
+
+    label: str
+    size: int
+    total: int
+    left: int
+
+    def spend(self, nbytes: int, what: str) -> None:
+        """Take bytes from it, or raise."""
+        if nbytes > self.left:
+            raise LoadBudgetError(
+                f"{self.label}: {what} takes {nbytes:,} bytes, far more than the file "
+                f"holds: refused. Loading one of {self.size:,} bytes may take "
+                f"{self.total:,} in all, of which {self.left:,} are left; "
+                "toolkit.saving.set_load_budget sets that"
+            )
+        self.left -= nbytes
+
+
+class _Account(threading.local):
+    """The budget of the load that this thread is in the middle of."""
+
+    budget: Budget | None = None
+
+
+_limits = _Limits()
+_account = _Account()
+
+
+def set_load_budget(
+    ratio: float = 64, share: float = 0.5, least: int = 1 << 26
+) -> None:
+    """Set how much memory loading one file may take; without arguments, the default.
+
+    Everything that a load makes counts: what is unpacked, arrays, the weights that a
+    config asks for, and vocabularies.
+
+    Args:
+        ratio: how many times the size of the file. `float("inf")` is no limit but
+            `share`.
+        share: the part of the machine's memory, in (0, 1], that is never exceeded; but
+            eight times the size of the file is always allowed.
+        least: bytes that are allowed for the smallest file.
+
+    Raises:
+        ArgumentError: a number is negative or none.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.saving.set_load_budget(ratio=1000)  # a file that packs very well
+        >>> toolkit.saving.load_budget(1 << 20) == 1000 << 20
+        True
+        >>> toolkit.saving.set_load_budget()
+    """
+    if not (ratio >= 1 and 0 < share <= 1 and least >= 0):
+        raise ArgumentError(
+            "set_load_budget: expected ratio >= 1, 0 < share <= 1 and least >= 0; "
+            f"received {ratio!r}, {share!r} and {least!r}"
+        )
+    _limits.ratio, _limits.share, _limits.least = ratio, share, int(least)
+
+
+def load_budget(size: int) -> int:
+    """How many bytes loading a file of this many bytes may take.
+
+    Args:
+        size: of the file, as it lies on disk.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.saving.load_budget(16 << 10) >> 20
+        64
+    """
+    share = int(_limits.share * _memory())
+    most = int(min(_limits.ratio * size, share))
+    return max(_limits.least, _NEVER_LESS * size, most)
+
+
+@cache
+def _memory() -> int:
+    """Bytes of memory that this process can have."""
+    try:
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not on this system
+        found = 1 << 34
+    try:  # of a container
+        return min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):
+        return found
+
+
+@contextmanager
+def limited_load(path: Path | str) -> Iterator[Budget]:
+    """A load of a file, or of all files in a folder, within its budget.
+
+    Inside of another load it is a part of that.
+    """
+    if _account.budget is not None:
+        yield _account.budget
+        return
+    size = size_of(Path(path))
+    total = load_budget(size)
+    _account.budget = Budget(repr(str(path)), size, total, total)
+    try:
+        yield _account.budget
+    finally:
+        _account.budget = None
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file, or of the plain files in a folder; 0 if there is none."""
+    if path.is_dir():
+        inside = (p for p in path.rglob("*") if not p.is_symlink())
+        return sum(p.stat().st_size for p in inside if p.is_file())
+    return path.stat().st_size if path.is_file() else 0
+
+
+def spend(nbytes: int, what: str) -> None:
+    """Take bytes from the budget of this thread's load; outside of one, do nothing."""
+    if _account.budget is not None:
+        _account.budget.spend(nbytes, what)

@@ -1,0 +1,36 @@
+"""Errors of whatever a file makes happen, told as errors of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from toolkit.errors import LoadBudgetError, ModelFileError, ToolkitError
+
+
+@contextmanager
+def clear_errors(what: str) -> Iterator[None]:
+    """Raise a ModelFileError for any error that is not ours.
+
+    A config is data: a value of a wrong type or size may fail anywhere in the code of
+    a layer, as whatever Python makes of it.
+
+    Args:
+        what: the file, or the part of it that is read.
+    """
+    try:
+        yield
+    except ToolkitError:
+        raise
+    except RecursionError as error:
+        raise ModelFileError(f"{what}: objects in objects without an end") from error
+    except MemoryError as error:
+        raise LoadBudgetError(
+            f"{what}: it asks for more memory than there is"
+        ) from error
+    except Exception as error:
+        kind = type(error).__name__
+        raise ModelFileError(
+            f"{what}: expected the config of an object; making it failed ({kind}: "
+            f"{error})"
+        ) from error

@@ -1,0 +1,167 @@
+"""A child process that reads HDF5 files before their reader does.
+
+It is started for the first file whose structure `hdf5_structure` does not know, and
+serves further ones. A file on which HDF5's library hangs, crashes or takes too much
+memory ends the child, not the process that wants to read it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolkit.reading.budget import load_budget
+
+_SECONDS = 1  # of the processor's time, and one more for each so many bytes
+_BYTES = 1 << 26
+_HEAD = struct.Struct("<?QQ")  # whether a path follows, its or the file's bytes, budget
+_OK = b"\x01"
+
+
+class _Child:
+    """The process, of which there is one for each process that asks."""
+
+    def __init__(self) -> None:
+        package = Path(__file__).resolve().parents[1]
+        self.owner = os.getpid()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(package.parent)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        atexit.register(self.end)
+
+    def ask(self, head: bytes, content: Any) -> bytes:
+        """Its answer; nothing if it has ended."""
+        process = self.process
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(head)
+            process.stdin.write(content)
+            process.stdin.flush()
+            return process.stdout.read(1)
+        except OSError:
+            return b""
+
+    def end(self) -> None:
+        """Stop it, unless it is that of the process that this one was forked from."""
+        atexit.unregister(self.end)
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        if self.owner == os.getpid():
+            self.process.kill()
+            self.process.wait()
+
+
+_lock = threading.Lock()
+_children: list[_Child] = []
+
+
+def is_harmless(source: Path | io.BytesIO) -> bool:
+    """Whether a child process reads all that the file holds, in a limited time."""
+    if isinstance(source, Path):
+        is_path, content = True, memoryview(os.fsencode(source.resolve()))
+        budget = load_budget(source.stat().st_size)
+    else:
+        is_path, content = False, source.getbuffer()
+        budget = load_budget(len(content))
+    with _lock:
+        if _children and _children[0].owner != os.getpid():
+            _children.clear()  # that of the process that this one was forked from
+        if not _children:
+            _children.append(_Child())
+        answer = _children[0].ask(_HEAD.pack(is_path, len(content), budget), content)
+        if answer not in (b"\0", _OK):
+            _children.pop().end()
+    return answer == _OK
+
+
+_PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from toolkit.reading.hdf5_probe import serve
+serve()
+"""
+
+
+def serve() -> None:
+    """What the child does: say of each file whether it can be read."""
+    import h5py
+
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while head := requests.read(_HEAD.size):
+        is_path, size, budget = _HEAD.unpack(head)
+        content = requests.read(size)
+        source = os.fsdecode(content) if is_path else io.BytesIO(content)
+        length = os.path.getsize(content) if is_path else size
+        _limit(_SECONDS + length / _BYTES, budget + 2 * length)
+        try:
+            with h5py.File(source, "r") as file:
+                _read_all(file, h5py)
+            answer = _OK
+        except Exception:
+            answer = b"\0"
+        _limit(0, 0)
+        answers.write(answer)
+        answers.flush()
+
+
+def _limit(seconds: float, nbytes: int) -> None:
+    """End this process after a time; let it have so much more memory; 0: no limit."""
+    if sys.platform == "win32":
+        return
+    import resource
+    import signal
+
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = hard
+    if nbytes and Path("/proc/self/statm").exists():
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + nbytes + (1 << 28)
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _read_all(file: Any, h5py: Any) -> None:
+    """Touch each name, attribute and value; plain arrays can do no harm."""
+    seen: set[int] = set()
+    stack = [file]
+    while stack:
+        group = stack.pop()
+        list(group.attrs.items())
+        for key in group:
+            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                continue  # it is refused
+            item = group[key]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen:
+                continue
+            seen.add(address)
+            if isinstance(item, h5py.Group):
+                stack.append(item)
+                continue
+            list(item.attrs.items())
+            if isinstance(item, h5py.Dataset) and not (
+                item.is_virtual or item.external
+            ):
+                _read_values(item)
+
+
+def _read_values(dataset: Any) -> None:
+    if dataset.chunks:
+        for piece in dataset.iter_chunks():
+            dataset[piece]
+    elif dataset.dtype.hasobject:
+        dataset[()]

@@ -1,0 +1,405 @@
+"""The structure of an HDF5 file, gone through before HDF5's own library sees it.
+
+The library takes the numbers in a file at their word: some damaged heaps and trees keep
+it busy for ever. What is checked here is what files of Keras, of h5py and of this
+package are made of: a superblock of version 0, groups with trees and local heaps,
+attributes, global heaps of strings, and contiguous, compact or chunked arrays. Each
+address must lie in the file, each block be what it is taken for, and no two overlap.
+A file with anything else is no worse; it is only not known to be harmless.
+
+Reference: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from toolkit.reading.hdf5_types import Doubt, datatype, extents
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_NOWHERE = 2**64 - 1
+_MAX_DEPTH = 32  # levels of a tree, and of groups in groups 20 times as many
+_MAX_GROUPS = 640
+
+
+class Damage(ValueError):
+    """Something that no whole file has."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name in a group, and where its object is; `is_link`: it is a symbolic link."""
+
+    name: bytes
+    address: int
+    is_link: bool
+
+
+class Structure:
+    """A file, of which every block is visited once.
+
+    Args:
+        read: (address, size) -> bytes, fewer at the end of the file.
+        size: bytes of the file.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        self._read, self._size = read, size
+        self._taken: dict[int, int] = {}
+        self._heaps: dict[int, set[int]] = {}
+
+    def check(self) -> None:
+        """Go through all of it.
+
+        Raises:
+            Damage: it is certainly broken.
+            Doubt: it has something that is not known here.
+        """
+        head = self._at(0, 96, "superblock")
+        if head[:8] != SIGNATURE:
+            raise Damage("it does not begin as HDF5 files do")
+        if head[8] != 0:
+            raise Doubt(f"a superblock of version {head[8]}")
+        if any(head[i] for i in (9, 10, 12)) or head[13:15] != b"\x08\x08":
+            raise Doubt("a superblock of unusual sizes")
+        leaves, nodes = struct.unpack_from("<HH", head, 16)
+        base, free, end, driver = struct.unpack_from("<4Q", head, 24)
+        if (base, free, driver) != (0, _NOWHERE, _NOWHERE):
+            raise Doubt("a superblock that names other blocks")
+        if not 0 < leaves <= 1024 or not 0 < nodes <= 1024:
+            raise Damage("groups are larger than any")
+        if end > self._size:
+            raise Damage(f"it is truncated: of {end:,} bytes, {self._size:,} are there")
+        self._size = end
+        self._leaves, self._nodes = leaves, nodes
+        self._claim(0, 96)
+        self._objects(head[56:96])
+        self._overlaps()
+
+    # --- blocks -----------------------------------------------------------------------
+
+    def _at(self, address: int, size: int, what: str) -> bytes:
+        if address + size > self._size:
+            raise Damage(f"a {what} at byte {address:,} is not in the file")
+        data = self._read(address, size)
+        if len(data) != size:
+            raise Damage(f"a {what} at byte {address:,} is not in the file")
+        return data
+
+    def _claim(self, address: int, size: int) -> None:
+        if address in self._taken:
+            raise Damage(f"two blocks begin at byte {address:,}")
+        if address + size > self._size:
+            raise Damage(f"a block at byte {address:,} is not in the file")
+        self._taken[address] = size
+
+    def _overlaps(self) -> None:
+        end = 0
+        for address, size in sorted(self._taken.items()):
+            if address < end:
+                raise Damage(f"two blocks lie over each other at byte {address:,}")
+            end = address + size
+
+    # --- objects ----------------------------------------------------------------------
+
+    def _objects(self, root: bytes) -> None:
+        """All objects, from the root on."""
+        if struct.unpack_from("<I", root, 16)[0] > 1:
+            raise Damage("the root is a link")
+        waiting = [(struct.unpack_from("<Q", root, 8)[0], root, 0)]
+        seen = set[int]()
+        while waiting:
+            address, entry, depth = waiting.pop()
+            if address in seen:  # another name of an object
+                continue
+            seen.add(address)
+            if depth > _MAX_GROUPS:
+                raise Doubt("groups in groups in groups")
+            table = self._object(address)
+            cached, trees = struct.unpack_from("<I4xQQ", entry, 16)[0], entry[24:40]
+            if cached == 1 and table != trees:
+                raise Damage("a group is described in two ways")
+            if table is not None:
+                for place in self._group(*struct.unpack("<QQ", table)):
+                    waiting.append((*place, depth + 1))
+
+    def _object(self, address: int) -> bytes | None:
+        """Check an object; returns where the names in it are, if it is a group."""
+        version, count, _, size = struct.unpack(
+            "<BxHII4x", self._at(address, 16, "object")
+        )
+        if version != 1:
+            raise Doubt(f"an object of version {version}")
+        found: dict[int, bytes] = {}
+        for kind, flags, data in self._messages(address, size, count):
+            if flags & ~0b101:  # constant, and not to be shared
+                raise Doubt(f"flags {flags} of a message")
+            if kind == 0x0C:
+                self._attribute(data)
+            elif kind not in _MESSAGES:
+                raise Doubt(f"a message of kind {kind}")
+            elif kind not in (0, 0x10):
+                if kind in found:
+                    raise Damage(f"two messages of kind {kind}")
+                found[kind] = data
+        if 0x11 in found:
+            if len(found[0x11]) < 16 or {1, 3, 8} & found.keys():
+                raise Damage("a group that is something else too")
+            return found[0x11][:16]
+        self._array(found)
+        return None
+
+    def _messages(
+        self, address: int, size: int, count: int
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Kind, flags and data of each message of an object."""
+        self._claim(address, 16 + size)
+        blocks, seen = [self._at(address + 16, size, "object")], 0
+        while blocks:
+            block, place = blocks.pop(0), 0
+            while place < len(block):
+                if place + 8 > len(block):
+                    raise Damage("a message is cut off")
+                kind, length, flags = struct.unpack_from("<HHB", block, place)
+                place += 8 + length
+                if place > len(block) or length % 8:
+                    raise Damage("a message is longer than its object")
+                data = block[place - length : place]
+                seen += 1
+                if kind == 0x10:
+                    start, more = struct.unpack_from("<QQ", data.ljust(16, b"\xff"))
+                    self._claim(start, more)
+                    blocks.append(self._at(start, more, "continuation"))
+                yield kind, flags, data
+        if seen != count:
+            raise Damage(f"an object has {seen} messages, not {count}")
+
+    # --- groups -----------------------------------------------------------------------
+
+    def _group(self, tree: int, heap: int) -> Iterator[tuple[int, bytes]]:
+        """The address and the entry of each object in a group."""
+        names = self._heap(heap)
+        last = b""
+        for leaf in self._leaves_of(tree):
+            head = self._at(leaf, 8, "list of names")
+            signature, version, count = struct.unpack("<4sBxH", head)
+            if signature != b"SNOD" or version != 1 or count > 2 * self._leaves:
+                raise Damage(f"there is no list of names at byte {leaf:,}")
+            self._claim(leaf, 8 + 80 * self._leaves)
+            entries = self._at(leaf + 8, 40 * count, "list of names")
+            for start in range(0, len(entries), 40):
+                entry = entries[start : start + 40]
+                name = _name(names, struct.unpack_from("<Q", entry)[0])
+                if name <= last:
+                    raise Damage("names are out of order")
+                last = name
+                kind = struct.unpack_from("<I", entry, 16)[0]
+                if kind == 2:
+                    _name(names, struct.unpack_from("<I", entry, 24)[0])
+                elif kind < 2:
+                    yield struct.unpack_from("<Q", entry, 8)[0], entry
+                else:
+                    raise Damage(f"a name of kind {kind}")
+
+    def _heap(self, address: int) -> bytes:
+        """The text of a local heap, whose list of gaps has an end."""
+        head = self._at(address, 32, "heap")
+        signature, size, gap, start = struct.unpack("<4s4xQQQ", head)
+        if signature != b"HEAP" or head[4]:
+            raise Damage(f"there is no heap at byte {address:,}")
+        self._claim(address, 32)
+        self._claim(start, size)
+        data, last = self._at(start, size, "heap"), -1
+        while gap != 1:
+            if gap <= last or gap % 8 or gap + 16 > size:
+                raise Damage("the gaps in a heap")
+            last = gap
+            gap, length = struct.unpack_from("<QQ", data, gap)
+            if length < 16 or last + length > size:
+                raise Damage("the gaps in a heap")
+        return data
+
+    def _leaves_of(self, root: int) -> list[int]:
+        """The lists of names of a tree, in their order."""
+        size = 24 + 2 * self._nodes * 16 + 8
+        return [child for _, child in self._tree(root, 0, 8, size, 2 * self._nodes)]
+
+    def _tree(
+        self, root: int, kind: int, key: int, size: int, most: int
+    ) -> Iterator[tuple[bytes, int]]:
+        """Key and address of what the leaves of a tree point to.
+
+        Nodes of a level know their neighbours, in a chain that must be the same.
+        """
+        level, places = None, [root]
+        while places:
+            below: list[int] = []
+            for i, place in enumerate(places):
+                node = self._at(place, size, "tree")
+                head = struct.unpack_from("<4sBBHQQ", node)
+                signature, found, depth, count, left, right = head
+                beside = [_NOWHERE, *places, _NOWHERE][i : i + 3]
+                if signature != b"TREE" or found != kind or count > most:
+                    raise Damage(f"there is no tree at byte {place:,}")
+                if depth > _MAX_DEPTH or level not in (None, depth):
+                    raise Damage(f"a tree at byte {place:,} of a wrong depth")
+                if [left, right] != [beside[0], beside[2]]:
+                    raise Damage(f"a tree at byte {place:,} with other neighbours")
+                level = depth if level is None else level
+                self._claim(place, size)
+                for j in range(count):
+                    at = 24 + j * (key + 8)
+                    child = struct.unpack_from("<Q", node, at + key)[0]
+                    if depth:
+                        below.append(child)
+                    else:
+                        yield node[at : at + key], child
+            level = None if level is None else level - 1
+            places = below
+
+    # --- arrays and attributes --------------------------------------------------------
+
+    def _attribute(self, data: bytes) -> None:
+        version, flags, name, kind, space = struct.unpack_from(
+            "<BBHHH", data.ljust(8, b"\0")
+        )
+        if version not in (1, 2, 3) or flags:
+            raise Doubt(f"an attribute of version {version}")
+        place = 9 if version == 3 else 8
+        parts = []
+        for size in (name, kind, space):
+            parts.append(data[place : place + size])
+            place += -(-size // 8) * 8 if version == 1 else size
+        if place > len(data) or not name or b"\0" not in parts[0]:
+            raise Damage("an attribute is cut off")
+        found, count = datatype(parts[1]), 1
+        for extent in extents(parts[2]):
+            count *= extent
+        values = data[place : place + count * found.size]
+        if len(values) != count * found.size:
+            raise Damage("an attribute is cut off")
+        if found.is_variable:
+            for start in range(0, len(values), 16):
+                self._string(*struct.unpack_from("<IQI", values, start))
+
+    def _string(self, length: int, heap: int, index: int) -> None:
+        """A value of variable length, which lies in a heap for all objects."""
+        if heap in (0, _NOWHERE):
+            if length:
+                raise Damage("a string that is nowhere")
+            return
+        if heap not in self._heaps:
+            self._heaps[heap] = self._collection(heap)
+        if index not in self._heaps[heap]:
+            raise Damage("a string that is nowhere")
+
+    def _collection(self, address: int) -> set[int]:
+        """The numbers of what a global heap holds."""
+        signature, version, size = struct.unpack(
+            "<4sB3xQ", self._at(address, 16, "heap")
+        )
+        if signature != b"GCOL" or version != 1 or size < 4096:
+            raise Damage(f"there is no heap at byte {address:,}")
+        self._claim(address, size)
+        data, place, found = self._at(address, size, "heap"), 16, set[int]()
+        while place + 16 <= size:
+            index, length = struct.unpack_from("<H6xQ", data, place)
+            if index == 0:  # the rest is free
+                if length != size - place:
+                    raise Damage(f"the gap in a heap at byte {address:,}")
+                return found
+            place += 16 + -(-length // 8) * 8
+            if index in found or place > size or not length:
+                raise Damage(f"what is in a heap at byte {address:,}")
+            found.add(index)
+        return found
+
+    def _array(self, found: dict[int, bytes]) -> None:
+        if not {1, 3, 8} <= found.keys():
+            raise Doubt("an object that is neither group nor array")
+        shape, kind = extents(found[1]), datatype(found[3])
+        if kind.is_variable:
+            raise Doubt("an array of elements of different lengths")
+        count = 1
+        for extent in shape:
+            count *= extent
+        if 0x0B in found:
+            _filters(found[0x0B])
+        if 0x05 in found:
+            _fill(found[0x05], kind.size)
+        layout = found[8]
+        if layout[0] != 3 or layout[1] > 2:
+            raise Doubt(f"an array laid out by version {layout[0]}")
+        if layout[1] == 0:
+            size = struct.unpack_from("<H", layout, 2)[0]
+            if size != count * kind.size or size + 4 > len(layout):
+                raise Damage("a compact array of another size")
+        elif layout[1] == 1:
+            start, size = struct.unpack_from("<QQ", layout.ljust(18, b"\0"), 2)
+            if start != _NOWHERE and (
+                start + size > self._size or size != count * kind.size
+            ):
+                raise Damage("an array that is not in the file")
+        else:
+            self._chunks(layout, shape, kind.size)
+
+    def _chunks(self, layout: bytes, shape: list[int], item: int) -> None:
+        rank = layout[2]
+        if rank != len(shape) + 1 or len(layout) < 11 + 4 * rank:
+            raise Damage("chunks of another number of axes")
+        (tree,) = struct.unpack_from("<Q", layout, 3)
+        sizes = struct.unpack_from(f"<{rank}I", layout, 11)
+        if sizes[-1] != item or 0 in sizes:
+            raise Damage("chunks of another size")
+        if tree == _NOWHERE:
+            return
+        key, most = 8 + 8 * rank, 64
+        size, seen = 24 + most * 8 + (most + 1) * key, set[bytes]()
+        for place, address in self._tree(tree, 1, key, size, most):
+            length = struct.unpack_from("<I", place)[0]
+            corner = struct.unpack_from(f"<{rank}Q", place, 8)
+            if any(c % s for c, s in zip(corner[:-1], sizes, strict=False)):
+                raise Damage("a chunk between others")
+            if place[8:] in seen or address + length > self._size:
+                raise Damage("a chunk that is not in the file")
+            seen.add(place[8:])
+
+
+# Nothing; extents; type; fill value, old and new; layout; filters; attribute; comment;
+# continuation; names; time of change.
+_MESSAGES = {0, 1, 3, 4, 5, 8, 0x0B, 0x0C, 0x0D, 0x10, 0x11, 0x12}
+_FILTERS = {1, 2, 3, 32_000}  # Deflate, shuffle, a checksum, LZF
+
+
+def _name(names: bytes, place: int) -> bytes:
+    end = names.find(b"\0", place)
+    if end < 0 or place >= len(names):
+        raise Damage("a name that is nowhere")
+    return names[place:end]
+
+
+def _filters(data: bytes) -> None:
+    version, count = struct.unpack_from("<BB", data)
+    if version != 1 or not 0 < count <= 32:
+        raise Doubt("filters of another version")
+    place = 8
+    for _ in range(count):
+        kind, name, _, values = struct.unpack_from("<4H", data.ljust(place + 8), place)
+        if kind not in _FILTERS:
+            raise Doubt(f"a filter of kind {kind}")
+        place += 8 + -(-name // 8) * 8 + 4 * values + 4 * (values % 2)
+        if place > len(data):
+            raise Damage("filters are cut off")
+
+
+def _fill(data: bytes, item: int) -> None:
+    """The value of what has not been written."""
+    if data[0] not in (1, 2):
+        raise Doubt("a fill value of another version")
+    if data[0] == 2 and not data[3]:
+        return
+    (size,) = struct.unpack_from("<I", data.ljust(8, b"\xff"), 4)
+    if size not in (0, item) or size + 8 > len(data):
+        raise Damage("a fill value of another size")

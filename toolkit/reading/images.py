@@ -1,0 +1,47 @@
+"""Images: of known formats only, and not larger than Pillow thinks safe.
+
+Pillow tells formats by the first bytes, not by a file's name, and hands some to other
+programs, such as PostScript to Ghostscript.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from toolkit.errors import ImageFileError
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+
+
+def open_image(file: Any, label: str) -> Any:
+    """The picture in a file, the first of several, read as a whole.
+
+    Args:
+        file: a path, or a file that is open for reading bytes.
+        label: what messages call it.
+
+    Raises:
+        ImportError: there is no Pillow.
+        ImageFileError: it is of no format in `FORMATS`, is damaged, or has more than
+            `PIL.Image.MAX_IMAGE_PIXELS` pixels.
+    """
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(file, formats=FORMATS)
+            image.load()
+        return image
+    except FileNotFoundError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ImageFileError(
+            f"{label}: {error}; PIL.Image.MAX_IMAGE_PIXELS sets the limit"
+        ) from None
+    except Exception as error:  # decoders raise anything
+        raise ImageFileError(
+            f"{label}: expected an image, one of {', '.join(FORMATS)}, that is whole; "
+            f"reading it failed ({type(error).__name__}: {error})"
+        ) from error

@@ -1,0 +1,182 @@
+"""Arrays in `.npy` and `.npz` files, whose sizes are checked before they are read.
+
+Arrays of Python objects are refused: only pickle could read them, and it runs code.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+
+from toolkit.errors import ModelFileError
+from toolkit.reading.budget import spend
+from toolkit.reading.zips import open_members
+
+MAGIC = b"\x93NUMPY"
+_HEADER = 12_000  # bytes; NumPy itself refuses headers of more than 10,000
+_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# NumPy reads a header as Python reads source: what a damaged one may raise.
+_DAMAGES = (
+    *(ValueError, SyntaxError, TokenError, TypeError, KeyError, AttributeError),
+    *(OverflowError, RecursionError, MemoryError, IndexError),
+)
+MAX_RATIO = 1_100  # Deflate makes at most 1,032 bytes of one
+_MAX_AXES = 32  # what every version of NumPy takes
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of an array's file say, compared with the file's length.
+
+    start: the byte at which its values begin. in_columns: whether the first index
+    changes fastest.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    in_columns: bool
+    start: int
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its values take."""
+        return math.prod(self.shape, start=1) * self.dtype.itemsize
+
+
+def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
+    """The header of an array.
+
+    Args:
+        name: of the array, for messages.
+        head: the first bytes of the file, or all.
+        size: bytes of the whole file.
+        raw: whether elements may be records of several numbers.
+
+    Raises:
+        ModelFileError: it is damaged, holds objects, or declares other values than the
+            file has.
+    """
+    file = io.BytesIO(head)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _READERS:
+            raise ValueError(f"format version {version}")
+        shape, in_columns, dtype = _READERS[version](file)
+        if any(isinstance(n, bool) or not 0 <= n <= sys.maxsize for n in shape):
+            raise ValueError(f"the shape {shape}")
+        if len(shape) > _MAX_AXES:
+            raise ValueError(f"{len(shape)} axes")
+    except _DAMAGES as error:
+        raise ModelFileError(
+            f"{name}: expected an array as NumPy saves them ({error})"
+        ) from error
+    if dtype.hasobject or (dtype.names and not raw):
+        raise ModelFileError(
+            f"{name}: expected numbers; found {dtype}, which only pickle could read "
+            "and which could run code: refused"
+        )
+    header = Header(shape, dtype, in_columns, file.tell())
+    # Without bytes of their own, elements could be any number.
+    if file.tell() + header.nbytes != size or (not dtype.itemsize and 0 not in shape):
+        raise ModelFileError(
+            f"{name} declares {header.nbytes} bytes, of which the file holds "
+            f"{size - file.tell()}: refused"
+        )
+    return header
+
+
+def array_of(name: str, data: bytes) -> np.ndarray[Any, Any]:
+    """The array of which these are the bytes of the file."""
+    header = read_header(name, data, len(data), raw=True)
+    flat = np.frombuffer(data, header.dtype, math.prod(header.shape), header.start)
+    if header.in_columns:
+        return flat.reshape(header.shape[::-1]).copy().T
+    return flat.reshape(header.shape).copy()
+
+
+def mapped(path: Path) -> np.ndarray[Any, Any]:
+    """The array of a `.npy` file, which stays on disk.
+
+    NumPy's memory map divides by the size of an element, which a damaged header may
+    say to be 0: that ends the process.
+    """
+    with open(path, "rb") as file:
+        head = file.read(_HEADER)
+    header = read_header(path.name, head, path.stat().st_size, raw=True)
+    if not header.nbytes:
+        return np.zeros(header.shape, header.dtype)
+    return np.memmap(
+        path,
+        header.dtype,
+        "r",
+        header.start,
+        header.shape,
+        "F" if header.in_columns else "C",
+    )
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file, of which only the header has been read so far."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    _bytes: Callable[[], bytes]
+
+    def check(self) -> None:
+        """Nothing is left to check: its size was compared with the file's."""
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """The array."""
+        spend(self.nbytes, self.path)
+        return array_of(self.path, self._bytes())
+
+
+@contextmanager
+def open_npy(path: Path) -> Iterator[dict[str, StoredArray]]:
+    """The array of a `.npy` file, under the file's name without its ending."""
+    with open(path, "rb") as file:
+        head = file.read(_HEADER)
+    try:
+        stored = _stored(path.stem, head, path.stat().st_size, path.read_bytes)
+    except ModelFileError as error:
+        raise ModelFileError(f"{str(path)!r}: {error}") from error
+    yield {path.stem: stored}
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[dict[str, StoredArray]]:
+    """The arrays of a `.npz` file by their names."""
+    with open_members(path, ".npz", MAX_RATIO) as members:
+        arrays = {}
+        for name, size in members.sizes().items():
+            key = name.removesuffix(".npy")
+            head = members.head(name, _HEADER)
+            arrays[key] = _stored(key, head, size, _reader(members, name))
+        yield arrays
+
+
+def _reader(members: Any, name: str) -> Callable[[], bytes]:
+    return lambda: members.read(name)  # type: ignore[no-any-return]
+
+
+def _stored(
+    name: str, head: bytes, size: int, read: Callable[[], bytes]
+) -> StoredArray:
+    """An array whose header is as it should be."""
+    header = read_header(name, head, size, raw=True)
+    return StoredArray(name, header.shape, str(header.dtype), header.nbytes, read)

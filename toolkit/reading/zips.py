@@ -1,0 +1,124 @@
+"""ZIP files, of which every member is checked before anything is read."""
+
+from __future__ import annotations
+
+import lzma
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.reading.budget import limited_load, spend
+
+_MAX_MEMBERS = 10_000
+_SMALL = 1 << 20  # bytes that are always fine
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+SUSPICIOUS = (  # what a damaged ZIP may raise
+    *(OSError, EOFError, ValueError, NotImplementedError, RuntimeError, LookupError),
+    *(zlib.error, lzma.LZMAError, OverflowError, TypeError),
+)
+
+
+@contextmanager
+def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
+    """The members of a ZIP, checked, in a load of it.
+
+    Args:
+        path: of the file.
+        kind: what messages say was expected.
+        max_ratio: how many times its size in the archive a member may unpack to.
+    """
+    if not path.is_file():
+        raise MissingFileError(f"File not found: there is no file {str(path)!r}")
+    try:
+        with limited_load(path), _zip_file(path) as archive:
+            yield Members(archive, max_ratio)
+    except zipfile.BadZipFile as error:
+        raise ModelFileError(
+            f"{str(path)!r}: expected a {kind} file, which is a ZIP; it is damaged or "
+            f"something else ({error})"
+        ) from error
+    except ModelFileError as error:
+        if repr(str(path)) not in str(error):
+            error.args = (f"{str(path)!r}: {error}",)
+        raise
+
+
+def _zip_file(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except SUSPICIOUS as error:
+        raise zipfile.BadZipFile(str(error)) from error
+
+
+class Members:
+    """The members of an archive, once their names and sizes look harmless."""
+
+    def __init__(self, archive: zipfile.ZipFile, max_ratio: int) -> None:
+        self._archive = archive
+        self._infos: dict[str, zipfile.ZipInfo] = {}
+        infos = archive.infolist()
+        if len(infos) > _MAX_MEMBERS:
+            raise ModelFileError(f"{len(infos)} members: refused")
+        for info in infos:
+            if info.filename in self._infos:
+                raise ModelFileError(f"{info.filename!r} is there twice: refused")
+            _check_member(info, max_ratio)
+            self._infos[info.filename] = info
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes that each member declares."""
+        return {name: info.file_size for name, info in self._infos.items()}
+
+    def head(self, name: str, size: int) -> bytes:
+        """The first bytes of a member, at most `size`."""
+        info = self._infos.get(name)
+        if info is None:
+            raise ModelFileError(f"there is no member {name!r}")
+        try:
+            with self._archive.open(info) as file:
+                return file.read(size)
+        except SUSPICIOUS as error:
+            raise ModelFileError(f"{name!r} is damaged ({error})") from error
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a member."""
+        info = self._infos.get(name)
+        spend(info.file_size if info else 0, f"the member {name!r}")
+        data = self.head(name, info.file_size + 1 if info else 0)
+        if info is None or len(data) != info.file_size:
+            raise ModelFileError(f"{name!r} has another size than it declares: refused")
+        return data
+
+    def extract(self, prefix: str, folder: Path) -> None:
+        """Write the members under `prefix` to files in `folder`."""
+        for name, info in self._infos.items():
+            if name.startswith(f"{prefix}/") and not info.is_dir():
+                target = Path(folder, *PurePosixPath(name).parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(self.read(name))
+
+
+def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
+    name = info.filename
+    parts = PurePosixPath(name).parts
+    is_link = stat.S_ISLNK(info.external_attr >> 16)
+    if not parts or ".." in parts or name.startswith("/") or is_link:
+        raise ModelFileError(f"{name!r} points out of the archive: refused")
+    if "\\" in name or ":" in parts[0] or "\0" in name:
+        raise ModelFileError(f"{name!r} is no plain name: refused")
+    if info.flag_bits & 1:
+        raise ModelFileError(f"{name!r} is encrypted: refused")
+    if info.compress_type not in _METHODS:
+        raise ModelFileError(
+            f"{name!r} is packed in another way than Deflate (method "
+            f"{info.compress_type}): refused"
+        )
+    if info.file_size > max(_SMALL, max_ratio * info.compress_size):
+        raise ModelFileError(
+            f"{name!r} declares {info.file_size} bytes, of which the archive holds "
+            f"{info.compress_size}: refused"
+        )
