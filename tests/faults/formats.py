@@ -289,6 +289,7 @@ def inspect(path):
 
 FROM_CONFIG = "a config says what the model is, and it may say something else"
 UNCHECKED = "values without a checksum are whatever the file says"
+UNCOUNTED = "a file that ends between two records is whole"
 LOSSY = "pixels are whatever the file says"
 
 FORMATS = (
@@ -334,13 +335,25 @@ FORMATS = (
         UNCHECKED,
         share=8,
     ),
-    Format("tfrecord", "a.tfrecord", save_records(None), read_records(None)),
-    Format("tfrecord gzip", "a.tfrecord", save_records("GZIP"), read_records("GZIP")),
+    Format("tfrecord", "a.tfrecord", save_records(None), read_records(None), UNCOUNTED),
+    Format(
+        "tfrecord gzip",
+        "a.tfrecord",
+        save_records("GZIP"),
+        read_records("GZIP"),
+        UNCOUNTED,
+    ),
     Format(
         *("tfrecord in gzip", "a.tfrecord", save_records("GZIP")),
-        *(read_records("GZIP"), None, m.damaged_gzip),
+        *(read_records("GZIP"), UNCOUNTED, m.damaged_gzip),
     ),
-    Format("tfrecord zlib", "a.tfrecord", save_records("ZLIB"), read_records("ZLIB")),
+    Format(
+        "tfrecord zlib",
+        "a.tfrecord",
+        save_records("ZLIB"),
+        read_records("ZLIB"),
+        UNCOUNTED,
+    ),
     Format(
         *("examples", "a.tfrecord", save_records(None), read_examples, UNCHECKED),
         m.damaged_record,

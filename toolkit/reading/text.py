@@ -22,7 +22,10 @@ def parsed_json(text: str | bytes, where: str) -> Any:
         ModelFileError: it is none.
         LoadBudgetError: its values take more memory than the load may.
     """
-    raw = text.encode() if isinstance(text, str) else bytes(text)
+    try:
+        raw = text.encode() if isinstance(text, str) else bytes(text)
+    except UnicodeError as error:
+        raise ModelFileError(f"{where}: expected text in UTF-8 ({error})") from error
     count = sum(raw.count(sign) for sign in (b"[", b"{", b",", b":"))
     spend(len(raw) + _OF_OBJECT * count, f"{where}, as values,")
     try:
