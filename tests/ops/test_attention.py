@@ -82,3 +82,20 @@ def test_a_cap_far_away_changes_nothing():
         query, key, value, bias, attn_logits_soft_cap=1e6, **options
     )
     assert_close(found, expected.numpy(), 1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_only_values_matter_where_there_is_one_source(heads, compiled):
+    rng = np.random.default_rng(2)
+    shapes = [(3, 4, 2, 8), (3, 1, heads, 8), (3, 1, heads, 8), (2, 4, 1)]
+    inputs = [
+        ops.convert_to_tensor(rng.standard_normal(s).astype("f4")) for s in shapes
+    ]
+    found = (toolkit.function(gradients) if compiled else gradients)(inputs)
+    for x, place in zip(found, (0, 1, None, 3), strict=True):
+        assert x.dtype == "float32"
+        assert place is None or not x.numpy().any()
+    y = ops.dot_product_attention(*inputs[:3], bias=inputs[3])
+    weights = 2 * y.numpy().reshape(3, 4, heads, 2 // heads, 8)
+    assert_close(found[2], weights.sum((1, 3))[:, None], 1e-6)

@@ -246,7 +246,8 @@ class Program:
         """
         value = self.operand(index, operand)
         if value is None:
-            return None, arena + self.plan.work[index].offset + operand[1]
+            work = self.plan.work.get(index)  # none for a product of no extent
+            return None, arena + (work.offset if work else 0) + operand[1]
         layout = self.layouts[value]
         root = id(layout.root)
         if root in self.numbers:

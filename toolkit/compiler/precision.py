@@ -12,6 +12,7 @@ from toolkit.ir import PRIMITIVES, Graph, Node
 from toolkit.tensor import Tensor
 
 _NARROW, _WIDE = "bfloat16", "float32"
+_OF_BITS = ("bitcast",)  # what a number is made of, not what it is
 
 
 def widen(graph: Graph, backend: Backend) -> Graph:
@@ -62,7 +63,11 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
         return stand_ins.get(id(x), x)
 
     for node in graph.nodes:
-        nodes.append(_wide_node(node, [value(x) for x in node.inputs], stand_ins))
+        given = [value(x) for x in node.inputs]
+        if node.op.name in _OF_BITS:
+            nodes += _narrow_nodes(node, given, stand_ins)
+        else:
+            nodes.append(_wide_node(node, given, stand_ins))
     outputs = [value(y) for y in graph.outputs]
     if enter is _cast:
         for i, y in enumerate(graph.outputs):
@@ -84,6 +89,24 @@ def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[int, Any]) -> Node
             stand_ins[id(old)] = new
         outputs.append(new)
     return Node(node.op, inputs, attrs, outputs)
+
+
+def _narrow_nodes(
+    node: Node, inputs: list[Any], stand_ins: dict[int, Any]
+) -> list[Node]:
+    """A node whose operands and results stay as narrow as they are, between casts."""
+    nodes, operands = [], []
+    for old, x in zip(node.inputs, inputs, strict=True):
+        if x.spec.dtype != old.spec.dtype:
+            wide, x = x, Tensor(None, old.spec)
+            nodes.append(_cast_node(wide, x))
+        operands.append(x)
+    nodes.append(Node(node.op, operands, node.attrs, node.outputs))
+    for y in node.outputs:
+        if y.spec.dtype == _NARROW:
+            stand_ins[id(y)] = Tensor(None, y.spec.with_dtype(_WIDE))
+            nodes.append(_cast_node(y, stand_ins[id(y)]))
+    return nodes
 
 
 def _wide_attribute(value: Any) -> Any:

@@ -13,7 +13,7 @@ from toolkit import dtypes
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.contract import matmul
-from toolkit.ops.creation import ones, tril
+from toolkit.ops.creation import ones, tril, zeros
 from toolkit.ops.elementwise import exp, tanh, where, zero_like
 from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max, sum
@@ -200,6 +200,8 @@ def _attention_vjp(
     **attrs: Any,
 ) -> tuple[Tensor | None, ...]:
     g, (out, peak, total) = gs[0], ys
+    if key.shape[1] == 1:
+        return _only_value_grad(g, query, key, value, extras, attrs["given"])
     products = convert(g, total.dtype) * convert(out, total.dtype)
     delta = transpose(sum(products, axis=3), (0, 2, 1))
     inputs = (g, delta, peak, total, query, key, value, *extras)
@@ -210,6 +212,26 @@ def _attention_vjp(
             sum_to(_changes(*inputs, **attrs)[0], x.shape) if is_bias else None
         )
     return tuple(found)
+
+
+def _only_value_grad(
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    extras: tuple[Tensor, ...],
+    given: tuple[str, ...],
+) -> tuple[Tensor | None, ...]:
+    """The gradients where there is one source: its weight is 1, whatever logits are.
+
+    Differences of sums that are equal but for rounding would not be exactly 0.
+    """
+    batch, targets, heads, _ = query.shape
+    weights = ones((batch, heads, targets, 1), g.dtype)
+    pairs = zip(given, extras, strict=True)
+    none = [zeros(x.shape, x.dtype) for x in (query, key)]
+    rest = (zeros(x.shape, x.dtype) if name == "bias" else None for name, x in pairs)
+    return (*none, _collect(weights, g, key.shape[2]), *rest)
 
 
 attention_p = decomposable("attention", _attention, _attention_vjp)
@@ -282,10 +304,12 @@ def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
     fits = query.ndim == key.ndim == value.ndim == 4
     fits = fits and query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3]
     fits = fits and key.shape[:3] == value.shape[:3]
+    fits = fits and key.shape[1] > 0 and key.shape[2] > 0 and key.shape[3] > 0
     if not fits or query.shape[2] % key.shape[2]:
         raise ShapeError(
             "dot_product_attention: expected query (batch, targets, heads, features), "
             "key and value (batch, sources, key_heads, features), with heads a "
-            f"multiple of key_heads; received {query.shape}, {key.shape} and "
+            "multiple of key_heads, and at least one source, head and feature; "
+            f"received {query.shape}, {key.shape} and "
             f"{value.shape}"
         )

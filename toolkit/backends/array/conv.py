@@ -94,6 +94,12 @@ def _mirrored(windows: Windows) -> Windows | None:
     return Windows(out, size, windows.strides, padding, dilation)
 
 
+def _zeros(out: Array) -> Array:
+    """What sums of nothing are."""
+    out.fill(0)
+    return out
+
+
 class Conv(Kernels):
     """Convolution over N spatial axes, channels last, and its gradients."""
 
@@ -114,6 +120,8 @@ class Conv(Kernels):
         windows = Windows(x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
         shape = (x.shape[0], *windows.out, w.shape[-1])
         out = self._result(out, shape, x.dtype)
+        if not (x.size and w.size):
+            return _zeros(out)
         memory = Scratch(self.xp, work)
         if is_depthwise(x.shape[-1], groups):
             taps = Depthwise.of(x, windows, groups, w.shape[-1])
@@ -140,6 +148,8 @@ class Conv(Kernels):
         windows = Windows(spatial, w.shape[:-2], strides, padding, dilation)
         channels = w.shape[-2] * groups
         out = self._result(out, (g.shape[0], *spatial, channels), g.dtype)
+        if not (g.size and w.size):
+            return _zeros(out)
         memory = Scratch(self.xp, work)
         if is_depthwise(channels, groups):
             taps = Depthwise.of(g, windows, groups, g.shape[-1])
@@ -171,6 +181,8 @@ class Conv(Kernels):
         windows = Windows(x.shape[1:-1], kernel, strides, padding, dilation)
         shape = (*kernel, x.shape[-1] // groups, g.shape[-1])
         out = self._result(out, shape, x.dtype)
+        if not (x.size and g.size):
+            return _zeros(out)
         memory = Scratch(self.xp, work)
         if is_depthwise(x.shape[-1], groups):
             taps = Depthwise.of(x, windows, groups, g.shape[-1])

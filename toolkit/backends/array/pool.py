@@ -157,6 +157,8 @@ class Pool(Kernels):
         y, index = out or (None, None)
         y = self._result(y, shape, x.dtype)
         index = self._result(index, shape, "int32")
+        if not y.size:
+            return y, index
         memory = Scratch(self.xp, work)
         size = pool.seen(pool.dtype)
         copy = memory.take(size, x.dtype) if size else None
@@ -216,6 +218,8 @@ class Pool(Kernels):
         xp = self.xp
         pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
         out = self._result(out, index.shape, x.dtype)
+        if not out.size:
+            return out
         integer = f"int{8 * x.itemsize}"
         memory, size = Scratch(xp, work), pool.seen(pool.dtype)
         copy = memory.take(size, x.dtype) if size else None
@@ -248,6 +252,8 @@ class Pool(Kernels):
         xp = self.xp
         pool = _Pooling.of(g, spatial, window, strides, padding)
         out = self._result(out, (pool.batch, *spatial, pool.channels), g.dtype)
+        if not out.size:
+            return out
         integer = f"int{8 * dtypes.itemsize(pool.sums)}"
         memory = Scratch(xp, work)
         equal = memory.take(pool.chunk, "bool")
@@ -279,6 +285,8 @@ class Pool(Kernels):
         pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
         shape = (pool.batch, *pool.windows.out, pool.channels)
         out = self._result(out, shape, x.dtype)
+        if not out.size:
+            return out
         memory, size = Scratch(xp, work), pool.seen(pool.sums)
         copy = memory.take(size, pool.sums) if size else None
         sums = memory.take(pool.total_sizes[0], pool.sums)
@@ -308,6 +316,8 @@ class Pool(Kernels):
         """Images with each element of `g` added to all that its window sees."""
         pool = _Pooling.of(g, spatial, window, strides, padding)
         out = self._result(out, (pool.batch, *spatial, pool.channels), g.dtype)
+        if not out.size:
+            return out
         copy, total = self._totals(pool, out, Scratch(self.xp, work))
         for part in pool.parts:
             gradient = self._converted(g[part.box], copy)

@@ -112,15 +112,25 @@ class LLVMScalars:
 
     def isnan(self, x: Value) -> Value:
         """Whether x is NaN."""
+        if not dtypes.is_float(x.dtype):
+            return self._everywhere(False, x)
         return self.b.let(f"fcmp uno {x.type} {x.text}, {x.text}", "bool", x.lanes)
 
     def isinf(self, x: Value) -> Value:
         """Whether x is infinite."""
+        if not dtypes.is_float(x.dtype):
+            return self._everywhere(False, x)
         return self._compare("equal", self.abs(x), self.const(float("inf"), x))
 
     def isfinite(self, x: Value) -> Value:
         """Whether x is neither infinite nor NaN."""
+        if not dtypes.is_float(x.dtype):
+            return self._everywhere(True, x)
         return self._compare("less", self.abs(x), self.const(float("inf"), x))
+
+    def _everywhere(self, answer: bool, x: Value) -> Value:
+        """The same truth value wherever x has a value."""
+        return self.const(answer, self._compare("equal", x, x))
 
     def logical_not(self, x: Value) -> Value:
         """Not x."""

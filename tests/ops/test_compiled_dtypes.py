@@ -1,0 +1,136 @@
+"""What an op takes when it is called, it takes in a program: in every dtype."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close
+from tests.ops.samples import SAMPLES
+from tests.ops.table import is_float
+from toolkit import dtypes, ops, tree
+from toolkit.tensor import Tensor
+
+COMPUTED = ("bool", *dtypes.INTEGERS, *dtypes.FLOATS)
+
+
+def is_array(x):
+    return isinstance(x, np.ndarray)
+
+
+def is_integer(x):
+    return is_array(x) and x.dtype.kind in "iub"
+
+
+def cast(x, dtype):
+    """An array as a tensor of another dtype; negative numbers wrap in unsigned ones."""
+    if is_float(x) and dtype in dtypes.INTEGERS:
+        with np.errstate(invalid="ignore"):  # infinities, in the rows about them
+            x = x.astype(np.int64)
+    return ops.convert_to_tensor(x.astype(dtypes.numpy_dtype(dtype)))
+
+
+def variants(row):
+    """The row's inputs with its floats, or its integers, in each dtype."""
+    leaves = tree.flatten(row.inputs)
+    for is_changed in (is_float, is_integer):
+        for dtype in COMPUTED if any(map(is_changed, leaves)) else ():
+            made = []
+            for x in leaves:
+                usual = "float32" if is_float(x) else getattr(x, "dtype", None)
+                name = dtype if is_changed(x) else str(usual)
+                made.append(cast(x, name) if is_array(x) else x)
+            yield tree.pack_sequence_as(row.inputs, made)
+
+
+def taken(row):
+    """The variants that the op takes, and what it makes of them."""
+    for inputs in variants(row):
+        try:
+            yield inputs, tree.flatten(row.call(*inputs))
+        except (TypeError, ValueError, LookupError, NotImplementedError):
+            continue
+
+
+def compiled(row, several):
+    """What one program makes of several inputs of the row."""
+    leaves = tree.flatten(several)
+    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+
+    @toolkit.function
+    def call(*xs):
+        arguments = list(leaves)
+        for i, x in zip(places, xs, strict=True):
+            arguments[i] = x
+        inputs = tree.pack_sequence_as(several, arguments)
+        return [row.call(*each) for each in inputs]
+
+    return [tree.flatten(y) for y in call(*(leaves[i] for i in places))]
+
+
+def check(row):
+    pairs = list(taken(row))
+    if not pairs:
+        pytest.skip("has no arrays among its inputs")
+    found = compiled(row, [inputs for inputs, _ in pairs])
+    for (inputs, eager), made in zip(pairs, found, strict=True):
+        names = [x.dtype for x in tree.flatten(inputs) if isinstance(x, Tensor)]
+        assert len(made) == len(eager), names
+        for y, expected in zip(made, eager, strict=True):
+            if isinstance(y, Tensor):
+                assert (y.shape, y.dtype) == (expected.shape, expected.dtype), names
+                assert_close(y, expected, factor=4)
+
+
+FIRST = {row.name: row for row in reversed(SAMPLES) if row.traced}
+ROWS = sorted(FIRST.values(), key=str)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_dtype_that_is_taken_compiles(row):
+    check(row)
+
+
+VIEWS = [
+    (old, new)
+    for old in (*COMPUTED, *dtypes.COMPLEX)
+    for new in (*COMPUTED, *dtypes.COMPLEX)
+    if new != "bool" or old == "bool"  # bytes other than 0 and 1 are no truth values
+]
+
+
+def test_views_of_every_dtype_as_every_other():
+    x = ops.reshape(ops.arange(1, 33), (2, 16))
+    given = [ops.cast(x, old) for old, _ in VIEWS]
+
+    @toolkit.function
+    def views(*given):
+        pairs = zip(given, VIEWS, strict=True)
+        moved = ((ops.concatenate([x, x]), new) for x, (_, new) in pairs)
+        return [ops.view(x[2:], new) for x, new in moved]
+
+    for x, (old, new), y in zip(given, VIEWS, views(*given), strict=True):
+        expected = x.numpy().view(dtypes.numpy_dtype(new))
+        assert y.dtype == new and y.shape == expected.shape, (old, new)
+        assert y.numpy().tobytes() == expected.tobytes(), (old, new)
+
+
+@pytest.mark.parametrize("dtype", dtypes.FLOATS)
+def test_compiled_nextafter(dtype):
+    starts = [0.0, -0.0, 1.0, -1.0, 3.0, np.inf, -np.inf, np.nan, 1.0]
+    ends = [1.0, -1.0, 2.0, -2.0, 3.0, 0.0, 0.0, 1.0, np.nan]
+    x1, x2 = (ops.convert_to_tensor(x, dtype) for x in (starts, ends))
+    y = toolkit.function(lambda a, b: ops.nextafter(a, b))(x1, x2)
+    expected = np.nextafter(x1.numpy(), x2.numpy()).astype("float64")
+    np.testing.assert_array_equal(y.numpy().astype("f8"), expected)
+
+
+def test_views_inside_a_loop():
+    def bits(n, x):
+        return n + 1, ops.view(ops.view(x, "int16") + ops.cast(1, "int16"), "bfloat16")
+
+    def count(x):
+        return ops.while_loop(lambda n, x: n < 3, bits, (0, x))[1]
+
+    x = ops.convert_to_tensor([1.0, -2.0], "bfloat16")
+    found, expected = toolkit.function(count)(x), count(x)
+    assert found.numpy().tobytes() == expected.numpy().tobytes()
