@@ -76,8 +76,8 @@ class Configurable(Recorded):
             if isinstance(error, ArgumentError):
                 raise
             raise ArgumentTypeError(
-                f"{cls.__name__}.from_config: the config {config} does not fit the "
-                f"constructor: {error}"
+                f"{cls.__name__}.from_config: the config {config!r:.300} does not "
+                f"fit the constructor: {error}"
             ) from error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -132,11 +134,7 @@ def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> 
             "class_weight: expected targets `y` of a single output; received "
             f"{'None' if y is None else 'several'}"
         )
-    labels = np.asarray(y)
-    if labels.ndim > 1:
-        one_hot = labels.shape[-1] != 1
-        labels = labels.argmax(-1) if one_hot else labels[..., 0]
-    labels = np.round(labels).astype("int64")
+    labels = _labels(y)
     if labels.ndim != 1:
         raise ShapeError(
             "class_weight: expected one label per sample; received labels of shape "
@@ -145,6 +143,40 @@ def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> 
     classes, places = np.unique(labels, return_inverse=True)
     values = [class_weight.get(int(c), 1.0) for c in classes]
     return np.array(values, dtypes.numpy_dtype(config.floatx()))[places]
+
+
+def _labels(y: Any) -> np.ndarray[Any, Any]:
+    """The class of each sample: from one-hot codes, or numbers that are rounded."""
+    labels = np.asarray(y)
+    if labels.ndim > 1:
+        one_hot = labels.shape[-1] != 1
+        labels = labels.argmax(-1) if one_hot else labels[..., 0]
+    return np.round(labels).astype("int64")
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Raise unless it maps classes, whole numbers, to finite weights."""
+    for key, weight in (class_weight or {}).items():
+        if not isinstance(key, Real) or key % 1 != 0:
+            raise ArgumentError(
+                "class_weight: expected classes, whole numbers, as keys; received "
+                f"{key!r} of type {type(key).__name__}"
+            )
+        if not np.all(np.isfinite(np.asarray(weight, float))):
+            raise ArgumentError(
+                f"class_weight: expected a finite weight of class {key}; received "
+                f"{weight!r}"
+            )
+
+
+def warn_of_absent_classes(y: Any, class_weight: dict[int, float]) -> None:
+    """Warn of weights for classes that no sample is of."""
+    absent = sorted(set(map(int, class_weight)) - set(np.unique(_labels(y)).tolist()))
+    if absent:
+        warnings.warn(
+            f"class_weight: no sample is of the classes {absent}, which have weights",
+            stacklevel=6,
+        )
 
 
 def trimmed(x: Any, y: Any, weights: Any) -> tuple[Any, ...]:

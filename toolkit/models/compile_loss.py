@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from toolkit import losses, metrics, ops, tree
 from toolkit.errors import ArgumentError
+from toolkit.models.compile_checks import check_shapes, check_values, told_apart
 from toolkit.models.compile_utils import (
     CROSSENTROPY,
     check_names,
@@ -33,6 +34,7 @@ class Term(NamedTuple):
     loss: Any
     weight: Any
     name: str
+    output: Any = None  # its name, if it has one
 
 
 class CompileLoss:
@@ -82,6 +84,19 @@ class CompileLoss:
         if len(self._terms) > 1:
             self.metrics = [metrics.Mean(name=f"{t.name}_loss") for t in self._terms]
         self.built = True
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        """Raise or warn if the targets of a first batch do not fit losses or outputs.
+
+        Args:
+            y_true: tensors.
+            y_pred: tensors or symbols.
+        """
+        y_true = self._align(y_true, y_pred)
+        for term in self._terms:
+            true, pred = _at(y_true, term.path), _at(y_pred, term.path)
+            check_shapes(term.loss, term.output, true, pred)
+            check_values(term.loss, term.output, true, pred)
 
     def _check_weights(self, outputs: int) -> None:
         """One loss for all outputs has one weight, or one for each output."""
@@ -165,7 +180,7 @@ class CompileLoss:
             packed = pack_like(y_pred, sample_weight, self.output_names)
             sample_weight = sample_weight if packed is None else packed
         total = None
-        for i, (path, loss, weight, _) in enumerate(self._terms):
+        for i, (path, loss, weight, _, output) in enumerate(self._terms):
             true, pred = _at(y_true, path), _at(y_pred, path)
             if true is None:
                 raise ArgumentError(
@@ -174,7 +189,8 @@ class CompileLoss:
             weights = sample_weight
             if tree.is_nested(sample_weight):
                 weights = _at(sample_weight, path)
-            value = loss(true, pred, weights)
+            with told_apart("loss", loss.name, output, true, pred):
+                value = loss(true, pred, weights)
             if self.metrics:
                 # Logs show each loss before its weight.
                 batch = tree.flatten(pred)[0].shape[0]
@@ -220,7 +236,9 @@ def _terms(
         return
     if not tree.is_nested(nest):
         loss = get_loss(nest.loss, y_true, y_pred)
-        yield Term(path, loss, nest.weight, _term_name(loss, names, path))
+        output = path[-1] if path and isinstance(path[-1], str) else names
+        output = None if tree.is_nested(output) else output
+        yield Term(path, loss, nest.weight, _term_name(loss, names, path), output)
     elif isinstance(nest, (list, tuple)) and not isinstance(y_pred, (list, tuple)):
         for each in nest:  # several losses of one output
             yield from _terms(each, y_true, y_pred, names, path)

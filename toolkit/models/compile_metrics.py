@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from toolkit import metrics as metrics_module
 from toolkit import tree
 from toolkit.errors import ArgumentError
+from toolkit.models.compile_checks import told_apart
 from toolkit.models.compile_utils import (
     ACCURACY,
     check_names,
@@ -25,7 +27,9 @@ class OutputMetrics:
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         for metric in self.metrics:
-            metric.update_state(y_true, y_pred, sample_weight=sample_weight)
+            name, output = metric.name, self.output_name
+            with told_apart("metric", name, output, y_true, y_pred):
+                metric.update_state(y_true, y_pred, sample_weight=sample_weight)
 
     def full_name(self, name: str) -> str:
         return f"{self.output_name}_{name}" if self.output_name else name
@@ -101,6 +105,12 @@ class CompileMetrics:
         true, pred = self._flatten(y_true), self._flatten(y_pred)
         if len(pred) == 1:
             flat = tree.flatten(given)
+            if isinstance(given, dict) and names[0] and not set(given) <= set(names):
+                warnings.warn(
+                    f"compile: {argument} are for {sorted(given)}; the only output, "
+                    f"which they are given, is {names[0]!r}",
+                    stacklevel=5,
+                )
             return [_group(flat, tree.flatten(y_true)[0], pred[0], None)]
         per_output = self._per_output(argument, given, y_pred, names)
         rows = zip(per_output, true, pred, names, strict=True)

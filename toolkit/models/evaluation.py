@@ -212,6 +212,14 @@ class Evaluation(Steps):
                 y_pred = tree.map_structure(_symbol, y_pred)
             for part in waiting:
                 part.build(y, y_pred)
+            if any(part is self._compile_loss for part in waiting):
+                self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
+
+    def _check_targets(self, y: Any, y_pred: Any) -> None:
+        """Check the first targets, unless a subclass uses them in its own way."""
+        steps = ("train_step", "test_step", "compute_loss")
+        if all(getattr(type(self), name) is getattr(Steps, name) for name in steps):
+            self._compile_loss.check_targets(y, y_pred)
 
     def _defines_call(self) -> bool:
         return True

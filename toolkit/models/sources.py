@@ -20,11 +20,13 @@ from toolkit.models.arrays import (
     as_tensor,
     batch_tensors,
     check_arrays,
+    check_class_weight,
     count_samples,
     floating,
     is_arrays,
     repeat_weights,
     trimmed,
+    warn_of_absent_classes,
     weights_of_classes,
 )
 from toolkit.models.data_adapters import unpack_x_y_sample_weight
@@ -148,6 +150,7 @@ class ArraySource(NumberedSource):
             weights = repeat_weights(weights, y)
         if class_weight is not None:
             weights = weights_of_classes(y, weights, class_weight)
+            warn_of_absent_classes(y, class_weight)
         if batch_size is None:
             batch_size = ceil(self.samples / steps) if steps else DEFAULT_BATCH
         if batch_size < 1:
@@ -297,6 +300,7 @@ def make_source(
         raise unknown_choice("shuffle", shuffle, (True, False, "batch"))
     if x is None:
         raise ArgumentError("expected data `x`; received None")
+    check_class_weight(class_weight)
     if is_arrays(x):
         return ArraySource(
             x, y, sample_weight, batch_size, steps, shuffle, class_weight

@@ -16,7 +16,12 @@ from toolkit.config import max_epochs
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import no_tracking
-from toolkit.models.arrays import is_arrays, split_arrays, weights_of_classes
+from toolkit.models.arrays import (
+    check_class_weight,
+    is_arrays,
+    split_arrays,
+    weights_of_classes,
+)
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import LazyLogs, python_logs
 from toolkit.models.compile_config import CompileConfigured
@@ -180,6 +185,12 @@ class Trainer(CompileConfigured, Evaluation):
         for name, number in (("epochs", epochs), ("initial_epoch", initial_epoch)):
             if not isinstance(number, (int, np.integer)) or number < 0:
                 raise ArgumentError(f"fit: expected {name} >= 0; received {number!r}")
+        if initial_epoch > epochs:
+            warnings.warn(
+                f"fit: nothing is trained: initial_epoch, {initial_epoch}, is beyond "
+                f"epochs, {epochs}, the number of the last one",
+                stacklevel=3,
+            )
         limit = max_epochs()
         if limit is not None and limit < epochs:
             warnings.warn(
@@ -288,6 +299,7 @@ class Trainer(CompileConfigured, Evaluation):
         self._check_compiled("train_on_batch")
         with named("train_on_batch"):
             if class_weight is not None:
+                check_class_weight(class_weight)
                 sample_weight = weights_of_classes(y, sample_weight, class_weight)
             batch = one_batch(x, y, sample_weight)
             self._prepare_for(batch)

@@ -37,7 +37,7 @@ def model_of(text: str | bytes, custom_objects: Any, compile: bool, where: str) 
     with ObjectSharingScope(), clear_errors(where):
         model = deserialize_keras_object(config, custom_objects)
     if not hasattr(model, "load_weights") and not hasattr(model, "save"):
-        raise ModelFileError(f"{where}: expected a model; found {model!r}")
+        raise ModelFileError(f"{where}: expected a model; found {model!r:.200}")
     return model
 
 

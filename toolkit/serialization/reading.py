@@ -118,18 +118,37 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
     with custom_object_scope(custom_objects):
         try:
             instance = cls.from_config(inner)
+        except ToolkitError as error:
+            _tell_place(error, cls, inner)
+            raise
         except TypeError as error:
-            if isinstance(error, ArgumentError):
-                raise
             raise ArgumentTypeError(
-                f"deserialize_keras_object: the config {inner!r} does not fit "
+                f"deserialize_keras_object: the config {inner!r:.300} does not fit "
                 f"{cls.__name__}: {error}"
+            ) from error
+        except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
+            # A class of users has errors of its own, which go out as they are.
+            if public_place(cls) is None or hasattr(error, "_is_placed"):
+                error._is_placed = True  # type: ignore[union-attr]
+                raise
+            raise ArgumentError(
+                f"deserialize_keras_object: the config {inner!r:.300} does not fit "
+                f"{cls.__name__} ({type(error).__name__}: {error})"
             ) from error
         if config.get("build_config") and not getattr(instance, "built", False):
             instance.build_from_config(config["build_config"])
         if config.get("compile_config") and hasattr(instance, "compile_from_config"):
             instance.compile_from_config(config["compile_config"])
     return instance
+
+
+def _tell_place(error: ToolkitError, cls: Any, inner: dict[str, Any]) -> None:
+    """Have an error say once in which object's config it has occurred."""
+    name = inner.get("name")
+    if isinstance(name, str) and not getattr(error, "_is_placed", False):
+        error._is_placed = True  # type: ignore[attr-defined]
+        if repr(name) not in str(error):
+            error.args = (f"{error} (in the config of {cls.__name__} {name!r})",)
 
 
 def with_function(inner: dict[str, Any], custom_objects: Any) -> dict[str, Any]:

@@ -47,8 +47,10 @@ class CallbackList(Callback):
         super().__init__()
         self.callbacks: list[Callback] = list(tree.flatten(callbacks or []))
         for callback in self.callbacks:
-            if not hasattr(callback, "on_train_begin"):
-                raise ArgumentError(f"expected callbacks; received {callback!r}")
+            if isinstance(callback, type) or not hasattr(callback, "on_train_begin"):
+                raise ArgumentError(
+                    f"expected callbacks, objects of Callback; received {callback!r}"
+                )
         if add_history and not self._has(History):
             self.callbacks.append(History())
         if add_progbar and not self._has(ProgbarLogger):

@@ -1,0 +1,175 @@
+"""Targets, labels and weights that do not fit what a model was compiled with."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import Input, Model, Sequential, callbacks, layers, losses, metrics
+from toolkit.errors import ArgumentError, ShapeError
+
+X = np.linspace(0, 1, 24, dtype="float32").reshape(8, 3)
+Y = np.linspace(0, 1, 8, dtype="float32").reshape(8, 1)
+LABELS = np.arange(8) % 3
+
+
+def model_of(units, loss="mse", **arguments):
+    inputs = Input((3,))
+    model = Model(inputs, layers.Dense(units, name="score")(inputs))
+    model.compile("sgd", loss, **arguments)
+    return model
+
+
+def sparse():
+    return losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+# Targets -> the loss, the units of the output, the error, its message.
+REFUSED = {
+    "another width": (
+        *(np.zeros((8, 2)), "mse", 3, ShapeError),
+        r"fit: loss 'mse' of the output 'score': the targets of shape \(8, 2\) do not "
+        r"fit the outputs of shape \(8, 3\)",
+    ),
+    "no width": (np.zeros(8), "mae", 3, ShapeError, "loss 'mae' of the output 'score'"),
+    "indices for codes": (
+        *(LABELS, "categorical_crossentropy", 3, ShapeError),
+        "loss 'categorical_crossentropy' of the output 'score'",
+    ),
+    "codes for indices": (
+        *(np.eye(3)[LABELS], sparse(), 3, ShapeError),
+        r"sparse_categorical_crossentropy: expected target of shape \(8,\)",
+    ),
+    "fractions for indices": (
+        *(LABELS + 0.5, sparse(), 3, ArgumentError),
+        "loss 'sparse_.*of the output 'score': expected labels, whole numbers; .*[.]5",
+    ),
+    "a label that is too large": (LABELS + 1, sparse(), 3, IndexError, "from 1 to 3"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_targets_that_do_not_fit_are_refused(case):
+    y, loss, units, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        model_of(units, loss).fit(X, y, verbose=0)
+
+
+# Targets -> the loss, the units of the output, the warning.
+WARNED_OF = {
+    "one target for three outputs": (Y, "mse", 3, r"\(8, 1\) and the outputs.*repeat"),
+    "three targets for one output": (np.zeros((8, 3)), "mae", 1, "outputs of shape"),
+    "signs for a probability": (
+        *(np.sign(Y - 0.5), "binary_crossentropy", 1),
+        r"of the output 'score': expected targets in \[0, 1\]; .* from -1 to 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WARNED_OF)
+def test_targets_that_can_hardly_be_meant_are_warned_of_once(case):
+    y, loss, units, message = WARNED_OF[case]
+    model = model_of(units, loss)
+    with pytest.warns(UserWarning, match=message):
+        model.fit(X, y, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y, verbose=0)
+
+
+# What is right, and must not be warned of.
+RIGHT = {
+    "a row for each sample": (np.zeros((8, 3)), "mse", 3),
+    "no last axis": (Y[:, 0], "mse", 1),
+    "whole numbers as floats": (LABELS.astype("float32"), sparse(), 3),
+    "labels in a column": (LABELS[:, None], sparse(), 3),
+    "a function of the user": (Y, lambda y, p: toolkit.ops.square(y - p), 3),
+}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_targets_that_fit(case):
+    y, loss, units = RIGHT[case]
+    model_of(units, loss).fit(X, y, verbose=0)
+
+
+def test_a_step_of_the_user_may_use_targets_in_its_own_way():
+    class Own(Model):
+        def train_step(self, data):
+            return {"total": toolkit.ops.sum(data[1])}
+
+    inputs = Input((3,))
+    model = Own(inputs, layers.Dense(3)(inputs))
+    model.compile("sgd", "mse")
+    assert model.fit(X, np.ones((8, 2)), verbose=0).history["total"] == [16.0]
+
+
+def test_a_metric_says_which_shapes_do_not_fit():
+    model = model_of(3, sparse(), metrics=[metrics.MeanSquaredError(name="error")])
+    with pytest.raises(ShapeError, match=r"metric 'error': the targets of shape \(8,"):
+        model.fit(X, LABELS, verbose=0)
+
+
+def two_outputs(**arguments):
+    inputs = Input((3,))
+    outputs = {name: layers.Dense(1, name=name)(inputs) for name in "ab"}
+    model = Model(inputs, outputs)
+    model.compile("sgd", **arguments)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"loss": {"a": "mse", "other": "mse"}}, "loss for 'other'"),
+        ({"loss": "mse", "metrics": {"other": ["mae"]}}, "by their names"),
+        (
+            {"loss": {"a": "mse", "b": "mse"}, "loss_weights": {"other": 1.0}},
+            "keys .'other'.",
+        ),
+    ],
+)
+def test_outputs_that_do_not_exist(arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        two_outputs(**arguments).fit(X, {"a": Y, "b": Y}, verbose=0)
+
+
+def test_the_only_output_has_a_name_too():
+    with pytest.raises(ArgumentError, match=r"\['score'\].*received.*'other'"):
+        model_of(1, {"other": "mse"}).fit(X, Y, verbose=0)
+    with pytest.warns(UserWarning, match="metrics.*'other'.*'score'"):
+        model_of(1, metrics={"other": ["mae"]}).fit(X, Y, verbose=0)
+    model_of(1, {"score": "mse"}, metrics={"score": ["mae"]}).fit(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"0": 1.0}, "whole numbers, as keys; received '0' of type str"),
+        ({0.5: 1.0}, "received 0.5"),
+        ({0: float("nan")}, "finite weight of class 0"),
+    ],
+)
+def test_weights_of_what_is_no_class(weights, message):
+    with pytest.raises(ArgumentError, match=message):
+        model_of(3, sparse()).fit(X, LABELS, class_weight=weights, verbose=0)
+    with pytest.raises(ArgumentError, match=message):
+        model_of(3, sparse()).train_on_batch(X, LABELS, class_weight=weights)
+
+
+def test_weights_of_classes_that_no_sample_is_of():
+    with pytest.warns(UserWarning, match=r"no sample is of the classes \[5\]"):
+        model_of(3, sparse()).fit(X, LABELS, class_weight={0: 2.0, 5: 1.0}, verbose=0)
+
+
+def test_an_initial_epoch_beyond_the_last():
+    with pytest.warns(UserWarning, match="initial_epoch, 5, is beyond epochs, 2"):
+        history = model_of(1).fit(X, Y, initial_epoch=5, epochs=2, verbose=0)
+    assert history.history == {}
+    model_of(1).fit(X, Y, initial_epoch=2, epochs=2, verbose=0)  # nothing is left
+
+
+def test_a_callback_is_an_object():
+    with pytest.raises(ArgumentError, match="objects of Callback"):
+        Sequential([layers.Dense(1)]).predict(X, callbacks=[callbacks.EarlyStopping])
