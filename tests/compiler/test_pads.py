@@ -54,6 +54,24 @@ def test_gaps_overlaps_and_other_axes_are_added():
         assert "concatenate" not in joined(function, PART, PART)
 
 
+def test_sums_that_are_added_to_themselves_cost_no_more_than_others():
+    def function(a):
+        total = padded(a, 6, 0)
+        for _ in range(100):  # its parts would be 2**100
+            total = total + total
+        return total
+
+    assert joined(function, PART).count("add") == 100
+
+
+def test_parts_beside_empty_ones_are_concatenated():
+    def function(a, b, c):
+        return (padded(a, 3, 0) + padded(c, 0, 6)) + padded(b, 0, 3)
+
+    empty = Spec((2, 0), "float32")
+    assert joined(function, PART, PART, empty) == ["concatenate"]
+
+
 def test_the_gradients_of_a_split_are_concatenated():
     def function(x):
         with toolkit.GradientTape() as tape:

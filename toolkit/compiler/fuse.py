@@ -7,7 +7,7 @@ row by row. What follows a convolution or product joins that, as its epilogue.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -21,6 +21,8 @@ from toolkit.tensor import Tensor
 
 # A body of more nodes is not joined to others: its loop would need too many registers.
 MOST_NODES = 160
+# A group that so many others could not join is not tried again.
+MOST_REFUSALS = 64
 
 
 def _spec(*inputs: Spec, body: Graph) -> Any:
@@ -87,6 +89,9 @@ class _Fusion:
             for value in {id(x) for x in node.inputs}:
                 self.readers[value].append(node)
         self.anchors = {id(n) for n in graph.nodes if n.op.name in anchors}
+        self.outputs = {id(value) for value in graph.outputs}
+        # Whether all that reads a value is light, of those that were asked for.
+        self.read_lightly: dict[int, bool] = {}
 
     def join_with_producers(self) -> None:
         """Let every node join the groups that it reads from."""
@@ -104,7 +109,10 @@ class _Fusion:
         group = self.groups.of(node)
         if self._has_anchor(group):
             # Where others need the value in memory, nothing is gained.
-            return all(self._is_light(reader) for reader in self.readers[id(value)])
+            if id(value) not in self.read_lightly:
+                is_light = map(self._is_light, self.readers[id(value)])
+                self.read_lightly[id(value)] = all(is_light)
+            return self.read_lightly[id(value)]
         return any(id(n) in self.able for n in group.nodes)
 
     def _is_light(self, node: Node) -> bool:
@@ -126,10 +134,17 @@ class _Fusion:
     def join_scalars(self) -> None:
         """Let all arithmetic on single numbers join where nothing is in between."""
         joined: list[Group] = []
+        refusals: Counter[int] = Counter()
         for group in self.groups.all():
-            if not self._has_anchor(group) and self._size(group) == 1:
-                if not any(self.try_join(other, group) for other in joined):
-                    joined.append(group)
+            if self._has_anchor(group) or self._size(group) != 1:
+                continue
+            for other in joined:
+                if self.try_join(other, group):
+                    break
+                refusals[id(other)] += 1
+            else:
+                joined.append(group)
+            joined = [g for g in joined if refusals[id(g)] < MOST_REFUSALS]
 
     def _has_anchor(self, *groups: Group) -> bool:
         return any(id(n) in self.anchors for group in groups for n in group.nodes)
@@ -144,15 +159,14 @@ class _Fusion:
 
     def try_join(self, a: Group, b: Group) -> bool:
         """Make two groups one if that can run as one; whether it was done."""
-        if a is b or not self.groups.may_join(a, b):
+        if a is b or len(a.nodes) + len(b.nodes) > MOST_NODES:
             return False
-        if len(a.nodes) + len(b.nodes) > MOST_NODES:
+        if not self.groups.may_join(a, b):
             return False
         alike = a.shape is not None and a.shape == b.shape
         if not alike and not self.fits(self.groups.union(a, b)):
             return False
-        self.groups.join(a, b)
-        return True
+        return self.groups.join(a, b)
 
     def fits(self, nodes: list[Node]) -> bool:
         """Whether nodes can run as one."""
@@ -165,10 +179,9 @@ class _Fusion:
         if self.calls is None:
             return True
         nodes = _anchor_first(nodes)
-        outputs = {id(value) for value in self.graph.outputs}
         inside = {id(node) for node in nodes}
         passed_on = [y for node in nodes[:-1] for y in node.outputs]
-        if any(id(y) in outputs for y in passed_on):
+        if any(id(y) in self.outputs for y in passed_on):
             return False
         readers = (reader for y in passed_on for reader in self.readers[id(y)])
         return all(id(reader) in inside for reader in readers) and self.calls.follow(

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from toolkit.ir import Graph, Kind, Node
+
+# Groups that are looked at to see whether two may be joined; where that does not tell,
+# they stay apart, so that a graph costs time in proportion to its nodes.
+MOST_VISITED = 500
 
 
 class Group:
     """Nodes that will be one, in the order of the graph.
 
-    Sets of nodes are masks: the bit of a node is its place in the graph.
-
     Attributes:
-        members: the nodes.
         sources: the nodes of others that the members read from.
-        needs: all nodes that have to run before, with those that run together with one.
+        level: higher than that of every group that the members read from.
         shape: the shape of all results, if the nodes are elementwise and have but one.
     """
 
-    def __init__(self, node: Node, position: int, sources: dict[int, Node]) -> None:
+    def __init__(self, node: Node, sources: dict[int, Node], level: int) -> None:
         self.nodes = [node]
-        self.members = 1 << position
         self.sources = sources
-        self.needs = 0
+        self.level = level
         result = node.outputs[0]
         elementwise = node.op.kind is Kind.ELEMENTWISE
         self.shape = result.spec.shape if elementwise else None
@@ -41,14 +43,16 @@ class Groups:
         self.producers = graph.producers()
         self._group_of: dict[int, Group] = {}
         self._alive: dict[int, Group] = {}
+        self._readers: defaultdict[int, list[Node]] = defaultdict(list)
 
     def add(self, node: Node) -> Group:
         """A group of one node."""
         found = [self.producers.get(id(x)) for x in node.inputs]
         sources = {id(n): n for n in found if n is not None}
-        group = Group(node, self.position[id(node)], sources)
-        for source in self.sources(group):
-            group.needs |= source.needs | source.members
+        levels = (self._group_of[i].level for i in sources)
+        group = Group(node, sources, 1 + max(levels, default=-1))
+        for source in sources:
+            self._readers[source].append(node)
         self._group_of[id(node)] = self._alive[id(group)] = group
         return group
 
@@ -65,33 +69,80 @@ class Groups:
         found = (self._group_of[i] for i in group.sources)
         return list({id(g): g for g in found}.values())
 
+    def _readers_of(self, group: Group) -> Iterator[Group]:
+        """The other groups that read from a group, some of them several times."""
+        for node in group.nodes:
+            for reader in self._readers[id(node)]:
+                if self._group_of[id(reader)] is not group:
+                    yield self._group_of[id(reader)]
+
+    def _place(self, group: Group) -> int:
+        return self.position[id(group.nodes[0])]
+
     def may_join(self, a: Group, b: Group) -> bool:
-        """Whether two groups can be one: no way leads out of them and back in."""
-        return not any(
-            source is not start and source.needs & start.members
-            for start, end in ((a, b), (b, a))
-            for source in self.sources(end)
-        )
+        """Whether two groups can be one: no way leads out of them and back in.
+
+        A way leads up in levels. The highest are looked at first: from what gradients
+        read of early values, say, it is but a few steps.
+        """
+        first, last = (a, b) if a.level <= b.level else (b, a)
+        visited, seen = 0, {id(first)}
+        waiting = [(0, 0, first)]
+        while waiting:
+            group = heappop(waiting)[2]
+            for reader in self._readers_of(group):
+                visited += 1
+                leads_there = reader is last and group is not first
+                if leads_there or visited > MOST_VISITED:
+                    return False
+                if reader.level < last.level and id(reader) not in seen:
+                    seen.add(id(reader))
+                    heappush(waiting, (-reader.level, self._place(reader), reader))
+        return True
 
     def union(self, a: Group, b: Group) -> list[Node]:
         """The nodes of both, in order."""
         return sorted([*a.nodes, *b.nodes], key=lambda n: self.position[id(n)])
 
-    def join(self, a: Group, b: Group) -> Group:
-        """Make two groups one."""
+    def join(self, a: Group, b: Group) -> bool:
+        """Make two groups one, which may be; unless that moves too many others."""
+        levels = self._raised(a, b)
+        if levels is None:
+            return False
+        for group, level in levels:
+            group.level = level
         a.nodes = self.union(a, b)
         a.shape = a.shape if a.shape == b.shape else None
-        a.members |= b.members
-        a.needs = (a.needs | b.needs) & ~a.members
         a.sources |= b.sources
         del self._alive[id(b)]
         for node in a.nodes:
             self._group_of[id(node)] = a
             a.sources.pop(id(node), None)
-        for group in self._alive.values():
-            if group.needs & a.members:
-                group.needs |= a.needs | a.members
-        return a
+        return True
+
+    def _raised(self, a: Group, b: Group) -> list[tuple[Group, int]] | None:
+        """The new levels of what reads from two groups, if those become one.
+
+        None if they are too many to look at.
+        """
+        top = max(a.level, b.level)
+        visited, levels = 0, {id(a): top, id(b): top}
+        waiting = [(-1, 0, a), (-1, 1, b)]
+        found: list[tuple[Group, int]] = []
+        while waiting:
+            group = heappop(waiting)[2]
+            level = levels[id(group)]
+            found.append((group, level))
+            for reader in self._readers_of(group):
+                visited += 1
+                if visited > MOST_VISITED:
+                    return None
+                if reader.level > level or reader is a or reader is b:
+                    continue
+                if id(reader) not in levels:
+                    heappush(waiting, (reader.level, self._place(reader), reader))
+                levels[id(reader)] = max(level + 1, levels.get(id(reader), 0))
+        return found
 
     def in_order(self) -> list[Group]:
         """The groups, each after those that it reads from."""

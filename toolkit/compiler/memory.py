@@ -6,7 +6,6 @@ over an input that dies there. Graph outputs have buffers of their own.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 from toolkit.backends.base import Moment, aligned
 from toolkit.backends.space import is_relabelling
+from toolkit.compiler.packing import Rectangle, by_time, lowest
 from toolkit.ir import Graph, Kind, Node, Spec
 
 
@@ -217,34 +217,24 @@ _ORDERS: tuple[Callable[[Buffer], Any], ...] = (
     lambda b: (b.first - b.last, -b.nbytes),
     lambda b: (b.first, -b.nbytes),
 )
+# Where there are more buffers, only what takes time in proportion to them is tried.
+MOST_COMPARED = 2048
 
 
 def _place(plan: Plan) -> None:
     """Give every buffer an offset that is free for its whole life."""
     buffers = plan.distinct
-    layouts = [_layout(sorted(buffers, key=order)) for order in _ORDERS]
-    plan.nbytes, offsets = min(layouts, key=lambda layout: layout[0])
-    for buffer in buffers:
-        buffer.offset = offsets[id(buffer)]
+    if len(buffers) > MOST_COMPARED:
+        layouts = [by_time(_rectangles(buffers))]
+        orders = [buffers]
+    else:
+        orders = [sorted(buffers, key=order) for order in _ORDERS]
+        layouts = [lowest(_rectangles(order)) for order in orders]
+    smallest = min(range(len(orders)), key=lambda i: layouts[i][0])
+    plan.nbytes, offsets = layouts[smallest]
+    for buffer, offset in zip(orders[smallest], offsets, strict=True):
+        buffer.offset = offset
 
 
-def _layout(buffers: list[Buffer]) -> tuple[int, dict[int, int]]:
-    """Place buffers one after the other, each at the lowest offset that is free.
-
-    Returns:
-        The size of the arena, and the offsets by the buffers' ids.
-    """
-    placed: list[tuple[int, int, Buffer]] = []  # (offset, end), in order
-    size, offsets = 0, {}
-    for buffer in buffers:
-        offset = 0
-        for start, end, other in placed:
-            if other.first > buffer.last or buffer.first > other.last:
-                continue
-            if offset + buffer.extent <= start:
-                break
-            offset = max(offset, end)
-        offsets[id(buffer)] = offset
-        size = max(size, offset + buffer.extent)
-        insort(placed, (offset, offset + buffer.extent, buffer), key=lambda row: row[0])
-    return size, offsets
+def _rectangles(buffers: Sequence[Buffer]) -> list[Rectangle]:
+    return [Rectangle(b.first, b.last, b.extent) for b in buffers]

@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from toolkit.backends.base import Backend
 from toolkit.ir import PRIMITIVES, Graph, Node
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """Padded parts that are added.
+
+    axis: the only one along which there are zeros.
+    extent: of all parts, along it.
+    terms: what is added, or one part.
+    """
+
+    axis: int
+    extent: int
+    terms: tuple[_Sum, ...]
+    part: Node | None = None
+
+    def parts(self) -> list[Node]:
+        """Every part."""
+        found, stack = [], [self]
+        while stack:
+            current = stack.pop()
+            stack += current.terms
+            if current.part is not None:
+                found.append(current.part)
+        return found
 
 
 def join_pads(graph: Graph, backend: Backend) -> Graph:
@@ -13,18 +38,31 @@ def join_pads(graph: Graph, backend: Backend) -> Graph:
 
     The gradients of the parts of a split are such a sum. A -0.0 in a part stays one.
     """
-    parts: dict[int, list[Node]] = {}
+    sums: dict[int, _Sum] = {}
     nodes = []
     for node in graph.nodes:
-        if node.op.name == "pad" and _axis(node) is not None:
-            parts[id(node.outputs[0])] = [node]
-        elif node.op.name == "add" and all(id(x) in parts for x in node.inputs):
-            found = [part for x in node.inputs for part in parts[id(x)]]
-            if len({_axis(part) for part in found}) == 1:
-                parts[id(node.outputs[0])] = found
-                node = _joined(node, found) or node
+        axis = _axis(node) if node.op.name == "pad" else None
+        if axis is not None:
+            extent = node.inputs[0].spec.shape[axis]
+            sums[id(node.outputs[0])] = _Sum(axis, extent, (), node)
+        elif node.op.name == "add" and all(id(x) in sums for x in node.inputs):
+            total = _added(*(sums[id(x)] for x in node.inputs))
+            extent = node.outputs[0].spec.shape[total.axis] if total else 0
+            # The parts of what is more than full overlap.
+            if total is not None and total.extent <= extent:
+                sums[id(node.outputs[0])] = total
+                if total.extent == extent:
+                    node = _joined(node, total) or node
         nodes.append(node)
     return graph.replace(nodes)
+
+
+def _added(a: _Sum, b: _Sum) -> _Sum | None:
+    """Two sums as one, None if they are not of one axis."""
+    if a.axis != b.axis:
+        return None
+    terms = tuple(term for term in (a, b) if term.extent)
+    return _Sum(a.axis, a.extent + b.extent, terms)
 
 
 def _axis(pad: Node) -> int | None:
@@ -35,18 +73,14 @@ def _axis(pad: Node) -> int | None:
     return axes[0] if is_zero and len(axes) == 1 else None
 
 
-def _joined(total: Node, parts: Sequence[Node]) -> Node | None:
-    """The concatenation that a sum of parts is, if they fill it."""
-    axis = _axis(parts[0])
-    assert axis is not None
-    ordered = sorted(parts, key=lambda part: part.attrs["widths"][axis][0])
-    end = 0
-    for part in ordered:
+def _joined(total: Node, found: _Sum) -> Node | None:
+    """The concatenation that a sum of parts is, if each begins where another ends."""
+    axis, end = found.axis, 0
+    parts = sorted(found.parts(), key=lambda part: part.attrs["widths"][axis][0])
+    for part in parts:
         if part.attrs["widths"][axis][0] != end:
             return None
         end += part.inputs[0].spec.shape[axis]
-    if end != total.outputs[0].spec.shape[axis]:
-        return None
-    inputs = [part.inputs[0] for part in ordered]
+    inputs = [part.inputs[0] for part in parts]
     attrs = {"axis": axis}
     return Node(PRIMITIVES["concatenate"], inputs, attrs, total.outputs, total.device)

@@ -10,6 +10,7 @@ The order of calls changes only where nothing depends on it.
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -61,7 +62,10 @@ class Section:
     grain: int
     is_late: bool = False
     row_bytes: int = 0
+    # What all rows read or write, by its owner; and the bytes of that.
     common: dict[Hashable, int] = field(default_factory=dict)
+    common_bytes: int = 0
+    has_slots: bool = False  # whether a call adds up there what each task finds
     # Owners of memory that the section writes; whether only the rows it is at.
     writes: dict[Hashable, bool] = field(default_factory=dict)
     touches: set[Hashable] = field(default_factory=set)
@@ -94,22 +98,13 @@ class Section:
         """Whether it may run on one thread while others run on other threads."""
         return not self.is_shared and all(call.can_branch for _, call in self.calls)
 
-    def is_independent(self, other: Section | Branches) -> bool:
-        """Whether it makes no difference which one runs first."""
-        apart = self.touches.isdisjoint(other.writes)
-        return (
-            apart
-            and self.is_late == other.is_late
-            and not other.touches & self.writes.keys()
-        )
-
     def grain_with(self, call: Call, factor: int) -> int:
         """The rows of a task if a call joins: some calls are slow on few rows.
 
         Slots are of a certain number of rows.
         """
         wanted = -(-call.grain // factor)
-        has_slots = any(_has_slots(other) for _, other in (*self.calls, (0, call)))
+        has_slots = self.has_slots or _has_slots(call)
         if has_slots or wanted > _MOST_PARTITIONS * partition(self.rows):
             return self.grain
         return max(self.grain, wanted)
@@ -117,6 +112,7 @@ class Section:
     def add(self, index: int, call: Call, factor: int, shares: Shares) -> None:
         """Let a call join, last."""
         self.grain = self.grain_with(call, factor)
+        self.has_slots |= _has_slots(call)
         self.calls.append((index, call))
         self.factors.append(factor)
         for operand in call.operands:
@@ -130,6 +126,7 @@ class Section:
             if by_rows:
                 self.row_bytes += share.nbytes // max(1, self.rows)
             else:
+                self.common_bytes += share.nbytes - self.common.get(share.owner, 0)
                 self.common[share.owner] = share.nbytes
 
 
@@ -165,16 +162,6 @@ class Branches:
         return [pair for section in self.sections for pair in section.calls]
 
     @property
-    def writes(self) -> set[Hashable]:
-        """Owners of memory that a section writes."""
-        return {owner for section in self.sections for owner in section.writes}
-
-    @property
-    def touches(self) -> set[Hashable]:
-        """Owners of memory that a section reads or writes."""
-        return set().union(*(section.touches for section in self.sections))
-
-    @property
     def gain(self) -> float:
         """About what two threads save, in seconds."""
         costs = [sum(seconds(call) for _, call in s.calls) for s in self.sections]
@@ -188,27 +175,47 @@ def side_by_side(found: Sequence[Section]) -> list[Section | Branches]:
     are packed while the one before it computes. What saves less than waking a thread
     costs stays in line.
     """
-    result: list[Section | Branches] = []
+    line = _Line()
     for section in found:
-        place = _place_beside(section, result) if section.is_branch else None
+        line.take(section)
+    return [s for part in line.parts for s in _worthwhile(part)]
+
+
+class _Line:
+    """Sections and branches one after the other, and what they do to memory."""
+
+    def __init__(self) -> None:
+        self.parts: list[Section | Branches] = []
+        self.branches: list[int] = []  # which of the parts are
+        # The number of the last part that writes, or touches, what belongs to an owner.
+        self.written: dict[Hashable, int] = {}
+        self.touched: dict[Hashable, int] = {}
+        self.late = 0  # the first part behind the barrier
+
+    def take(self, section: Section) -> None:
+        """Put a section beside the first branches that it may run beside, or last."""
+        if section.is_late and not (self.parts and self.parts[-1].is_late):
+            self.late = len(self.parts)
+        place = self._place(section) if section.is_branch else None
         if place is None:
-            result.append(Branches([section]) if section.is_branch else section)
+            place = len(self.parts)
+            if section.is_branch:
+                self.branches.append(place)
+            self.parts.append(Branches([section]) if section.is_branch else section)
         else:
-            place.sections.append(section)
-    return [s for part in result for s in _worthwhile(part)]
+            self.parts[place].sections.append(section)
+        for owner in section.touches:
+            self.touched[owner] = max(place, self.touched.get(owner, -1))
+        for owner in section.writes:
+            self.written[owner] = max(place, self.written.get(owner, -1))
 
-
-def _place_beside(
-    section: Section, result: Sequence[Section | Branches]
-) -> Branches | None:
-    """The first branches that a section may run beside."""
-    place = None
-    for part in reversed(result):
-        if not section.is_independent(part):
-            break
-        if isinstance(part, Branches):
-            place = part
-    return place
+    def _place(self, section: Section) -> int | None:
+        """The first branches behind all that a section depends on."""
+        depends = [self.written.get(owner, -1) for owner in section.touches]
+        depends += [self.touched.get(owner, -1) for owner in section.writes]
+        first = max([*depends, self.late - 1 if section.is_late else -1]) + 1
+        number = bisect_left(self.branches, first)
+        return self.branches[number] if number < len(self.branches) else None
 
 
 def _worthwhile(part: Section | Branches) -> Sequence[Section | Branches]:
@@ -247,7 +254,8 @@ class _Joining:
         self.found: list[Section] = []
         self.earliest = 0  # the first section that a call may join
         self.is_late = False
-        self.waiting: dict[Hashable, tuple[int, Call]] = {}
+        self.writer: dict[Hashable, int] = {}  # the last section that writes there
+        self.waiting: dict[Hashable, tuple[int, Call]] = {}  # by what they make
 
     def take(self, index: int, call: Call) -> None:
         """Let a call join the section that it depends on, or begin one."""
@@ -258,25 +266,29 @@ class _Joining:
         }
         needed = [o for o in dict.fromkeys(owners.values()) if o in self.waiting]
         last = self._last(owners.values())
-        made = {owner for o, owner in owners.items() if o[0] != "in"}
         if last < 0 and not needed and self._may_wait(call):
+            made = self._made(index, call)
             self.waiting.update(dict.fromkeys(made, (index, call)))
             return
         for owner in needed:
             if owner in self.waiting:
-                self._put(*self.waiting[owner], last)
-                self._forget(self.waiting[owner])
+                waiting = self.waiting[owner]
+                for written in self._made(*waiting):
+                    del self.waiting[written]
+                self._put(*waiting, last)
         self._put(index, call, self._last(owners.values()))
 
     def flush(self) -> None:
         """Let the calls that nothing has asked for run now."""
-        while self.waiting:
-            waiting = next(iter(self.waiting.values()))
-            self._put(*waiting, len(self.found) - 1)
-            self._forget(waiting)
+        waiting = {id(pair): pair for pair in self.waiting.values()}
+        self.waiting.clear()
+        for pair in waiting.values():
+            self._put(*pair, len(self.found) - 1)
 
-    def _forget(self, pair: tuple[int, Call]) -> None:
-        self.waiting = {o: p for o, p in self.waiting.items() if p is not pair}
+    def _made(self, index: int, call: Call) -> set[Hashable]:
+        """Owners of what a call writes."""
+        operands = (o for o in call.operands if o[0] in ("out", "work"))
+        return {self.shares(index, operand).owner for operand in operands}
 
     def _may_wait(self, call: Call) -> bool:
         """Whether what a call makes is made row by row: random numbers, say."""
@@ -285,19 +297,16 @@ class _Joining:
 
     def _last(self, owners: Iterable[Hashable]) -> int:
         """The last section that writes any of these."""
-        wanted = set(owners)
-        matches = (
-            i for i, s in enumerate(self.found) if not wanted.isdisjoint(s.writes)
-        )
-        return max(matches, default=-1)
+        return max((self.writer.get(owner, -1) for owner in owners), default=-1)
 
     def _put(self, index: int, call: Call, section: int) -> None:
         joins = section >= self.earliest and section >= 0
-        if joins and _joins(self.found[section], index, call, self.shares):
-            return
-        new = Section([], [], call.rows, call.grain, self.is_late)
-        new.add(index, call, 1, self.shares)
-        self.found.append(new)
+        if not joins or not _joins(self.found[section], index, call, self.shares):
+            section = len(self.found)
+            self.found.append(Section([], [], call.rows, call.grain, self.is_late))
+            self.found[section].add(index, call, 1, self.shares)
+        for owner in self._made(index, call):
+            self.writer[owner] = max(section, self.writer.get(owner, -1))
 
 
 def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
@@ -307,7 +316,7 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
     factor, rest = divmod(call.rows, section.rows)
     if rest or not factor:
         return False
-    common = dict(section.common)
+    common: dict[Hashable, int] = {}
     for operand in call.operands:
         if operand[0] == "error":
             return False
@@ -322,7 +331,8 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
             if _gathers(call, operand) and call.grain != factor * section.grain:
                 return False
     # What every group reads again.
-    if sum(common.values()) > cache_bytes() // 2:
+    known = sum(section.common.get(owner, 0) for owner in common)
+    if section.common_bytes - known + sum(common.values()) > cache_bytes() // 2:
         return False
     least = partition(section.rows)
     if not least <= section.grain <= _MOST_PARTITIONS * least:

@@ -1,0 +1,155 @@
+"""The work of compiling grows with the nodes of a graph, not with their square.
+
+What is counted is lines of Python, of each function of the package by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.compiler.graphs import trace_of
+from toolkit import ops
+from toolkit.compiler import fuse, groups, memory
+from toolkit.compiler.execute import Program
+from toolkit.tensor import backend
+
+pytest.importorskip("llvmlite")
+
+PACKAGE = str(Path(toolkit.__file__).parent)
+# Twice the nodes may cost a little more than twice the lines: trees grow deeper.
+MOST_GROWTH = 2.5
+# Functions that ran fewer lines say nothing about growth.
+LEAST_LINES = 1500
+
+
+def unrolled(steps):
+    """A training step of a recurrent network, turn after turn in one graph."""
+
+    def step(x, w, u, b):
+        with toolkit.GradientTape() as tape:
+            tape.watch([w, u, b])
+            h = ops.zeros((4, 8))
+            for part in ops.unstack(x):
+                gate, new = ops.split(part @ w + h @ u + b, 2, axis=1)
+                h = ops.sigmoid(gate) * h + ops.tanh(new)
+            loss = ops.mean(h * h)
+        return [loss, *tape.gradient(loss, [w, u, b])]
+
+    return step, (steps, 4, 8), (8, 16), (8, 16), (16,)
+
+
+def wide(parts):
+    """Many branches of one product, which are added up."""
+
+    def branches(x, w):
+        y = x @ w
+        found = [ops.softmax(y * float(i)) @ w for i in range(parts)]
+        total = found[0]
+        for other in found[1:]:
+            total = total + ops.exp(other)
+        return total
+
+    return branches, (8, 8), (8, 8)
+
+
+def deep(layers):
+    """A chain of elementwise nodes, and reshapes and products between some of them."""
+
+    def chain(x, w):
+        y = x
+        for i in range(layers):
+            y = ops.tanh(y * 1.5 + x)
+            if i % 5 == 0:
+                y = ops.reshape(ops.reshape(y, (4, 16)) + 1.0, (8, 8))
+            if i % 20 == 0:
+                y = y @ w
+        return y
+
+    return chain, (8, 8), (8, 8)
+
+
+def numbers(count):
+    """Numbers, each of which depends on the one before by what cannot be fused."""
+
+    def arithmetic(x, w):
+        total = ops.sum(x)
+        for _ in range(count):
+            x = (x * total) @ w
+            total = ops.sum(ops.cumsum(x, axis=0)[-1]) * 0.5 + 1.0
+        return total
+
+    return arithmetic, (8, 8), (8, 8)
+
+
+def outputs(count):
+    """Many results, as an optimizer's updates are, all of which read one number."""
+
+    def updates(rate, *variables):
+        rate = ops.exp(rate) / 2.0
+        gradients = [ops.sum(v @ ops.transpose(v), axis=0) for v in variables]
+        scale = ops.rsqrt(sum(ops.sum(g * g) for g in gradients))
+        pairs = zip(variables, gradients, strict=True)
+        return [v - rate * (g * scale) for v, g in pairs]
+
+    return updates, (), *[(8, 8)] * count
+
+
+FAMILIES = [(unrolled, 12), (wide, 24), (deep, 80), (numbers, 24), (outputs, 24)]
+
+
+def lines_run(work):
+    """Lines that each function of the package ran, and those that it called for."""
+    found: Counter = Counter()
+
+    def count(frame, event, argument):
+        found[frame.f_code] += event == "line"
+        return count
+
+    def enter(frame, event, argument):
+        return count if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return found
+
+
+def compiled(family, size):
+    function, *shapes = family(size)
+
+    def work():
+        graph = trace_of(function, *shapes)
+        program = Program(graph, backend())
+        return program([np.zeros(x.spec.shape, "float32") for x in graph.inputs])
+
+    work()  # kernels are compiled, and what runs but once has run
+    return lines_run(work)
+
+
+@pytest.mark.parametrize(
+    ("family", "size"), FAMILIES, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_no_function_of_the_compiler_works_with_the_square_of_the_nodes(
+    monkeypatch, family, size
+):
+    # What is bounded by a number of nodes is not to hide below it.
+    monkeypatch.setattr(memory, "MOST_COMPARED", 8)
+    monkeypatch.setattr(fuse, "MOST_NODES", 8)
+    monkeypatch.setattr(fuse, "MOST_REFUSALS", 2)
+    monkeypatch.setattr(groups, "MOST_VISITED", 4)
+    small, large = compiled(family, size), compiled(family, 2 * size)
+    grown = {
+        f"{Path(code.co_filename).name}:{code.co_qualname}": (small[code], lines)
+        for code, lines in large.items()
+        if lines > LEAST_LINES and lines > MOST_GROWTH * max(1, small[code])
+    }
+    assert grown == {}

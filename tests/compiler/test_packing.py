@@ -1,0 +1,59 @@
+"""Rectangles in an arena: none over another, each where it is said to be put."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit.compiler.packing import Rectangle, by_time, lowest
+
+
+@st.composite
+def rectangles(draw):
+    first = draw(st.integers(0, 12))
+    extent = 64 * draw(st.integers(0, 5))
+    return Rectangle(first, first + draw(st.integers(0, 6)), extent)
+
+
+def meet(a, b):
+    return a.first <= b.last and b.first <= a.last
+
+
+def is_free(given, offsets, number, offset):
+    """Whether a rectangle can be at an offset beside those before it."""
+    mine = given[number]
+    return all(
+        not meet(mine, other)
+        or offset + mine.extent <= start
+        or start + other.extent <= offset
+        for other, start in zip(given[:number], offsets, strict=False)
+    )
+
+
+@pytest.mark.parametrize("pack", [lowest, by_time])
+@given(found=st.lists(rectangles(), max_size=24))
+def test_no_rectangle_lies_over_another(pack, found):
+    size, offsets = pack(found)
+    assert all(is_free(found, offsets, i, offsets[i]) for i in range(len(found)))
+    ends = [at + r.extent for at, r in zip(offsets, found, strict=True)]
+    assert size == max(ends, default=0)
+    assert all(offset % 64 == 0 for offset in offsets)
+
+
+@given(found=st.lists(rectangles(), max_size=16))
+def test_each_rectangle_is_put_at_the_lowest_offset_that_is_free(found):
+    _, offsets = lowest(found)
+    for i, rectangle in enumerate(found):
+        lower = range(0, offsets[i], 64)
+        assert not any(is_free(found, offsets, i, at) for at in lower), rectangle
+
+
+def test_what_lives_one_after_the_other_takes_one_place():
+    chain = [Rectangle(i, i, 64) for i in range(1000)]
+    assert by_time(chain)[0] == 64
+
+
+def test_what_lies_inside_of_others_takes_no_more_than_all_at_once():
+    nested = [Rectangle(i, 200 - i, 64 * (1 + i % 3)) for i in range(100)]
+    assert by_time(nested)[0] == sum(r.extent for r in nested)

@@ -1,0 +1,121 @@
+"""Where in an arena there is room: rectangles of steps by bytes, none over another."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Rectangle(NamedTuple):
+    """Bytes that are taken from one step to another, inclusive."""
+
+    first: int
+    last: int
+    extent: int
+
+
+def lowest(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
+    """Put rectangles down one after the other, each at the lowest offset that is free.
+
+    Each is compared with all before it: the time grows with the square of their number.
+
+    Returns:
+        The bytes of all, and the offsets in the order of the rectangles.
+    """
+    # Of those that are down, in the order of their offsets: offset, end, first, last.
+    rows = np.zeros((4, len(rectangles)), np.int64)
+    size, offsets = 0, []
+    for count, (first, last, extent) in enumerate(rectangles):
+        starts, ends, begins, finishes = rows[:, :count]
+        beside = (begins <= last) & (finishes >= first)
+        offset = _lowest_gap(starts[beside], ends[beside], extent)
+        offsets.append(offset)
+        size = max(size, offset + extent)
+        place = int(np.searchsorted(starts, offset, "right"))
+        rows[:, place + 1 : count + 1] = rows[:, place:count].copy()
+        rows[:, place] = offset, offset + extent, first, last
+    return size, offsets
+
+
+def _lowest_gap(starts: np.ndarray, ends: np.ndarray, extent: int) -> int:
+    """The lowest offset with room between ranges, which are in order."""
+    if not len(starts):
+        return 0
+    taken = np.maximum.accumulate(ends)
+    below = np.concatenate([[0], taken[:-1]])
+    fits = starts - below >= extent
+    number = int(fits.argmax())
+    return int(below[number] if fits[number] else taken[-1])
+
+
+def by_time(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
+    """Put rectangles down in the order in which they begin, each in the tightest gap.
+
+    The time grows hardly faster than their number.
+
+    Returns:
+        The bytes of all, and the offsets in the order of the rectangles.
+    """
+    gaps = _Gaps()
+    offsets = [0] * len(rectangles)
+    live: list[tuple[int, int]] = []  # the last step of each, and its number
+    for i in sorted(range(len(rectangles)), key=lambda i: rectangles[i].first):
+        while live and live[0][0] < rectangles[i].first:
+            _, over = heappop(live)
+            gaps.give(offsets[over], rectangles[over].extent)
+        if rectangles[i].extent:
+            offsets[i] = gaps.take(rectangles[i].extent)
+            heappush(live, (rectangles[i].last, i))
+    return gaps.size, offsets
+
+
+class _Gaps:
+    """Ranges of bytes that nothing takes, and how many bytes there are in all."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._by_extent: list[tuple[int, int]] = []  # (extent, start), in order
+        self._end_of: dict[int, int] = {}
+        self._start_of: dict[int, int] = {}
+
+    def take(self, extent: int) -> int:
+        """The offset of so many bytes, from now on taken."""
+        number = bisect_left(self._by_extent, (extent, 0))
+        if number < len(self._by_extent):
+            start = self._by_extent[number][1]
+        elif self.size in self._start_of:
+            start = self._start_of[self.size]
+        else:
+            start = self.size
+        end = self._end_of.get(start, start)
+        if end > start:
+            self._drop(start, end)
+        self.size = max(self.size, start + extent)
+        if start + extent < end:
+            self._put(start + extent, end)
+        return start
+
+    def give(self, start: int, extent: int) -> None:
+        """Bytes that are free again; they become one gap with those beside them."""
+        end = start + extent
+        if end in self._end_of:
+            behind = self._end_of[end]
+            self._drop(end, behind)
+            end = behind
+        if start in self._start_of:
+            before = self._start_of[start]
+            self._drop(before, start)
+            start = before
+        self._put(start, end)
+
+    def _put(self, start: int, end: int) -> None:
+        insort(self._by_extent, (end - start, start))
+        self._end_of[start], self._start_of[end] = end, start
+
+    def _drop(self, start: int, end: int) -> None:
+        del self._by_extent[bisect_left(self._by_extent, (end - start, start))]
+        del self._end_of[start], self._start_of[end]
