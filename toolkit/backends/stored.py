@@ -1,14 +1,20 @@
 """What is compiled or planned, on disk, so that the next process need not do it again.
 
 TOOLKIT_CACHE_DIR says where; "off": nowhere. Code is run as it is read, so nobody else
-may be able to write it, and what is damaged is as if it were not there.
+may be able to write it, and what is damaged is as if it were not there. The folder may
+hold other things too: only files that have our names and begin with our mark are ever
+dropped, in folders of ours, and no link is followed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 import tempfile
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,65 +22,108 @@ from toolkit import config
 
 # Files beyond this many bytes are dropped, those not used for longest first.
 CACHE_BYTES = 256 * 2**20
+_MARK = b"toolkit cache 1\n"
 _DIGEST = 32
+_NAMES = re.compile(r"\w{16,128}(-\d+)?(\.(algorithm|cubin|plan|tuned))?")
+_NEW = re.compile(r"\.new-\w{8}")  # being written
+_ABANDONED = 3600  # seconds after which nobody writes such a file any more
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def folder(name: str) -> Path | None:
     """The folder to keep files in; None if caching is off or not safe there.
 
     Args:
-        name: of the folder in TOOLKIT_HOME, unless TOOLKIT_CACHE_DIR is set.
+        name: of the folder in TOOLKIT_HOME; in TOOLKIT_CACHE_DIR, if that is set, it
+            is called "toolkit-" and this.
     """
     chosen = config.environment("CACHE_DIR")
     if chosen == "off":
         return None
-    found = Path(chosen).expanduser() if chosen else config.home() / name
+    parent = Path(chosen).expanduser() if chosen else config.home()
+    found = parent / (f"toolkit-{name}" if chosen else name)
     try:
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
+        places = (parent, found) if chosen else (found,)
+        return found if all(_is_private(place.stat()) for place in places) else None
     except OSError:
         return None
-    return found if _is_private(found) else None
 
 
-def _is_private(path: Path) -> bool:
+def _is_private(status: os.stat_result) -> bool:
     """Whether nobody else could have written it: machine code is trusted blindly."""
     if not hasattr(os, "getuid"):
         return True
-    status = path.stat()
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def load(path: Path) -> bytes | None:
     """The content of a file, None if it is missing, damaged or not ours."""
-    try:
-        if not _is_private(path):
+    with suppress(OSError), open(path, "rb", opener=_open) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or not _is_private(status):
             return None
-        content = path.read_bytes()
-        os.utime(path)
-    except OSError:
-        return None
-    digest, code = content[:_DIGEST], content[_DIGEST:]
-    return code if hashlib.sha256(code).digest() == digest else None
+        content = file.read()
+        if os.utime in os.supports_fd:
+            os.utime(file.fileno())
+        start = len(_MARK) + _DIGEST
+        head, code = content[:start], content[start:]
+        return code if head == _head(code) else None
+    return None
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | _NO_LINK)
+
+
+def _head(code: bytes) -> bytes:
+    return _MARK + hashlib.sha256(code).digest()
 
 
 def store(path: Path, content: bytes) -> None:
     """Write a file so that other processes see it whole or not at all."""
     with suppress(OSError):  # what cannot be kept is made again
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
-        os.replace(temporary, path)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_head(content) + content)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
 
 
 def trim(folder: Path) -> None:
-    """Drop the files that are too many."""
+    """Drop the files that are too many, and what processes that died were writing."""
     with suppress(OSError):
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        rows = [((s := path.stat()).st_mtime, s.st_size, path) for path in files]
+        files = list(_files(folder))
+        rows = sorted(row for row in files if _NAMES.fullmatch(row[2].name))
+        for written, _, path in files:
+            if _NEW.fullmatch(path.name) and written < time.time() - _ABANDONED:
+                path.unlink(missing_ok=True)
         total = sum(size for _, size, _ in rows)
-        for _, size, path in sorted(rows):
+        for _, size, path in rows:
             if total <= CACHE_BYTES:
                 break
-            path.unlink(missing_ok=True)
+            if _is_marked(path):
+                path.unlink(missing_ok=True)
             total -= size
+
+
+def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """(time of last use, bytes, path) of each file in a folder; of no link."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield status.st_mtime, status.st_size, path
+
+
+def _is_marked(path: Path) -> bool:
+    """Whether a file is one that `store` has written."""
+    with open(path, "rb", opener=_open) as file:
+        return file.read(len(_MARK)) == _MARK

@@ -31,7 +31,7 @@ def triple(module: engine.Module, number: int) -> int:
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    return tmp_path / "cache" / "toolkit-jit"
 
 
 @pytest.fixture
