@@ -15,6 +15,7 @@ LEVELS = (
         *("errors", "dtypes", "tree", "settings", "config", "naming", "messages"),
         "arguments",
         "reading",
+        *("staging", "file_sets"),
         "tracebacks",
         "pictures",
         "progress",

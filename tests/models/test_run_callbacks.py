@@ -89,6 +89,56 @@ def test_a_damaged_backup_falls_back_on_the_one_before(tmp_path):
     assert fit(make_model(), backup(), epochs=4).epoch == [2, 3]
 
 
+@pytest.mark.parametrize("name", ["latest.weights.h5", "training_metadata.json"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-9]),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"2", b"1")),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"[1]"),
+        lambda path: path.unlink(),
+    ],
+)
+def test_whatever_is_damaged_the_one_before_is_used(tmp_path, name, damage):
+    def backup():
+        return callbacks.BackupAndRestore(
+            tmp_path, double_checkpoint=True, delete_checkpoint=False
+        )
+
+    whole = fresh()
+    fit(whole, epochs=4)
+    fit(fresh(), backup(), epochs=3)
+    damage(tmp_path / name)
+    model = make_model()
+    assert fit(model, backup(), epochs=4).epoch == [2, 3]
+    for found, expected in zip(model.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_damage_without_another_backup_is_an_error(tmp_path):
+    keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
+    fit(fresh(), keep, epochs=1)
+    metadata = tmp_path / "training_metadata.json"
+    metadata.write_bytes(metadata.read_bytes()[:-1])
+    with pytest.raises(ModelFileError, match="is damaged"):
+        fit(make_model(), keep)
+
+
+@pytest.mark.filterwarnings("ignore:load_weights")
+def test_a_backup_of_another_model_is_left_as_it_is(tmp_path):
+    keep = callbacks.BackupAndRestore(
+        tmp_path, double_checkpoint=True, delete_checkpoint=False
+    )
+    fit(fresh(), keep, epochs=2)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    other = Sequential([Input((4,)), layers.Dense(2)])
+    other.compile("adam", "mse")
+    with pytest.raises(ModelFileError, match="does not fit"):
+        fit(other, keep)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_a_crash_between_the_files_leaves_a_whole_backup(tmp_path):
     keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
     fit(fresh(), keep, epochs=2)

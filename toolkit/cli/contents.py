@@ -29,9 +29,9 @@ from toolkit.models.archives import (
     WEIGHTS,
     archived_json,
     load_archive,
-    load_folder,
     weights_in_archive,
 )
+from toolkit.models.folders import is_model_folder, load_folder, model_folder
 from toolkit.models.legacy_h5 import load_legacy
 from toolkit.models.shards import listed_files, open_shards
 from toolkit.models.whole_config import parsed
@@ -95,7 +95,7 @@ Reader = Callable[[Path], AbstractContextManager[Content]]
 def _reader(path: Path) -> Reader:
     """The function below that reads files which begin as this one does."""
     if path.is_dir():
-        if Path(path, CONFIG).is_file():
+        if is_model_folder(path):
             return _folder
         raise ModelFileError(
             f"{str(path)!r} is a folder without {CONFIG}, so not that of a saved model"
@@ -135,9 +135,10 @@ def _archive(path: Path) -> Iterator[Content]:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[Content]:
-    config = parsed(Path(path, CONFIG).read_bytes(), CONFIG)
-    metadata = parsed(Path(path, METADATA).read_bytes(), METADATA)
-    with open_datasets(Path(path, WEIGHTS)) as datasets:
+    folder = model_folder(path)
+    config = parsed(Path(folder, CONFIG).read_bytes(), CONFIG)
+    metadata = parsed(Path(folder, METADATA).read_bytes(), METADATA)
+    with open_datasets(Path(folder, WEIGHTS)) as datasets:
         yield Content(
             "the folder of a Keras 3 model",
             datasets,

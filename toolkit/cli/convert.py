@@ -29,11 +29,12 @@ from toolkit.cli.npy_files import save_npz
 from toolkit.cli.own import add_import, make, own_objects
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.messages import size_text
-from toolkit.models.h5_files import replace_file, write_groups
+from toolkit.models.h5_files import write_groups
 from toolkit.models.legacy_h5 import load_legacy_weights
 from toolkit.models.shards import save_shards
 from toolkit.models.state import Groups, groups_of, load_state
 from toolkit.models.whole import save_model
+from toolkit.staging import replace_file
 
 WHOLE = (".keras", ".h5")
 WEIGHTS = (".weights.h5", ".weights.json", ".npz")

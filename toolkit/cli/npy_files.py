@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.models.h5_files import replace_file
+from toolkit.staging import replace_file
 
 
 def save_npz(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:

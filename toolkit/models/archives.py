@@ -16,15 +16,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import MissingFileError, ModelFileError, UnwritableFileError
-from toolkit.models.h5_files import replace_file, write_groups
+from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.file_sets import paths_below
+from toolkit.models.h5_files import write_groups
 from toolkit.models.parts import parts_of
 from toolkit.models.state import groups_of, load_state
 from toolkit.models.whole_config import config_text, model_of, parsed
-from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.budget import spend
 from toolkit.reading.clear import clear_errors
-from toolkit.reading.hdf5 import Dataset, check_all, open_datasets
+from toolkit.reading.hdf5 import (
+    Dataset,
+    check_all,
+    checksum_text,
+    contents_checksum,
+    open_datasets,
+)
 from toolkit.reading.zips import Members, open_members
+from toolkit.staging import replace_file
 
 WEIGHTS, CONFIG, METADATA, ASSETS = (
     *("model.weights.h5", "config.json", "metadata.json"),
@@ -45,34 +53,17 @@ def save_archive(model: Any, path: Path) -> None:
 
 def _write_archive(model: Any, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".keras-") as folder:
-        _write_members(model, Path(folder))
+        write_members(model, Path(folder))
         with zipfile.ZipFile(path, "x") as archive:
             for name in (METADATA, CONFIG, WEIGHTS):
                 archive.write(Path(folder, name), name)
-            for file in sorted(Path(folder, ASSETS).rglob("*")):
-                if file.is_file():
-                    archive.write(file, file.relative_to(folder).as_posix())
+            for name in paths_below(Path(folder)):
+                if name.startswith(f"{ASSETS}/"):
+                    archive.write(Path(folder, name), name)
 
 
-def save_folder(model: Any, path: Path) -> None:
-    """Write a whole model to a folder, with the same files as in a `.keras` file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".keras-") as folder:
-            made = Path(folder, "model")
-            made.mkdir()
-            _write_members(model, made)
-            if path.exists():
-                path.rename(Path(folder, "older"))
-            made.rename(path)
-    except OSError as error:
-        raise UnwritableFileError(f"cannot write {str(path)!r}: {error}") from error
-
-
-def _write_members(model: Any, folder: Path) -> None:
-    saved = datetime.now().strftime("%Y-%m-%d@%H:%M:%S")
-    metadata = {"keras_version": KERAS_VERSION, "date_saved": saved}
-    Path(folder, METADATA).write_text(json.dumps(metadata), "utf-8")
+def write_members(model: Any, folder: Path) -> None:
+    """Write the files of a model into an empty folder; the metadata list the others."""
     Path(folder, CONFIG).write_text(config_text(model), "utf-8")
     write_groups(Path(folder, WEIGHTS), groups_of(model))
     for where, part in parts_of(model).items():
@@ -80,6 +71,24 @@ def _write_members(model: Any, folder: Path) -> None:
             own = Path(folder, ASSETS, where)
             own.mkdir(parents=True, exist_ok=True)
             part.save_assets(str(own))
+    metadata = {
+        "keras_version": KERAS_VERSION,
+        "date_saved": datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
+        "files": dict(_listed(folder)),
+    }
+    Path(folder, METADATA).write_text(json.dumps(metadata), "utf-8")
+
+
+def _listed(folder: Path) -> Iterator[tuple[str, str]]:
+    """The files of a model but the metadata, with their checksums."""
+    for name in paths_below(folder):
+        if name == WEIGHTS:
+            # Its arrays have checksums of their own, which are compared when they are
+            # read: these need no other reading of all of it.
+            with open_datasets(folder / name) as datasets:
+                yield name, contents_checksum(datasets)
+        elif name != METADATA:
+            yield name, checksum_text(Path(folder, name).read_bytes())
 
 
 # --- reading --------------------------------------------------------------------------
@@ -89,22 +98,12 @@ def load_archive(path: Path, custom_objects: Any, compile: bool) -> Any:
     """The model that a `.keras` file holds."""
     with _open(path) as members:
         text = members.read(CONFIG)
+        _check_listed(members)
         with _weights(members) as datasets:
-            model = _loaded(text, datasets, custom_objects, compile, path)
+            model = loaded(text, datasets, custom_objects, compile, path)
         with tempfile.TemporaryDirectory(prefix="keras-") as folder:
             members.extract(ASSETS, Path(folder))
-            _load_assets(model, Path(folder, ASSETS))
-    return model
-
-
-def load_folder(path: Path, custom_objects: Any, compile: bool) -> Any:
-    """The model that a folder with the files of a `.keras` file holds."""
-    with limited_load(path):
-        _check_links(path)
-        text = read_text(Path(path, CONFIG))
-        with open_datasets(Path(path, WEIGHTS)) as datasets:
-            model = _loaded(text, datasets, custom_objects, compile, path)
-        _load_assets(model, Path(path, ASSETS))
+            load_assets(model, Path(folder, ASSETS))
     return model
 
 
@@ -116,16 +115,7 @@ def read_text(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _check_links(path: Path) -> None:
-    """Refuse a folder in which a name stands for a file elsewhere."""
-    for inner in path.rglob("*"):
-        if inner.is_symlink() or not (inner.is_file() or inner.is_dir()):
-            raise ModelFileError(
-                f"{str(inner)!r} is a link, maybe to another file, or no file: refused"
-            )
-
-
-def _loaded(
+def loaded(
     text: bytes,
     datasets: dict[str, Dataset],
     custom_objects: Any,
@@ -139,7 +129,8 @@ def _loaded(
     return model
 
 
-def _load_assets(model: Any, folder: Path) -> None:
+def load_assets(model: Any, folder: Path) -> None:
+    """Have each part read what it has kept as files."""
     for where, part in parts_of(model).items():
         if hasattr(part, "load_assets"):
             own = Path(folder, where)
@@ -159,6 +150,24 @@ def weights_in_archive(path: Path) -> Iterator[dict[str, Dataset]]:
     """The datasets of the weights in a `.keras` file, not read yet."""
     with _open(path) as members, _weights(members) as datasets:
         yield datasets
+
+
+def listed_files(metadata: bytes) -> dict[str, str] | None:
+    """The files that metadata list, with their checksums; None if they list none."""
+    found = parsed(metadata, METADATA)
+    files = found.get("files") if isinstance(found, dict) else None
+    if files is not None and not isinstance(files, dict):
+        raise ModelFileError(f"{METADATA}: expected a list of files; found {files!r}")
+    return files
+
+
+def _check_listed(members: Members) -> None:
+    """Raise if a file is missing that the metadata list, if they list any."""
+    there = members.sizes()
+    listed = listed_files(members.read(METADATA)) if METADATA in there else None
+    for name in listed or ():
+        if name not in there:
+            raise ModelFileError(f"there is no member {name!r}")
 
 
 def _open(path: Path) -> AbstractContextManager[Members]:

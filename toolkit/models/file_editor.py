@@ -12,9 +12,10 @@ import numpy as np
 from toolkit.errors import ArgumentError, MissingKeyError
 from toolkit.messages import print_message
 from toolkit.models.archives import archived_json, weights_in_archive
-from toolkit.models.h5_files import replace_file, write_groups
+from toolkit.models.h5_files import write_groups
 from toolkit.models.state import groups_of
 from toolkit.reading.hdf5 import Dataset, open_datasets
+from toolkit.staging import replace_file
 
 Tree = dict[str, Any]
 _OWN = "vars"  # the group in a file that holds what an object itself has

@@ -16,7 +16,7 @@ import numpy as np
 
 from toolkit import config
 from toolkit.errors import ModelFileError
-from toolkit.models.h5_files import replace_file
+from toolkit.models.h5_files import write_array
 from toolkit.models.legacy_config import (
     compile_arguments,
     model_from_legacy,
@@ -25,6 +25,7 @@ from toolkit.models.legacy_config import (
 from toolkit.reading.clear import clear_errors
 from toolkit.reading.hdf5 import Dataset, check_all, named, open_file
 from toolkit.reading.text import parsed_json
+from toolkit.staging import replace_file
 
 _HEADER_LIMIT = 64_512  # bytes of an attribute; more are split into name0, name1, ...
 _TOP_LEVEL = "top_level_model_weights"
@@ -79,7 +80,7 @@ def _write_variables(group: Any, variables: list[Any]) -> None:
         names = [f"{name}_{i}" for i, name in enumerate(names)]
     _set_names(group, "weight_names", names)
     for name, variable in zip(names, variables, strict=True):
-        group.create_dataset(name, data=variable.numpy())
+        write_array(group, name, variable.numpy())
 
 
 def _set_names(group: Any, key: str, names: list[str]) -> None:

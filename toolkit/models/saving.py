@@ -8,11 +8,12 @@ from typing import Any
 
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.models.archives import weights_in_archive
-from toolkit.models.h5_files import replace_file, write_groups
+from toolkit.models.h5_files import write_groups
 from toolkit.models.legacy_h5 import load_legacy_weights
 from toolkit.models.shards import load_shards, save_shards
 from toolkit.models.state import groups_of, load_state
 from toolkit.reading.hdf5 import open_datasets
+from toolkit.staging import replace_file
 
 H5 = (".h5", ".hdf5")
 

@@ -8,13 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.models.archives import (
-    CONFIG,
-    load_archive,
-    load_folder,
-    save_archive,
-    save_folder,
-)
+from toolkit.models.archives import load_archive, save_archive
+from toolkit.models.folders import is_model_folder, load_folder, save_folder
 from toolkit.models.legacy_h5 import load_legacy, save_legacy
 from toolkit.models.saving import H5, check_free
 
@@ -29,12 +24,13 @@ def save_model(
 ) -> None:
     """Write a model with its config, weights and optimizer in one step.
 
-    A failure leaves an older file as it was.
+    A failure, a kill too, leaves all of an older file or folder, or all of the new one;
+    what has been saved is on disk. The files list checksums, which loading compares.
 
     Args:
         model: the model.
         filepath: ends in ".keras"; in ".h5" or ".hdf5" for the older format; or, with
-            zipped=False, a folder.
+            zipped=False, a folder, which may hold nothing but an older model.
         overwrite: whether an existing file may be replaced.
         zipped: whether the files are put into one `.keras` file.
         include_optimizer: for ".h5": whether the optimizer is written too.
@@ -109,7 +105,7 @@ def load_model(
         ModelFileError: if the file is damaged, suspicious, or does not fit.
     """
     path = Path(filepath)
-    if path.is_dir() and Path(path, CONFIG).is_file():
+    if is_model_folder(path):
         return load_folder(path, custom_objects, compile)
     if path.name.endswith(".keras"):
         return load_archive(path, custom_objects, compile)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -27,6 +28,7 @@ from toolkit.reading.hdf5_structure import Damage, Doubt, Structure
 _MAX_RATIO = 1000
 _SMALL = 1 << 20  # bytes that are always fine
 _MAX_OBJECTS = 1_000_000
+CHECKSUM = "crc32"  # the attribute of a dataset that we write
 _FILTERS = {1, 2, 3, 4, 5, 6, 32_000}  # what comes with HDF5 and h5py: no plugins
 _DAMAGES = (  # what h5py may raise for a damaged file
     *(OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
@@ -207,6 +209,21 @@ class Dataset:
             name = self._dataset.parent.attrs.get("name")
         return name if isinstance(name, str) else None
 
+    @property
+    def checksum(self) -> int | None:
+        """That of its values, and of what they are called; None: the file has none."""
+        with named(self._label):
+            found = self._dataset.attrs.get(CHECKSUM)
+        return int(found) if isinstance(found, np.integer) else None
+
+    def checksum_of(self, array: np.ndarray[Any, Any]) -> int:
+        """The checksum that goes with these values."""
+        kind = "bfloat16" if self.dtype == "bfloat16" else self._dataset.dtype.name
+        about = repr([self.path, self.owner, kind, self.shape]).encode()
+        # As bytes: there is no buffer of a bfloat16, and no view of a scalar.
+        values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return zlib.crc32(values.data, zlib.crc32(about))
+
     def check(self) -> None:
         """Raise if it declares far more than the file holds."""
         with named(self._label):
@@ -229,6 +246,12 @@ class Dataset:
         spend(self.nbytes + chunk_bytes(self._dataset), f"the array {self.path}")
         with named(self._label):
             array = np.asarray(self._dataset[()])
+        if self.checksum not in (None, self.checksum_of(array)):
+            raise ModelFileError(
+                f"{self.path}: its values are not those that were saved: the file is "
+                f"damaged, or was changed by a program that kept the attribute "
+                f"{CHECKSUM!r}, without which they can be loaded"
+            )
         if dtype == "bfloat16" and array.dtype.itemsize == 2:
             return array.view(dtypes.numpy_dtype("bfloat16"))
         return array
@@ -248,3 +271,14 @@ def check_all(datasets: dict[str, Dataset]) -> None:
     """Raise if one of them declares far more than the file holds."""
     for dataset in datasets.values():
         dataset.check()
+
+
+def contents_checksum(datasets: dict[str, Dataset]) -> str:
+    """One that differs if any dataset does; the values are not read."""
+    sums = sorted((path, dataset.checksum) for path, dataset in datasets.items())
+    return checksum_text(repr(sums).encode())
+
+
+def checksum_text(data: bytes) -> str:
+    """The checksum of bytes, as lists of files hold it."""
+    return f"{CHECKSUM}:{zlib.crc32(data):08x}"

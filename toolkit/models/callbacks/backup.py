@@ -7,16 +7,17 @@ import json
 import os
 import shutil
 import sys
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
+from toolkit.file_sets import FileSet
 from toolkit.models.callbacks.callback import Callback, Logs
-from toolkit.models.h5_files import replace_file
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
-_NEXT, _OLDER = "next.weights.h5", ".bkp"
+_OLDER = ".bkp"
+_NAMES = [f"{name}{end}" for name in (_WEIGHTS, _METADATA) for end in ("", _OLDER)]
 
 
 class BackupAndRestore(Callback):
@@ -26,8 +27,9 @@ class BackupAndRestore(Callback):
     generators, of the metrics and of the other callbacks, the epoch, and the position
     in the data. After an interruption the same `fit` goes on after the last step that
     was saved, to the same bits as a run that was never interrupted; of a Python
-    iterator it takes what comes next. A file is replaced in one step: at any moment,
-    whatever happens to the process, there is a whole backup.
+    iterator it takes what comes next. The files are replaced in one step: at any
+    moment, whatever happens to the process, there is a whole backup. What is damaged
+    is not taken for one.
 
     Args:
         backup_dir: a folder for this run alone.
@@ -63,6 +65,7 @@ class BackupAndRestore(Callback):
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
         self._folder = Path(backup_dir)
+        self._files = FileSet(self._folder, "backup", _NAMES.__contains__, _METADATA)
         self._epoch = 0
         self._last_batch = -1
         self._waiting = 0  # batches since the last backup
@@ -75,42 +78,29 @@ class BackupAndRestore(Callback):
                 "To use the BackupAndRestore callback, the model must be built before "
                 "`fit`"
             )
-        if not (self._folder / _WEIGHTS).exists():
+        folder = self._files.folder()
+        is_kept = (folder / (_WEIGHTS + _OLDER)).exists()
+        if not is_kept and not (folder / _WEIGHTS).exists():
             return
         try:
-            self._restore()
+            self._restore(folder)
         except (OSError, ModelFileError):
-            if not (self._folder / (_WEIGHTS + _OLDER)).exists():
+            if not is_kept:
                 raise
-            for name in (_WEIGHTS, _METADATA):
-                if (self._folder / (name + _OLDER)).exists():
-                    shutil.copy(self._folder / (name + _OLDER), self._folder / name)
-            self._restore()
+            with self._files.replace() as folder:
+                for name in (_WEIGHTS, _METADATA):
+                    _copy(self._folder / (name + _OLDER), folder / name)
+                self._restore(folder)
 
-    def _restore(self) -> None:
+    def _restore(self, folder: Path) -> None:
         """Take the state from the backup."""
-        weights = self._folder / _WEIGHTS
-        record = self._record_of(weights, self._folder / _METADATA)
+        record = _record_of(folder / _WEIGHTS, folder / _METADATA)
         optimizer = self.model.optimizer
         if optimizer is not None and not optimizer.built:
             optimizer.build(self.model.trainable_variables)
-        self.model.load_weights(weights)
+        self.model.load_weights(folder / _WEIGHTS)
         self._epoch = record.get("epoch", 0)
         self.model._progress.restore(record.get("run"), self._epoch)
-
-    def _record_of(self, weights: Path, metadata: Path) -> dict[str, Any]:
-        """What is known of a file of weights: the last record, or the one before."""
-        if not metadata.exists():
-            return {}
-        record: dict[str, Any] = json.loads(metadata.read_text())
-        found = _digest(weights)
-        for each in (record, record.get("previous")):
-            if each is not None and each.get("sha256", found) == found:
-                return dict(each)
-        raise ModelFileError(
-            f"BackupAndRestore: {str(weights)!r} is not the file that "
-            f"{str(metadata)!r} describes"
-        )
 
     # --- saving -----------------------------------------------------------------------
 
@@ -133,47 +123,83 @@ class BackupAndRestore(Callback):
             self._save()
 
     def _save(self) -> None:
-        """Write the new weights aside, then what describes both, then replace."""
+        """Replace the backup by a new one, which is whole before it counts."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        weights, metadata = self._folder / _WEIGHTS, self._folder / _METADATA
-        previous = self._previous(weights, metadata)
-        if self.double_checkpoint and weights.exists():
-            shutil.copy(weights, f"{weights}{_OLDER}")
-            if metadata.exists():
-                shutil.copy(metadata, f"{metadata}{_OLDER}")
-        aside = self._folder / _NEXT
-        self.model.save_weights(aside, overwrite=True)
-        record = {
-            "epoch": self._epoch,
-            "batch": self._last_batch + 1,
-            "run": self.model._progress.state(),
-            "sha256": _digest(aside),
-            "previous": previous,
-        }
-        replace_file(metadata, partial(_dump, record))
-        os.replace(aside, weights)
-
-    def _previous(self, weights: Path, metadata: Path) -> dict[str, Any] | None:
-        if not (weights.exists() and metadata.exists()):
-            return None
-        record = self._record_of(weights, metadata)
-        return {name: value for name, value in record.items() if name != "previous"}
+        with self._files.replace() as folder:
+            if self.double_checkpoint:
+                for name in (_WEIGHTS, _METADATA):
+                    _copy(self._folder / name, folder / (name + _OLDER))
+            self.model.save_weights(folder / _WEIGHTS, overwrite=True)
+            record = {
+                "epoch": self._epoch,
+                "batch": self._last_batch + 1,
+                "run": self.model._progress.state(),
+                "sha256": _digest(folder / _WEIGHTS),
+                "previous": _previous(self._folder / _METADATA),
+            }
+            record["record"] = _digest_of(record)
+            (folder / _METADATA).write_text(json.dumps(record), "utf-8")
 
     def on_train_end(self, logs: Logs = None) -> None:
         interrupted = isinstance(sys.exception(), KeyboardInterrupt)
         if interrupted or not self.delete_checkpoint or not self._folder.exists():
             return
-        for name in (_WEIGHTS, _METADATA, _NEXT):
-            for ending in ("", _OLDER):
-                (self._folder / (name + ending)).unlink(missing_ok=True)
+        self._files.settle()
+        for name in _NAMES:
+            (self._folder / name).unlink(missing_ok=True)
         if not any(self._folder.iterdir()):
             self._folder.rmdir()
 
 
-def _dump(record: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(record))
+def _record_of(weights: Path, metadata: Path) -> dict[str, Any]:
+    """What is known of a file of weights: the last record, or the one before.
+
+    Raises:
+        ModelFileError: the metadata are damaged, or those of another file.
+    """
+    if not metadata.exists() and not metadata.with_name(_METADATA + _OLDER).exists():
+        return {}  # weights alone, as in Keras
+    record, found = _read(metadata), _digest(weights)
+    for each in (record, record.get("previous")):
+        if each is not None and each.get("sha256", found) == found:
+            return dict(each)
+    raise ModelFileError(
+        f"BackupAndRestore: {str(weights)!r} is not the file that {str(metadata)!r} "
+        "describes"
+    )
+
+
+def _read(metadata: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(metadata.read_text("utf-8"))
+        digest = record.pop("record", None)
+        is_whole = isinstance(record.get("epoch", 0), int)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise ModelFileError(
+            f"BackupAndRestore: {str(metadata)!r} is damaged ({error})"
+        ) from error
+    if not is_whole or digest not in (None, _digest_of(record)):
+        raise ModelFileError(f"BackupAndRestore: {str(metadata)!r} is damaged")
+    return dict(record)
+
+
+def _previous(metadata: Path) -> dict[str, Any] | None:
+    """The record of the backup that is replaced; None if there is none."""
+    with suppress(OSError, ModelFileError):
+        return {k: v for k, v in _read(metadata).items() if k != "previous"}
+    return None
+
+
+def _copy(file: Path, copy: Path) -> None:
+    if file.exists():
+        shutil.copy(file, copy)
 
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of(record: dict[str, Any]) -> str:
+    plain = json.loads(json.dumps(record))  # as it will be read
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,265 @@
+"""What is killed: saves and trainings in children of this process, without threads.
+
+Run as a script by `test_kills`: `killing.py KIND FORMAT FOLDER COUNT SEED`. The last
+line that it prints is what it found, in JSON.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+import toolkit as tk
+from toolkit.data import Dataset
+from toolkit.errors import ModelFileError
+
+FORMATS = {
+    "keras": "x.keras",
+    "weights": "x.weights.h5",
+    "folder": "x",
+    "shards": "x.weights.json",
+}
+# What reads and writes files tells the interpreter's audit hooks about it.
+EVENTS = ("open", "os.", "shutil.")
+
+
+@tk.saving.register_keras_serializable("killing")
+class Numbered(tk.layers.Layer):
+    """A layer whose config, weights and files all hold one number."""
+
+    def __init__(self, number, **kwargs):
+        super().__init__(**kwargs)
+        self.number = number
+
+    def build(self, shape):
+        constant = tk.initializers.Constant(self.number)
+        self.a = self.add_weight((100, 1000), constant)
+        self.b = self.add_weight((300, 1000), constant)
+
+    def call(self, x):
+        return x
+
+    def save_assets(self, folder):
+        for name in "ab":
+            Path(folder, name).write_text(str(self.number))
+        if self.number % 2:  # a file that not every save has
+            Path(folder, "odd").write_text(str(self.number))
+
+    def load_assets(self, folder):
+        self.texts = [Path(folder, name).read_text() for name in "ab"]
+        if Path(folder, "odd").exists():
+            self.texts.append(Path(folder, "odd").read_text())
+
+
+def make(number):
+    """A model of a number."""
+    return tk.Sequential([tk.Input((4,)), Numbered(number, name="numbered")])
+
+
+def save(kind, path, number):
+    model = make(number)
+    if kind == "keras":
+        model.save(path)
+    elif kind == "folder":
+        tk.saving.save_model(model, path, zipped=False)
+    else:
+        limit = 1.3e6 / 2**30 if kind == "shards" else None
+        model.save_weights(path, max_shard_size=limit)
+
+
+def number_in(kind, path):
+    """The number in a file; raises if there are several."""
+    if kind in ("keras", "folder"):
+        model = tk.saving.load_model(path)
+        layer = model.layers[0]
+        found = {layer.number, *map(int, layer.texts)}
+        assert len(layer.texts) == 2 + layer.number % 2
+    else:
+        model, found = make(-1), set()
+        model.load_weights(path)
+    for weight in model.get_weights():
+        found |= set(np.unique(weight).tolist())
+    assert len(found) == 1, f"mixed: {found}"
+    return int(found.pop())
+
+
+def run(work, delay=None):
+    """The exit status of a child that works; killed after so many seconds, if any."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(1)
+    if delay is not None:
+        time.sleep(delay)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def at_event(number, act):
+    """Have `act` called before a thing is done with a file: the one of this number."""
+    left = itertools.count(1)
+
+    def hook(event, arguments):
+        if event.startswith(EVENTS) and next(left) == number:
+            act()
+
+    sys.addaudithook(hook)
+
+
+def left_over(path):
+    """What is in the folder of a file, or in the folder that it is, and not of it."""
+    names = [n for p in (path, path.parent) if p.is_dir() for n in os.listdir(p)]
+    return [name for name in names if name.startswith(".")]
+
+
+def full():
+    raise OSError(28, "No space left on device")
+
+
+def kill_at_each_event(kind, path, step):
+    """Kill a save at each thing that it does with a file: a whole one is there then."""
+    kills = 0
+    save(kind, path, 1)
+    before, number = 1, 2
+    for event in itertools.count(1, step):
+        status = run(
+            lambda e=event, n=number: (
+                at_event(e, lambda: os._exit(9)),
+                save(kind, path, n),
+            )
+        )
+        found = number_in(kind, path)
+        assert found in (before, number), (event, before, number, found)
+        if not status:
+            assert found == number
+            break
+        kills += 1
+        before, number = found, number + 1
+    assert not left_over(path), left_over(path)
+    return kills
+
+
+def fail_at_each_event(kind, path, step):
+    """Let each thing that a save does with a file fail: it says so, or has saved."""
+    failures = 0
+    save(kind, path, 1)
+
+    def work(event, number):
+        at_event(event, full)
+        with suppress(ModelFileError):
+            save(kind, path, number)
+            os._exit(7)
+
+    before, number = 1, 2
+    for event in itertools.count(1, step):
+        status = run(lambda e=event, n=number: work(e, n))
+        found = number_in(kind, path)
+        assert status in (0, 7) and found in (before, number), (event, status, found)
+        if status == 7:  # the save returned: what it had to do is done
+            assert found == number, event
+            if is_past(kind, path, event):
+                break
+        failures += 1
+        before, number = found, number + 1
+    save(kind, path, number)
+    assert not left_over(path) and number_in(kind, path) == number
+    return failures
+
+
+def is_past(kind, path, event):
+    """Whether a save does less than so many things with files."""
+
+    def work():
+        at_event(event, lambda: os._exit(9))
+        save(kind, path, 10_000)
+
+    copy = path.with_name("elsewhere") / path.name
+    copy.parent.mkdir(exist_ok=True)
+    save(kind, copy, 1)
+    path = copy
+    return run(work) == 0
+
+
+def kill_at_random(kind, path, count, seed):
+    """Kill saves at random times, one after the other."""
+    rng = random.Random(seed)
+    save(kind, path, 1)
+    began = time.perf_counter()
+    assert run(lambda: save(kind, path, 2)) == 0
+    takes = time.perf_counter() - began
+    kills = new = 0
+    before, number = 2, 3
+    while kills < count:
+        status = run(lambda n=number: save(kind, path, n), rng.uniform(0, takes))
+        found = number_in(kind, path)
+        assert found in (before, number), (before, number, found)
+        assert status in (0, -signal.SIGKILL), status
+        kills += status != 0
+        new += found == number
+        before, number = found, number + 1
+    save(kind, path, number)
+    assert not left_over(path) and number_in(kind, path) == number
+    return {"kills": kills, "new": new}
+
+
+def train(folder, out):
+    """A training that keeps a backup of each step; its weights, when it is done."""
+    tk.utils.set_random_seed(4)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 4)).astype("float32"), rng.normal(size=(40, 2))
+    dropout = tk.layers.Dropout(0.3)
+    model = tk.Sequential([tk.Input((4,)), dropout, tk.layers.Dense(2)])
+    model.compile("adam", "mse")
+    backup = tk.callbacks.BackupAndRestore(folder, save_freq=1, double_checkpoint=True)
+    data = Dataset.from_tensor_slices((x, y)).shuffle(40).batch(4).prefetch(2)
+    model.fit(data, epochs=3, callbacks=[backup], verbose=0)
+    out.write_bytes(b"".join(w.tobytes() for w in model.get_weights()))
+
+
+def kill_trainings(kind, path, count, seed):
+    """Kill trainings at random times: in the end, bits are as if nobody had."""
+    rng = random.Random(seed)
+    whole, out = path.with_name("whole"), path.with_name("out")
+    run(lambda: train(path.with_name("first"), whole))  # it compiles
+    began = time.perf_counter()
+    assert run(lambda: train(path.with_name("second"), whole)) == 0
+    takes = time.perf_counter() - began
+    kills = ended = 0
+    while kills < count:
+        out.unlink(missing_ok=True)
+        while run(lambda: train(path, out), rng.uniform(0.1, 0.95) * takes):
+            kills += 1
+            if kills == count:
+                break
+        assert run(lambda: train(path, out)) == 0
+        assert out.read_bytes() == whole.read_bytes(), f"after {kills} kills"
+        ended += 1
+    return {"kills": kills, "ended": ended}
+
+
+KINDS = {
+    "events": lambda kind, path, count, seed: kill_at_each_event(kind, path, count),
+    "failures": lambda kind, path, count, seed: fail_at_each_event(kind, path, count),
+    "random": kill_at_random,
+    "trainings": kill_trainings,
+}
+
+
+if __name__ == "__main__":
+    what, kind, folder, count, seed = sys.argv[1:]
+    path = Path(folder, FORMATS.get(kind, "backup"))
+    print(json.dumps(KINDS[what](kind, path, int(count), int(seed))))

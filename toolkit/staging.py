@@ -1,0 +1,248 @@
+"""Files that are written aside and then appear whole, flushed to disk.
+
+What is written goes into a stage: a folder of ours beside its place, whose owner holds
+a lock as long as it lives. A file is moved from there by one rename. A stage that
+nobody holds was left by a process that was killed; the next save of the same name
+removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import UnwritableFileError
+
+OWNER, FILES = "owner", "files"  # in a stage: what is locked, what is written
+_MARK = b"toolkit: files that are being written\n"
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for somebody at the other end of a pipe
+
+
+def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> None:
+    """Let `write` fill a new file, then move it to `path`, flushed to disk.
+
+    If anything fails, an older file stays as it was. A link is followed.
+
+    Raises:
+        UnwritableFileError: it cannot be written, or is there and no regular file.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        check_replaceable(target)
+        sweep(target.parent, target.name)
+        with Stage(target.parent, target.name) as stage:
+            new = stage.files / target.name
+            write(new)
+            stage.deliver(new, target)
+    except OSError as error:
+        raise UnwritableFileError(
+            f"cannot write {os.fspath(path)!r}: {error}"
+        ) from error
+
+
+def check_replaceable(target: Path) -> None:
+    """Raise where a file would take the place of a folder, a device or the like."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(target.lstat().st_mode):
+            raise UnwritableFileError(f"{str(target)!r} is there, and no regular file")
+
+
+class Stage:
+    """A new folder of ours, to write files into before they go where they belong.
+
+    Args:
+        parent: the folder in which it is made.
+        name: of what is written; the stage's own name begins with it.
+
+    Attributes:
+        folder: the stage.
+        files: the folder in it for the files.
+    """
+
+    def __init__(self, parent: Path, name: str) -> None:
+        self._parent, self._name = parent, name
+        self._handle, self._is_published = -1, False
+        try:
+            while self._handle < 0:
+                self.folder = _unused(parent, name)
+                # Whoever sweeps may take it for an old one until it is locked.
+                with suppress(FileExistsError):
+                    self.folder.mkdir()
+                    self._handle = _own(self.folder / OWNER)
+            self.files = self.folder / FILES
+            self.files.mkdir()
+        except BaseException:
+            self.close()
+            raise
+
+    def deliver(self, file: Path, target: Path) -> None:
+        """Move a file of the stage to its place, which may hold an older one."""
+        with suppress(FileNotFoundError):
+            file.chmod(stat.S_IMODE(target.stat().st_mode))
+        flush(file)
+        os.replace(file, target)
+        flush(target.parent)
+
+    def publish(self, folder: Path) -> None:
+        """Give the stage another name, under which `close` does not remove it."""
+        if sys.platform == "win32":  # there, what is open cannot be renamed
+            self._release()
+        self._is_published = True
+        try:
+            os.rename(self.folder, folder)
+        except OSError:
+            self._is_published = False
+            raise
+        self.folder, self.files = folder, folder / FILES
+
+    def withdraw(self) -> None:
+        """Give it the name of a stage again, whatever happens then."""
+        self.folder = retire(self.folder, self._parent, self._name)
+        self._is_published = False
+
+    def close(self) -> None:
+        """Remove what is left of it."""
+        self._release()
+        if not self._is_published:
+            remove(self.folder)
+
+    def _release(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _unused(parent: Path, name: str) -> Path:
+    return parent / f".{name}.{secrets.token_hex(4)}.tmp"
+
+
+def retire(folder: Path, parent: Path, name: str) -> Path:
+    """Make a folder a stage in one step, so that nobody takes it for a whole one."""
+    retired = _unused(parent, name)
+    os.rename(folder, retired)
+    return retired
+
+
+def _own(path: Path) -> int:
+    """A new file, locked; -1 if somebody has removed it meanwhile."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666)
+    except FileNotFoundError:
+        return -1
+    try:
+        lock(handle)
+        os.write(handle, _MARK)
+        if os.fstat(handle).st_nlink:
+            return handle
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return -1
+
+
+def sweep(parent: Path, name: str) -> None:
+    """Remove the stages that processes which were killed have left for a name."""
+    pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}\.tmp")
+    with suppress(OSError):
+        with os.scandir(parent) as entries:
+            found = [Path(e) for e in entries if pattern.fullmatch(e.name)]
+        for folder in found:
+            _remove_if_left(folder)
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a stage, unless somebody is at work in it, or it is no stage of ours."""
+    if not is_folder(folder):
+        return
+    if not (folder / OWNER).exists():  # killed before it was marked
+        with suppress(OSError):
+            folder.rmdir()
+        return
+    handle = hold(folder)
+    if handle is not None:
+        try:
+            if lock(handle, wait=False):
+                remove(folder)
+        finally:
+            os.close(handle)
+
+
+def remove(folder: Path) -> None:
+    """Remove a stage; its owner last, by which it is known if this is interrupted."""
+    with suppress(OSError):
+        shutil.rmtree(folder / FILES, ignore_errors=True)
+        for entry in list(os.scandir(folder)):
+            if entry.name != OWNER:
+                os.unlink(entry)
+        (folder / OWNER).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def hold(folder: Path) -> int | None:
+    """The open owner of a stage, for `lock`; None if the folder is no stage of ours."""
+    try:
+        handle = os.open(folder / OWNER, os.O_RDONLY | _NO_LINK | _NO_WAIT)
+    except OSError:
+        return None
+    is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+    if is_file and _MARK.startswith(os.read(handle, 2 * len(_MARK))):
+        return handle
+    os.close(handle)
+    return None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder, and no link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def lock(handle: int, wait: bool = True) -> bool:
+    """Lock an open file until it is closed; the system frees it when its owner dies.
+
+    Returns:
+        Whether it is locked; False, too, where the file system has no locks.
+    """
+    with suppress(OSError):
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(handle, 0, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
+    return False
+
+
+def flush(path: Path) -> None:
+    """Have the system write a file, or the names in a folder, to disk."""
+    if os.name != "posix" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems cannot do this for folders.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
