@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 
 HEAVY = {"cupy", "h5py", "hypothesis", "llvmlite", "matplotlib", "ml_dtypes", "tqdm"}
 
@@ -45,3 +46,28 @@ def test_import_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
     assert "toolkit" in modules_after("import toolkit")
     assert list(tmp_path.iterdir()) == []
+
+
+COMPLETE = {
+    "a variable": "tk.Variable(2.0) * 3 - tk.Variable([1.0])[0]",
+    "a symbol": "tk.KerasTensor((None, 3)) @ tk.KerasTensor((3, 4))",
+    "a tensor": "tk.Tensor(numpy.ones(3)) + 1",
+    "a random tensor": "tk.random.uniform((2,)) * 2",
+    "windows": "tk.utils.timeseries_dataset_from_array(x, None, 3, batch_size=4)"
+    ".map(lambda x: x).shuffle(4).prefetch(1)",
+    "windows one by one": "tk.preprocessing.timeseries_dataset_from_array("
+    "x, None, 3, batch_size=None).batch(2)",
+    "two parts": "tk.utils.split_dataset(x, 0.5)[0].repeat().batch(2)",
+    "pictures": "tk.utils.image_dataset_from_directory(folder, labels=None).shuffle(2)",
+    "texts": "tk.utils.text_dataset_from_directory(folder, labels=None).unbatch()",
+}
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_what_is_made_first_is_whole(name, tmp_path):
+    """Methods and operators that another module installs are there from the start."""
+    (tmp_path / "a.txt").write_text("a")
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    given = f"x, folder = numpy.arange(9.0), {str(tmp_path)!r}"
+    code = f"import numpy, toolkit as tk; {given}; {COMPLETE[name]}"
+    assert "toolkit" in modules_after(code)

@@ -73,6 +73,8 @@ _NAMES = {
     "register_backend": "toolkit.backends.registry",
     "remat": "toolkit.layers.remat",
 }
+# Modules of classes that get their operators from `toolkit.ops`.
+_WITH_OPERATORS = ("toolkit.symbolic", "toolkit.tensor", "toolkit.variable")
 
 __all__ = ["__version__", "version", *_MODULES, *_NAMES]
 
@@ -84,6 +86,8 @@ def version() -> str:
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name in _NAMES:
+        if _NAMES[name] in _WITH_OPERATORS:
+            import_module("toolkit.ops")
         value = getattr(import_module(_NAMES[name]), name)
     elif name in _MODULES:
         value = import_module(f"toolkit.{name}")

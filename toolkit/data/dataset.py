@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,6 +62,7 @@ class Dataset:
     _seed = 0  # of its random choices, if it has any
 
     def __init__(self, *parents: Dataset) -> None:
+        import_module("toolkit.data.pipeline")  # whoever made it: it has all methods
         self._parents = parents
         self._passes = 0
         self._watch: Watch | None = None
