@@ -110,12 +110,12 @@ class Operation(Recorded):
         args, kwargs = self._first_node("input").attrs["arguments"]
         tensors = [a for a in args if any_symbolic(a)]
         tensors += [v for v in kwargs.values() if any_symbolic(v)]
-        return tensors[0] if len(tensors) == 1 else tensors
+        return tree.copied(tensors[0] if len(tensors) == 1 else tensors)
 
     @property
     def output(self) -> Any:
         """The symbol(s) that the first recorded call returned."""
-        return self._first_node("output").attrs["outputs"]
+        return tree.copied(self._first_node("output").attrs["outputs"])
 
     def _first_node(self, what: str) -> Node:
         if not self._inbound_nodes:
@@ -149,8 +149,7 @@ def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:
     inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
     # The caller's lists may be changed later, as by `xs.append(layer(xs))`.
-    arguments = tree.map_structure(lambda x: x, (args, kwargs))
-    attrs = {"arguments": arguments, "outputs": outputs}
+    attrs = {"arguments": tree.copied((args, kwargs)), "outputs": tree.copied(outputs)}
     node = Node(operation, inputs, attrs, symbols)
     operation._inbound_nodes.append(node)
     index = len(operation._inbound_nodes) - 1

@@ -73,7 +73,6 @@ def test_arguments_of_fit(arguments, error, message):
     "data, arguments, message",
     [
         (iter([(X, Y)]), {"y": Y}, "`y` to be part of the batches"),
-        (iter([(X, Y)]), {"batch_size": 4}, "batch_size=None"),
         (iter([(X, Y)]), {"validation_split": 0.5}, "can split arrays only"),
         (iter([]), {}, "at least one batch"),
         (iter([(X, Y, Y, Y)]), {}, "4 parts"),

@@ -472,3 +472,45 @@ def test_an_ordered_dict_of_inputs_and_outputs():
         power = 1 if name == "mae" else 2
         wanted = np.mean(np.abs(found[key]) ** power)
         np.testing.assert_allclose(logs[names[0]], wanted, rtol=1e-5)
+
+
+def changing(change):
+    """A model with two outputs after `change` was applied to every list it gave."""
+    x = toolkit.Input((3,), name="x")
+
+    class Pair(layers.Layer):
+        def call(self, x):
+            return [x + 1.0, x * 2.0]
+
+    pair = Pair()
+    found = pair(x)
+    kept = list(found)
+    outputs = [layers.Dense(2)(kept[0]), *kept]
+    inputs = [x]
+    inner = Model(inputs, outputs)
+    lists = [found, outputs, inputs, inner.inputs, inner.outputs, inner.output]
+    for given in [*lists, inner.input, pair.output]:
+        change(given)
+    again = inner([toolkit.Input((3,))])
+    change(again)
+    return inner, Model(x, kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        list.clear,
+        list.pop,
+        lambda given: given.append(None),
+        lambda given: given.__setitem__(-1, layers.Dense(4)(given[-1])),
+    ],
+    ids=["clear", "pop", "append", "replace"],
+)
+def test_lists_that_a_model_gave_belong_to_the_caller(change):
+    inner, model = changing(change)
+    X = np.ones((2, 3), "float32")
+    assert [y.tolist() for y in model(X)] == [(X + 1).tolist(), (X * 2).tolist()]
+    assert [y.shape for y in inner(X)] == [(2, 2), (2, 3), (2, 3)]
+    assert inner.output_shape == [(None, 2), (None, 3), (None, 3)]
+    copy = toolkit.models.clone_model(inner)
+    assert [y.shape for y in copy(X)] == [(2, 2), (2, 3), (2, 3)]

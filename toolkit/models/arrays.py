@@ -179,13 +179,6 @@ def warn_of_absent_classes(y: Any, class_weight: dict[int, float]) -> None:
         )
 
 
-def trimmed(x: Any, y: Any, weights: Any) -> tuple[Any, ...]:
-    """A batch without the parts at its end that are None."""
-    if weights is not None:
-        return x, y, weights
-    return (x,) if y is None else (x, y)
-
-
 def split_arrays(
     x: Any, y: Any, sample_weight: Any, validation_split: float
 ) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:

@@ -28,7 +28,7 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
 
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """A batch as `fit` takes it: x alone, (x, y) or (x, y, sample_weight)."""
-    if y is None:
+    if y is None and sample_weight is None:
         return (x,) if isinstance(x, (tuple, list)) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 

@@ -199,6 +199,8 @@ class Evaluation(Steps):
     def _prepare_for(self, batch: Any) -> None:
         """Make whatever is missing of weights, losses, metrics and slots."""
         waiting: list[Any] = []
+        if isinstance(batch, tuple) and len(batch) > 3:
+            return  # what its parts are is known to a step of the user's
         if unpack_x_y_sample_weight(batch)[1] is not None:
             parts = (self._compile_loss, self._compile_metrics)
             waiting = [part for part in parts if part is not None and not part.built]
@@ -229,7 +231,12 @@ class Evaluation(Steps):
         if not isinstance(logs, dict):
             return {}
         results = self.get_metrics_result()
-        return python_logs(results if set(results) == set(logs) else logs)
+        if set(results) != set(logs):
+            return python_logs(logs)
+        tracker = self._loss_tracker
+        if tracker is not None and tracker.count == 0:  # a step that leaves it alone
+            results[tracker.name] = logs[tracker.name]
+        return python_logs(results)
 
     def _in_order(self, logs: dict[str, Any]) -> Any:
         """The values of logs in the order of the metrics; the only one by itself."""

@@ -54,8 +54,8 @@ class Functional(FunctionalInputs, Model):
             inputs = tree.pack_sequence_as(inputs, flat_inputs)
         _warn_of_names(inputs)
         with no_tracking():
-            self._inputs_struct = inputs
-            self._outputs_struct = outputs
+            self._inputs_struct = tree.copied(inputs)
+            self._outputs_struct = tree.copied(outputs)
             self._inputs: list[KerasTensor] = flat_inputs
             self._outputs: list[KerasTensor] = tree.flatten(outputs)
             self._topology = Topology(self._inputs, self._outputs, outputs)
@@ -91,22 +91,22 @@ class Functional(FunctionalInputs, Model):
     @property
     def inputs(self) -> list[KerasTensor]:
         """The symbols of the inputs, in one list."""
-        return self._inputs
+        return list(self._inputs)
 
     @property
     def outputs(self) -> list[KerasTensor]:
         """The symbols of the outputs, in one list."""
-        return self._outputs
+        return list(self._outputs)
 
     @property
     def input(self) -> Any:
         """The symbols of the inputs, as they were given."""
-        return self._inputs_struct
+        return tree.copied(self._inputs_struct)
 
     @property
     def output(self) -> Any:
         """The symbols of the outputs, as they were given."""
-        return self._outputs_struct
+        return tree.copied(self._outputs_struct)
 
     @property
     def input_shape(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import count, islice
@@ -25,11 +26,13 @@ from toolkit.models.arrays import (
     floating,
     is_arrays,
     repeat_weights,
-    trimmed,
     warn_of_absent_classes,
     weights_of_classes,
 )
-from toolkit.models.data_adapters import unpack_x_y_sample_weight
+from toolkit.models.data_adapters import (
+    pack_x_y_sample_weight,
+    unpack_x_y_sample_weight,
+)
 from toolkit.models.py_dataset import PyDataset
 from toolkit.random import draw_seed
 from toolkit.tensor import Tensor, backend
@@ -57,7 +60,7 @@ class Source:
     _start: State | None = None  # where the next pass begins
 
     def epoch(self, steps: int | None = None) -> Iterator[Any]:
-        """The batches of one pass, as tuples of tensors.
+        """The batches of one pass, with tensors for their arrays.
 
         Args:
             steps: how many to take at most of an iterator, which cannot go back.
@@ -85,13 +88,21 @@ class Source:
         raise NotImplementedError
 
     def _tensors(self, batch: Any) -> Any:
+        """A batch as it was given, of tensors: x, or a tuple of its parts.
+
+        What the parts are is for the steps to say: (x, y, sample_weight), if they are
+        not overridden.
+        """
         if not isinstance(batch, (tuple, list)):
-            batch = (batch,)
-        given = zip(PARTS, unpack_x_y_sample_weight(tuple(batch)), strict=True)
-        x, y, weights = (batch_tensors(part, name) for name, part in given)
-        if self.class_weight is not None:
-            weights = as_tensor(weights_of_classes(y, weights, self.class_weight))
-        return trimmed(x, y, weights)
+            return batch_tensors(batch, "x")
+        names = PARTS if len(batch) <= len(PARTS) else map(str, range(len(batch)))
+        parts = zip(batch, names, strict=False)
+        batch = tuple([batch_tensors(part, name) for part, name in parts])
+        if self.class_weight is None:
+            return batch
+        x, y, weights = unpack_x_y_sample_weight(batch)
+        weights = as_tensor(weights_of_classes(y, weights, self.class_weight))
+        return x, y, weights
 
 
 class NumberedSource(Source):
@@ -157,8 +168,11 @@ class ArraySource(NumberedSource):
             raise ArgumentError(f"expected batch_size >= 1; received {batch_size}")
         self._size = self.batch_size = int(batch_size)
         self._length = self.num_batches = ceil(self.samples / self._size)
-        self._structure = trimmed(x, y, weights)
-        self._is_flat = not any(map(tree.is_nested, self._structure))
+        self._structure = pack_x_y_sample_weight(x, y, weights)
+        self._is_one = not tree.is_nested(self._structure)
+        self._is_flat = type(self._structure) is tuple and not any(
+            map(tree.is_nested, self._structure)
+        )
         leaves = tree.flatten(self._structure)
         self._absent = [i for i, leaf in enumerate(leaves) if leaf is None]
         arrays = tuple(leaf for leaf in leaves if leaf is not None)
@@ -190,6 +204,8 @@ class ArraySource(NumberedSource):
             tensors = [as_tensor(floating(array)) for array in batch]
         for place in self._absent:
             tensors.insert(place, None)
+        if self._is_one:
+            return tensors[0]
         if self._is_flat:
             return tuple(tensors)
         return tree.pack_sequence_as(self._structure, tensors)
@@ -320,9 +336,10 @@ def make_source(
                 f"({type(x).__name__}) returns; received it beside x"
             )
     if batch_size is not None:
-        raise ArgumentError(
-            "expected batch_size=None, because x returns whole batches; received "
-            f"{batch_size}"
+        warnings.warn(
+            f"batch_size={batch_size} is not used: x ({type(x).__name__}) returns "
+            "whole batches",
+            stacklevel=4,
         )
     source = _source_of_batches(x, shuffle)
     source.class_weight = class_weight

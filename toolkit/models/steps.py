@@ -54,15 +54,20 @@ class CompiledStep:
         return {**self.__dict__, "_functions": {}}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
-        key: Any = len(batch) if type(batch) is tuple else None
-        leaves = batch
-        # Tuples of tensors are the common case, and what functions are quickest with.
-        if key is None or not _TENSOR.issuperset(map(type, batch)):
-            key, leaves = tree.signature(batch), tree.flatten(batch)
+        if type(batch) is Tensor:
+            key, leaves = Tensor, (batch,)
+        else:
+            key, leaves = self._flat(batch)
         function = self._functions.get(key)
         if function is None:
             function = self._make(key, batch)
         return function, leaves
+
+    def _flat(self, batch: Any) -> tuple[Any, Any]:
+        # Tuples of tensors are the common case, and what functions are quickest with.
+        if type(batch) is tuple and _TENSOR.issuperset(map(type, batch)):
+            return len(batch), batch
+        return tree.signature(batch), tree.flatten(batch)
 
     def _make(self, key: Any, batch: Any) -> Function:
         structure = tree.structure_of(batch)
@@ -89,7 +94,7 @@ class CompiledStep:
 
 def _whole_numbers(batch: Any) -> str:
     """The least and the greatest of what may be indices, as the user gave them."""
-    parts = zip(("x", "y"), unpack_x_y_sample_weight(batch), strict=False)
+    parts = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
     found = [
         f"{name} goes from {array.min():g} to {array.max():g}"
         for name, part in parts
@@ -163,7 +168,8 @@ class Steps:
         """One step of training on a batch; override it to train in another way.
 
         Args:
-            data: a batch: (x,), (x, y) or (x, y, sample_weight).
+            data: a batch as `fit` was given it, arrays as tensors: x alone, (x,),
+                (x, y) or (x, y, sample_weight), or an element of a data set.
 
         Returns:
             The logs: name -> 0-d tensor.

@@ -348,6 +348,9 @@ class Trainer(CompileConfigured, Evaluation):
             return
         variables = self.trainable_variables
         if not self.optimizer.built:
+            own = type(self).train_step is not Trainer.train_step
+            if own and not all(layer.built for layer in self._flatten_layers()):
+                return  # the step makes the weights, then `apply` the slots
             self.optimizer.build(variables)
         trained = tuple(map(id, variables))
         if self._trained == trained:

@@ -1,0 +1,140 @@
+"""Steps of users: what they are given, and weights that are made in them."""
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit import layers, ops
+from toolkit.data import Dataset
+
+X = np.arange(24, dtype="float32").reshape(8, 3)
+Y = np.arange(8, dtype="float32").reshape(8, 1)
+
+
+def form_of(data):
+    """The structure of a batch, with shapes for its tensors."""
+    return tk.tree.map_structure(lambda x: None if x is None else str(x.shape), data)
+
+
+class Recording(tk.Model):
+    """A model whose steps note the form of their batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self.inner = layers.Dense(1)
+        self.inner.build((None, 3))
+
+    def train_step(self, data):
+        self.seen.append(form_of(data))
+        return {"loss": sum(ops.sum(x) for x in tk.tree.flatten(data) if x is not None)}
+
+    def test_step(self, data):
+        return self.train_step(data)
+
+    def predict_step(self, data):
+        self.seen.append(form_of(data))
+        return ops.zeros((4, 1))
+
+
+class Batches(tk.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return X[:4], Y[:4]
+
+
+A, B = "(4, 3)", "(4, 1)"
+FORMS = {
+    "an array": ({"x": X}, A),
+    "an array and targets": ({"x": X, "y": Y}, (A, B)),
+    "a list of arrays": ({"x": [X, X]}, ([A, A],)),
+    "a tuple of arrays": ({"x": (X, X)}, ((A, A),)),
+    "a dict": ({"x": {"a": X, "b": Y}}, {"a": A, "b": B}),
+    "a dict and targets": ({"x": {"a": X}, "y": Y}, ({"a": A}, B)),
+    "weights": ({"x": X, "y": Y, "sample_weight": Y[:, 0]}, (A, B, "(4,)")),
+    "no targets, weights": ({"x": X, "sample_weight": Y[:, 0]}, (A, None, "(4,)")),
+    "elements": ({"x": Dataset.from_tensor_slices(X).batch(4)}, A),
+    "elements in tuples": ({"x": Dataset.from_tensor_slices((X,)).batch(4)}, (A,)),
+    "pairs": ({"x": Dataset.from_tensor_slices((X, Y)).batch(4)}, (A, B)),
+    "dicts": ({"x": Dataset.from_tensor_slices({"a": X}).batch(4)}, {"a": A}),
+    "three inputs": ({"x": Dataset.from_tensor_slices((X, X, X)).batch(4)}, (A,) * 3),
+    "five parts": ({"x": Dataset.from_tensor_slices((X,) * 5).batch(4)}, (A,) * 5),
+    "nests": (
+        {"x": Dataset.from_tensor_slices(((X, {"a": Y}), Y)).batch(4)},
+        ((A, {"a": B}), B),
+    ),
+    "a generator": (lambda: {"x": iter([X[:4], X[4:]])}, A),
+    "a generator of lists": (lambda: {"x": iter([[X[:4], Y[4:]]])}, (A, B)),
+    "a PyDataset": ({"x": Batches()}, (A, B)),
+}
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.parametrize("name", FORMS)
+def test_a_step_gets_the_data_as_they_were_given(name, run_eagerly):
+    arguments, form = FORMS[name]
+    arguments = arguments() if callable(arguments) else arguments
+    is_arrays = isinstance(arguments["x"], (np.ndarray, list, tuple, dict))
+    batch = {"batch_size": 4} if is_arrays else {}
+    model = Recording()
+    model.compile("sgd", run_eagerly=run_eagerly)
+    model.fit(**arguments, **batch, verbose=0)
+    assert set(map(str, model.seen)) == {str(form)}
+
+
+@pytest.mark.parametrize("name", ["an array", "a dict", "elements", "three inputs"])
+def test_evaluate_and_predict_give_the_same_data(name):
+    arguments, form = FORMS[name]
+    batch = {} if isinstance(arguments["x"], Dataset) else {"batch_size": 4}
+    model = Recording()
+    model.compile("sgd")
+    model.evaluate(**arguments, **batch, verbose=0)
+    model.predict(**arguments, **batch, verbose=0)
+    assert set(map(str, model.seen)) == {str(form)}
+
+
+def test_parts_that_only_a_step_understands_need_one():
+    model = tk.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="received 5 parts"):
+        model.fit(Dataset.from_tensor_slices((X,) * 5).batch(4), verbose=0)
+
+
+def test_weights_made_in_a_step_are_trained():
+    class Encoding(tk.Model):
+        """Its `call` knows but a part of the weights."""
+
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = layers.Dense(2), layers.Dense(3)
+
+        def call(self, x):
+            return self.encoder(x)
+
+        def train_step(self, data):
+            with tk.GradientTape() as tape:
+                error = self.decoder(self(data)) - data
+                loss = ops.mean(error * error)
+            weights = self.trainable_variables
+            self.optimizer.apply_gradients(
+                zip(tape.gradient(loss, weights), weights, strict=True)
+            )
+            return {"loss": loss}
+
+    model = Encoding()
+    model.compile(tk.optimizers.Adam(0.01))
+    losses = model.fit(X, epochs=40, batch_size=4, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] / 2
+    assert len(model.trainable_variables) == 4 and model.optimizer.built
+
+
+def test_batch_sizes_of_batches_are_not_used():
+    model = tk.Sequential([layers.Dense(1)])
+    model.compile("sgd", "mse")
+    for data in (Dataset.from_tensor_slices((X, Y)).batch(4), Batches()):
+        with pytest.warns(UserWarning, match="batch_size=64 is not used"):
+            model.fit(data, batch_size=64, verbose=0)
+    with pytest.warns(UserWarning, match="batch_size=2 is not used"):
+        model.evaluate(Batches(), batch_size=2, verbose=0)
