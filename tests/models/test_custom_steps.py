@@ -138,3 +138,80 @@ def test_batch_sizes_of_batches_are_not_used():
             model.fit(data, batch_size=64, verbose=0)
     with pytest.warns(UserWarning, match="batch_size=2 is not used"):
         model.evaluate(Batches(), batch_size=2, verbose=0)
+
+
+def test_losses_and_metrics_of_a_step_follow_what_it_compares():
+    class Explained(tk.Model):
+        """Two outputs, of which the loss takes one."""
+
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.Dense(1)
+
+        def call(self, x):
+            y = self.inner(x)
+            return y, ops.abs(y)
+
+        def train_step(self, data):
+            x, y = data
+            with tk.GradientTape() as tape:
+                found, _ = self(x)
+                loss = self.compute_loss(x, y, found)
+            weights = self.trainable_variables
+            gradients = tape.gradient(loss, weights)
+            self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return self.compute_metrics(x, y, found)
+
+        def test_step(self, data):
+            x, y = data
+            return self.compute_metrics(x, y, self(x)[0])
+
+    model = Explained()
+    model.compile("adam", "mse", metrics=["mae"])
+    history = model.fit(X, Y, batch_size=4, epochs=2, verbose=0).history
+    assert sorted(history) == ["loss", "mae"] and history["mae"][1] > 0
+    found = np.abs(np.asarray(model(X)[0]) - Y).mean()
+    logs = model.evaluate(X, Y, verbose=0, return_dict=True)
+    np.testing.assert_allclose(logs["mae"], found, rtol=1e-5)
+
+
+def test_a_step_may_call_the_model_with_more_than_x():
+    class Triplets(tk.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.Dense(2)
+
+        def call(self, inputs):
+            a, b, c = map(self.inner, inputs)
+            return ops.sum(ops.square(a - b)) - ops.sum(ops.square(a - c))
+
+        def train_step(self, data):
+            with tk.GradientTape() as tape:
+                loss = ops.square(self(data))
+            weights = self.trainable_variables
+            self.optimizer.apply(tape.gradient(loss, weights), weights)
+            return {"distance": loss}
+
+    model = Triplets()
+    model.compile("adam")
+    data = Dataset.from_tensor_slices((X, X + 1, X * 2)).batch(4)
+    distances = model.fit(data, epochs=3, verbose=0).history["distance"]
+    assert distances[-1] < distances[0]
+
+
+def test_mistakes_in_a_call_are_told_by_the_step():
+    class Wrong(tk.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.Dense(2)
+
+        def call(self, x):
+            return ops.reshape(self.inner(x), (5, 7))
+
+        def train_step(self, data):
+            return {"loss": ops.sum(self(data))}
+
+    model = Wrong()
+    model.compile("adam")
+    with pytest.raises(ValueError, match="reshape: cannot reshape"):
+        model.fit(X, verbose=0)

@@ -21,7 +21,7 @@ from toolkit.models.data_adapters import (
     unpack_x_y_sample_weight,
 )
 from toolkit.models.epochs import EpochBatches, make_batches
-from toolkit.models.steps import Steps
+from toolkit.models.steps import Steps, overrides
 from toolkit.symbolic import KerasTensor, infer
 from toolkit.tensor import fetch
 
@@ -76,7 +76,7 @@ class Evaluation(Steps):
         check_run("evaluate", verbose)
         with named("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
-            self._prepare_for(batches.peek())
+            self._prepare_for(batches.peek(), "test_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         logs = self._evaluate(batches, callbacks)
         return logs if return_dict else self._in_order(logs)
@@ -119,7 +119,7 @@ class Evaluation(Steps):
         check_run("predict", verbose)
         with named("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
-            self._prepare_for(batches.peek())
+            self._prepare_for(batches.peek(), "predict_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         step = self.make_predict_function()
         self.stop_predicting = False
@@ -156,7 +156,7 @@ class Evaluation(Steps):
         self._check_compiled("test_on_batch")
         with named("test_on_batch"):
             batch = one_batch(x, y, sample_weight)
-            self._prepare_for(batch)
+            self._prepare_for(batch, "test_step")
         self.reset_metrics()
         logs = python_logs(self.make_test_function()(batch))
         return logs if return_dict else self._in_order(logs)
@@ -196,11 +196,20 @@ class Evaluation(Steps):
             steps=batches.num_batches,
         )
 
-    def _prepare_for(self, batch: Any) -> None:
-        """Make whatever is missing of weights, losses, metrics and slots."""
+    def _prepare_for(self, batch: Any, step: str) -> None:
+        """Make whatever is missing of weights, losses and metrics.
+
+        A step of the user's own makes them itself where they cannot be made before it:
+        it may call the model with other data, or compare other things.
+        """
+        try:
+            self._make_missing(batch)
+        except Exception:
+            if not overrides(self, step):
+                raise
+
+    def _make_missing(self, batch: Any) -> None:
         waiting: list[Any] = []
-        if isinstance(batch, tuple) and len(batch) > 3:
-            return  # what its parts are is known to a step of the user's
         if unpack_x_y_sample_weight(batch)[1] is not None:
             parts = (self._compile_loss, self._compile_metrics)
             waiting = [part for part in parts if part is not None and not part.built]

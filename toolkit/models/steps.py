@@ -361,6 +361,11 @@ class Steps:
         return self.predict_function
 
 
+def overrides(model: Any, step: str) -> bool:
+    """Whether a model has a step of its own, such as "train_step"."""
+    return getattr(type(model), step) is not getattr(Steps, step)
+
+
 def batch_size(x: Any) -> int:
     """The number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)

@@ -32,6 +32,7 @@ from toolkit.models.epochs import EpochBatches, make_batches
 from toolkit.models.evaluation import Evaluation, check_run, one_batch
 from toolkit.models.resuming import Progress
 from toolkit.models.sources import make_source
+from toolkit.models.steps import overrides
 from toolkit.tracebacks import shorten
 
 _WATCH = 0.1  # seconds between two looks at the loss
@@ -210,7 +211,7 @@ class Trainer(CompileConfigured, Evaluation):
             batches = EpochBatches(source, steps_per_epoch)
             size = validation_batch_size
             validation = _validation(validation_data, size, source, validation_steps)
-            self._prepare_for(batches.peek())
+            self._prepare_for(batches.peek(), "train_step")
             self._prepare_optimizer()
         callbacks = self._callback_list(
             callbacks, verbose, epochs, batches, add_history=True
@@ -302,7 +303,7 @@ class Trainer(CompileConfigured, Evaluation):
                 check_class_weight(class_weight)
                 sample_weight = weights_of_classes(y, sample_weight, class_weight)
             batch = one_batch(x, y, sample_weight)
-            self._prepare_for(batch)
+            self._prepare_for(batch, "train_step")
             self._prepare_optimizer()
         self.reset_metrics()
         logs = python_logs(self.make_train_function()(batch))
@@ -324,7 +325,8 @@ class Trainer(CompileConfigured, Evaluation):
             training = self.compiled and (y is not None or self.loss is None)
             with named("inspect"):
                 batch = one_batch(x, y, sample_weight)
-                self._prepare_for(batch)
+                step = "train_step" if training else "predict_step"
+                self._prepare_for(batch, step)
                 if training:
                     self._prepare_optimizer()
             train = training and self.make_train_function()
@@ -348,7 +350,7 @@ class Trainer(CompileConfigured, Evaluation):
             return
         variables = self.trainable_variables
         if not self.optimizer.built:
-            own = type(self).train_step is not Trainer.train_step
+            own = overrides(self, "train_step")
             if own and not all(layer.built for layer in self._flatten_layers()):
                 return  # the step makes the weights, then `apply` the slots
             self.optimizer.build(variables)

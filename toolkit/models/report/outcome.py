@@ -46,7 +46,7 @@ def outcome(model: Any, data: Any, batch_size: int) -> Outcome:
     with named("report"):
         batches = make_batches(x, y, sample_weight, sizes)
         first = batches.peek()
-        model._prepare_for(first)
+        model._prepare_for(first, "test_step")
     has_targets = unpack_x_y_sample_weight(first)[1] is not None
     test = model.make_test_function() if model.compiled and has_targets else None
     predict = model.make_predict_function()
