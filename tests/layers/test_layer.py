@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.helpers import assert_close
 from toolkit import layers, ops
 from toolkit.errors import (
     ArgumentError,
@@ -884,3 +885,66 @@ def test_extents_are_integers():
     with pytest.raises(ArgumentError, match="argument `value_dim`"):
         layers.MultiHeadAttention(2, 4, value_dim=0)
     assert layers.Rescaling(2.0)([1, 2]).tolist() == [2.0, 4.0]
+
+
+def test_old_names_of_arguments_are_taken_with_a_warning():
+    with pytest.warns(UserWarning, match="LeakyReLU: .*`alpha`.*use `negative_slope`"):
+        layer = layers.LeakyReLU(alpha=0.2)
+    assert layer.negative_slope == 0.2
+    assert layer.get_config() == layers.LeakyReLU(0.2, name=layer.name).get_config()
+    with pytest.warns(UserWarning, match="Embedding: .*`input_length`.*leave it out"):
+        layer = layers.Embedding(3, 2, input_length=4)
+    assert "input_length" not in layer.get_config()
+    assert type(layer).from_config(layer.get_config()).input_dim == 3
+
+
+@pytest.mark.parametrize(
+    "make, shape",
+    [
+        (lambda: layers.Dense(2, "relu"), (4, 3)),
+        (lambda: layers.EinsumDense("ab,bc->ac", 2, activation="relu"), (4, 3)),
+        (lambda: layers.Conv1D(2, 2, activation="relu"), (4, 5, 3)),
+        (lambda: layers.Conv2DTranspose(2, 2, activation="relu"), (4, 5, 5, 3)),
+        (lambda: layers.DepthwiseConv2D(2, activation="relu"), (4, 5, 5, 3)),
+        (lambda: layers.SeparableConv1D(2, 2, activation="relu"), (4, 5, 3)),
+        (lambda: layers.Activation("relu"), (4, 3)),
+        (lambda: layers.SimpleRNN(2, activation="relu"), (4, 5, 3)),
+    ],
+)
+def test_no_activation_is_the_linear_one(make, shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    layer = make()
+    before = layer(x)
+    (layer.cell if hasattr(layer, "cell") else layer).activation = None
+    without = np.asarray(layer(x))
+    assert without.min() < 0 <= np.asarray(before).min()
+    linear = make()
+    linear(x)
+    linear.set_weights(layer.get_weights())
+    inner = linear.cell if hasattr(linear, "cell") else linear
+    inner.activation = toolkit.activations.linear
+    assert_close(without, linear(x))
+
+
+@pytest.mark.parametrize(
+    "make, shape",
+    [
+        (lambda cls: cls(2, 3, padding="causal", dilation_rate=2), (2, 9, 3)),
+        (lambda cls: cls(2, 3, strides=2, padding="same"), (2, 9, 9, 4)),
+        (lambda cls: cls(2, 2, data_format="channels_first"), (2, 4, 5, 5, 5)),
+    ],
+)
+def test_a_convolution_with_a_kernel_of_ones_own(make, shape):
+    base = (layers.Conv1D, layers.Conv2D, layers.Conv3D)[len(shape) - 3]
+
+    class Doubled(base):
+        def convolution_op(self, inputs, kernel):
+            return super().convolution_op(inputs, 2 * kernel)
+
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    layer, doubled = make(base), make(Doubled)
+    y = layer(x)
+    doubled(x)
+    doubled.set_weights(layer.get_weights())
+    assert_close(doubled(x), 2 * y)
+    assert_close(layer.convolution_op(x, layer.kernel), y)

@@ -336,3 +336,17 @@ def test_weights_of_one_loss_of_one_output():
     model.compile("sgd", "mse", loss_weights=[1.0, 2.0])
     with pytest.raises(ArgumentError, match="match the number of losses, 1"):
         model.fit(X, Y2, verbose=0)
+
+
+@pytest.mark.parametrize("name", ["top-2-accuracy", "Top 2", "a.b/c", "F1Score"])
+@pytest.mark.parametrize("nest", [lambda x: [x], lambda x: {"out": [x]}])
+def test_names_of_metrics_are_kept_in_the_logs(name, nest):
+    inputs = toolkit.Input((3,))
+    model = toolkit.Model(inputs, layers.Dense(4, name="out")(inputs))
+    metric = toolkit.metrics.SparseTopKCategoricalAccuracy(2, name=name)
+    loss = toolkit.losses.SparseCategoricalCrossentropy(name="Cross-entropy")
+    model.compile("sgd", loss, metrics=nest(metric))
+    data = np.ones((4, 3), "float32"), np.ones((4,))
+    history = model.fit(*data, validation_data=data, verbose=0).history
+    key = name if isinstance(nest(0), list) else f"out_{name}"
+    assert {key, f"val_{key}"} <= set(history) or {name, f"val_{name}"} <= set(history)

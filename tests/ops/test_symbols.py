@@ -1,8 +1,10 @@
 """Ops of symbols whose extents are partly unknown."""
 
+import numpy as np
 import pytest
 
 import toolkit
+from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.symbolic import KerasTensor
@@ -129,3 +131,30 @@ def test_vectorize():
         product(ops.ones((2, 3)))
     with pytest.raises(ArgumentError, match="expected a signature"):
         ops.vectorize(abs, signature="m,n")
+
+
+class Routed(toolkit.layers.Layer):
+    """Counts on a batch of 8, as some layers do, and gives back what came."""
+
+    def call(self, x):
+        rows = ops.reshape(x, (8 * 3, 2))
+        return ops.reshape(rows * 2.0, (ops.shape(x)[0], 3, 2))
+
+
+def test_a_reshape_may_settle_an_open_extent():
+    x = toolkit.Input((3, 2))
+    assert ops.reshape(x, (24, 2)).shape == (24, 2)
+    model = toolkit.Model(x, Routed()(x))
+    assert model.output_shape == (None, 3, 2)
+    given = np.arange(48, dtype="float32").reshape(8, 3, 2)
+    assert_close(model.predict(given, batch_size=8, verbose=0), given * 2)
+    with pytest.raises(ShapeError, match=r"reshape: cannot reshape \(4, 3, 2\)"):
+        model(given[:4])
+
+
+@pytest.mark.parametrize("shape", [(25, 2), (7, 7)])
+def test_a_reshape_that_fits_no_batch_is_refused(shape):
+    with pytest.raises(ShapeError, match="reshape: cannot reshape"):
+        Routed().call(toolkit.Input((5, 2)))
+    with pytest.raises(ShapeError, match="reshape: cannot reshape"):
+        ops.reshape(toolkit.Input((3, 2)), shape)

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import activations, config, ops, regularizers
 from toolkit.errors import ArgumentError
+from toolkit.layers.configuring import renamed
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, declare_weight, known
@@ -31,7 +32,7 @@ class Activation(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        return self.activation(inputs)
+        return inputs if self.activation is None else self.activation(inputs)
 
 
 _NEITHER = "None or a negative value"
@@ -101,6 +102,9 @@ class LeakyReLU(Layer):
     """
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        negative_slope = renamed(
+            self, "alpha", "negative_slope", kwargs, negative_slope
+        )
         super().__init__(**kwargs)
         self.negative_slope = _not_negative(self, "negative_slope", negative_slope)
         self.supports_masking = True

@@ -176,7 +176,8 @@ class SimpleRNNCell(Cell):
 
     def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
         h = states[0] if mask is None else states[0] * mask
-        h = self.activation(x + self.recur(h))
+        h = x + self.recur(h)
+        h = h if self.activation is None else self.activation(h)
         return h, [h]
 
     def call(self, sequence: Any, states: Any, training: bool = False) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from toolkit import activations, dtype_policies
@@ -26,6 +27,30 @@ _NEUTRAL = {
     "time_major": False,
     "zero_output_for_mask": False,
 }
+
+
+def renamed(
+    layer: Any, old: str, new: str | None, kwargs: dict[str, Any], value: Any = None
+) -> Any:
+    """The value of an argument, which may come by its old name: with a warning.
+
+    Args:
+        layer: whose argument it is.
+        old, new: its names; None: there is no such argument any more.
+        kwargs: what the constructor was given beside its own arguments.
+        value: what came by the new name.
+    """
+    if old not in kwargs:
+        return value
+    given = kwargs.pop(old)
+    arguments = {k: v for k, v in (layer._arguments or {}).items() if k != old}
+    layer.__dict__["_arguments"] = arguments | ({new: given} if new else {})
+    advice = f"use `{new}`" if new else "leave it out"
+    warnings.warn(
+        f"{type(layer).__name__}: the argument `{old}` is deprecated; {advice}",
+        stacklevel=3,
+    )
+    return given if new else value
 
 
 class Configurable(Recorded):

@@ -104,7 +104,7 @@ class Convolution(LowRank):
             if self.data_format == "channels_first":
                 bias = ops.reshape(bias, (-1, *(1,) * self.rank))
             x = x + bias
-        return self.activation(x)
+        return x if self.activation is None else self.activation(x)
 
 
 class _Conv(Convolution):
@@ -169,9 +169,13 @@ class _Conv(Convolution):
 
     kernel = property(LowRank._adapted_value, doc="The weights of the windows.")
 
-    def call(self, inputs: Any) -> Any:
+    def convolution_op(self, inputs: Any, kernel: Any) -> Any:
+        """The convolution with any kernel, without bias and activation."""
         inputs = self._pad_causally(inputs)
-        return self._finish(ops.conv(inputs, self.kernel, **self._window_options()))
+        return ops.conv(inputs, kernel, **self._window_options())
+
+    def call(self, inputs: Any) -> Any:
+        return self._finish(self.convolution_op(inputs, self.kernel))
 
 
 class Conv1D(_Conv):

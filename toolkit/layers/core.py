@@ -8,6 +8,7 @@ from typing import Any
 from toolkit import activations, dtypes, ops
 from toolkit.arguments import Positive
 from toolkit.errors import UnsupportedError
+from toolkit.layers.configuring import renamed
 from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.quantized import QuantizedWeight
@@ -93,7 +94,7 @@ class Dense(QuantizedWeight):
         x = self._product(ops.matmul, inputs)
         if self.bias is not None:
             x = x + self.bias
-        return self.activation(x)
+        return x if self.activation is None else self.activation(x)
 
 
 class EinsumDense(QuantizedWeight):
@@ -201,7 +202,7 @@ class EinsumDense(QuantizedWeight):
         x = self._product(partial(ops.einsum, self.equation), inputs)
         if self.bias is not None:
             x = x + self.bias
-        return self.activation(x)
+        return x if self.activation is None else self.activation(x)
 
 
 class Embedding(QuantizedWeight):
@@ -247,6 +248,7 @@ class Embedding(QuantizedWeight):
         lora_alpha: Any = None,
         **kwargs: Any,
     ) -> None:
+        renamed(self, "input_length", None, kwargs)
         super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
         self.input_dim = positive(self, "input_dim", input_dim)
         self.output_dim = positive(self, "output_dim", output_dim)

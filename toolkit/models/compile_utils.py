@@ -26,8 +26,9 @@ def label_kind(y_true: Any, y_pred: Any) -> str:
 
 def object_name(obj: Any) -> str:
     """The name that an object, class or function has in the logs."""
-    name = getattr(obj, "name", None) or getattr(obj, "__name__", None)
-    return to_snake_case(str(name or type(obj).__name__))
+    if name := getattr(obj, "name", None):
+        return str(name)
+    return to_snake_case(getattr(obj, "__name__", None) or type(obj).__name__)
 
 
 def check_names(get: Callable[[Any], Any], structure: Any, by_shape: Any) -> None:

@@ -17,11 +17,27 @@ from toolkit.ops.checks import (
     extents_of,
     is_unknown,
     normalize_axis,
+    stand_in,
 )
-from toolkit.symbolic import Undetermined, operation
-from toolkit.tensor import Tensor, bind
+from toolkit.symbolic import Probe, Undetermined, operation
+from toolkit.tensor import Tensor, bind, state
 
 Shape = tuple[int, ...]
+
+
+def _may_fit(shape: Shape, other: Shape) -> bool:
+    """Whether unknown extents may be such that both shapes hold as many elements."""
+    trace = state.trace
+    extent = trace.extent if isinstance(trace, Probe) else 1
+    if extent == 1:
+        return False
+    sizes = []
+    for extents in (shape, other):
+        unknown = [n // extent for n in extents if n and n % extent == 0]
+        rest = math.prod(n for n in extents if not n or n % extent)
+        sizes.append((len(unknown), rest * math.prod(unknown)))
+    (most, factor), (fewest, size) = sorted(sizes, reverse=True)
+    return most > fewest and factor > 0 and size % factor == 0
 
 
 def _reshape_spec(x: Spec, shape: Shape) -> Spec:
@@ -179,6 +195,8 @@ def reshape(x: Any, newshape: Any) -> Tensor:
         if (rest == 0 and x.size) or (rest and x.size % rest):
             raise ShapeError(f"reshape: cannot reshape {x.shape} into {shape}")
         shape = tuple((x.size // rest if rest else 0) if n == -1 else n for n in shape)
+    if math.prod(shape) != x.size and _may_fit(x.shape, shape):
+        return stand_in(shape, x.dtype)
     return bind(reshape_p, x, shape=shape)
 
 
