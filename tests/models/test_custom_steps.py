@@ -215,3 +215,28 @@ def test_mistakes_in_a_call_are_told_by_the_step():
     model.compile("adam")
     with pytest.raises(ValueError, match="reshape: cannot reshape"):
         model.fit(X, verbose=0)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_loss_that_a_step_returns_is_in_the_history(own):
+    class Model(tk.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.Dense(1)
+            if own:
+                self.tracker = tk.metrics.Mean(name="loss")
+
+        def call(self, x):
+            return self.inner(x)
+
+        def train_step(self, data):
+            loss = ops.sum(data[1])
+            if own:
+                self.tracker.update_state(loss)
+                return {"loss": self.tracker.result()}
+            return {"loss": loss}
+
+    model = Model()
+    model.compile("sgd", "mse")
+    found = model.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
+    assert found == [14.0 if own else 22.0]

@@ -243,8 +243,9 @@ class Evaluation(Steps):
         if set(results) != set(logs):
             return python_logs(logs)
         tracker = self._loss_tracker
-        if tracker is not None and tracker.count == 0:  # a step that leaves it alone
-            results[tracker.name] = logs[tracker.name]
+        namesakes = [m for m in self.metrics if tracker and m.name == tracker.name]
+        if len(namesakes) == 1 and namesakes[0] is tracker and tracker.count == 0:
+            results[tracker.name] = logs[tracker.name]  # the step did not update it
         return python_logs(results)
 
     def _in_order(self, logs: dict[str, Any]) -> Any:
