@@ -373,6 +373,9 @@ def default_num_threads() -> int:
 def set_num_threads(count: int | None) -> None:
     """Set how many threads compute; results do not depend on it.
 
+    That holds for NumPy's wheels and for MKL. A NumPy built with another library than
+    OpenBLAS decides itself on the threads of what it computes with that.
+
     Args:
         count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that
             this process may use.

@@ -16,6 +16,7 @@ from toolkit.arguments import NonNegative
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
+from toolkit.ops.decomposition import qr_p
 from toolkit.random import (
     SeedGenerator,
     make_default_seed,
@@ -24,7 +25,7 @@ from toolkit.random import (
     uniform,
 )
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.tensor import Tensor
+from toolkit.tensor import Tensor, run_on_host
 
 _MODES = ("fan_in", "fan_out", "fan_avg")
 _DISTRIBUTIONS = ("uniform", "truncated_normal", "untruncated_normal")
@@ -315,7 +316,8 @@ class Orthogonal(RandomInitializer):
             raise ShapeError(f"Orthogonal: expected 2 axes or more; received {shape}")
         rows, columns = math.prod(shape[:-1]), shape[-1]
         tall = (max(rows, columns), min(rows, columns))
-        q, r = np.linalg.qr(normal(tall, dtype="float64", seed=self.seed).numpy())
+        start = Tensor(normal(tall, dtype="float64", seed=self.seed).numpy())
+        q, r = (x.numpy() for x in run_on_host(qr_p, (start,), {"complete": False}))
         # With a positive diagonal of r, q is uniform among the orthogonal matrices.
         q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
         q = q if rows >= columns else q.T

@@ -6,13 +6,17 @@ import ctypes
 import math
 import site
 import sys
-from functools import lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from toolkit.backends import openblas
 from toolkit.backends.base import Kernel
+from toolkit.backends.numpy import dividing
 from toolkit.errors import ArgumentError
 
 Array = Any
@@ -27,6 +31,8 @@ _LARGEST_INT = 2**31 - 1
 # Below these sizes a call by ctypes costs more than it gains.
 _LEAST_PRODUCT = 1 << 18
 _LEAST_VECTOR = 2048
+# Elements that one thread takes at a time.
+_PART = 1 << 18
 
 _PREFIXES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 _FUNCTIONS = {
@@ -68,16 +74,25 @@ def is_installed() -> bool:
 
 
 class Mkl:
-    """MKL, for float32 and float64; all else goes to NumPy."""
+    """MKL, for float32 and float64; all else goes to NumPy's BLAS.
 
-    def __init__(self) -> None:
+    It never computes on threads of its own, which would decide on the bits.
+
+    Args:
+        numpy: the BLAS that NumPy was built with.
+    """
+
+    def __init__(self, numpy: Any) -> None:
         path = _path()
         if path is None:
             raise ArgumentError(
                 "blas: expected an installed `mkl` package for 'mkl'; received none "
                 "(pip install mkl)"
             )
+        self._numpy = numpy
         self._library = ctypes.CDLL(str(path))
+        self._use_threads = self._library.MKL_Set_Num_Threads_Local
+        self._count = int(self._library.MKL_Get_Max_Threads())
         self._library.MKL_CBWR_Set(_SAME_BITS_EACH_RUN)
         self._gemm = {p: self._declare_gemm(p) for p in _PREFIXES.values()}
         self._batch = {p: self._declare_batch(p) for p in _PREFIXES.values()}
@@ -93,36 +108,61 @@ class Mkl:
     @property
     def threads(self) -> int:
         """The number of threads."""
-        return int(self._library.MKL_Get_Max_Threads())
+        return self._count
 
     @threads.setter
     def threads(self, count: int) -> None:
         self._library.MKL_Set_Num_Threads(count)
+        self._numpy.threads = self._count = count
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """MKL on this thread alone; 0 before: as many as there are for all threads."""
+        before = self._use_threads(1)
+        try:
+            yield
+        finally:
+            self._use_threads(before)
 
     def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:
         """VML's functions, over those of `table` for short arrays and other dtypes."""
-        return {
+        functions = {
             name: self._vector(function, table[name])
             for name, function in _FUNCTIONS.items()
         }
+        return self._numpy.kernels(table) | functions  # type: ignore[no-any-return]
 
     def gemm(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """np.matmul for operands of two or more axes."""
         rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
-        prefix = _PREFIXES.get(a.dtype)
-        if prefix is None or rows * depth * columns < _LEAST_PRODUCT:
-            return np.matmul(a, b, out=out)
+        if a.dtype not in _PREFIXES or rows * depth * columns < _LEAST_PRODUCT:
+            return self._numpy.gemm(a, b, out)
+        if dividing.is_large(a, b):
+            return dividing.product(a, b, out, self._count, self._multiply)
+        return self._multiply(a, b, out)
+
+    def _multiply(self, a: Array, b: Array, out: Array | None = None) -> Array:
+        """The products of matrices, on one thread."""
         if out is None:
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-            out = np.empty((*batch, rows, columns), a.dtype)
+            out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
         arrays = (a, b, out)
         layouts = [_layout(x) for x in arrays]
         strides = [_batch_stride(x, out.shape[:-2]) for x in arrays]
         if None in layouts or None in strides or not _is_stack(out):
-            return np.matmul(a, b, out=out)
-        (trans_a, lead_a), (trans_b, lead_b), (_, lead_out) = layouts  # type: ignore[misc]
+            with openblas.alone:
+                return np.matmul(a, b, out=out)
+        with self._alone():
+            self._call(arrays, layouts, strides)
+        return out
+
+    def _call(self, arrays: Any, layouts: Any, strides: Any) -> None:
+        a, b, out = arrays
+        prefix = _PREFIXES[a.dtype]
+        (trans_a, lead_a), (trans_b, lead_b), (_, lead_out) = layouts
         pa, pb, po = (x.__array_interface__["data"][0] for x in arrays)
-        size = (_ROW_MAJOR, trans_a, trans_b, rows, columns, depth, 1.0)
+        extents = a.shape[-2], b.shape[-1], a.shape[-1]
+        size = (_ROW_MAJOR, trans_a, trans_b, *extents, 1.0)
         count = math.prod(out.shape[:-2])
         if count == 1:
             self._gemm[prefix](*size, pa, lead_a, pb, lead_b, 0.0, po, lead_out)
@@ -130,7 +170,6 @@ class Mkl:
             sa, sb, so = strides
             operands = (pa, lead_a, sa, pb, lead_b, sb, 0.0, po, lead_out, so, count)
             self._batch[prefix](*size, *operands)
-        return out
 
     def _declare_gemm(self, prefix: str) -> Any:
         integer, pointer = ctypes.c_int, ctypes.c_void_p
@@ -175,14 +214,25 @@ class Mkl:
                 out = np.empty(x.shape, x.dtype)
             elif not out.flags.c_contiguous:
                 return fallback(x, out=out, **work)
-            source, target = (a.__array_interface__["data"][0] for a in (x, out))
-            function(x.size, source, target, _MODE)
+            self._apply(function, x, out)
             return out
 
         rule = getattr(fallback, "workspace", None)
         if rule is not None:
             kernel.workspace = rule  # type: ignore[attr-defined]
         return kernel
+
+    def _apply(self, function: Any, x: Array, out: Array) -> None:
+        """Call a function of vectors on parts of whole arrays."""
+        source, target = (a.__array_interface__["data"][0] for a in (x, out))
+
+        def part(start: int) -> None:
+            size, offset = min(_PART, x.size - start), start * x.itemsize
+            with self._alone():
+                function(size, source + offset, target + offset, _MODE)
+
+        parts = [partial(part, start) for start in range(0, x.size, _PART)]
+        dividing.run(parts, self._count)
 
 
 def _layout(x: Array) -> tuple[int, int] | None:

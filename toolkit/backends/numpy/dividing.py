@@ -1,0 +1,224 @@
+"""Products of large matrices in parts that are the same for any number of threads.
+
+Every part is a product by one thread of the BLAS, so shapes alone decide on the bits.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+Array = Any
+Task = Callable[[], object]
+Multiply = Callable[[Array, Array, Array], object]
+
+# Multiply-adds from which a product is worth several threads: some milliseconds. They
+# wait for each other at its end; where another process has taken a core, for a time
+# slice, which would make a step of many small products ten times as long.
+_LEAST = 1 << 28
+# Multiply-adds of a part: a millisecond, beside which it costs nothing to hand it out.
+_PART = 1 << 26
+_MOST_PARTS = 64
+# Narrower parts would spend their time on rearranging what they read.
+_LEAST_SIDE = 64
+_STEP = 32
+
+
+def is_large(a: Array, b: Array) -> bool:
+    """Whether a @ b is to be divided; shapes and dtypes alone decide."""
+    if max(a.size * b.shape[-1], b.size * a.shape[-2]) < _LEAST:
+        return False
+    return a.dtype.kind in "fc" and a.dtype == b.dtype
+
+
+def product(
+    a: Array,
+    b: Array,
+    out: Array | None,
+    threads: int,
+    multiply: Multiply | None = None,
+) -> Array:
+    """a @ b for stacks of matrices of a BLAS's dtypes.
+
+    Args:
+        a, b: of two axes or more, of one dtype.
+        out: where to put it; None: a new array.
+        threads: how many compute, this one among them.
+        multiply: puts the products of matrices into others, on one thread; None: that
+            of NumPy, while OpenBLAS is alone.
+    """
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if out is None:
+        out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+    side = max(_sides(out.shape[-2], out.shape[-1], a.shape[-1]))
+    is_gram = multiply is None and side > 1 and _are_transposes(a, b)
+    multiply = multiply or np.matmul
+    a, b = _readable(a), _readable(b)
+    lefts = np.broadcast_to(a, (*batch, *a.shape[-2:]))
+    rights = np.broadcast_to(b, (*batch, *b.shape[-2:]))
+    if math.prod(out.shape[-2:]) * a.shape[-1] <= _PART:
+        run(_stack_tasks(lefts, rights, out, multiply), threads)
+        return out
+    tasks, sums = [], []
+    for i in np.ndindex(batch):
+        if is_gram:
+            tasks += _gram_tasks(lefts[i], out[i], side)
+        else:
+            first, then = _tasks(lefts[i], rights[i], out[i], multiply)
+            tasks += first
+            sums += then
+    run(tasks, threads)
+    run(sums, 1)
+    return out
+
+
+def _stack_tasks(a: Array, b: Array, out: Array, multiply: Multiply) -> list[Task]:
+    """Many small products, a few at a time."""
+    batch = out.shape[:-2]
+    if not batch:
+        return [partial(multiply, a, b, out)]
+    axis = batch.index(max(batch))
+    count = -(-out.size * a.shape[-1] // _PART)
+    step = max(1, -(-batch[axis] // min(_MOST_PARTS, max(1, count))))
+    pieces = (slice(i, i + step) for i in range(0, batch[axis], step))
+    places = [(*(slice(None),) * axis, piece) for piece in pieces]
+    return [partial(multiply, a[i], b[i], out[i]) for i in places]
+
+
+def _are_transposes(a: Array, b: Array) -> bool:
+    """Whether b is a transposed, of which BLAS computes one half."""
+    turned = b.swapaxes(-1, -2)
+    same = a.shape == turned.shape and a.strides == turned.strides
+    where = (x.__array_interface__["data"][0] for x in (a, turned))
+    return same and len(set(where)) == 1 and a.dtype.kind == "f"
+
+
+def _readable(x: Array) -> Array:
+    """The array in a layout that BLAS reads as it is."""
+    for outer, inner, width in ((-2, -1, x.shape[-1]), (-1, -2, x.shape[-2])):
+        rows, rest = divmod(x.strides[outer], x.itemsize)
+        if x.strides[inner] == x.itemsize and not rest and rows >= width:
+            return x
+    return np.ascontiguousarray(x)
+
+
+def _tasks(
+    a: Array, b: Array, out: Array, multiply: Multiply
+) -> tuple[list[Task], list[Task]]:
+    """The parts of a product of two matrices, and what adds them up."""
+    (rows, depth), columns = a.shape, b.shape[1]
+    down, across = _sides(rows, columns, depth)
+    slices = 1
+    if down * across == 1 and rows * columns < depth:
+        slices = min(_MOST_PARTS, -(-rows * columns * depth // _PART))
+    if slices > 1:
+        parts = np.empty((slices, rows, columns), out.dtype)
+        pieces = zip(_spans(depth, slices), parts, strict=False)
+        found = [(partial(multiply, a[:, s], b[s], p), p) for s, p in pieces]
+        total = partial(_add_up, [p for _, p in found], out)
+        return [task for task, _ in found], [total]
+    return [
+        partial(multiply, a[r], b[:, c], out[r, c])
+        for r in _spans(rows, down)
+        for c in _spans(columns, across)
+    ], []
+
+
+def _gram_tasks(a: Array, out: Array, side: int) -> list[Task]:
+    """The parts of a @ a.T on and above its diagonal."""
+    spans = list(_spans(len(a), side))
+    found: list[Task] = [partial(np.matmul, a[r], a[r].T, out[r, r]) for r in spans]
+    return found + [
+        partial(_mirrored, a[r], a[c], out[r, c], out[c, r])
+        for i, r in enumerate(spans)
+        for c in spans[i + 1 :]
+    ]
+
+
+def _mirrored(a: Array, b: Array, out: Array, other: Array) -> None:
+    np.matmul(a, b.T, out)
+    other[...] = out.T
+
+
+def _add_up(parts: Sequence[Array], out: Array) -> None:
+    out[...] = parts[0]
+    for part in parts[1:]:
+        out += part
+
+
+def _sides(rows: int, columns: int, depth: int) -> tuple[int, int]:
+    """How often to divide rows and columns, so that parts are about square."""
+    down = across = 1
+    size = rows * columns * depth
+    while down * across < _MOST_PARTS and size > _PART * down * across:
+        if rows * across >= columns * down:
+            if rows < 2 * down * _LEAST_SIDE:
+                break
+            down *= 2
+        elif columns < 2 * across * _LEAST_SIDE:
+            break
+        else:
+            across *= 2
+    return down, across
+
+
+def _spans(extent: int, count: int) -> Iterator[slice]:
+    """An extent in at most `count` parts of whole vectors."""
+    step = -(-extent // count)
+    if count > 1:
+        step = -(-step // _STEP) * _STEP
+    for start in range(0, extent, max(1, step)):
+        yield slice(start, min(start + step, extent))
+
+
+# --- threads --------------------------------------------------------------------------
+
+
+class _Pool:
+    """Threads that wait for parts, started as they are needed."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without threads: a fork leaves all but one behind."""
+        self.executor = ThreadPoolExecutor(_MOST_PARTS, "toolkit-product")
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget)
+
+
+def run(tasks: Sequence[Task], threads: int) -> None:
+    """Run all of them, each once, on this thread and on others that are free."""
+    waiting = iter(tasks)  # of which each thread takes the next
+
+    def work() -> None:
+        for task in waiting:
+            task()
+
+    helpers = _helpers(work, min(threads, len(tasks)) - 1)
+    try:
+        work()
+    finally:
+        for helper in helpers:
+            helper.cancel() or helper.result()
+
+
+def _helpers(work: Task, count: int) -> list[Future[object]]:
+    """Other threads at work; fewer, or none, where no more can be started."""
+    found: list[Future[object]] = []
+    with suppress(RuntimeError):
+        for _ in range(count):
+            # NumPy's warnings are switched off by the context of this thread.
+            found.append(_pool.executor.submit(copy_context().run, work))
+    return found

@@ -1,0 +1,113 @@
+"""The OpenBLAS in NumPy's wheels: its threads, and how to do without them.
+
+What it computes on several threads has other bits than on one, and other ones for each
+number of them. So its threads are never used here: products are divided by ourselves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.base import Kernel
+
+# How its functions are called in NumPy's wheels, and in other builds.
+_SPELLINGS = (
+    "scipy_openblas_{}64_",
+    "openblas_{}64_",
+    "scipy_openblas_{}",
+    "openblas_{}",
+)
+
+
+def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | None:
+    """A function of the OpenBLAS that NumPy has loaded; None if there is none."""
+    # A library's handle also finds the symbols of the libraries that it depends on.
+    library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+    for spelling in _SPELLINGS:
+        found = getattr(library, spelling.format(name), None)
+        if found is not None:
+            found.restype = result
+            found.argtypes = arguments
+            return found  # type: ignore[no-any-return]
+    return None
+
+
+set_threads = function("set_num_threads", None, ctypes.c_int)
+get_threads = function("get_num_threads", ctypes.c_int)
+
+
+class _Alone:
+    """The context in which OpenBLAS computes on the thread that calls it.
+
+    Its number of threads is one for the whole process, so the first to enter sets it,
+    and only the last to leave sets it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before = 1
+
+    def __enter__(self) -> None:
+        if set_threads is None or get_threads is None:
+            return
+        with self._lock:
+            if self._inside == 0:
+                self._before = get_threads()
+                if self._before != 1:
+                    set_threads(1)
+            self._inside += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if set_threads is None or get_threads is None:
+            return
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._before != 1:
+                set_threads(self._before)
+
+    def use(self, count: int) -> None:
+        """Let OpenBLAS have so many threads, once nobody is inside."""
+        if set_threads is None:
+            return
+        with self._lock:
+            if self._inside:
+                self._before = count
+            else:
+                set_threads(count)
+
+    def forget(self) -> None:
+        """Begin anew: a fork leaves behind the threads that were inside."""
+        self._lock = Lock()
+        if self._inside and set_threads is not None:
+            set_threads(self._before)
+        self._inside = 0
+
+
+alone = _Alone()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=alone.forget)
+
+
+def on_one_thread(kernel: Kernel) -> Kernel:
+    """A function during which OpenBLAS does not share its work."""
+
+    @functools.wraps(kernel)
+    def wrapper(*arguments: Any, **options: Any) -> Any:
+        with alone:
+            return kernel(*arguments, **options)
+
+    return wrapper
