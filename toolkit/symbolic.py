@@ -245,6 +245,26 @@ def _merge(a: Any, b: Any) -> Any:
     return symbol
 
 
+def infer_fitting(
+    function: Callable[..., Any], args: Any, kwargs: Any, limit: int = 200
+) -> Any:
+    """`infer`, where an unknown extent may be one that is known, if others do not fit.
+
+    Args:
+        function, args, kwargs: as for `infer`.
+        limit: how many guesses are tried.
+    """
+    try:
+        return infer(function, args, kwargs)
+    except Undetermined:
+        raise
+    except (ShapeError, ArgumentError):
+        for pinned in _guesses(args, kwargs, limit):
+            with suppress(ToolkitError):
+                return infer(function, args, kwargs, pinned)
+        raise
+
+
 def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """`infer` of a public function, where unknown extents are taken more exactly.
 
@@ -252,15 +272,7 @@ def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     (None, 3) and (2, None) broadcast to (2, 3). What a small extent changes is
     unknown: of the first five of None there may be fewer.
     """
-    try:
-        outputs = infer(function, args, kwargs)
-    except Undetermined:
-        raise
-    except (ShapeError, ArgumentError):
-        for pinned in _guesses(args, kwargs):
-            with suppress(ToolkitError):
-                return infer(function, args, kwargs, pinned)
-        raise
+    outputs = infer_fitting(function, args, kwargs)
     symbols = tree.flatten((args, kwargs))
     if any(is_symbolic(x) and None in x.shape for x in symbols):
         with suppress(ToolkitError, IndexError):
@@ -276,19 +288,21 @@ def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return outputs
 
 
-def _guesses(args: Any, kwargs: Any, limit: int = 200) -> Iterator[dict[Any, int]]:
+def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
     """What unknown extents might be, few of them first: the extents that are known."""
     leaves = tree.flatten((args, kwargs))
     shapes = [tuple(x.shape) for x in leaves if hasattr(x, "shape")]
     integers = [x for x in leaves if type(x) is int]
     known = dict.fromkeys(n for n in (*chain(*shapes), *integers, 1) if n and n > 0)
-    unknown = dict.fromkeys(
+    places = dict.fromkeys(
         (id(x), axis)
         for x in leaves
         if is_symbolic(x)
         for axis, n in enumerate(x.shape)
         if n is None
     )
+    # Batches, which mostly stay open, come last.
+    unknown = sorted(places, key=lambda place: place[1] == 0)
     guesses = (
         dict(zip(places, extents, strict=True))
         for count in range(1, len(unknown) + 1)

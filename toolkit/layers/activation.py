@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, config, ops, regularizers
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.configuring import renamed
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
@@ -187,7 +187,8 @@ class Softmax(Layer):
         axis: along which the outputs sum to 1; several in a tuple.
 
     Call arguments:
-        mask: booleans that broadcast to the inputs; where False the output is 0.
+        mask: booleans, or numbers that mean True above 0.5, that broadcast to the
+            inputs; where False the output is 0.
 
     Output shape: that of the inputs.
 
@@ -207,7 +208,13 @@ class Softmax(Layer):
     def call(self, inputs: Any, mask: Any = None) -> Any:
         if mask is None:
             return ops.softmax(inputs, axis=self.axis)
-        mask = ops.cast(mask, "bool")
+        extents = zip(mask.shape[::-1], inputs.shape[::-1], strict=False)
+        if mask.ndim > inputs.ndim or any(m not in (1, n) for m, n in extents):
+            raise ShapeError(
+                "Softmax: the mask must be broadcastable to the inputs and not be "
+                f"larger; received shapes {mask.shape} and {inputs.shape}"
+            )
+        mask = mask if mask.dtype == "bool" else ops.greater(mask, 0.5)
         lowest = -3e4 if inputs.dtype == "float16" else -1e9
         x = ops.softmax(ops.where(mask, inputs, lowest), axis=self.axis)
         # Where everything is masked, softmax would give all the same share.

@@ -47,59 +47,8 @@ def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
     return f"{source},{target}->{scores}", f"{scores},{source}->{target}"
 
 
-class MultiHeadAttention(Layer):
-    """Attention of several heads side by side.
-
-    For each head, `softmax(q @ k.T / sqrt(key_dim)) @ v`, where q, k and v are learned
-    projections of query, key and value; a last projection joins the heads.
-
-    Args:
-        num_heads: number of heads.
-        key_dim: features of q and k in each head.
-        value_dim: features of v in each head; key_dim if None.
-        dropout: the part of the attention weights that is dropped in training.
-        use_bias: whether the projections have biases.
-        output_shape: extents of the outputs' last axes; the query's features if None.
-        attention_axes: axes of the query that attention runs over; all between batch
-            and features if None.
-        sliding_window: attend only to positions less than this far away; None: to all.
-        flash_attention: True is refused where no such kernel exists.
-        kernel_initializer: how the projections start.
-        bias_initializer: how the biases start.
-        kernel_regularizer: a penalty on the projections.
-        bias_regularizer: a penalty on the biases.
-        activity_regularizer: a penalty on the outputs of each projection.
-        kernel_constraint: applied to the projections after each update.
-        bias_constraint: applied to the biases after each update.
-        use_gate: whether to multiply the heads with a sigmoid of a projection of the
-            query.
-        seed: of the dropout.
-
-    Call arguments:
-        query: (batch, targets, features).
-        value: (batch, sources, features).
-        key: (batch, sources, features); the value if None.
-        query_mask, value_mask, key_mask: (batch, targets) or (batch, sources), False
-            for padding; by default the masks that came with the tensors.
-        attention_mask: (batch, targets, sources), False where a target must not look.
-        return_attention_scores: whether to return the weights too, (batch, heads,
-            targets, sources).
-        training: whether to drop.
-        use_causal_mask: whether targets must not look at later sources.
-
-    Returns:
-        (batch, targets, features of the query), or as `output_shape` says; with the
-        weights, if they were asked for.
-
-    Example:
-        >>> import toolkit
-        >>> layer = toolkit.layers.MultiHeadAttention(num_heads=2, key_dim=4)
-        >>> x = toolkit.ops.ones((2, 8, 16))
-        >>> layer(x, x, use_causal_mask=True).shape
-        (2, 8, 16)
-
-    Reference: https://arxiv.org/abs/1706.03762
-    """
+class ProjectedAttention(Layer):
+    """What attention of several heads has in common, however they share keys."""
 
     def __init__(
         self,
@@ -171,13 +120,15 @@ class MultiHeadAttention(Layer):
             )
         heads, sources = self.num_heads, self._source_heads
         values = (heads, self.value_dim)
-        self.query_dense = self._projection("query", query_shape, (heads, self.key_dim))
-        self.key_dense = self._projection("key", key_shape, (sources, self.key_dim))
+        self._query_dense = self._projection(
+            "query", query_shape, (heads, self.key_dim)
+        )
+        self._key_dense = self._projection("key", key_shape, (sources, self.key_dim))
         if self.use_gate:
-            self.gate_dense = self._projection(
+            self._gate_dense = self._projection(
                 "gate", query_shape, values, activation="sigmoid"
             )
-        self.value_dense = self._projection(
+        self._value_dense = self._projection(
             "value", value_shape, (sources, self.value_dim)
         )
         rank = len(query_shape) + 1
@@ -192,7 +143,7 @@ class MultiHeadAttention(Layer):
         )
         joined = (*query_shape[:-1], *values)
         features = self._output_shape or (query_shape[-1],)
-        self.output_dense = self._projection(
+        self._output_dense = self._projection(
             "attention_output", joined, features, bound=2
         )
 
@@ -234,22 +185,22 @@ class MultiHeadAttention(Layer):
         mask = self._mask(
             query, value, query_mask, value_mask, key_mask, attention_mask
         )
-        gate = self.gate_dense(query) if self.use_gate else None
+        gate = self._gate_dense(query) if self.use_gate else None
         options = {}
         if use_causal_mask and self._knows_causal:
             options["use_causal_mask"] = True
         elif use_causal_mask:
             mask = _with_causal(mask, query, value)
         x, scores = self._compute_attention(
-            self.query_dense(query),
-            self._for_each_head(self.key_dense(key)),
-            self._for_each_head(self.value_dense(value)),
+            self._query_dense(query),
+            self._for_each_head(self._key_dense(key)),
+            self._for_each_head(self._value_dense(value)),
             mask,
             training,
             return_attention_scores,
             **options,
         )
-        x = self.output_dense(x if gate is None else x * gate)
+        x = self._output_dense(x if gate is None else x * gate)
         return (x, scores) if return_attention_scores else x
 
     @property
@@ -332,6 +283,81 @@ class MultiHeadAttention(Layer):
         while mask is not None and mask.ndim < rank:
             mask = ops.expand_dims(mask, -2 * len(self._axes) - 1)
         return mask
+
+
+class MultiHeadAttention(ProjectedAttention):
+    """Attention of several heads side by side.
+
+    For each head, `softmax(q @ k.T / sqrt(key_dim)) @ v`, where q, k and v are learned
+    projections of query, key and value; a last projection joins the heads.
+
+    Args:
+        num_heads: number of heads.
+        key_dim: features of q and k in each head.
+        value_dim: features of v in each head; key_dim if None.
+        dropout: the part of the attention weights that is dropped in training.
+        use_bias: whether the projections have biases.
+        output_shape: extents of the outputs' last axes; the query's features if None.
+        attention_axes: axes of the query that attention runs over; all between batch
+            and features if None.
+        sliding_window: attend only to positions less than this far away; None: to all.
+        flash_attention: True is refused where no such kernel exists.
+        kernel_initializer: how the projections start.
+        bias_initializer: how the biases start.
+        kernel_regularizer: a penalty on the projections.
+        bias_regularizer: a penalty on the biases.
+        activity_regularizer: a penalty on the outputs of each projection.
+        kernel_constraint: applied to the projections after each update.
+        bias_constraint: applied to the biases after each update.
+        use_gate: whether to multiply the heads with a sigmoid of a projection of the
+            query.
+        seed: of the dropout.
+
+    Call arguments:
+        query: (batch, targets, features).
+        value: (batch, sources, features).
+        key: (batch, sources, features); the value if None.
+        query_mask, value_mask, key_mask: (batch, targets) or (batch, sources), False
+            for padding; by default the masks that came with the tensors.
+        attention_mask: (batch, targets, sources), False where a target must not look.
+        return_attention_scores: whether to return the weights too, (batch, heads,
+            targets, sources).
+        training: whether to drop.
+        use_causal_mask: whether targets must not look at later sources.
+
+    Returns:
+        (batch, targets, features of the query), or as `output_shape` says; with the
+        weights, if they were asked for.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.MultiHeadAttention(num_heads=2, key_dim=4)
+        >>> x = toolkit.ops.ones((2, 8, 16))
+        >>> layer(x, x, use_causal_mask=True).shape
+        (2, 8, 16)
+
+    Reference: https://arxiv.org/abs/1706.03762
+    """
+
+    @property
+    def query_dense(self) -> EinsumDense:
+        """The projection of the query."""
+        return self._query_dense
+
+    @property
+    def key_dense(self) -> EinsumDense:
+        """The projection of the keys."""
+        return self._key_dense
+
+    @property
+    def value_dense(self) -> EinsumDense:
+        """The projection of the values."""
+        return self._value_dense
+
+    @property
+    def output_dense(self) -> EinsumDense:
+        """The projection of the joined heads."""
+        return self._output_dense
 
 
 def _clone(initializer: Any) -> Any:

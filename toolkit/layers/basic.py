@@ -52,7 +52,7 @@ class Masking(Layer):
         kept = ops.any(ops.not_equal(inputs, self.mask_value), axis=-1, keepdims=True)
         return inputs * ops.cast(kept, inputs.dtype)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
 
 
@@ -133,5 +133,5 @@ class Lambda(Layer):
         with custom_object_scope(custom_objects or {}):
             return super().from_config(with_function(config, custom_objects))
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        return self.mask(inputs, mask) if callable(self.mask) else self.mask

@@ -43,7 +43,8 @@ class BatchNormalization(Affine):
 
     Call arguments:
         training: whether to use the statistics of the batch.
-        mask: all axes but the channels; where it is False, elements do not count.
+        mask: all axes but the last, whichever has the channels; where it is False,
+            elements do not count.
 
     Output shape: that of the inputs.
 
@@ -194,7 +195,7 @@ class BatchNormalization(Affine):
                 "BatchNormalization: expected a mask with one axis less than the "
                 f"inputs {x.shape}; received {mask.shape}"
             )
-        weights = ops.expand_dims(ops.cast(mask, x.dtype), axis)
+        weights = ops.expand_dims(ops.cast(mask, x.dtype), -1)
         weights = ops.broadcast_to(weights, x.shape)
         count = ops.sum(weights, axes, keepdims=True) + 1e-7
         mean = ops.sum(weights * x, axes, keepdims=True) / count

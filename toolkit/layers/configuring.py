@@ -73,12 +73,13 @@ class Configurable(Recorded):
             "trainable": self.trainable,
             "dtype": dtype_policies.serialize(self.dtype_policy),
         }
-        if recorded_only:
+        is_ours = cls.__module__.startswith("toolkit.")
+        if recorded_only or is_ours:
             config = {k: v for k, v in config.items() if accepts(cls, k)}
         own = self._recorded_config(recorded_only, _OF_PROPERTIES)
         if not recorded_only:  # a subclass adds what its own constructor takes
             own = {k: v for k, v in own.items() if _is_ours(cls, k)}
-        if cls.__module__.startswith("toolkit."):
+        if is_ours:
             own = {k: _resolved(k, v, getattr(self, k, None)) for k, v in own.items()}
             if own.get("activity_regularizer", self) is None:
                 del own["activity_regularizer"]

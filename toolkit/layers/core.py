@@ -292,7 +292,7 @@ class Embedding(QuantizedWeight):
             x = x + scale * ops.matmul(ops.take(a, inputs, axis=0), b)
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None
 
 
@@ -380,8 +380,8 @@ class ReversibleEmbedding(Embedding):
         cap = self.logit_soft_cap
         return logits if cap is None else ops.tanh(logits / cap) * cap
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Scores have no mask."""
         if dtypes.is_float(inputs.dtype):
             return None
-        return super().compute_mask(inputs, previous_mask)
+        return super().compute_mask(inputs, mask)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.errors import ArgumentError
-from toolkit.layers.attention import MultiHeadAttention
+from toolkit.layers.attention import ProjectedAttention
 from toolkit.layers.weights import positive
 
 
-class GroupedQueryAttention(MultiHeadAttention):
+class GroupedQueryAttention(ProjectedAttention):
     """MultiHeadAttention with fewer heads for key and value than for the query.
 
     Each head of key and value serves `num_query_heads / num_key_value_heads` of the
@@ -83,4 +83,5 @@ class GroupedQueryAttention(MultiHeadAttention):
                 f"{num_key_value_heads}"
             )
         self._source_heads = self.num_key_value_heads
+        self.num_repeats = num_query_heads // num_key_value_heads
         self.activity_regularizer = self._regularization["activity_regularizer"]

@@ -29,11 +29,12 @@ class Merge(Layer):
             tensors, [m if m is None else _spread(m, x) for m, x in pairs]
         )
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """True where any input has something, or None if one has no mask."""
-        if previous_mask is None or any(mask is None for mask in previous_mask):
+        masks = _checked_masks(self, inputs, mask)
+        if any(mask is None for mask in masks):
             return None
-        return reduce(ops.logical_or, previous_mask)
+        return reduce(ops.logical_or, masks)
 
 
 def _checked(layer: Layer, inputs: Any) -> list[Any]:
@@ -50,6 +51,24 @@ def _checked(layer: Layer, inputs: Any) -> list[Any]:
             f"received shapes {shapes}"
         )
     return list(inputs)
+
+
+def _checked_masks(layer: Layer, inputs: Any, masks: Any) -> list[Any]:
+    """`masks` as a list, one or None for each input."""
+    if masks is None:
+        return [None]
+    for name, value in (("inputs", inputs), ("mask", masks)):
+        if not isinstance(value, (list, tuple)):
+            raise ArgumentError(
+                f"{type(layer).__name__}.compute_mask: `{name}` should be a list; "
+                f"received {value}"
+            )
+    if len(masks) != len(inputs):
+        raise ArgumentError(
+            f"{type(layer).__name__}.compute_mask: the lists `inputs` and `mask` "
+            f"should have the same length; received {len(inputs)} and {len(masks)}"
+        )
+    return list(masks)
 
 
 def _of_one_rank(inputs: list[Any]) -> list[Any]:
@@ -107,11 +126,6 @@ class Multiply(Merge):
         if len(known) < len(masks):
             return product
         return ops.where(reduce(ops.logical_or, known), product, 0)
-
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """True where any of the masks is; inputs without one do not count."""
-        masks = [mask for mask in previous_mask or () if mask is not None]
-        return reduce(ops.logical_or, masks) if masks else None
 
 
 class Average(Merge):
@@ -172,11 +186,12 @@ class Concatenate(Merge):
             _checked(self, inputs)
         return ops.concatenate(inputs, axis=self.axis)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """The masks joined; inputs without one count as wholly there."""
-        if previous_mask is None or all(mask is None for mask in previous_mask):
+        given = _checked_masks(self, inputs, mask)
+        if all(mask is None for mask in given):
             return None
-        pairs = zip(inputs, previous_mask, strict=True)
+        pairs = zip(inputs, given, strict=True)
         masks = [_mask_of_shape(mask, x) for x, mask in pairs]
         return ops.any(ops.concatenate(masks, axis=self.axis), axis=-1)
 
@@ -243,7 +258,7 @@ class Dot(Merge):
         total = ops.einsum(f"{''.join(left)},{''.join(right)}->{result}", x, y)
         return ops.expand_dims(total, -1) if total.ndim == 1 else total
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> None:
         """None: what a mask would stand for is summed over."""
 
 

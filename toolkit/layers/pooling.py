@@ -283,7 +283,7 @@ class GlobalAveragePooling1D(_GlobalPooling):
         count = ops.sum(ops.cast(kept, inputs.dtype), axis, keepdims=self.keepdims)
         return total / count
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> None:
         """None: no steps are left to be masked."""
 
 

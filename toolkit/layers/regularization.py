@@ -120,9 +120,14 @@ class _SpatialDropout(Dropout):
     rank: int
 
     def __init__(
-        self, rate: float, data_format: Any = None, seed: Any = None, **kwargs: Any
+        self,
+        rate: float,
+        data_format: Any = None,
+        seed: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
     ) -> None:
-        super().__init__(rate, seed=seed, **kwargs)
+        super().__init__(rate, seed=seed, name=name, dtype=dtype)
         self.data_format = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
@@ -139,14 +144,21 @@ class SpatialDropout1D(_SpatialDropout):
     Args:
         rate: the part of the channels that is dropped, in [0, 1].
         seed: an integer or a SeedGenerator.
+        name, dtype: as for all layers.
 
     Input and output shape: (batch, steps, channels).
     """
 
     rank = 1
 
-    def __init__(self, rate: float, seed: Any = None, **kwargs: Any) -> None:
-        super().__init__(rate, "channels_last", seed, **kwargs)
+    def __init__(
+        self,
+        rate: float,
+        seed: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(rate, "channels_last", seed, name, dtype)
 
 
 class SpatialDropout2D(_SpatialDropout):
@@ -156,6 +168,7 @@ class SpatialDropout2D(_SpatialDropout):
         rate: the part of the channels that is dropped, in [0, 1].
         data_format: "channels_last" or "channels_first"; the global one if None.
         seed: an integer or a SeedGenerator.
+        name, dtype: as for all layers.
 
     Input and output shape: (batch, height, width, channels) if channels last.
     """
@@ -170,6 +183,7 @@ class SpatialDropout3D(_SpatialDropout):
         rate: the part of the channels that is dropped, in [0, 1].
         data_format: "channels_last" or "channels_first"; the global one if None.
         seed: an integer or a SeedGenerator.
+        name, dtype: as for all layers.
 
     Input and output shape: (batch, depth, height, width, channels) if channels last.
     """

@@ -208,8 +208,8 @@ class RNN(Layer):
             return shape
         return (shape, *(_state_shapes(batch, n) for n in self.state_size))
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        mask = tree.flatten(previous_mask)[0] if self.return_sequences else None
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        mask = tree.flatten(mask)[0] if self.return_sequences else None
         return [mask, *(None for _ in self.state_size)] if self.return_state else mask
 
 

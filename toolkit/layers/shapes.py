@@ -7,7 +7,10 @@ from typing import Any
 from toolkit import tree
 from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
 from toolkit.naming import keep_counts
-from toolkit.symbolic import KerasTensor, infer
+from toolkit.symbolic import KerasTensor, infer, infer_fitting, is_symbolic
+
+# A model that is called with inputs that do not fit runs this often before it says so.
+_GUESSES = 50
 
 
 class Inferring:
@@ -30,7 +33,7 @@ class Inferring:
                 return self._general_call(args, kwargs, recorded=False)
             return self._infer_unbuilt(args, kwargs)
         if self._traces_call or type(self).compute_output_shape is _inferred_shape:
-            return infer(self.call, args, kwargs)
+            return self._infer_call(args, kwargs)
         arguments = Arguments(self, self._info, args, kwargs)
         shapes = arguments.shapes()
         shapes = match_shapes(self.compute_output_shape, shapes, arguments.by_name)
@@ -58,6 +61,13 @@ class Inferring:
             del named["input"]
         outputs = self.compute_output_spec(*map(symbols, args), **named)
         return tree.map_structure(lambda x: x.shape, outputs)
+
+    def _infer_call(self, args: Any, kwargs: Any) -> Any:
+        """What `call` returns for symbols; extents that are open may fit others'."""
+        inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
+        if len(inputs) < 2:
+            return infer(self.call, args, kwargs)
+        return infer_fitting(self.call, args, kwargs, limit=_GUESSES)
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
         """The output symbols by way of a twin, whose weights cost nothing."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import ops, serialization
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.call import context
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice
 
@@ -33,7 +34,9 @@ class Wrapper(Layer):
 class TimeDistributed(Wrapper):
     """The same layer for every step of sequences.
 
-    All steps go through the layer as one large batch.
+    All steps go through the layer as one large batch, but one after the other in
+    training where the layer has state that a call moves: BatchNormalization takes and
+    moves the statistics of each step.
 
     Args:
         layer: what is applied.
@@ -72,13 +75,31 @@ class TimeDistributed(Wrapper):
                 f"TimeDistributed: expected a mask for {tuple(steps)} steps; "
                 f"received shape {tuple(mask.shape)}"
             )
+        if training and _moves_state(self.layer) and not context.symbolic:
+            outputs = [
+                self._step(inputs[:, i], training, None if mask is None else mask[:, i])
+                for i in range(steps[1])
+            ]
+            return ops.stack(outputs, axis=1)
+        joined = None if mask is None else _joined(mask)
+        output = self._step(_joined(inputs), training, joined)
+        return ops.reshape(output, (*steps, *output.shape[1:]))
+
+    def _step(self, inputs: Any, training: bool | None, mask: Any) -> Any:
         options: dict[str, Any] = {}
         if self.layer._info.takes_training:
             options["training"] = training
         if self.layer._info.takes_mask and mask is not None:
-            options["mask"] = _joined(mask)
-        outputs = self.layer(_joined(inputs), **options)
-        return ops.reshape(outputs, (*steps, *outputs.shape[1:]))
+            options["mask"] = mask
+        return self.layer(inputs, **options)
+
+
+def _moves_state(layer: Layer) -> bool:
+    """Whether a call in training may change Variables of a layer or of those in it."""
+    return any(
+        each.trainable and any(not v.trainable for v in each._own_variables())
+        for each in layer._flatten_layers()
+    )
 
 
 def _joined(x: Any) -> Any:
@@ -225,8 +246,8 @@ class Bidirectional(Layer):
         parts = self.forward_layer.states, self.backward_layer.states
         return tuple(x for part in parts for x in part) if all(parts) else None
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        mask = previous_mask[0] if isinstance(previous_mask, list) else previous_mask
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        mask = mask[0] if isinstance(mask, list) else mask
         mask = mask if self.return_sequences else None
         outputs = [mask, mask] if self.merge_mode is None else [mask]
         if self.return_state:

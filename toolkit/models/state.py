@@ -89,6 +89,11 @@ def _group(path: str) -> str:
     return f"{path}/vars" if path else "vars"
 
 
+def _earlier(group: str) -> str:
+    """A group under the name of our earlier files: there no attribute was private."""
+    return "/".join(part.removeprefix("_") for part in group.split("/"))
+
+
 class Problem(NamedTuple):
     """Something in which file and model differ."""
 
@@ -117,7 +122,8 @@ def _match(
         groups.setdefault(group, {})[key] = dataset
     plan, problems, more = [], [], []
     for path, part in parts.items():
-        load = Load(path, part, groups.pop(_group(path), {}))
+        group = _group(path) if _group(path) in groups else _earlier(_group(path))
+        load = Load(path, part, groups.pop(group, {}))
         if isinstance(part, Optimizer):
             if _optimizer_fits(load, model):
                 plan.append(load)

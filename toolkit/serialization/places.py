@@ -46,6 +46,9 @@ _KERAS_MODULES = {
     "Sequential": "keras",
 }
 
+# Classes that Keras exports, and writes into files, under another name than their own.
+_EXPORTED_AS = {"GroupedQueryAttention": "GroupQueryAttention"}
+
 
 def _exported(namespace: str, name: str) -> Any:
     """The public class or function `name` of a namespace, or None."""
@@ -69,10 +72,11 @@ def public_place(obj: Any) -> tuple[str, str] | None:
     """The namespace and name under which a class or function is public, if it is."""
     allowed = _CLASSES if inspect.isclass(obj) else _FUNCTIONS
     path = str(obj.__module__).removeprefix("toolkit.")
+    name = _EXPORTED_AS.get(obj.__name__, obj.__name__)
     for namespace in sorted(allowed, key=len, reverse=True):
         inside = path == namespace or path.startswith(f"{namespace}.")
-        if inside and _exported(namespace, obj.__name__) is obj:
-            return namespace, obj.__name__
+        if inside and _exported(namespace, name) is obj:
+            return namespace, name
     return None
 
 

@@ -52,9 +52,8 @@ class Discretization(Layer):
         sparse: bool = False,
         dtype: Any = None,
         name: str | None = None,
-        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, dtype=dtype, **kwargs)
+        super().__init__(name=name, dtype=dtype)
         refuse_sparse(self, sparse)
         self.output_mode = checked_mode(self, output_mode, MODES)
         if num_bins is not None and num_bins < 0:

@@ -1,0 +1,60 @@
+"""What every layer writes into files against what Keras writes and takes; both ways."""
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+import toolkit
+from tests.fixtures import layer_files
+
+FILE = Path(__file__).parents[1] / "fixtures" / "layer_files.json"
+STORED = json.loads(FILE.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def ours():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of rms_scaling
+        return layer_files.as_json(layer_files.rows(toolkit))
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_keras_takes_what_is_written(name, ours):
+    """Its class has the name, its constructor the arguments, its weights the paths."""
+    row, expected = ours[name], STORED[name]
+    assert row["class_name"] == expected["class_name"]
+    assert row["module"] == expected["module"]
+    assert row.get("weights") == expected.get("weights")
+    taken = {*expected["takes"], "rms_scaling"}  # among its keywords
+    assert sorted(set(row["config"]) - taken) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*rms_scaling")
+@pytest.mark.parametrize("name", STORED)
+def test_what_keras_writes_is_taken(name, ours):
+    expected = {key: STORED[name][key] for key in ("module", "class_name", "config")}
+    layer = toolkit.saving.deserialize_keras_object(expected)
+    again = layer_files.as_json(toolkit.saving.serialize_keras_object(layer))
+    assert again["config"]["name"] == expected["config"]["name"]
+    assert list(differences(again["config"], expected["config"])) == []
+
+
+def differences(ours, theirs, path=""):
+    """What two configs say otherwise, where both say something."""
+    ours, theirs = _policy_name(ours), _policy_name(theirs)
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in ours.keys() & theirs.keys():
+            yield from differences(ours[key], theirs[key], f"{path}/{key}")
+    elif ours != theirs and (ours or theirs):
+        yield path, ours, theirs
+
+
+def _policy_name(value):
+    is_policy = isinstance(value, dict) and value.get("class_name") == "DTypePolicy"
+    return value["config"]["name"] if is_policy else value
+
+
+def test_every_case_is_stored(ours):
+    assert sorted(ours) == sorted(STORED)
