@@ -22,19 +22,30 @@ def read_wav(path: str) -> tuple[Array, int]:
     Args:
         path: of a file with whole numbers of 8, 16, 24 or 32 bits (PCM).
     """
+    return wav_samples(path, os.path.getsize(path), repr(path))
+
+
+def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
+    """(float32 (samples, channels) in [-1, 1), samples per second) of a WAV file.
+
+    Args:
+        file: its path, or an open file.
+        size: how many bytes it has.
+        name: what errors call it.
+    """
     try:
-        with wave.open(path, "rb") as file:
-            width, channels = file.getsampwidth(), file.getnchannels()
+        with wave.open(file, "rb") as opened:
+            width, channels = opened.getsampwidth(), opened.getnchannels()
             # Memory is taken for as many as the file declares.
-            count = min(file.getnframes(), os.path.getsize(path) // (width * channels))
-            data = np.frombuffer(file.readframes(count), np.uint8)
-            rate = file.getframerate()
+            count = min(opened.getnframes(), size // (width * channels))
+            data = np.frombuffer(opened.readframes(count), np.uint8)
+            rate = opened.getframerate()
             if rate < 1 or not 1 <= width <= 4 or len(data) % (width * channels):
                 raise ValueError("it is cut off, or of an unusual form")
     except FileNotFoundError:
         raise
     except _DAMAGES as error:
-        raise DatasetError(f"{path!r}: expected a WAV file (PCM): {error}") from error
+        raise DatasetError(f"{name}: expected a WAV file (PCM): {error}") from error
     if width == 1:  # these alone have no sign
         data = data ^ np.uint8(0x80)
     frames = data.reshape(-1, width)

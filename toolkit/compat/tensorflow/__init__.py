@@ -46,6 +46,8 @@ _FILES = {
     "random_normal_initializer random_uniform_initializer test train version "
     "zeros_initializer",
     "printing": "print",
+    "ragged": "RaggedTensor",
+    "sparse": "SparseTensor",
     "tensor_array": "TensorArray",
     "types": "DType TensorShape as_dtype bfloat16 complex64 complex128 double float16 "
     "float32 float64 half int8 int16 int32 int64 string uint8 uint16 uint32 uint64",
@@ -53,9 +55,10 @@ _FILES = {
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names.split()}
 _MODULES = (
-    *("autograph", "compat", "config", "data", "debugging", "image", "io", "keras"),
-    *("linalg",),
-    *("math", "nn", "random", "signal", "strings", "summary"),
+    *("audio", "autograph", "compat", "config", "data", "debugging", "distribute"),
+    *("experimental", "image", "io", "keras", "linalg"),
+    *("math", "nn", "ragged", "random", "saved_model", "signal", "sparse", "strings"),
+    "summary",
 )
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",

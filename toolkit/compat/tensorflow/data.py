@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from types import SimpleNamespace
 from typing import Any
 
 from toolkit import data as core
+from toolkit.compat.tensorflow import csv_tables
+from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.modes import computing
+from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.strings import StringTensor, is_string
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.convert import convert
@@ -54,7 +57,9 @@ def _as_tensor(value: Any) -> Any:
         return value if isinstance(value, Dataset) else Dataset(value)
     if is_string(value):
         return StringTensor(value)
-    return value if isinstance(value, core.Ragged) else convert(value)
+    if isinstance(value, core.Ragged):
+        return RaggedTensor(value.values, value.row_splits)
+    return convert(value)
 
 
 def as_arrays(element: Any) -> Any:
@@ -65,6 +70,8 @@ def as_arrays(element: Any) -> Any:
 def _as_array(value: Any) -> Any:
     if isinstance(value, (Tensor, Variable, StringTensor)):
         return value.numpy()
+    if isinstance(value, RaggedTensor):
+        return core.Ragged(value.values, value.row_splits)
     if not isinstance(value, list) or is_string(value):
         return value
     is_datasets = any(isinstance(part, core.Dataset) for part in value)
@@ -298,6 +305,70 @@ def _applied(name: str) -> Callable[..., Any]:
     return make
 
 
+def make_csv_dataset(
+    file_pattern: Any,
+    batch_size: int,
+    column_names: Sequence[str] | None = None,
+    column_defaults: Sequence[Any] | None = None,
+    label_name: str | None = None,
+    select_columns: Sequence[Any] | None = None,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    header: bool = True,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: int | None = None,
+    prefetch_buffer_size: int | None = None,
+    num_parallel_reads: int | None = None,
+    sloppy: bool = False,
+    num_rows_for_inference: int = 100,
+    compression_type: str | None = None,
+    ignore_errors: bool = False,
+    encoding: str = "utf-8",
+) -> Dataset:
+    """Batches of a CSV file's columns by name, with the label apart if it is named.
+
+    Args:
+        file_pattern: the path of a file, or a list of paths or patterns.
+        batch_size: rows in a batch.
+        column_names: those of all columns; the first line's by default.
+        column_defaults: for each column a dtype or the value of an empty field;
+            found in the first `num_rows_for_inference` rows by default.
+        label_name: the column that is the second part of the elements.
+        select_columns: the names, or numbers, of the columns to read.
+        num_epochs: how often; None for ever.
+        shuffle, shuffle_buffer_size, shuffle_seed: whether and how rows are mixed.
+        prefetch_buffer_size: batches that are made ahead.
+        num_parallel_reads: only None.
+        sloppy, ignore_errors: only False.
+        encoding: only "utf-8".
+    """
+    refuse(
+        "make_csv_dataset",
+        num_parallel_reads=(num_parallel_reads, None),
+        sloppy=(sloppy, False),
+        ignore_errors=(ignore_errors, False),
+        encoding=(encoding, "utf-8"),
+    )
+    paths = csv_tables.paths_of(file_pattern)
+    table = csv_tables.Table.of(
+        paths[0],
+        {"delimiter": field_delim, "quotes": use_quote_delim, "na": na_value},
+        column_names=column_names,
+        header=header,
+        compression=compression_type,
+        rows=num_rows_for_inference,
+    )
+    rows = table.read(paths, column_defaults, select_columns)
+    if shuffle:
+        rows = rows.shuffle(shuffle_buffer_size, seed=shuffle_seed)
+    rows = rows.repeat(num_epochs).batch(batch_size)
+    named = rows.map(table.named(select_columns, label_name))
+    return Dataset(named.prefetch(prefetch_buffer_size or AUTOTUNE))
+
+
 _APPLIED = (
     *("bucket_by_sequence_length", "get_single_element", "group_by_window"),
     *("ignore_errors", "scan", "snapshot", "take_while", "unbatch", "unique"),
@@ -310,6 +381,7 @@ experimental = SimpleNamespace(
     UNKNOWN_CARDINALITY=UNKNOWN_CARDINALITY,
     CsvDataset=CsvDataset,
     cardinality=_cardinality,
+    make_csv_dataset=make_csv_dataset,
     sample_from_datasets=Dataset.sample_from_datasets,
     choose_from_datasets=Dataset.choose_from_datasets,
 )

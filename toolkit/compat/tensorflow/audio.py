@@ -1,0 +1,77 @@
+"""`tf.audio`: WAV files as tensors."""
+
+from __future__ import annotations
+
+import io
+import wave
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit.compat.tensorflow.strings import StringTensor, as_strings
+from toolkit.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.tensor import Tensor
+from toolkit.utils.audio import wav_samples
+
+
+class DecodeWav(NamedTuple):
+    """Samples, float32 (samples, channels) in [-1, 1), and how many a second has."""
+
+    audio: Tensor
+    sample_rate: Tensor
+
+
+def decode_wav(
+    contents: Any,
+    desired_channels: int = -1,
+    desired_samples: int = -1,
+    name: Any = None,
+) -> DecodeWav:
+    """The sound in the bytes of a WAV file (PCM).
+
+    Args:
+        contents: the bytes, such as `tf.io.read_file` returns.
+        desired_channels: the sound gets as many by leaving out the last ones or by
+            repeating the last one; -1 for those that there are.
+        desired_samples: the sound is cut, or filled up with zeros, to so many.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> data = tf.audio.encode_wav([[0.5], [-0.25]], 8000)
+        >>> audio, rate = tf.audio.decode_wav(data)
+        >>> audio.numpy().ravel().round(3).tolist(), int(rate)
+        ([0.5, -0.25], 8000)
+    """
+    data = as_strings(contents).numpy()
+    samples, rate = wav_samples(io.BytesIO(data), len(data), "decode_wav: contents")
+    if desired_channels > 0:
+        chosen = np.minimum(np.arange(desired_channels), samples.shape[1] - 1)
+        samples = samples[:, chosen]
+    if desired_samples > 0:
+        samples = samples[:desired_samples]
+        samples = np.pad(samples, ((0, desired_samples - len(samples)), (0, 0)))
+    return DecodeWav(convert(samples), convert(np.int32(rate)))
+
+
+def encode_wav(audio: Any, sample_rate: Any, name: Any = None) -> StringTensor:
+    """The bytes of a WAV file with 16 bits a sample.
+
+    Args:
+        audio: float (samples, channels); what is outside of [-1, 1] is cut off.
+        sample_rate: how many samples a second has.
+    """
+    samples = np.asarray(convert(audio, "float32"))
+    if samples.ndim != 2:
+        raise ArgumentError(
+            f"encode_wav: expected audio of shape (samples, channels); received "
+            f"{samples.shape}"
+        )
+    whole = np.round(np.clip(samples, -1, 1) * 32767).astype("<i2")
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(samples.shape[1])
+        file.setsampwidth(2)
+        file.setframerate(int(sample_rate))
+        file.writeframes(whole.tobytes())
+    return StringTensor(buffer.getvalue())

@@ -1,0 +1,149 @@
+"""CSV files with named columns, whose dtypes are found in their first rows."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from toolkit import data
+from toolkit.errors import ArgumentError, MissingFileError, unknown_choice
+
+
+def paths_of(file_pattern: Any) -> list[str]:
+    """The files of a path or pattern, or of a list of them, in order."""
+    given = (
+        [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else file_pattern
+    )
+    found = [
+        path for pattern in given for path in sorted(glob.glob(os.fspath(pattern)))
+    ]
+    if not found:
+        raise MissingFileError(f"make_csv_dataset: no file fits {file_pattern!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is known of a CSV file.
+
+    Args:
+        names: of its columns.
+        defaults: for each column what stands for an empty field.
+        form: its delimiter, whether there are quotes, what is empty.
+        header: whether it begins with a line of names.
+        compression: "GZIP", "ZLIB" or None.
+    """
+
+    names: Sequence[str]
+    defaults: Sequence[Any]
+    form: dict[str, Any]
+    header: bool
+    compression: str | None
+
+    @classmethod
+    def of(
+        cls,
+        path: str,
+        form: dict[str, Any],
+        column_names: Sequence[str] | None,
+        header: bool,
+        compression: str | None,
+        rows: int,
+    ) -> Table:
+        """What the first rows of a file tell."""
+        lines = data.TextLineDataset(path, compression_type=compression)
+        texts = (str(line) for line in islice(lines, rows + header))
+        quoting: Any = csv.QUOTE_MINIMAL if form["quotes"] else csv.QUOTE_NONE
+        fields = list(csv.reader(texts, delimiter=form["delimiter"], quoting=quoting))
+        names = column_names
+        if header:
+            first, *fields = fields or [[]]
+            names = first if names is None else names
+        if names is None:
+            raise ArgumentError(
+                "make_csv_dataset: expected column_names, as the file has no header"
+            )
+        if len(set(names)) < len(names):
+            raise ArgumentError(
+                f"make_csv_dataset: a name stands twice in {list(names)}"
+            )
+        columns = zip(*fields, strict=False) if fields else [()] * len(names)
+        defaults = [_default(column, form["na"]) for column in columns]
+        return cls(list(names), defaults, form, header, compression)
+
+    def columns(self, wanted: Sequence[Any] | None) -> list[int]:
+        """The numbers of columns, which are given by name or by number."""
+        if wanted is None:
+            return list(range(len(self.names)))
+        numbers = []
+        for column in wanted:
+            if isinstance(column, str) and column not in self.names:
+                raise unknown_choice("select_columns", column, self.names)
+            is_name = isinstance(column, str)
+            numbers.append(self.names.index(column) if is_name else int(column))
+        return sorted(numbers)
+
+    def read(
+        self,
+        paths: list[str],
+        defaults: Sequence[Any] | None,
+        wanted: Sequence[Any] | None,
+    ) -> data.Dataset:
+        """The rows of files like this one."""
+        numbers = self.columns(wanted)
+        if defaults is None:
+            defaults = [self.defaults[number] for number in numbers]
+        elif len(defaults) == len(self.names) > len(numbers):
+            defaults = [defaults[number] for number in numbers]
+        return data.CsvDataset(
+            paths,
+            defaults,
+            self.compression,
+            header=self.header,
+            field_delim=self.form["delimiter"],
+            use_quote_delim=self.form["quotes"],
+            na_value=self.form["na"],
+            select_cols=None if wanted is None else numbers,
+        )
+
+    def named(
+        self, wanted: Sequence[Any] | None, label: str | None
+    ) -> Callable[..., Any]:
+        """A function from the columns of a batch to a dict of them, and the label."""
+        names = [self.names[number] for number in self.columns(wanted)]
+        if label is not None and label not in names:
+            raise unknown_choice("label_name", label, names)
+
+        def name(*columns: Any) -> Any:
+            found = dict(zip(names, columns, strict=True))
+            if label is None:
+                return found
+            target = found.pop(label)
+            return found, target
+
+        return name
+
+
+def _default(column: Sequence[str], na_value: str) -> Any:
+    """What stands for an empty field of a column: 0, 0.0 or "", in its dtype."""
+    texts = [text for text in column if text not in ("", na_value)]
+    if texts and all(_is(int, text) for text in texts):
+        limits = np.iinfo("int32")
+        fits = all(limits.min <= int(text) <= limits.max for text in texts)
+        return np.int32(0) if fits else np.int64(0)
+    return 0.0 if texts and all(_is(float, text) for text in texts) else ""
+
+
+def _is(kind: type, text: str) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,188 @@
+"""`tf.distribute` on one device: the strategies' names, with one replica each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+from toolkit import ops
+from toolkit.compat.tensorflow.arguments import axes
+from toolkit.convert import convert
+from toolkit.errors import UnsupportedError
+
+
+class ReduceOp(Enum):
+    """How the values of replicas become one."""
+
+    SUM = "SUM"
+    MEAN = "MEAN"
+
+
+class Strategy:
+    """One replica, on the device that is in use: nothing has to be distributed.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> strategy = tf.distribute.MirroredStrategy()
+        >>> with strategy.scope():
+        ...     v = tf.Variable(1.0)
+        >>> float(strategy.run(lambda x: v * x, args=(tf.constant(3.0),)))
+        3.0
+    """
+
+    num_replicas_in_sync = 1
+
+    @contextmanager
+    def scope(self) -> Iterator[Strategy]:
+        """Where models and Variables are made; `get_strategy` returns this inside."""
+        _entered.append(self)
+        try:
+            yield self
+        finally:
+            _entered.pop()
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Any = (),
+        kwargs: Any = None,
+        options: Any = None,
+    ) -> Any:
+        """What the only replica returns: `fn(*args, **kwargs)`."""
+        return fn(*args, **(kwargs or {}))
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """The value of the only replica; summed or averaged over an axis, if any."""
+        if axis is None:
+            return convert(value)
+        is_sum = str(getattr(reduce_op, "value", reduce_op)).upper() == "SUM"
+        return (ops.sum if is_sum else ops.mean)(value, axis=axes(axis))
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """The value of the only replica."""
+        return convert(value)
+
+    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+        """The value of each replica: one."""
+        return (value,)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The data set: all of it goes to the only replica; options have no effect."""
+        return dataset
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[Any], Any], options: Any = None
+    ) -> Any:
+        """The data set that a function of an InputContext makes."""
+        return dataset_fn(InputContext())
+
+
+class InputContext:
+    """What a function that makes a data set is told: there is one pipeline."""
+
+    num_input_pipelines = 1
+    input_pipeline_id = 0
+    num_replicas_in_sync = 1
+
+    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
+        """The size of a batch: all of it."""
+        return global_batch_size
+
+
+def _check_one(strategy: str, devices: Sequence[Any] | None) -> None:
+    if devices is not None and len(devices) > 1:
+        raise UnsupportedError(
+            f"{strategy}: expected one device; received {list(devices)}: use "
+            "toolkit.distribution for several"
+        )
+
+
+class MirroredStrategy(Strategy):
+    """A Strategy of one device.
+
+    Args:
+        devices: None, or one device.
+        cross_device_ops: has no effect: nothing crosses devices.
+    """
+
+    def __init__(
+        self, devices: Sequence[Any] | None = None, cross_device_ops: Any = None
+    ) -> None:
+        _check_one("MirroredStrategy", devices)
+
+
+class OneDeviceStrategy(Strategy):
+    """A Strategy of one device, which `tf.device` can choose.
+
+    Args:
+        device: its name.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    @contextmanager
+    def scope(self) -> Iterator[Strategy]:
+        """Where models and Variables are made, on the device."""
+        from toolkit.compat.tensorflow.scopes import device
+
+        with device(self._device), super().scope():
+            yield self
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Any = (),
+        kwargs: Any = None,
+        options: Any = None,
+    ) -> Any:
+        """What `fn(*args, **kwargs)` returns, computed on the device."""
+        from toolkit.compat.tensorflow.scopes import device
+
+        with device(self._device):
+            return super().run(fn, args, kwargs)
+
+
+class MultiWorkerMirroredStrategy(Strategy):
+    """A Strategy of one worker.
+
+    Args:
+        cluster_resolver: only None: one worker.
+        communication_options: has no effect: nothing is communicated.
+    """
+
+    def __init__(
+        self, cluster_resolver: Any = None, communication_options: Any = None
+    ) -> None:
+        if cluster_resolver is not None:
+            raise UnsupportedError(
+                "MultiWorkerMirroredStrategy: only cluster_resolver=None is supported, "
+                "one worker"
+            )
+
+
+_default = Strategy()
+_entered: list[Strategy] = []
+
+
+def get_strategy() -> Strategy:
+    """The strategy of the innermost scope, or the default one."""
+    return _entered[-1] if _entered else _default
+
+
+def has_strategy() -> bool:
+    """Whether a strategy's scope has been entered."""
+    return bool(_entered)
+
+
+def in_cross_replica_context() -> bool:
+    """Whether a strategy's scope has been entered."""
+    return has_strategy()
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"tf.distribute.{name} is not supported: use toolkit.distribution"
+    )

@@ -1,0 +1,3 @@
+"""`tf.experimental`: its `numpy`."""
+
+from toolkit.compat.tensorflow.experimental import numpy

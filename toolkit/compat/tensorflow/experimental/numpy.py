@@ -1,0 +1,94 @@
+"""`tf.experimental.numpy`: NumPy's names over tensors, those of `toolkit.ops`.
+
+A name that is not there raises an error; the constants and dtypes are NumPy's own.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as _np
+
+from toolkit import ops
+from toolkit import random as _random
+from toolkit.convert import convert as _convert
+from toolkit.tensor import Tensor as ndarray  # noqa: F401
+
+_CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
+_DTYPES = (
+    "bool_ float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+)
+# NumPy's name -> the name in `toolkit.ops`, where that is another one.
+_RENAMED = {
+    "amax": "max",
+    "amin": "min",
+    "around": "round",
+    "asarray": "array",
+    "ascontiguousarray": "array",
+    "bitwise_invert": "bitwise_not",
+    "fix": "trunc",
+    "remainder": "mod",
+    "float_power": "power",
+}
+
+
+def experimental_enable_numpy_behavior(
+    prefer_float32: bool = False, dtype_conversion_mode: str = "legacy"
+) -> None:
+    """Nothing to do: tensors behave as NumPy's arrays do; dtypes are the core's."""
+
+
+def _standard_normal(*shape: int) -> Any:
+    return _random.normal(shape)
+
+
+def _uniform(low: float = 0.0, high: float = 1.0, size: Any = None) -> Any:
+    shape = () if size is None else (size,) if isinstance(size, int) else tuple(size)
+    return _random.uniform(shape, low, high)
+
+
+def _randint(
+    low: int, high: int | None = None, size: Any = None, dtype: Any = "int32"
+) -> Any:
+    low, high = (0, low) if high is None else (low, high)
+    shape = () if size is None else (size,) if isinstance(size, int) else tuple(size)
+    return _random.randint(shape, low, high, dtype=dtype)
+
+
+def _seed(seed: int) -> None:
+    from toolkit.utils import set_random_seed
+
+    set_random_seed(seed)
+
+
+random = SimpleNamespace(
+    rand=lambda *shape: _random.uniform(shape),
+    randint=_randint,
+    randn=_standard_normal,
+    random=lambda size=None: _uniform(size=size),
+    seed=_seed,
+    standard_normal=lambda size=None: _random.normal(size or ()),
+    uniform=_uniform,
+)
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The extents."""
+    return tuple(_convert(a).shape)
+
+
+def ndim(a: Any) -> int:
+    """How many axes there are."""
+    return _convert(a).ndim
+
+
+def __getattr__(name: str) -> Any:
+    if name in _CONSTANTS or name in _DTYPES.split():
+        return getattr(_np, name)
+    found = None if name[0] == "_" else getattr(ops, _RENAMED.get(name, name), None)
+    if found is None:
+        raise AttributeError(
+            f"tf.experimental.numpy.{name} is not supported: see toolkit.ops"
+        )
+    return found

@@ -1,0 +1,42 @@
+"""`tf.saved_model`: a model in a folder, in the format of the core."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.errors import ArgumentTypeError
+from toolkit.models import Model
+from toolkit.saving import load_model
+
+
+def save(
+    obj: Any, export_dir: Any, signatures: Any = None, options: Any = None
+) -> None:
+    """Save a Keras model as a folder, which `load` and `tf.keras.models` read again.
+
+    Args:
+        obj: a model; other objects are refused.
+        export_dir: the folder.
+        signatures, options: only None.
+    """
+    refuse("saved_model.save", signatures=(signatures, None), options=(options, None))
+    if not isinstance(obj, Model):
+        raise ArgumentTypeError(
+            "saved_model.save: expected a Keras model, whose configuration can be "
+            f"saved; received {type(obj).__name__}: save its Variables with "
+            "tf.train.Checkpoint"
+        )
+    obj.save(os.fspath(export_dir), zipped=False)
+
+
+def load(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
+    """The model of a folder that `save` has written.
+
+    Args:
+        export_dir: the folder.
+        tags, options: only None.
+    """
+    refuse("saved_model.load", tags=(tags, None), options=(options, None))
+    return load_model(os.fspath(export_dir))
