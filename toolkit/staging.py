@@ -187,9 +187,10 @@ def _remove_if_left(folder: Path) -> None:
 def remove(folder: Path) -> None:
     """Remove a stage; its owner last, by which it is known if this is interrupted."""
     with suppress(OSError):
-        shutil.rmtree(folder / FILES, ignore_errors=True)
         for entry in list(os.scandir(folder)):
-            if entry.name != OWNER:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != OWNER:
                 os.unlink(entry)
         (folder / OWNER).unlink(missing_ok=True)
         folder.rmdir()

@@ -25,6 +25,7 @@ from toolkit.data import (
     parse_single_example,
 )
 from toolkit.data.records import crc32c
+from toolkit.errors import DatasetError
 
 
 def test_lines(tmp_path):
@@ -464,3 +465,50 @@ def test_blocks_headers_and_footers(tmp_path):
     path.write_text("1,2,3\n4,5,6\n")
     rows = CsvDataset(path, [0, 0], exclude_cols=[1])
     assert [tuple(map(int, row)) for row in rows] == [(1, 3), (4, 6)]
+
+
+# --- what is there already ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"years of work"])
+def test_a_foreign_file_is_not_replaced(tmp_path, content):
+    path = tmp_path / "elements.data"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="no file of elements"):
+        Dataset.range(3).save(tmp_path)
+    assert path.read_bytes() == content
+    Dataset.range(3).save(tmp_path / "other")
+    Dataset.range(4).save(tmp_path / "other")
+    assert len(list(Dataset.load(tmp_path / "other"))) == 4
+
+
+KILLED = """
+import os, sys
+from toolkit.data import Dataset
+
+def kill(x):
+    if x == 2:
+        os._exit(9)
+    return x
+
+data = Dataset.range(3).map(kill)
+data.save(sys.argv[1]) if sys.argv[2] == "save" else list(data.cache(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("how", ["save", "cache"])
+def test_a_killed_save_leaves_the_old_one_and_then_nothing(tmp_path, how):
+    path = tmp_path / "made"
+    if how == "save":
+        Dataset.range(5).save(path)
+    command = [sys.executable, "-c", KILLED, str(path), how]
+    assert subprocess.run(command).returncode == 9
+    folder = path if how == "save" else tmp_path
+    assert [name for name in os.listdir(folder) if name.endswith(".tmp")]
+    if how == "save":
+        assert len(list(Dataset.load(path))) == 5
+        Dataset.range(4).save(path)
+        assert os.listdir(path) == ["elements.data"]
+    else:
+        assert len(list(Dataset.range(4).filter(bool).cache(path))) == 3
+        assert os.listdir(tmp_path) == ["made"]

@@ -2,12 +2,14 @@
 
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tarfile
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -285,6 +287,90 @@ def test_new_archive_replaces_the_folder(server, cache):
     get_file("things", server.url("/archive"), extract=True, force_download=True)
     assert visible(cache / "things") == ["new.txt"]
 
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith(".lock")
+    }
+
+
+@pytest.mark.parametrize("failure", ["offline", "cut off", "damaged", "unsafe"])
+@pytest.mark.parametrize("ask_again", ["force", "hash"])
+def test_a_folder_stays_until_a_new_one_is_whole(server, cache, failure, ask_again):
+    server.pages["/archive"] = tar_of({"old.txt": b"old"})
+    get_file("things", server.url("/archive"), extract=True)
+    before = contents(cache)
+    server.pages["/archive"] = {
+        "damaged": tar_of({"new.txt": CONTENT})[:90],
+        "unsafe": tar_of({"new.txt": b"", "../evil.txt": b""}),
+    }.get(failure, tar_of({"new.txt": CONTENT}, "w"))
+    path = "/missing" if failure == "offline" else "/archive"
+    server.cut_short = failure == "cut off"
+    new = hashlib.sha256(server.pages["/archive"]).hexdigest()
+    again = {"force_download": True} if ask_again == "force" else {"file_hash": new}
+    with pytest.raises(DatasetError):
+        get_file("things", server.url(path), extract=True, **again)
+    assert contents(cache) == before
+
+
+@pytest.mark.parametrize("change", ["another file", "changed", "link", "all foreign"])
+@pytest.mark.parametrize("again", [{"force_download": True}, {"file_hash": "0" * 64}])
+def test_a_folder_with_foreign_files_is_never_touched(server, cache, change, again):
+    server.pages["/archive"] = tar_of({"old.txt": b"old"})
+    things = cache / "things"
+    if change == "all foreign":
+        things.mkdir(parents=True)
+        (things / "thesis.tex").write_text("years of work")
+    else:
+        get_file("things", server.url("/archive"), extract=True)
+    if change == "another file":
+        (things / "made.npy").write_bytes(b"made of the others")
+    elif change == "changed":
+        (things / "old.txt").write_bytes(b"corrected")
+    elif change == "link":
+        (things / "link").symlink_to(cache)
+    before, requests = contents(cache), server.requests
+    with pytest.raises(DatasetError, match="move it away"):
+        get_file("things", server.url("/archive"), extract=True, **again)
+    assert contents(cache) == before and server.requests == requests
+
+
+def test_a_link_instead_of_a_folder_is_not_followed(server, cache, tmp_path):
+    server.pages["/archive"] = tar_of({"new.txt": b"new"})
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "thesis.tex").write_text("years of work")
+    cache.mkdir(parents=True)
+    (cache / "things").symlink_to(outside)
+    with pytest.raises(DatasetError, match="no folder"):
+        get_file("things", server.url("/archive"), extract=True, force_download=True)
+    assert visible(outside) == ["thesis.tex"]
+
+
+def test_a_swap_that_fails_brings_the_older_folder_back(server, cache, monkeypatch):
+    server.pages["/archive"] = tar_of({"old.txt": b"old"})
+    get_file("things", server.url("/archive"), extract=True)
+    before, rename = contents(cache), os.rename
+
+    def fail(source, target):
+        if Path(target) == cache / "things" and Path(source).name == "files":
+            raise OSError(5, "Input/output error")
+        rename(source, target)
+
+    server.pages["/archive"] = tar_of({"new.txt": b"new"})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail)
+        with pytest.raises(DatasetError, match="Input/output"):
+            get_file("things", server.url("/archive"), None, extract=True, **FORCE)
+    assert contents(cache) == before
+    get_file("things", server.url("/archive"), extract=True, **FORCE)
+    assert visible(cache / "things") == ["new.txt"]
+    assert visible(cache) == ["things", "things_archive"]
+
+
+FORCE = {"force_download": True}
 
 ESCAPES = {
     "parent": tar_of({"good.txt": b"", "../evil.txt": b""}),

@@ -23,6 +23,7 @@ from toolkit.data.rows import Rows
 from toolkit.errors import DatasetError, unknown_choice
 from toolkit.reading.budget import load_budget
 from toolkit.reading.packed import decompressed
+from toolkit.staging import Stage, sweep
 
 FIRST_LINE = "toolkit elements 1\n"
 HEAD = struct.Struct("<III")  # bytes of the header, number of arrays, checksum
@@ -54,10 +55,13 @@ class Writer:
         if compression not in COMPRESSIONS:
             raise unknown_choice("compression", compression, COMPRESSIONS)
         self._packs = compression == "GZIP"
-        self._path = Path(path)
+        self._path = Path(os.path.realpath(path))
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._other = self._path.with_name(f".{self._path.name}.{os.urandom(6).hex()}")
-        self._file: BinaryIO = open(self._other, "xb")
+        _check_replaceable(self._path)
+        sweep(self._path.parent, self._path.name)
+        self._stage = Stage(self._path.parent, self._path.name)
+        self._new = self._stage.files / self._path.name
+        self._file: BinaryIO = open(self._new, "xb")
         self._file.write(FIRST_LINE.encode() + json.dumps(label).encode() + b"\n")
         self._places: list[int] = []
 
@@ -83,15 +87,28 @@ class Writer:
         start = self._file.tell()
         self._file.write(np.array(self._places, "<u8").tobytes())
         self._file.write(TAIL.pack(start, len(self._places), MARK))
-        self._file.flush()
-        os.fsync(self._file.fileno())
         self._file.close()
-        self._other.replace(self._path)
+        self._stage.deliver(self._new, self._path)
+        self._stage.close()
 
     def abandon(self) -> None:
         """Leave no trace of an unfinished file."""
         self._file.close()
-        self._other.unlink(missing_ok=True)
+        self._stage.close()
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise where something is that no Writer has written."""
+    if not os.path.lexists(path):
+        return
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(FIRST_LINE)) == FIRST_LINE.encode():
+                return
+    raise DatasetError(
+        f"{path}: is there already, and no file of elements: move it away, or write to "
+        "another place"
+    )
 
 
 class StoredRows(Rows):

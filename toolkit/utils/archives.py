@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import lzma
 import os
-import shutil
 import struct
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -28,25 +26,20 @@ _DAMAGED = (
 
 
 def extract_archive(archive: Path, folder: Path, formats: Sequence[str]) -> None:
-    """Unpack `archive` to `folder`, which then holds all of it or does not exist.
+    """Unpack `archive` into a folder that is empty; if this fails, it may hold a part.
 
     Only files and folders are unpacked: an archive with links, devices or paths that
     leave it is refused as a whole.
     """
-    staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
-        _extract_into(archive, staging, formats)
-        staging.chmod(0o755)  # mkdtemp makes a folder that only its owner can read
-        os.replace(staging, folder)
+        _extract(archive, folder, formats)
     except DatasetError:
         raise
     except _DAMAGED as error:
         raise DatasetError(f"get_file: cannot unpack {archive}: {error}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
-def _extract_into(archive: Path, folder: Path, formats: Sequence[str]) -> None:
+def _extract(archive: Path, folder: Path, formats: Sequence[str]) -> None:
     """Unpack by the first of `formats` that the file has."""
     if "tar" in formats and _is_tar(archive):
         _extract_tar(archive, folder)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
@@ -19,7 +17,9 @@ from urllib.request import urlopen
 from toolkit import config
 from toolkit.errors import ArgumentError, DamagedFileError, DatasetError, unknown_choice
 from toolkit.messages import print_message
-from toolkit.utils.archives import FORMATS, extract_archive
+from toolkit.staging import Stage, sweep
+from toolkit.utils.archives import FORMATS
+from toolkit.utils.unpacked import check_own, unpack
 
 _CHUNK = 1 << 18  # bytes
 _TIMEOUT = 30.0  # seconds without a byte
@@ -44,7 +44,8 @@ def get_file(
 
     The file is checked against `file_hash` before it is moved into the cache in one
     step, so a file in the cache is whole, and processes that ask for the same file at
-    the same time download it once.
+    the same time download it once. Until a new file is there and unpacked, older ones
+    stay; a folder with files that were not unpacked there is never replaced.
 
     Args:
         fname: The file's name in the cache; None takes the last part of `origin`.
@@ -158,17 +159,43 @@ def _fill_cache(
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f".{target.name}.lock")):
             # Another process may have brought the file while this one waited.
+            sweep(target.parent, target.name)
             if force_download or not _is_valid(target, check):
-                if unpacked is not None and unpacked.exists():
-                    shutil.rmtree(unpacked)
-                _download(origin, target, check)
-            if unpacked is not None and not unpacked.exists():
-                extract_archive(target, unpacked, formats)
+                _renew(target, unpacked, origin, check, formats)
+            elif unpacked is not None and not unpacked.exists():
+                unpack(target, unpacked, formats)
     except OSError as error:
         raise DatasetError(
             f"get_file: cannot write to the cache: {error}; set TOOLKIT_HOME to a "
             "folder that can be written"
         ) from error
+
+
+def _renew(
+    target: Path,
+    unpacked: Path | None,
+    origin: str,
+    check: tuple[str, str] | None,
+    formats: tuple[str, ...],
+) -> None:
+    """Download `target` anew, and then unpack it; until all is well, the old ones stay.
+
+    A first archive that cannot be unpacked stays, too: whoever reads the error may want
+    to look at it.
+    """
+    if unpacked is not None:
+        check_own(unpacked)
+        sweep(unpacked.parent, unpacked.name)
+    with Stage(target.parent, target.name) as stage:
+        new = stage.files / target.name
+        _download(origin, new, target, check)
+        is_first = not target.exists()
+        if is_first:
+            stage.deliver(new, target)
+        if unpacked is not None:
+            unpack(target if is_first else new, unpacked, formats)
+        if not is_first:
+            stage.deliver(new, target)
 
 
 @contextmanager
@@ -203,27 +230,20 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
     return digest.hexdigest()
 
 
-def _download(origin: str, target: Path, check: tuple[str, str] | None) -> None:
-    """Fetch `origin` into a file beside `target`, check it, then move it there."""
+def _download(
+    origin: str, new: Path, target: Path, check: tuple[str, str] | None
+) -> None:
+    """Fetch `origin` into a new file, which is to become `target`, and check it."""
     print_message(f"Downloading {origin}", errors=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    temporary = Path(name)
-    try:
-        with open(handle, "wb") as file:
-            _copy_from_url(origin, file, target, check)
-            file.flush()
-            os.fsync(file.fileno())
-        if check is not None:
-            received = hash_file(temporary, check[0])
-            if received != check[1]:
-                raise DamagedFileError(
-                    "get_file: Incomplete or corrupted file: the "
-                    f"{check[0]} of {origin}: expected {check[1]}; received {received}"
-                )
-        temporary.chmod(0o644)  # mkstemp makes a file that only its owner can read
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with open(new, "xb") as file:
+        _copy_from_url(origin, file, target, check)
+    if check is not None:
+        received = hash_file(new, check[0])
+        if received != check[1]:
+            raise DamagedFileError(
+                "get_file: Incomplete or corrupted file: the "
+                f"{check[0]} of {origin}: expected {check[1]}; received {received}"
+            )
 
 
 def _copy_from_url(

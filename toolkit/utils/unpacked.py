@@ -1,0 +1,96 @@
+"""Folders of unpacked archives: replaced in one step, and only if they are ours.
+
+Beside such a folder lies a list of what was unpacked. Where a folder holds anything
+else, or a file was changed since, it is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import DatasetError
+from toolkit.file_sets import fail
+from toolkit.staging import Stage, is_folder, replace_file
+from toolkit.utils.archives import extract_archive
+
+Files = dict[str, list[int]]  # path -> what is known of a file
+
+
+def check_own(folder: Path) -> None:
+    """Raise if a folder is there and holds anything that was not unpacked there."""
+    if not os.path.lexists(folder):
+        return
+    if not is_folder(folder):
+        raise DatasetError(f"get_file: {folder} is there already, and no folder")
+    found = _files(folder)
+    foreign = [_others(found, known) for known in [{}, *_known(folder)]]
+    if all(foreign):
+        raise DatasetError(
+            f"get_file: {folder} is there already, with files that get_file did not "
+            f"unpack, or that were changed, such as {min(foreign, key=len)[0]!r}; move "
+            "it away, or give another fname"
+        )
+
+
+def unpack(archive: Path, folder: Path, formats: Sequence[str]) -> None:
+    """Have a folder hold what an archive does; if this fails, an older one stays."""
+    with Stage(folder.parent, folder.name) as stage:
+        extract_archive(archive, stage.files, formats)
+        check_own(folder)
+        new = _files(stage.files)
+        # A kill between the two steps must not make our own folder a foreign one.
+        _note(folder, [*_known(folder), new])
+        _swap(stage, folder)
+        _note(folder, [new])
+
+
+def _swap(stage: Stage, folder: Path) -> None:
+    older = stage.folder / "older"
+    is_there = os.path.lexists(folder)
+    if is_there:
+        os.rename(folder, older)
+    try:
+        os.rename(stage.files, folder)
+    except OSError:
+        if is_there:
+            os.rename(older, folder)
+        raise
+
+
+def _others(found: Files, known: Files) -> list[str]:
+    """The files that are not among those that are known."""
+    return sorted(name for name, facts in found.items() if known.get(name) != facts)
+
+
+def _files(folder: Path) -> Files:
+    """All in a folder that is no folder itself, with size and time of change."""
+    found: Files = {}
+    for place, folders, names in os.walk(folder, onerror=fail):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        for path in (Path(place, name) for name in (*names, *links)):
+            status = path.lstat()
+            name = path.relative_to(folder).as_posix()
+            found[name] = [status.st_mode, status.st_size, status.st_mtime_ns]
+    return found
+
+
+def _list(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.unpacked.lock")
+
+
+def _known(folder: Path) -> list[Files]:
+    """What was unpacked there; during a swap, what was before, too."""
+    try:
+        found: Any = json.loads(_list(folder).read_text("utf-8"))
+        return [dict(files) for files in found]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def _note(folder: Path, files: list[Files]) -> None:
+    text = json.dumps(files)
+    replace_file(_list(folder), lambda new: new.write_text(text, "utf-8"))
