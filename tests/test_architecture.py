@@ -29,6 +29,7 @@ LEVELS = (
     ("ops",),
     (
         "tape",
+        "customizing",
         "concrete",
         "functions",
         "inspection",

@@ -13,9 +13,9 @@ from toolkit import dtypes, ops, tree
 from toolkit.control_bodies import (
     Body,
     assign_all,
+    carried_by,
     check_carry,
     check_condition,
-    finals_of,
     outer_values,
     pack,
     sources_of,
@@ -204,7 +204,7 @@ def _traced_while(
     check_carry("while_loop", initial, body.outputs)
     written = written_by([body])
     sources = sources_of([condition, body], but=written)
-    finals = finals_of(body, written)
+    finals = carried_by(body, written)
     graphs = [
         part.graph(
             [*tree.flatten(inputs), *(part.local(v) for v in written)], sources, outputs
@@ -334,7 +334,7 @@ def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
     n = len(carry)
     check_carry("scan", carry, body.outputs[:n])
     written = written_by([body])
-    finals = finals_of(body, written)
+    finals = carried_by(body, written)
     sources = sources_of([body], but=written)
     graph = body.graph(
         [

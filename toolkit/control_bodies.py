@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit import tree
+from toolkit import dtypes, tree
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph
 from toolkit.tensor import Tensor, state
-from toolkit.trace import Trace
+from toolkit.trace import Trace, reread_p
 from toolkit.variable import Variable
 
 
@@ -82,6 +82,18 @@ def assign_all(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
     """Give each Variable its value."""
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
+
+
+def carried_by(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
+    """What each Variable holds when a step of a loop ends: the next step reads it."""
+    pairs = zip(finals_of(body, variables), variables, strict=True)
+    trace = body.trace
+    return [
+        trace.emit(reread_p, (value, body.local(variable)), {})
+        if variable in trace.writes and value.dtype in dtypes.INEXACT
+        else value
+        for value, variable in pairs
+    ]
 
 
 def finals_of(body: Body, variables: Sequence[Variable]) -> list[Tensor]:

@@ -7,9 +7,8 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 from toolkit import dtypes, ops, tree
@@ -18,7 +17,7 @@ from toolkit.errors import GradientError, unknown_choice
 from toolkit.ir import Kind, Node, Primitive
 from toolkit.naming import scopes
 from toolkit.ops.shape import sum_to
-from toolkit.tensor import Tensor, no_tapes, state
+from toolkit.tensor import Tensor, state
 from toolkit.variable import Variable
 
 # What is traced in a reverse pass comes from a layer's scope, and from this in it.
@@ -101,8 +100,8 @@ class GradientTape:
             reads.append(tensor)
         elif not reads:
             reads.append(tensor)
-        # Else it was read before, or assigned from what was computed here: then the
-        # gradient flows on to where that comes from, and would count twice.
+        # Else it was read before, or stands in a scope for what was computed here: then
+        # the gradient flows on to where that comes from, and would count twice.
 
     def watches(self, inputs: Any) -> bool:
         """Whether any of `inputs` is watched, or computed from what is."""
@@ -356,7 +355,7 @@ def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
         inputs = [alias(x) for x in node.inputs]
         tape.watch([x for x, want in zip(inputs, wanted, strict=True) if want])
         outputs = node.op.body(*inputs, **node.attrs)
-    floats = [(y, d) for y, d in zip(_as_tuple(outputs), _as_tuple(g), strict=True)]
+    floats = [(y, d) for y, d in zip(as_tuple(outputs), as_tuple(g), strict=True)]
     return tape.gradient([y for y, _ in floats], inputs, [d for _, d in floats])  # type: ignore[no-any-return]
 
 
@@ -365,73 +364,11 @@ def alias(x: Tensor) -> Tensor:
     return ops.reshape(x, x.shape)
 
 
-def _as_tuple(x: Any) -> tuple[Any, ...]:
+def as_tuple(x: Any) -> tuple[Any, ...]:
+    """A tuple as it is; anything else as a tuple of one."""
     return x if isinstance(x, tuple) else (x,)
 
 
 def _accumulate(gradients: dict[int, Any], x: Tensor, g: Tensor) -> None:
     known = gradients.get(id(x))
     gradients[id(x)] = g if known is None else known + g
-
-
-def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function a gradient of its own.
-
-    Args:
-        f: takes tensors, returns (outputs, grad); `grad(*upstream)` takes the
-            gradients of the outputs and returns those of the inputs. As in Keras,
-            `grad` may also take them as the keyword argument `upstream`.
-
-    Example:
-        >>> import toolkit
-        >>> @toolkit.ops.custom_gradient
-        ... def clipped(x):
-        ...     return x, lambda g: toolkit.ops.clip(g, -1.0, 1.0)
-        >>> x = toolkit.Variable(2.0)
-        >>> with toolkit.GradientTape() as tape:
-        ...     y = 5.0 * clipped(x)
-        >>> float(tape.gradient(y, x))
-        1.0
-    """
-
-    @wraps(f)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        tapes = state.tapes
-        inputs = [_read(arg) for arg in args]
-        # Recorded, because `grad` may use values computed here: outer tapes must know
-        # where those come from. First derivatives do not pass through the function,
-        # as its outputs are replaced below.
-        outputs, grad = f(*inputs, **kwargs)
-        leaves = tree.flatten(outputs)
-        # A fresh identity, so that an output that is an input is told apart from it.
-        with no_tapes():
-            leaves = [alias(convert(leaf)) for leaf in leaves]
-        tensors = [x for x in inputs if isinstance(x, Tensor)]
-
-        def vjp(g: Any, y: Any, *xs: Tensor) -> Any:
-            found = grad(*_as_tuple(g))
-            flat = list(found) if isinstance(found, (tuple, list)) else [found]
-            if len(flat) == len(inputs) != len(tensors):
-                pairs = zip(flat, inputs, strict=True)
-                flat = [d for d, x in pairs if isinstance(x, Tensor)]
-            if len(flat) != len(tensors):
-                raise GradientError(
-                    f"custom_gradient: {f.__name__} has {len(tensors)} tensor "
-                    f"inputs; its gradient function returned {len(flat)} values"
-                )
-            return tuple(None if d is None else convert(d) for d in flat)
-
-        record = Primitive(f.__name__, Kind.COMPOSITE, _no_spec, vjp=vjp)
-        for tape in tapes:
-            tape.record(record, tuple(tensors), {}, tuple(leaves))
-        return tree.pack_sequence_as(outputs, leaves)
-
-    return wrapper
-
-
-def _read(arg: Any) -> Any:
-    return arg.value if isinstance(arg, Variable) else arg
-
-
-def _no_spec(*specs: Any, **attrs: Any) -> Any:
-    raise AssertionError("an application of a custom gradient is never traced itself")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from toolkit import dtypes
 from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
 from toolkit.naming import scopes
@@ -80,6 +81,8 @@ class Trace(Overlay):
         self.captures: dict[int, tuple[Tensor | Variable, Tensor]] = {}
         # What was asked for and could be computed: id of a tensor here -> its value.
         self.folded: dict[int, Tensor] = {}
+        # Variables that were written, as they are read since then.
+        self._rereads: dict[Variable, Tensor] = {}
 
     def __enter__(self) -> Trace:
         self._outer = (state.trace, state.overlay, state.tapes)
@@ -178,12 +181,23 @@ class Trace(Overlay):
         return nodes[::-1] if wanted <= self.folded.keys() else None
 
     def read(self, variable: Variable) -> Tensor:
-        if variable in self.writes:
-            return self.writes[variable]
-        return self.capture(variable)
+        if variable not in self.writes:
+            return self.capture(variable)
+        if variable not in self._rereads:
+            self._rereads[variable] = self._reread(variable)
+        return self._rereads[variable]
+
+    def _reread(self, variable: Variable) -> Tensor:
+        """What was written to `variable`, to tapes a value of its own."""
+        value = self.writes[variable]
+        is_wanted = variable.trainable or id(variable) in self.captures
+        if not is_wanted or value.dtype not in dtypes.INEXACT:
+            return value
+        return self.emit(reread_p, (value, self.capture(variable)), {})  # type: ignore[no-any-return]
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
         self.writes[variable] = self.localize(tensor)
+        self._rereads.pop(variable, None)
 
     def check_creation(self) -> None:
         if not self.creates_variables:
@@ -321,3 +335,12 @@ def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
 
     record = primitive(name, Kind.COMPOSITE, spec, vjp=vjp, body=body)
     return record
+
+
+# A Variable's value after an assignment. Its gradient is one of the Variable, as that
+# of its value `before` is; none goes to what the value was computed from.
+reread_p = decomposable(
+    "reread",
+    lambda value, before: value,
+    vjp=lambda g, y, value, before: (None, g),
+)

@@ -218,7 +218,9 @@ class Variable:
                     home.overwrite(self._tensor._array, tensor._array)
                 else:
                     self._shared = True
-                    self._tensor = _dense(tensor)
+                    # A tensor of its own: what is read from now on is not what the
+                    # value was computed from, to a tape.
+                    self._tensor = _dense(Tensor(tensor._array, tensor.spec))
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
@@ -370,10 +372,7 @@ def commit_all(variables: list[Variable], arrays: list[Any]) -> None:
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """The tensor with its elements in order, one after the other: no view of others.
-
-    It stays the same tensor, because tapes know what it was computed from.
-    """
+    """The tensor with its elements in order, one after the other: no view of others."""
     array = tensor._array
     if array is not None and not array.flags.c_contiguous:
         owner = owner_of(array)

@@ -16,7 +16,7 @@ from toolkit.ops.box import dynamic_slice_p
 from toolkit.symbolic import KerasTensor, any_symbolic
 from toolkit.tape import GradientTape, alias
 from toolkit.tensor import Tensor, bind, no_tapes, state
-from toolkit.trace import StatelessScope
+from toolkit.trace import StatelessScope, reread_p
 from toolkit.variable import Variable
 
 
@@ -113,6 +113,18 @@ class _Reads:
         """Nothing: this is what will be computed again."""
 
 
+class _Again(StatelessScope):
+    """Variables as they were; what is assigned to them is a value of its own."""
+
+    def write(self, variable: Variable, tensor: Tensor) -> None:
+        before = self.writes.get(variable)
+        if before is not None and dtypes.is_float(before.dtype):
+            with no_tapes():
+                tensor = alias(tensor)
+            tensor = bind(reread_p, tensor, before)
+        super().write(variable, tensor)
+
+
 class _Application:
     """One call of a function that is to be computed again for the gradient."""
 
@@ -135,8 +147,9 @@ class _Application:
             state.tapes = tapes
         self.variables = list(reads.first)
         self.values = list(reads.first.values())
-        for variable in self.variables:
-            variable.read()  # so that the tapes watch it
+        for variable, value in reads.first.items():
+            for tape in tapes:  # as if it had been read here, before all assignments
+                tape.watch_variable(variable, value)
         losses = _added_losses(kept)
         with no_tapes():
             results = [alias(x) for x in _tensors(outputs)]
@@ -168,7 +181,7 @@ class _Application:
         with (
             self._as_then(),
             GradientTape(watch_accessed_variables=False) as tape,
-            StatelessScope(pairs),
+            _Again(pairs),
         ):
             tape.watch(sources)
             kept = _all_losses()

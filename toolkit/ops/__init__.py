@@ -392,7 +392,7 @@ _LATE = {
     "cond": "toolkit.control_branches",
     "ctc_decode": "toolkit.ctc",
     "ctc_loss": "toolkit.ctc",
-    "custom_gradient": "toolkit.tape",
+    "custom_gradient": "toolkit.customizing",
     "fori_loop": "toolkit.control",
     "jvp": "toolkit.directional",
     "map": "toolkit.control",

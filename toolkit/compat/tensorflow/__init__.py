@@ -63,7 +63,7 @@ _MODULES = (
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",
     "Tensor": "toolkit.tensor",
-    "custom_gradient": "toolkit.tape",
+    "custom_gradient": "toolkit.customizing",
     "device": "toolkit.compat.tensorflow.scopes",
     "init_scope": "toolkit.compat.tensorflow.scopes",
     "Graph": "toolkit.compat.tensorflow.v1",
