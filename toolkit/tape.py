@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -186,6 +187,8 @@ class GradientTape:
                     "GradientTape.gradient: expected tensors or Variables as sources; "
                     f"received {leaf!r}"
                 )
+        if output_gradients is None:  # else it is a step of a larger gradient
+            _warn_of_integers(target, leaves)
         reached = self._backward(gradients, leaves)
         results = [
             self._result(reached, leaf, unconnected_gradients) for leaf in leaves
@@ -362,6 +365,19 @@ def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
 def alias(x: Tensor) -> Tensor:
     """The same value with an identity of its own."""
     return ops.reshape(x, x.shape)
+
+
+def _warn_of_integers(target: Any, sources: list[Any]) -> None:
+    """Integers have no gradients: where nothing else is asked for, all are None."""
+    for what, given in (("target", tree.flatten(target)), ("source", sources)):
+        found = [getattr(x, "dtype", None) for x in given]
+        if found and all(map(dtypes.is_integer, filter(None, found))):
+            warnings.warn(
+                "GradientTape.gradient: only floating tensors have gradients; received "
+                f"a {what} of {found[0]}, which gives None",
+                stacklevel=3,
+            )
+            return
 
 
 def as_tuple(x: Any) -> tuple[Any, ...]:

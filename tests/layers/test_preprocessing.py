@@ -78,7 +78,9 @@ def test_texts_in_a_model(tmp_path, arguments):
 def test_strings_beside_numbers(tmp_path):
     word, number = toolkit.Input((), dtype="string"), toolkit.Input((1,))
     lookup = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
-    joined = layers.Concatenate()([lookup(word), layers.Normalization()(number)])
+    scaled = layers.Normalization()
+    scaled.adapt(np.array([[1.0], [4.0]]))
+    joined = layers.Concatenate()([lookup(word), scaled(number)])
     model = toolkit.Model([word, number], layers.Dense(1)(joined))
     data = [np.array(["a", "z"]), np.ones((2, 1), "float32")]
     model.save(tmp_path / "model.keras")

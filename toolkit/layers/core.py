@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from toolkit import activations, dtypes, ops
 from toolkit.arguments import Positive
@@ -13,6 +16,7 @@ from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.quantized import QuantizedWeight
 from toolkit.layers.weights import create_weight, declare_weight, known, positive
+from toolkit.ops.encode import whole_indices
 
 
 class Dense(QuantizedWeight):
@@ -219,7 +223,7 @@ class Embedding(QuantizedWeight):
         lora_rank: rank of an adaptation of the table (see `enable_lora`), or None.
         lora_alpha: the adaptation is multiplied with `lora_alpha / lora_rank`.
 
-    Input shape: any, of integers.
+    Input shape: any, of integers, or of floats that are whole numbers.
     Output shape: (*input shape, output_dim).
 
     Example:
@@ -231,6 +235,7 @@ class Embedding(QuantizedWeight):
 
     _adapted = "embeddings"
     _modes = ("int8",)
+    _warned_of_negative = False
     _embeddings: Any
     embeddings_scale: Any
     embeddings_initializer: Any
@@ -280,8 +285,7 @@ class Embedding(QuantizedWeight):
     )
 
     def call(self, inputs: Any) -> Any:
-        if inputs.dtype not in ("int32", "int64"):
-            inputs = ops.cast(inputs, "int32")
+        inputs = self._rows_of(inputs)
         x = ops.take(self._embeddings, inputs, axis=0)
         if self._quantized_as == "int8":
             scale = ops.take(self.embeddings_scale, inputs, axis=0)
@@ -291,6 +295,21 @@ class Embedding(QuantizedWeight):
             scale = self.lora_alpha / self.lora_rank
             x = x + scale * ops.matmul(ops.take(a, inputs, axis=0), b)
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)
+
+    def _rows_of(self, inputs: Any) -> Any:
+        """The inputs as indices; a fraction becomes one that lookups refuse."""
+        known = getattr(inputs, "_array", None)
+        if isinstance(known, np.ndarray) and not self._warned_of_negative:
+            if known.size and known.min() < 0:
+                self.__dict__["_warned_of_negative"] = True
+                warnings.warn(
+                    f"Embedding {self.name!r}: received the index {known.min()}: "
+                    "negative ones count from the end of the table",
+                    stacklevel=4,
+                )
+        if inputs.dtype in ("int32", "int64"):
+            return inputs
+        return whole_indices(f"Embedding {self.name!r}", inputs, self.input_dim)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None

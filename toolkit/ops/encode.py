@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import known_values, normalize_axis, unknown_extent
 from toolkit.ops.creation import arange, full, zeros
-from toolkit.ops.elementwise import equal, greater_equal, less, where
+from toolkit.ops.elementwise import equal, floor, greater_equal, less, where
 from toolkit.ops.index import as_indices, put_along_axis_p, scatter_p
 from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max
@@ -23,6 +25,32 @@ def _no_sparse(op: str, sparse: bool) -> None:
         raise ArgumentError(f"{op}: sparse tensors do not exist; received sparse=True")
 
 
+def whole_indices(op: str, x: Tensor, otherwise: int) -> Tensor:
+    """Numbers of any dtype as indices, int32 or int64.
+
+    Args:
+        op: what messages call the caller.
+        x: any shape.
+        otherwise: the index that stands for a fraction, where values are known only
+            when a program runs.
+
+    Raises:
+        ArgumentError: the values are known, and there is a fraction among them.
+    """
+    integer = "int64" if x.dtype in ("int64", "uint32", "uint64") else "int32"
+    if not dtypes.is_float(x.dtype):
+        return convert(x, integer)
+    if isinstance(x._array, np.ndarray):
+        values = x._array.astype("float64")
+        fractions = values[values % 1 != 0]
+        if fractions.size:
+            raise ArgumentError(
+                f"{op}: expected indices, whole numbers; received {fractions[0]:g}"
+            )
+        return convert(x, integer)
+    return where(equal(floor(x), x), convert(x, integer), otherwise)
+
+
 @operation
 def one_hot(
     x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
@@ -30,15 +58,19 @@ def one_hot(
     """1 at the position that x names, 0 elsewhere.
 
     Args:
-        x: integers; those outside of [0, num_classes) give zeros only.
+        x: integers; those outside of [0, num_classes) give zeros only. Floats must be
+            whole numbers; a fraction in a compiled function gives zeros too.
         num_classes: the extent of the new axis.
         axis: where the new axis stands in the result.
         dtype: of the result; floatx if None.
         sparse: must be False; there are no sparse tensors.
     """
     _no_sparse("one_hot", sparse)
-    x = convert(x)
-    x = convert(x, "int64" if x.dtype in ("int64", "uint32", "uint64") else "int32")
+    if num_classes < 0:
+        raise ArgumentError(
+            f"one_hot: expected num_classes >= 0; received {num_classes}"
+        )
+    x = whole_indices("one_hot", convert(x), -1)
     axis = normalize_axis("one_hot", axis, x.ndim + 1)
     classes = arange(num_classes, dtype=x.dtype)
     classes = reshape(classes, (num_classes, *(1,) * (x.ndim - axis)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from toolkit import ops
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
@@ -124,9 +126,23 @@ class CategoryEncoding(Layer):
                 "CategoryEncoding: `count_weights` is not used when `output_mode` is "
                 f"{self.output_mode!r}"
             )
+        self._check_range(inputs)
         return encode(
             inputs, self.output_mode, self.num_tokens, self.compute_dtype, count_weights
         )
+
+    def _check_range(self, inputs: Any) -> None:
+        """Raise for values that are known, and are none of the categories."""
+        known = getattr(inputs, "_array", None)
+        if not isinstance(known, np.ndarray) or not known.size:
+            return
+        low, high = known.min(), known.max()
+        if low < 0 or high >= self.num_tokens or (known % 1 != 0).any():
+            raise ArgumentError(
+                f"CategoryEncoding {self.name!r}: Input values must be in the range 0 "
+                f"<= values < num_tokens with num_tokens={self.num_tokens}, and whole "
+                f"numbers; received values from {low} to {high}"
+            )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return encoded_shape(input_shape, self.output_mode, self.num_tokens)

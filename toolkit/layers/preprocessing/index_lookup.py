@@ -173,7 +173,7 @@ class IndexLookup(VocabularyLayer):
 
     def _encode(self, indices: Array) -> Any:
         if self.output_mode == "int":
-            return convert(indices)
+            return convert(self._ready(indices))
         depth = self._depth()
         if depth is None:
             raise RuntimeError(
@@ -181,6 +181,7 @@ class IndexLookup(VocabularyLayer):
                 "`vocabulary`, or call `adapt` first"
             )
         if self.output_mode != "tf_idf":
+            indices = self._ready(indices)
             return encode(indices, self.output_mode, depth, config.floatx())
         if self.idf_weights is None:
             raise RuntimeError(
@@ -191,8 +192,14 @@ class IndexLookup(VocabularyLayer):
             encode(indices, "count", depth, config.floatx()), self.idf_weights
         )
 
+    def _ready(self, indices: Array) -> Array:
+        """The indices, once it is known that there is a vocabulary."""
+        self.check_ready(f"{type(self).__name__} {self.name!r}")
+        return indices
+
     def _reverse(self, inputs: Array) -> Any:
         vocabulary = dict(enumerate(self.get_vocabulary()))
+        inputs = self._ready(inputs)
         values = [
             vocabulary.get(int(i), self.oov_token) for i in inputs.reshape(-1).tolist()
         ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from toolkit import config, ops
+from toolkit.backends.base import on_host
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError, ShapeError
 from toolkit.layers.layer import Layer
@@ -40,6 +42,7 @@ class Normalization(Layer):
 
     adapt_mean: Variable
     adapt_variance: Variable
+    _looked = False  # whether it has been adapted
 
     def __init__(
         self,
@@ -176,11 +179,26 @@ class Normalization(Layer):
             raise NotBuiltError(
                 "Normalization: the layer must be built before it is called"
             )
+        self._warn_if_unadapted()
         inputs = ops.cast(inputs, self.compute_dtype)
         scale = ops.maximum(ops.sqrt(self.variance), config.epsilon())
         if self.invert:
             return self.mean + inputs * scale
         return (inputs - self.mean) / scale
+
+    def _warn_if_unadapted(self) -> None:
+        """Warn at the first call, if mean and variance are what they begin with."""
+        if self._looked or self.input_mean is not None:
+            return
+        self.__dict__["_looked"] = True
+        held = (self.adapt_mean, self.adapt_variance)
+        mean, variance = (on_host(v._tensor._array) for v in held)
+        if not mean.any() and (variance == 1).all():
+            warnings.warn(
+                f"Normalization {self.name!r}: it has not been adapted, and lets its "
+                "inputs through; call `adapt`, or pass `mean` and `variance`",
+                stacklevel=4,
+            )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

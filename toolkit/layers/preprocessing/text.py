@@ -203,6 +203,8 @@ class TextVectorization(AdaptableLayer):
         return [as_text(np.asarray(row, object)).tolist() for row in words]
 
     def call(self, inputs: Any) -> Any:
+        if self._output_mode == "int":
+            self._lookup_layer.check_ready(f"TextVectorization {self.name!r}")
         documents = self._documents(inputs)
         return self._vectorize(documents, inputs.ndim <= int(self._split is None))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.host import AdaptableLayer, Array, as_text, host_array
 
 
@@ -56,6 +56,7 @@ class VocabularyLayer(AdaptableLayer):
     _document_counts: Counter[Any]
     _num_documents: int
     idf_weights: Array | None = None
+    _adapted = False
 
     # --- the vocabulary ---------------------------------------------------------------
 
@@ -79,6 +80,14 @@ class VocabularyLayer(AdaptableLayer):
     @property
     def _mask_count(self) -> int:
         return int(self.mask_token is not None and self.output_mode == "int")
+
+    def check_ready(self, what: str) -> None:
+        """Raise unless there is a vocabulary, given or learned."""
+        if not self._tokens and not self._adapted:
+            raise NotBuiltError(
+                f"{what}: there is no vocabulary yet; pass `vocabulary`, or call "
+                "`adapt` before the layer is used"
+            )
 
     def _set_tokens(self, tokens: list[Any]) -> None:
         self.__dict__["_tokens"] = tokens
@@ -204,6 +213,7 @@ class VocabularyLayer(AdaptableLayer):
         self.__dict__["_num_documents"] = 0
 
     def finalize_state(self) -> None:
+        self.__dict__["_adapted"] = True
         if self._has_input_vocabulary or not self._counts:
             self._check_size(self.vocabulary_size())
             return

@@ -1,0 +1,134 @@
+"""Values that layers cannot mean: fractions as indices, words without vocabulary."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import GradientTape, Sequential, Variable, layers, ops, utils
+from toolkit.errors import ArgumentError, NotBuiltError
+
+REFUSED = {
+    "a fraction in an Embedding": (
+        lambda: layers.Embedding(5, 2, name="words")(np.array([[1.5]])),
+        "Embedding 'words': expected indices, whole numbers; received 1.5",
+    ),
+    "a fraction in one_hot": (lambda: ops.one_hot([1.5], 3), "received 1.5"),
+    "less than no classes": (lambda: ops.one_hot([1], -3), "num_classes >= 0"),
+    "a category below 0": (
+        lambda: layers.CategoryEncoding(3)(np.array([[-1, 1]])),
+        "0 <= values < num_tokens with num_tokens=3.*from -1 to 1",
+    ),
+    "a category too large": (
+        lambda: layers.CategoryEncoding(3)(np.array([[7, 1]])),
+        "from 1 to 7",
+    ),
+    "a class below 0": (lambda: utils.to_categorical([-1], 3), "from 0 to 2"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_values_that_are_no_indices(case):
+    function, message = REFUSED[case]
+    with pytest.raises(ArgumentError, match=message):
+        function()
+
+
+def test_whole_numbers_may_be_floats():
+    layer = layers.Embedding(5, 2)
+    expected = layer(np.array([[1, 4]])).numpy()
+    assert np.array_equal(layer(np.array([[1.0, 4.0]], "float32")), expected)
+    run = toolkit.function(lambda x: layer(x))
+    assert np.array_equal(run(np.array([[1.0, 4.0]], "float32")), expected)
+    assert ops.one_hot([1.0, 0.0], 2).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+def test_a_fraction_in_a_compiled_embedding():
+    model = Sequential([layers.Embedding(5, 2), layers.Flatten(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
+    with pytest.raises(IndexError, match="an input of an Embedding"):
+        model.fit(np.full((4, 3), 1.5), np.ones((4, 1)), verbose=0)
+
+
+def test_a_fraction_in_a_compiled_one_hot_is_no_class():
+    run = toolkit.function(lambda x: ops.one_hot(x, 3))
+    assert run(np.array([1.5, 2.0], "float32")).tolist() == [[0, 0, 0], [0, 0, 1]]
+
+
+def test_negative_indices_of_an_embedding_are_warned_of_once():
+    layer = layers.Embedding(5, 2, name="words")
+    with pytest.warns(UserWarning, match="'words': received the index -1"):
+        last = layer(np.array([[-1]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(layer(np.array([[-1]])), last)
+        assert np.array_equal(layer(np.array([[4]])), last)
+
+
+UNADAPTED = {
+    "TextVectorization": lambda: layers.TextVectorization()(["a b"]),
+    "TextVectorization in width": lambda: layers.TextVectorization(
+        max_tokens=5, output_mode="multi_hot", pad_to_max_tokens=True
+    )(["a b"]),
+    "StringLookup": lambda: layers.StringLookup()(np.array([["a"]])),
+    "StringLookup back": lambda: layers.StringLookup(invert=True)(np.array([[1]])),
+    "IntegerLookup": lambda: layers.IntegerLookup()(np.array([[3]])),
+    "Discretization": lambda: layers.Discretization(num_bins=3)(np.array([[1.0]])),
+    "FeatureSpace": lambda: utils.FeatureSpace(
+        {"x": "float_normalized"}, output_mode="concat"
+    )({"x": np.ones(2)}),
+}
+
+
+@pytest.mark.parametrize("case", UNADAPTED)
+def test_layers_that_have_learned_nothing(case):
+    with pytest.raises(NotBuiltError, match="adapt"):
+        UNADAPTED[case]()
+
+
+def test_a_vocabulary_makes_a_lookup_ready(tmp_path):
+    given = layers.StringLookup(vocabulary=["a"])
+    learned = layers.StringLookup()
+    learned.adapt(["a"])
+    put = layers.StringLookup()
+    put.set_vocabulary(["a"])
+    for layer in (given, learned, put):
+        assert layer(np.array([["a"], ["b"]])).tolist() == [[1], [0]]
+
+
+def test_a_normalization_without_statistics_is_warned_of_once():
+    x = np.array([[1.0, 2.0], [3.0, 6.0]], "float32")
+    layer = layers.Normalization(name="scaled")
+    with pytest.warns(UserWarning, match="'scaled': it has not been adapted"):
+        assert np.array_equal(layer(x), x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(x)
+        adapted = layers.Normalization()
+        adapted.adapt(x)
+        adapted(x)
+        layers.Normalization(mean=0.0, variance=1.0)(x)
+
+
+def test_an_unadapted_normalization_in_a_model():
+    model = Sequential([layers.Normalization(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.warns(UserWarning, match="not been adapted"):
+        model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+
+
+def test_gradients_of_integers_are_warned_of():
+    number, rate = Variable([1, 2]), Variable([1.0, 2.0])
+    with GradientTape() as tape:
+        y = ops.sum(ops.square(number))
+    with pytest.warns(UserWarning, match="a target of int32, which gives None"):
+        assert tape.gradient(y, number) is None
+    with GradientTape() as tape:
+        y = ops.sum(ops.cast(number, "float32") * rate)
+    with pytest.warns(UserWarning, match="a source of int32"):
+        assert tape.gradient(y, number) is None
+    with GradientTape() as tape:
+        y = ops.sum(ops.cast(number, "float32") * rate)
+    assert tape.gradient(y, [number, rate])[1].tolist() == [1.0, 2.0]
