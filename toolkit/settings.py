@@ -2,7 +2,8 @@
 
 Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
 TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS,
-TOOLKIT_MATMUL_PRECISION, TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
+TOOLKIT_MATMUL_PRECISION ("highest", "strict" or "tf32"),
+TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
 TOOLKIT_AUTOTUNE ("on" to time what libraries on a GPU propose),
 TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
 TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks).

@@ -51,7 +51,7 @@ def lower_by_cudnn(
     Args:
         body: the convolution, and the elementwise nodes on its result.
         inputs, outputs: the operands of the whole.
-        precision: of float32: "strict" or "tf32".
+        precision: of float32: "highest", "strict" or "tf32".
     """
     node, found = body.nodes[0], epilogue_of(body)
     if found is None or found.steps not in FOLLOWERS or len(outputs) != 1:

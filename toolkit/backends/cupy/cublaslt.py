@@ -169,7 +169,7 @@ class Gemm:
 
 
 def compute_type(dtype: str, precision: str) -> str:
-    """How products of a dtype are computed: `precision` is "strict" or "tf32".
+    """How products of a dtype are computed, at a `matmul_precision`.
 
     Raises:
         UnsupportedOnBackend: the library has no product of that dtype.

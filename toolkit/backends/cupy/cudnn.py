@@ -21,6 +21,12 @@ from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 
 # Arguments that are numbers in tensors of their own, known to the graph.
 _NUMBERS = frozenset({"epsilon", "momentum"})
+# What makes a convolution more than the sum that defines it, by cuDNN's notes.
+_TRANSFORMS = (
+    "FFT",
+    "WINOGRAD",
+    *(f"WINOGRAD_TILE_{n}" for n in ("4x4", "6x6", "13x13")),
+)
 # cuDNN names those first that it expects to be fast, and may name a hundred.
 MOST_TIMED = 12
 # A graph, and the most bytes of scratch memory.
@@ -146,6 +152,8 @@ def plan(
         if signature.is_strict:
             refused += [notes.TENSOR_CORE, notes.DOWN_CONVERT_INPUTS]
             refused += [notes.REDUCED_PRECISION_REDUCTION]
+        if signature.precision == "highest":
+            refused += [getattr(notes, n) for n in _TRANSFORMS if hasattr(notes, n)]
         graph.deselect_numeric_notes(refused)
         if workspace is not None:
             graph.deselect_workspace_greater_than(workspace)

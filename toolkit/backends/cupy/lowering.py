@@ -71,7 +71,7 @@ class Numerics:
 
     Attributes:
         libraries: those that are there: "cublaslt", "cudnn".
-        precision: of float32: "strict" or "tf32".
+        precision: of float32: "highest", "strict" or "tf32".
         offers: whether there is an algorithm for a product with an epilogue.
     """
 

@@ -100,7 +100,7 @@ def lower_matmul(
     Args:
         body: the product, and the elementwise nodes on its result.
         inputs, outputs: the operands of the whole.
-        precision: of float32: "strict" or "tf32".
+        precision: of float32: "highest", "strict" or "tf32".
     """
     if body.nodes[0].op.name == "product":
         return _lower_product(body.nodes[0], inputs, outputs, precision)

@@ -56,7 +56,8 @@ class Signature:
     Attributes:
         tensors: in the order in which nodes count them.
         nodes: in the order in which they run.
-        precision: "strict" forbids tensor cores for float32.
+        precision: all but "tf32" forbid tensor cores for float32, "highest" also
+            transforms of convolutions.
     """
 
     tensors: tuple[DnnTensor, ...]
@@ -76,7 +77,7 @@ class Signature:
     @property
     def is_strict(self) -> bool:
         """Whether tensor cores would round its factors."""
-        return self.precision == "strict" and self.dtype == "float32"
+        return self.precision != "tf32" and self.dtype == "float32"
 
     @property
     def key(self) -> str:
@@ -208,7 +209,7 @@ def convolution(
         shapes: of the two inputs and the result, channels first; filters count first.
         geometry: how windows move.
         dtype: of all tensors in memory.
-        precision: "strict" or "tf32".
+        precision: "highest", "strict" or "tf32".
         follow: "bias" and "add" (each with one more input), or "relu".
 
     Returns:

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.conv import geometry
+from toolkit.backends.numpy.jit.conv import geometry, winograd
 from toolkit.backends.numpy.jit.conv.correlate import emit_correlation
 from toolkit.backends.numpy.jit.conv.feed import channels
 from toolkit.backends.numpy.jit.conv.pack import Layout, emit_pack, emit_pack_points
@@ -137,7 +137,8 @@ class _Lowering:
 
     def lowered(self) -> Lowered:
         """The calls, by the quicker of two ways."""
-        fast = winograd_plan(self.plan)
+        allowed = winograd.is_allowed(self.plan.channels.depth)
+        fast = winograd_plan(self.plan) if allowed else None
         if fast and self.spec.shape[0] * prod(fast.tiles) >= _LEAST_TILES:
             self._winograd(fast)
         else:

@@ -8,7 +8,7 @@ from math import prod
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.conv import geometry
+from toolkit.backends.numpy.jit.conv import geometry, winograd
 from toolkit.backends.numpy.jit.conv.feed import Channels, channels
 from toolkit.backends.numpy.jit.conv.grad_plan import GradPlan
 from toolkit.backends.numpy.jit.conv.kernel_grad import emit_kernel_grad
@@ -64,7 +64,7 @@ def lower_conv_kernel_grad(
     result = ("out", 0) if is_total else steps.take(slots * plan.pitch * size)
     operands, code = [x, g, result], Code(emit_kernel_grad, plan)
     work = batch * plan.weights * prod(axis.count for axis in plan.axes)
-    fast = winograd_grad_plan(plan)
+    fast = winograd_grad_plan(plan) if winograd.is_allowed() else None
     if fast and grain * prod(fast.tiles) >= _LEAST_TILES:
         operands.append(steps.take(slots * fast.scratch * size))
         code = Code(emit_winograd_grad, fast)
