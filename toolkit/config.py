@@ -110,23 +110,10 @@ def set_matmul_precision(precision: str) -> None:
     """Choose how products and convolutions of float32 are computed.
 
     Args:
-        precision: "strict" for float32 throughout; "highest" if convolutions shall also
-            be the sums that define them; or "tf32" to let a GPU's tensor cores round
-            the factors to 10 bits and add in float32, several times faster.
-
-    With "strict" and "tf32", compiled 3 x 3 convolutions of some 16 to 128 channels use
-    Winograd's transforms on a processor, as libraries do on GPUs. They take a quarter
-    of the multiplications, and combine 6 x 6 pixels before they multiply. So errors are
-    1.4 to 3 times as large, a very large pixel also rounds results up to 3 pixels
-    outside of its windows, and an infinity or NaN makes those NaN. With "highest",
-    what a window does not see changes nothing.
-
-    Example:
-        >>> import toolkit
-        >>> toolkit.config.set_matmul_precision("highest")
-        >>> toolkit.config.matmul_precision()
-        'highest'
-        >>> toolkit.config.set_matmul_precision("strict")
+        precision: "strict" for float32 throughout; "highest" to also compute every
+            convolution as the sum that defines it, not by Winograd's transforms, whose
+            errors are up to 3 times as large and reach 3 pixels out of a window; or
+            "tf32" to let a GPU's tensor cores round factors to 10 bits.
     """
     if precision not in _PRECISIONS:
         raise unknown_choice("set_matmul_precision", precision, _PRECISIONS)
@@ -386,8 +373,7 @@ def default_num_threads() -> int:
 def set_num_threads(count: int | None) -> None:
     """Set how many threads compute; results do not depend on it.
 
-    That holds for NumPy's wheels and for MKL. A NumPy built with another library than
-    OpenBLAS decides itself on the threads of what it computes with that.
+    A NumPy that was built with another BLAS than OpenBLAS may take threads of its own.
 
     Args:
         count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that

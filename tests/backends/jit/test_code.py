@@ -62,6 +62,7 @@ def change_formula(monkeypatch, name, rule):
 def test_another_formula_is_computed_though_the_old_code_is_kept(
     folder, generated, another_process, monkeypatch
 ):
+    another_process()
     x = np.linspace(-2, 2, 100, dtype="float32")
     old = toolkit.function(ops.sigmoid)(x).numpy()
     np.testing.assert_allclose(old, 1 / (1 + np.exp(-x)), rtol=1e-6)
@@ -196,6 +197,7 @@ def network():
 def test_a_warm_start_generates_nothing(folder, generated, another_process):
     random = np.random.default_rng(0)
     x, y = random.random((16, 8, 8, 3), np.float32), random.integers(0, 2, 16)
+    another_process()
     network().fit(x, y, batch_size=8, verbose=0)
     assert generated
     del generated[:]
