@@ -23,7 +23,7 @@ LEVELS = (
     ("ir", "data"),
     ("backends",),
     (
-        *("tensor", "trace", "convert", "variable", "symbolic", "compiler"),
+        *("tensor", "strings", "trace", "convert", "variable", "symbolic", "compiler"),
         *("keras_tensor", "serialization", "recording", "registration"),
     ),
     ("ops",),

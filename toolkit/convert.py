@@ -10,6 +10,7 @@ from toolkit import config, dtypes, tree
 from toolkit.backends.registry import get_backend
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
+from toolkit.strings import StringTensor
 from toolkit.tensor import Tensor, backend, bind, state
 
 _SCALARS = (bool, int, float, complex)
@@ -142,7 +143,9 @@ def _stack(tensors: list[Tensor], dtype: str | None) -> Tensor:
 
 
 def is_strings(x: Any) -> bool:
-    """Whether `x` is a NumPy array of str or bytes: strings are in no tensor."""
+    """Whether `x` is an array of str or bytes: they are in no tensor of numbers."""
+    if isinstance(x, StringTensor):
+        return True
     if not isinstance(x, np.ndarray) or x.dtype.kind not in "OSU":
         return False
     return x.dtype.kind != "O" or not x.size or isinstance(x.flat[0], (str, bytes))

@@ -18,6 +18,7 @@ import numpy as np
 from toolkit import tree
 from toolkit.errors import (
     ArgumentError,
+    DTypeError,
     NotBuiltError,
     ShapeError,
     ToolkitError,
@@ -32,6 +33,7 @@ from toolkit.keras_tensor import (
 )
 from toolkit.naming import auto_name
 from toolkit.recording import Recorded, accepts
+from toolkit.strings import moved
 from toolkit.tensor import Tensor
 from toolkit.trace import Trace
 from toolkit.variable import Variable
@@ -326,6 +328,12 @@ def operation(function: F) -> F:
         for x in (*args, *kwargs.values()) if kwargs else args:
             if type(x) not in _PLAIN and any_symbolic(x):
                 return FunctionOperation(wrapper).symbolic_call(*args, **kwargs)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except DTypeError:
+            strings = moved(function, args, kwargs)
+            if strings is None:
+                raise
+            return strings
 
     return wrapper  # type: ignore[return-value]

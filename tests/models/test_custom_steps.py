@@ -240,3 +240,29 @@ def test_a_loss_that_a_step_returns_is_in_the_history(own):
     model.compile("sgd", "mse")
     found = model.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
     assert found == [14.0 if own else 22.0]
+
+
+@pytest.mark.parametrize("metrics", [None, ["mae"]])
+def test_old_names_of_loss_and_metrics_work_with_a_warning(metrics):
+    class Model(tk.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.Dense(1)
+
+        def call(self, x):
+            return self.inner(x)
+
+        def test_step(self, data):
+            x, y = data
+            loss = self.compiled_loss(y, self(x))
+            self.compiled_metrics.update_state(y, self(x))
+            return {"found": loss, **(self.get_metrics_result() if metrics else {})}
+
+    model = Model()
+    model.compile("sgd", "mse", metrics=metrics)
+    with pytest.warns(UserWarning, match="compiled_(loss|metrics)` is deprecated"):
+        logs = model.evaluate(X, Y, verbose=0, return_dict=True)
+    error = np.asarray(model(X)) - Y
+    np.testing.assert_allclose(logs["found"], (error**2).mean(), rtol=1e-5)
+    if metrics:
+        np.testing.assert_allclose(logs["mae"], abs(error).mean(), rtol=1e-5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import toolkit
 from toolkit import utils
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -29,11 +30,30 @@ def test_windows(batch_size):
         assert y == data[start, 0] * 10
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data,
+        lambda data: data.map(lambda x, y: (x * 2, y)),
+        lambda data: data.shuffle(4).prefetch(1).take(2),
+        lambda data: type(data).zip((data.map(lambda x, y: x), data)),
+    ],
+)
+def test_loops_get_tensors_as_in_keras(change):
+    data = utils.timeseries_dataset_from_array(np.arange(9.0), np.arange(9), 3)
+    data = change(data)
+    element = next(iter(data))
+    leaves = toolkit.tree.flatten(element)
+    assert all(type(x) is toolkit.Tensor and len(x.numpy()) == 7 for x in leaves)
+    arrays = toolkit.tree.flatten(next(data.as_numpy_iterator()))
+    assert all(type(x) is np.ndarray for x in arrays)
+
+
 def test_windows_in_random_order():
     windows = utils.timeseries_dataset_from_array(
         np.arange(50), None, sequence_length=1, shuffle=True, seed=1, batch_size=50
     )
-    first, second = (next(iter(windows)).ravel() for _ in range(2))
+    first, second = (next(iter(windows)).numpy().ravel() for _ in range(2))
     assert sorted(first) == sorted(second) == list(range(50))
     assert list(first) != list(range(50)) and list(first) != list(second)
 

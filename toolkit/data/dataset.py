@@ -22,6 +22,7 @@ from toolkit.data.rows import Rows
 from toolkit.data.specs import examples, looked, spec_of_examples
 from toolkit.data.stats import Stats
 from toolkit.data.streams import ClosedError, Pass, Run, Stream
+from toolkit.data.structure import map_leaves
 from toolkit.data.watching import Watch
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
@@ -66,6 +67,10 @@ class Dataset:
         self._parents = parents
         self._passes = 0
         self._watch: Watch | None = None
+        # What becomes of each value for who loops over the elements; not for `fit`,
+        # `map` and the like, which take the arrays.
+        given = (parent._shown for parent in parents if isinstance(parent, Dataset))
+        self._shown: Callable[[Any], Any] | None = next(filter(None, given), None)
 
     if TYPE_CHECKING:  # the methods that `source` and `transformation` add
 
@@ -132,7 +137,8 @@ class Dataset:
 
     def __iter__(self) -> DatasetIterator:
         epoch, self._passes = self._passes, self._passes + 1
-        return DatasetIterator(self, (epoch,))
+        kind = DatasetIterator if self._shown is None else _ShownIterator
+        return kind(self, (epoch,))
 
     def prefetched(self) -> DatasetIterator:
         """A pass that is made ahead, as `fit` takes it."""
@@ -164,7 +170,8 @@ class Dataset:
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """An iterator over the elements; their values are NumPy's in any case."""
-        return iter(self)
+        epoch, self._passes = self._passes, self._passes + 1
+        return DatasetIterator(self, (epoch,))
 
     def options(self) -> Options:
         """The options that hold for this data set, `with_options` and those before."""
@@ -390,6 +397,14 @@ class DatasetIterator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _ShownIterator(DatasetIterator):
+    """A pass for who loops over elements whose values are shown in another form."""
+
+    def __next__(self) -> Any:
+        element, shown = super().__next__(), self._dataset._shown
+        return element if shown is None else map_leaves(shown, element)
 
 
 def _is_taken(error: BaseException) -> bool:

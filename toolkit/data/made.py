@@ -54,7 +54,12 @@ class _MadeRows(Rows):
 
 
 def made_batches(
-    count: int, make: Make, batch_size: int | None, shuffle: bool, seed: int | None
+    count: int,
+    make: Make,
+    batch_size: int | None,
+    shuffle: bool,
+    seed: int | None,
+    shown: Callable[[Any], Any] | None = None,
 ) -> Dataset:
     """Made elements in batches, or one by one, as `keras.utils` returns them.
 
@@ -63,8 +68,10 @@ def made_batches(
         batch_size: None: elements come one by one.
         shuffle: whether each pass has a new order.
         seed: of the orders.
+        shown: what a loop over the elements, in any later stage, gets of each value.
     """
     dataset: Dataset = Made(count, make)
+    dataset._shown = shown
     if shuffle:
         dataset = dataset.shuffle(None, seed)
     return dataset if batch_size is None else dataset.batch(batch_size)

@@ -249,6 +249,19 @@ class Steps:
             arguments["training"] = training
         return self.compute_loss(**arguments)
 
+    def compiled_loss(
+        self, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """`compute_loss` by its old name; with a warning."""
+        _warn_of_old_name("compiled_loss", "compute_loss(x, y, y_pred, sample_weight)")
+        return self._total_loss(None, y, y_pred, sample_weight, training)
+
+    @property
+    def compiled_metrics(self) -> Any:
+        """What has `update_state(y, y_pred)` of the compiled metrics; an old name."""
+        _warn_of_old_name("compiled_metrics", "compute_metrics(x, y, y_pred)")
+        return self._compile_metrics or _NoMetrics()
+
     def stateless_compute_loss(
         self,
         trainable_variables: Any,
@@ -359,6 +372,17 @@ class Steps:
         if self.predict_function is None or force:
             self.predict_function = self._make_function(self.predict_step)
         return self.predict_function
+
+
+def _warn_of_old_name(name: str, instead: str) -> None:
+    warnings.warn(f"`{name}` is deprecated: use self.{instead}", stacklevel=3)
+
+
+class _NoMetrics:
+    """What stands for the metrics of a model that was compiled without any."""
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Nothing is to be updated."""
 
 
 def overrides(model: Any, step: str) -> bool:

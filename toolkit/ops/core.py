@@ -9,18 +9,21 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.convert import convert
 from toolkit.errors import DTypeError
+from toolkit.strings import StringTensor, is_string
 from toolkit.symbolic import KerasTensor, operation
 from toolkit.tensor import Tensor
+
+_SHAPED = (KerasTensor, StringTensor)
 
 
 @operation
 def convert_to_tensor(
     x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None
-) -> Tensor:
-    """x as a Tensor.
+) -> Any:
+    """x as a Tensor; strings as a StringTensor, which moves but computes nothing.
 
     Args:
-        x: a number, an array, a Variable, or nested lists of them.
+        x: a number, an array, a Variable, or nested lists of them, or strings.
         dtype: by default Python floats become floatx and integers int32, and arrays
             keep theirs.
         sparse: must not be True; there are no sparse tensors.
@@ -28,18 +31,26 @@ def convert_to_tensor(
     """
     if sparse or ragged:
         raise DTypeError("convert_to_tensor: sparse and ragged tensors do not exist")
-    return convert(x, None if dtype is None else dtypes.standardize(dtype))
+    name = None if dtype is None else dtypes.standardize(dtype)
+    if name == dtypes.STRING:
+        return x if isinstance(x, StringTensor) else StringTensor(x)
+    try:
+        return convert(x, name)
+    except DTypeError:
+        if name is not None or not is_string(x):
+            raise
+        return x if isinstance(x, StringTensor) else StringTensor(x)
 
 
 @operation
-def array(x: Any, dtype: Any = None) -> Tensor:
+def array(x: Any, dtype: Any = None) -> Any:
     """x as a Tensor; like `convert_to_tensor`."""
     return convert_to_tensor(x, dtype)
 
 
 def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
     """x as a NumPy array of its own, which may be written to."""
-    return np.array(convert(x).numpy())
+    return np.array((x if isinstance(x, StringTensor) else convert(x)).numpy())
 
 
 @operation
@@ -55,17 +66,17 @@ def is_tensor(x: Any) -> bool:
 
 def shape(x: Any) -> tuple[int | None, ...]:
     """The shape of x, None where a symbol's extent is unknown."""
-    return x.shape if isinstance(x, KerasTensor) else convert(x).shape
+    return x.shape if isinstance(x, _SHAPED) else convert(x).shape
 
 
 def ndim(x: Any) -> int:
     """The number of axes of x."""
-    return x.ndim if isinstance(x, KerasTensor) else convert(x).ndim
+    return x.ndim if isinstance(x, _SHAPED) else convert(x).ndim
 
 
 def size(x: Any) -> int | None:
     """The number of elements of x, None where a symbol's is unknown."""
-    return x.size if isinstance(x, KerasTensor) else convert(x).size
+    return x.size if isinstance(x, _SHAPED) else convert(x).size
 
 
 def dtype(x: Any) -> str:

@@ -15,6 +15,7 @@ from toolkit.data.made import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.messages import print_message
 from toolkit.utils.images import img_to_array, load_img
+from toolkit.utils.shown import tensor_of
 
 _ENDINGS = {
     "images": (".bmp", ".gif", ".jpeg", ".jpg", ".png"),
@@ -191,6 +192,7 @@ def from_directory(
         order = np.random.RandomState(seed).permutation(len(paths))
         paths = [paths[i] for i in order]
         labels = None if labels is None else labels[order]
+    shown = tensor_of if format == "tf" else None
     sets = []
     for part, own, numbers in _split(paths, labels, validation_split, subset, verbose):
         if not own:
@@ -200,7 +202,7 @@ def from_directory(
             )
         make = _maker(read, own, numbers, label_mode, names)
         mixed = shuffle and part != "validation "
-        found = made_batches(len(own), make, batch_size, mixed, seed)
+        found = made_batches(len(own), make, batch_size, mixed, seed, shown)
         found.class_names, found.file_paths = names, own  # type: ignore[attr-defined]
         sets.append(found)
     return sets if subset == "both" else sets[0]
@@ -278,9 +280,9 @@ def image_dataset_from_directory(
         verbose: whether to print how many files there are.
 
     Returns:
-        A `toolkit.data.Dataset` with `class_names` and `file_paths`: of images in
-        [0, 255], float32 (batch, height, width, channels), or pairs of these and
-        labels. For subset "both" a list of two.
+        A `toolkit.data.Dataset` with `class_names` and `file_paths`: of tensors of
+        images in [0, 255], float32 (batch, height, width, channels), or pairs of these
+        and labels. For subset "both" a list of two.
     """
     common = common_arguments(locals())
     caller = "image_dataset_from_directory"
@@ -343,7 +345,7 @@ def text_dataset_from_directory(
         verbose: whether to print how many files there are.
 
     Returns:
-        A `toolkit.data.Dataset` with `class_names` and `file_paths`: of NumPy arrays of
+        A `toolkit.data.Dataset` with `class_names` and `file_paths`: of tensors of
         strings (batch,), or pairs of these and labels. For subset "both" a list of two.
     """
     common = common_arguments(locals())

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from toolkit.data.made import check_format, made_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.utils.shown import tensor_of
 
 _SIDES = ("pre", "post")
 
@@ -109,8 +110,8 @@ def timeseries_dataset_from_array(
         format: "tf" or "grain"; toolkit has one kind of data set, and returns it.
 
     Returns:
-        A `toolkit.data.Dataset` of (batch, sequence_length, ...), or of pairs of these
-        and targets (batch, ...).
+        A `toolkit.data.Dataset` of tensors (batch, sequence_length, ...), or of pairs
+        of these and targets (batch, ...).
 
     Raises:
         ArgumentError: if an argument does not fit the length of the data.
@@ -140,7 +141,8 @@ def timeseries_dataset_from_array(
         x = series[start + starts[rows, None] + steps]
         return x if goals is None else (x, goals[starts[rows]])
 
-    return made_batches(len(starts), make, batch_size, shuffle, seed)
+    shown = tensor_of if format == "tf" else None
+    return made_batches(len(starts), make, batch_size, shuffle, seed, shown)
 
 
 def _check_windows(

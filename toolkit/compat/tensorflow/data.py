@@ -12,13 +12,15 @@ from toolkit.compat.tensorflow import csv_tables
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.ragged import RaggedTensor
-from toolkit.compat.tensorflow.strings import StringTensor, is_string
+from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.convert import convert
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import map_leaves
 from toolkit.errors import UnsupportedError
+from toolkit.strings import StringTensor as CoreStringTensor
+from toolkit.strings import is_string
 from toolkit.tensor import Tensor
 from toolkit.variable import Variable
 
@@ -68,7 +70,7 @@ def as_arrays(element: Any) -> Any:
 
 
 def _as_array(value: Any) -> Any:
-    if isinstance(value, (Tensor, Variable, StringTensor)):
+    if isinstance(value, (Tensor, Variable, CoreStringTensor)):
         return value.numpy()
     if isinstance(value, RaggedTensor):
         return core.Ragged(value.values, value.row_splits)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.ragged import RaggedTensor
-from toolkit.compat.tensorflow.strings import StringTensor, is_string
+from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.convert import convert
 from toolkit.errors import ShapeError
+from toolkit.strings import is_string
 
 
 class SparseTensor:

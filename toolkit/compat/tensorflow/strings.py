@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import strings as core
 from toolkit.compat.tensorflow.types import TensorShape, string
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 
 
-class StringTensor:
-    """Strings, as bytes, that answer as a tensor does.
+class StringTensor(core.StringTensor):
+    """The core's strings with TensorFlow's dtype and shape.
 
     Args:
         values: a string, bytes, or nested lists or an array of them.
@@ -27,12 +28,6 @@ class StringTensor:
 
     dtype = string
 
-    def __init__(self, values: Any) -> None:
-        self._array = np.empty(np.shape(values), object)
-        self._array[...] = values
-        encode = np.frompyfunc(_encoded, 1, 1)
-        self._array = np.asarray(encode(self._array), object)
-
     @property
     def shape(self) -> TensorShape:
         return TensorShape(self._array.shape)
@@ -41,63 +36,10 @@ class StringTensor:
         """The extents."""
         return self.shape
 
-    @property
-    def ndim(self) -> int:
-        return self._array.ndim
-
-    def numpy(self) -> Any:
-        """An array of bytes; the bytes themselves of a single string."""
-        return self._array[()]
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return self._array if dtype is None else self._array.astype(dtype)
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, key: Any) -> StringTensor:
-        return StringTensor(self._array[key])
-
-    def __iter__(self) -> Any:
-        return (self[i] for i in range(len(self)))
-
-    def __add__(self, other: Any) -> StringTensor:
-        return StringTensor(self._array + np.asarray(as_strings(other)))
-
-    def __eq__(self, other: Any) -> Any:
-        return convert(
-            np.equal(self._array, np.asarray(as_strings(other))).astype(bool)
-        )
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __repr__(self) -> str:
-        return f"<StringTensor shape={self.shape}, value={self.numpy()!r}>"
-
-
-def _encoded(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytes):
-        return bytes(value)
-    raise ArgumentError(f"strings: expected str or bytes; received {value!r}")
-
 
 def as_strings(value: Any) -> StringTensor:
     """Strings as a StringTensor."""
     return value if isinstance(value, StringTensor) else StringTensor(value)
-
-
-def is_string(value: Any) -> bool:
-    """Whether a value is made of strings."""
-    if isinstance(value, (str, bytes, StringTensor)):
-        return True
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "OSU"
-    if isinstance(value, (list, tuple)) and value:
-        return is_string(value[0])
-    return False
 
 
 def _each(function: Callable[..., Any], value: Any) -> Any:
