@@ -27,8 +27,9 @@ def save_weights(
 ) -> None:
     """Write all weights, and the optimizer's state, to a file in one step.
 
-    The file is written beside its place and moved there when it is whole, so a
-    failure leaves an older file as it was.
+    A failure, a kill too, leaves all of the older file or files, or all of the new
+    ones; what has been saved is on disk. Each array has a checksum, which
+    `load_weights` compares.
 
     Args:
         model: a built model.
