@@ -1,5 +1,7 @@
 """Gradients, optimizers, losses, layers and checkpoints of `compat.tensorflow.v1`."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -468,6 +470,39 @@ def test_checkpoints_are_checked(tmp_path):
     (tmp_path / "checkpoint").write_text("[]")
     with pytest.raises(ModelFileError, match="note of checkpoints"):
         tf.train.latest_checkpoint(tmp_path)
+
+
+def test_a_foreign_file_with_the_name_of_the_note_stays(tmp_path):
+    v = tf.get_variable("v", initializer=1.0)
+    session = initialized()
+    for text in ('model_checkpoint_path: "model-7"', "{}"):
+        (tmp_path / "checkpoint").write_text(text)
+        with pytest.raises(ModelFileError, match="note of checkpoints"):
+            tf.train.Saver([v]).save(session, tmp_path / "model")
+        assert os.listdir(tmp_path) == ["checkpoint"]
+        assert (tmp_path / "checkpoint").read_text() == text
+    tf.train.Saver([v]).save(session, tmp_path / "model", write_state=False)
+
+
+def test_an_interrupted_save_leaves_a_note_of_a_file_that_is_there(
+    tmp_path, monkeypatch
+):
+    v = tf.get_variable("v", initializer=1.0)
+    session = initialized()
+    saver = tf.train.Saver([v], max_to_keep=1)
+    saver.save(session, tmp_path / "model", global_step=1)
+    replace, calls = os.replace, []
+
+    def interrupt(*paths):
+        calls.append(paths)
+        if len(calls) == 2:  # the note
+            raise KeyboardInterrupt
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        saver.save(session, tmp_path / "model", global_step=2)
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "model-1")
 
 
 def test_summaries(tmp_path):

@@ -84,6 +84,9 @@ class Saver:
 
         Returns:
             The path to give to `restore`.
+
+        Raises:
+            ModelFileError: if a file that is no note of ours has the note's name.
         """
         path = os.fspath(save_path)
         if global_step is not None:
@@ -93,6 +96,8 @@ class Saver:
             raise ArgumentError(
                 f"Saver.save: the parent directory of {path!r} doesn't exist"
             )
+        if write_state:  # not over a note of another program
+            get_checkpoint_state(Path(path).parent, latest_filename)
         values = sess.run(self._variables)
         groups = {
             f"variables/{i}": (name, {"value": np.asarray(values[name])})
@@ -100,12 +105,15 @@ class Saver:
         }
         replace_file(Path(path + SUFFIX), lambda file: write_groups(file, groups))
         kept = [p for p in self.last_checkpoints if p != path]
-        self.last_checkpoints = [*kept, path]
-        while self._max_to_keep and len(self.last_checkpoints) > self._max_to_keep:
-            with suppress(OSError):
-                os.remove(self.last_checkpoints.pop(0) + SUFFIX)
+        most = self._max_to_keep or len(kept) + 1
+        older, self.last_checkpoints = [*kept, path][:-most], [*kept, path][-most:]
         if write_state:
             _write_state(Path(path).parent, self.last_checkpoints, latest_filename)
+        for (
+            each
+        ) in older:  # not before the note: it must never name a file that is gone
+            with suppress(OSError):
+                os.remove(each + SUFFIX)
         return path
 
     def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
