@@ -156,6 +156,8 @@ def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:
     operation._inbound_nodes.append(node)
     index = len(operation._inbound_nodes) - 1
     for i, symbol in enumerate(symbols):
+        if not all(x.record_history for x in inputs):  # no model goes through it
+            break
         symbol._keras_history = KerasHistory(operation, index, i)
     graph = next((x.graph for x in inputs if x.graph is not None), None)
     if graph is not None:

@@ -280,8 +280,8 @@ class GradientTape:
     ) -> Any:
         """The derivative of every element of `target` by every element of each source.
 
-        One reverse pass per element of the target. The two last arguments steer how
-        TensorFlow computes; they change nothing of the result and nothing here.
+        One reverse pass per element of the target. `parallel_iterations` and
+        `experimental_use_pfor`, which steer how TensorFlow computes, have no effect.
 
         Returns:
             A structure like `sources` of tensors of shape target.shape + source.shape.

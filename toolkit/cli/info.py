@@ -31,8 +31,6 @@ EXTRAS = {
     "images": ("PIL", "reading and writing image files"),
     "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs nothing"),
     "workers": ("cloudpickle", "worker processes that run any function"),
-    "onnx": ("onnx", "models in the ONNX format"),
-    "mpi": ("mpi4py", "training on several machines"),
     "sklearn": ("sklearn", "toolkit.wrappers, the estimators of scikit-learn"),
 }
 REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")

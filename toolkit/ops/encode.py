@@ -183,7 +183,7 @@ def segment_sum(
         data: (n, ...).
         segment_ids: (n,), the segment that each row belongs to; negative: to none.
         num_segments: the extent of the result; by default the largest id + 1.
-        sorted: whether the ids ascend; it changes nothing here.
+        sorted: whether the ids ascend; it has no effect here.
 
     Returns:
         (num_segments, ...).
@@ -197,7 +197,10 @@ def segment_sum(
 def segment_prod(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """The product of the rows of each segment; arguments as for `segment_sum`."""
+    """The product of the rows of each segment; arguments as for `segment_sum`.
+
+    `sorted` has no effect.
+    """
     return _segments(
         "segment_prod", data, segment_ids, num_segments, lambda dtype: 1, "mul"
     )
@@ -208,6 +211,8 @@ def segment_max(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
     """The maximum of the rows of each segment; arguments as for `segment_sum`.
+
+    `sorted` has no effect.
 
     A segment without rows has the lowest value of the dtype.
     """
@@ -221,6 +226,8 @@ def segment_min(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
     """The minimum of the rows of each segment; arguments as for `segment_sum`.
+
+    `sorted` has no effect.
 
     A segment without rows has the highest value of the dtype.
     """

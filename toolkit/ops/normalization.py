@@ -62,8 +62,8 @@ def moments(
         x: any shape.
         axes: an integer, a tuple of them, or None for all axes.
         keepdims: whether the reduced axes stay, with extent 1.
-        synchronized: whether to take them over all replicas of the model. There is
-            one, so both answers give the same.
+        synchronized: has no effect: whether to take them over all replicas of the
+            model, of which there is one.
     """
     x, dtype = _widened(x)
     axes = normalize_axes("moments", axes, x.ndim)

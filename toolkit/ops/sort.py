@@ -70,8 +70,8 @@ def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
     Args:
         x: (..., n).
         k: how many, at most n.
-        sorted: whether they must come in descending order. They always do; of equal
-            elements the first comes first.
+        sorted: has no effect: they come in descending order in any case, of equal
+            elements the first one first.
 
     Returns:
         Values and indices, both (..., k).
@@ -155,7 +155,7 @@ def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) ->
     Args:
         x1: of any shape.
         x2: of any shape.
-        assume_unique: that no element occurs twice; it changes nothing here.
+        assume_unique: that no element occurs twice; it has no effect here.
         invert: whether to return the opposite.
     """
     (x1, x2), _ = operands(x1, x2)
@@ -186,7 +186,7 @@ def unique(
 
     Args:
         x: a tensor.
-        sorted: whether they must ascend; they always do.
+        sorted: has no effect: they ascend in any case.
         return_index: whether to return where each occurs first.
         return_inverse: whether to return, for each element of x, which one it is.
         return_counts: whether to return how often each occurs.

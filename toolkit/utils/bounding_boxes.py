@@ -80,8 +80,7 @@ def pad(
         boxes: (..., 4).
         top: rows before the image.
         left: columns before the image.
-        height: of the image; boxes in pixels do not depend on it.
-        width: of the image; boxes in pixels do not depend on it.
+        height, width: of the image; have no effect on boxes in pixels.
         bounding_box_format: only "xyxy".
 
     Example:

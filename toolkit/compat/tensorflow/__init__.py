@@ -4,6 +4,8 @@ Each name is one of the core's, with TensorFlow's arguments and result dtypes; w
 not there raises an error that says what to use instead. Names are imported on first
 use. The import gives the core's tensors and Variables TensorFlow's attributes, see
 `installing`.
+
+The argument `name` of a function has no effect: nothing in a graph goes by it.
 """
 
 from __future__ import annotations

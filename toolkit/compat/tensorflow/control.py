@@ -209,7 +209,10 @@ def foldl(
     swap_memory: bool = False,
     name: Any = None,
 ) -> Any:
-    """The last of the states that `scan` returns; the arguments are those of `scan`."""
+    """The last of the states that `scan` returns; the arguments are those of `scan`.
+
+    `parallel_iterations` and `swap_memory` have no effect.
+    """
     states = scan(fn, elems, initializer, back_prop=back_prop)
     return tree.map_structure(lambda x: x[-1], states)
 
@@ -223,7 +226,10 @@ def foldr(
     swap_memory: bool = False,
     name: Any = None,
 ) -> Any:
-    """As `foldl`, from the last row to the first."""
+    """As `foldl`, from the last row to the first.
+
+    `parallel_iterations` and `swap_memory` have no effect.
+    """
     states = scan(fn, elems, initializer, back_prop=back_prop, reverse=True)
     return tree.map_structure(lambda x: x[0], states)
 

@@ -61,7 +61,7 @@ class Strategy:
         return (ops.sum if is_sum else ops.mean)(value, axis=axes(axis))
 
     def gather(self, value: Any, axis: int) -> Any:
-        """The value of the only replica."""
+        """The value of the only replica; `axis`, which joins several, has no effect."""
         return convert(value)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
@@ -75,7 +75,10 @@ class Strategy:
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[Any], Any], options: Any = None
     ) -> Any:
-        """The data set that a function of an InputContext makes."""
+        """The data set that a function of an InputContext makes.
+
+        `options` have no effect.
+        """
         return dataset_fn(InputContext())
 
 

@@ -203,7 +203,10 @@ def argsort(
     stable: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """The int32 indices that sort the values along an axis; equal ones keep order."""
+    """The int32 indices that sort the values along an axis.
+
+    `stable` has no effect: equal values keep their order in any case.
+    """
     if not _descending(direction):
         return ops.argsort(values, axis)
     # The reverse of the reversed order keeps equal values in order.

@@ -47,6 +47,8 @@ def matmul(
 ) -> Tensor:
     """The product of matrices, or of batches of them, each transposed before if asked.
 
+    `a_is_sparse` and `b_is_sparse`, hints that there are many zeros, have no effect.
+
     Example:
         >>> import toolkit.compat.tensorflow as tf
         >>> float(tf.matmul([[1.0, 2.0]], [[3.0, 4.0]], transpose_b=True)[0, 0])
@@ -71,7 +73,10 @@ def matvec(
     b_is_sparse: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """The product of a matrix and a vector, or of batches of them."""
+    """The product of a matrix and a vector, or of batches of them.
+
+    `a_is_sparse` and `b_is_sparse`, hints that there are many zeros, have no effect.
+    """
     product = ops.matmul(_turned(a, transpose_a, adjoint_a), ops.expand_dims(b, -1))
     return ops.squeeze(product, -1)
 
@@ -142,7 +147,8 @@ def lstsq(
 ) -> Tensor:
     """x with the least |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
 
-    Without a regularizer it comes from singular values, as with `fast=False` there.
+    `fast` has no effect: without a regularizer it comes from singular values, as with
+    `fast=False` there.
     """
     if not l2_regularizer:
         return ops.lstsq(matrix, rhs)

@@ -129,7 +129,10 @@ def add_n(inputs: Any, name: Any = None) -> Tensor:
 def accumulate_n(
     inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: Any = None
 ) -> Tensor:
-    """The sum of tensors of one shape, as `add_n`."""
+    """The sum of tensors of one shape, as `add_n`.
+
+    `shape` and `tensor_dtype` have no effect: the tensors have both.
+    """
     return add_n(inputs)
 
 

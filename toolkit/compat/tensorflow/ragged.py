@@ -16,7 +16,7 @@ from toolkit.compat.tensorflow.types import TensorShape, as_dtype
 from toolkit.compat.tensorflow.types import string as string_dtype
 from toolkit.convert import convert
 from toolkit.data import Ragged
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
 from toolkit.strings import is_string
 from toolkit.tensor import Tensor
 
@@ -37,7 +37,10 @@ class RaggedTensor(Ragged):
     def from_row_splits(
         cls, values: Any, row_splits: Any, name: Any = None, validate: bool = True
     ) -> RaggedTensor:
-        """From all values, and where each row begins and the last one ends."""
+        """From all values, and where each row begins and the last one ends.
+
+        `validate` has no effect: the numbers are checked in any case.
+        """
         values = _array(values)
         splits = np.asarray(convert(row_splits)).astype("int64")
         right = splits.ndim == 1 and len(splits) and splits[0] == 0
@@ -52,7 +55,10 @@ class RaggedTensor(Ragged):
     def from_row_lengths(
         cls, values: Any, row_lengths: Any, name: Any = None, validate: bool = True
     ) -> RaggedTensor:
-        """From all values, and how many each row has."""
+        """From all values, and how many each row has.
+
+        `validate` has no effect: the numbers are checked in any case.
+        """
         lengths = np.asarray(convert(row_lengths)).astype("int64")
         return cls.from_row_splits(values, np.cumsum([0, *lengths]))
 
@@ -127,7 +133,9 @@ class RaggedTensor(Ragged):
         return convert(len(self), dtype_name(out_type))
 
     def row_lengths(self, axis: int = 1, name: Any = None) -> Tensor:
-        """How many values each row has."""
+        """How many values each row has; `axis` is 1."""
+        if axis not in (1, -1):
+            raise UnsupportedError(f"row_lengths: expected axis=1; received {axis}")
         return convert(np.diff(self.row_splits))
 
     def bounding_shape(self, axis: int | None = None, name: Any = None) -> Tensor:

@@ -107,9 +107,17 @@ class Variable(core.Variable, metaclass=_AnyVariable):
         use_locking: bool = False,
         name: Any = None,
         read_value: Any = True,
-    ) -> Tensor:
-        """Replace the value; returns the new one. Updates are locked in any case."""
-        return core.Variable.assign(self, value)
+    ) -> Any:
+        """Replace the value.
+
+        Args:
+            value: a tensor of its shape.
+            use_locking: has no effect: updates are locked in any case.
+            name: as everywhere here, has no effect.
+            read_value: whether to return the new value; None otherwise.
+        """
+        value = core.Variable.assign(self, value)
+        return value if read_value else None
 
     def assign_add(
         self,
@@ -117,9 +125,17 @@ class Variable(core.Variable, metaclass=_AnyVariable):
         use_locking: bool = False,
         name: Any = None,
         read_value: Any = True,
-    ) -> Tensor:
-        """Add to the value; returns the new one."""
-        return core.Variable.assign_add(self, delta)
+    ) -> Any:
+        """Add to the value.
+
+        Args:
+            delta: a tensor of its shape.
+            use_locking: has no effect: updates are locked in any case.
+            name: as everywhere here, has no effect.
+            read_value: whether to return the new value; None otherwise.
+        """
+        value = core.Variable.assign_add(self, delta)
+        return value if read_value else None
 
     def assign_sub(
         self,
@@ -127,9 +143,17 @@ class Variable(core.Variable, metaclass=_AnyVariable):
         use_locking: bool = False,
         name: Any = None,
         read_value: Any = True,
-    ) -> Tensor:
-        """Subtract from the value; returns the new one."""
-        return core.Variable.assign_sub(self, delta)
+    ) -> Any:
+        """Subtract from the value.
+
+        Args:
+            delta: a tensor of its shape.
+            use_locking: has no effect: updates are locked in any case.
+            name: as everywhere here, has no effect.
+            read_value: whether to return the new value; None otherwise.
+        """
+        value = core.Variable.assign_sub(self, delta)
+        return value if read_value else None
 
 
 def _scattering(how: str) -> Any:

@@ -58,6 +58,7 @@ class IndexLookup(VocabularyLayer):
         pad_to_max_tokens: whether codes have `max_tokens` entries in any case.
         oov_method: "floormod" or "farmhash": how integers share several oov indices.
         salt: one or two integers, a key for the hash that strings are shared out by.
+        dtype: has no effect: the mode says what comes out.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ class name_scope:
     Args:
         name: of the scope; None for `default_name`.
         default_name: used if `name` is None.
-        values: ignored, as TensorFlow ignores it where the graph is the default one.
+        values: has no effect, as in TensorFlow where the graph is the default one.
     """
 
     def __init__(

@@ -103,8 +103,8 @@ def make_initializable_iterator(
 
     Args:
         dataset: of `tf.data`.
-        shared_name: what TensorFlow's servers share it by; here each session has its
-            own place.
+        shared_name: has no effect: TensorFlow's servers share iterators by it; here
+            each session has its own place.
     """
     return Iterator(dataset, False)
 

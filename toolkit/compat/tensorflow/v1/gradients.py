@@ -33,8 +33,8 @@ def gradients(
         ys, xs: a tensor of the graph or several; `xs` may be Variables.
         grad_ys: weights of the elements of `ys`; ones if None.
         name: a scope for the operation.
-        colocate_gradients_with_ops, gate_gradients, aggregation_method: hints to
-            TensorFlow about where and in which order to add up; the sum is the same.
+        colocate_gradients_with_ops, gate_gradients, aggregation_method: hints about
+            where and in which order to add up, which have no effect.
         stop_gradients: only None; use `tf.stop_gradient`.
         unconnected_gradients: "none" or "zero", for xs on which no y depends.
 

@@ -115,6 +115,7 @@ def assign(
     """The operation that replaces the value of a Variable; as a tensor, the new one.
 
     `validate_shape` may be None or True: the shape of a Variable is fixed.
+    `use_locking` has no effect: a run changes all Variables together.
     """
     if validate_shape is False:
         raise UnsupportedError("assign: validate_shape=False is not supported")
@@ -124,14 +125,20 @@ def assign(
 def assign_add(
     ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
 ) -> Any:
-    """The operation that adds to a Variable; as a tensor, the new value."""
+    """The operation that adds to a Variable; as a tensor, the new value.
+
+    `use_locking` has no effect: a run changes all Variables together.
+    """
     return ref.assign_add(value, name=name)
 
 
 def assign_sub(
     ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
 ) -> Any:
-    """The operation that subtracts from a Variable; as a tensor, the new value."""
+    """The operation that subtracts from a Variable; as a tensor, the new value.
+
+    `use_locking` has no effect: a run changes all Variables together.
+    """
     return ref.assign_sub(value, name=name)
 
 

@@ -23,7 +23,7 @@ class Optimizer:
 
     Args:
         learning_rate: a number, a tensor of the graph, or a function that returns one.
-        use_locking: a run changes all Variables together in any case.
+        use_locking: has no effect: a run changes all Variables together in any case.
         name: of the operations, and of the slots.
     """
 
@@ -88,6 +88,9 @@ class Optimizer:
         grad_loss: Any = None,
     ) -> GraphOperation:
         """The operation of one step: `compute_gradients`, then `apply_gradients`.
+
+        `gate_gradients`, `aggregation_method` and `colocate_gradients_with_ops` have
+        no effect.
 
         Raises:
             ArgumentError: if the loss depends on none of the Variables.

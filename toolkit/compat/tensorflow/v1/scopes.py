@@ -78,7 +78,7 @@ class variable_scope:
     Args:
         name_or_scope: a name, a VariableScope to open again, or None.
         default_name: used if that is None; made unique.
-        values: ignored by TensorFlow too when graphs are built in order.
+        values: has no effect, as in TensorFlow when graphs are built in order.
         initializer, regularizer, constraint, dtype: defaults of `get_variable`.
         reuse: True, AUTO_REUSE, or None: as the scope outside.
         auxiliary_name_scope: whether operations get the name too.
@@ -186,8 +186,8 @@ def get_variable(
         trainable: whether optimizers change it.
         collections: names of those to put it in.
         constraint: what optimizers apply to its value after each update.
-        use_resource: Variables are "resources" in any case.
-        synchronization, aggregation: one device needs none.
+        use_resource: has no effect: Variables are "resources" in any case.
+        synchronization, aggregation: have no effect: one device needs none.
         others: only their defaults.
 
     In eager mode a new Variable is made at each call, as in TensorFlow.

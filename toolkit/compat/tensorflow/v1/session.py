@@ -39,7 +39,8 @@ class Session:
     Args:
         target: only "": there is no server to run on.
         graph: what to run; the default graph if None.
-        config: accepted and kept, see `ConfigProto`.
+        config: a `ConfigProto`; kept, and has no effect: threads and devices are
+            settings of the process, `TOOLKIT_NUM_THREADS` and `toolkit.device`.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf

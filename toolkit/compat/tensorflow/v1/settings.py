@@ -31,7 +31,7 @@ class _Settings:
 
 
 class GPUOptions(_Settings):
-    """How memory of a GPU grows: kept, but the backend decides."""
+    """How memory of a GPU grows: kept, and without effect, as the backend decides."""
 
     _fields = {
         "allow_growth": False,
@@ -41,7 +41,7 @@ class GPUOptions(_Settings):
 
 
 class ConfigProto(_Settings):
-    """Settings of a Session: hints for TensorFlow's runtime, accepted and kept.
+    """Settings of a Session: hints for TensorFlow's runtime, kept without effect.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf

@@ -52,8 +52,8 @@ class GraphVariable(GraphTensor):
         dtype: by default that of the value.
         constraint: what optimizers apply to its value after each update.
         shape: that of the value.
-        use_resource, synchronization, aggregation: ways of TensorFlow to hold
-            Variables on several machines; here each session holds them.
+        use_resource, synchronization, aggregation: have no effect: ways of TensorFlow
+            to hold Variables on several machines; here each session holds them.
         validate_shape, caching_device, variable_def, import_scope: only their
             defaults.
 
@@ -153,7 +153,10 @@ class GraphVariable(GraphTensor):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """The operation that replaces the value; as a tensor, the new one."""
+        """The operation that replaces the value; as a tensor, the new one.
+
+        `use_locking` has no effect: a run changes all Variables together.
+        """
         return _assign(self, value, "AssignVariableOp", name, read_value)
 
     def assign_add(
@@ -163,7 +166,10 @@ class GraphVariable(GraphTensor):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """The operation that adds to the value; as a tensor, the new one."""
+        """The operation that adds to the value; as a tensor, the new one.
+
+        `use_locking` has no effect: a run changes all Variables together.
+        """
         return _change(self, "assign_add", delta, name, read_value)
 
     def assign_sub(
@@ -173,7 +179,10 @@ class GraphVariable(GraphTensor):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """The operation that subtracts from the value; as a tensor, the new one."""
+        """The operation that subtracts from the value; as a tensor, the new one.
+
+        `use_locking` has no effect: a run changes all Variables together.
+        """
         return _change(self, "assign_sub", delta, name, read_value)
 
     def load(self, value: Any, session: Any = None) -> None:

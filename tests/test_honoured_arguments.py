@@ -1,0 +1,126 @@
+"""Every argument that is accepted is used, or is said to have no effect."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import toolkit
+from toolkit.errors import ToolkitError
+
+PACKAGE = Path(toolkit.__file__).parent
+# What stands in one line about an argument that changes nothing.
+NO_EFFECT = re.compile(
+    r"no\s+effect|changes\s+nothing|in\s+any\s+case|allows\s+no\s+more"
+)
+
+# Methods whose parameters belong to whoever calls them, not to one implementation.
+INTERFACES = re.compile(
+    r"(on_\w+|build|build_from_config|begin|begin_step|call|compute_\w+|merge|records"
+    r"|origin|update|update_state|first|get_random_transformation|transform_\w+"
+    r"|get_tensor_layout|dropout_masks|from_config|quantize|is_initialized|run"
+    r"|reset_state|inspect)"
+)
+# Parts whose functions are tables of one signature, and nobody's to call.
+INTERNAL = ("backends", "compiler")
+# What is called with more than it needs.
+FORWARDED = {"FeatureSpace.__call__"}  # as a layer is called, with `training`
+
+
+@cache
+def functions():
+    """(where, syntax, docstring of the class) of public functions and methods."""
+    return [
+        (f"{path.relative_to(PACKAGE)}:{node.lineno} {name}", node, around)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] not in INTERNAL
+        for name, node, around in public(ast.parse(path.read_text("utf-8")))
+        if not INTERFACES.fullmatch(node.name) and name not in FORWARDED
+    ]
+
+
+def public(tree, prefix="", around=""):
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            doc = ast.get_docstring(node) or ""
+            yield from public(node, f"{prefix}{node.name}.", doc)
+        elif isinstance(node, ast.FunctionDef):
+            if not node.name.startswith("_") or node.name in ("__init__", "__call__"):
+                yield prefix + node.name, node, around
+
+
+def unused(function):
+    """The parameters that a function's body does not name."""
+    given = function.args
+    parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    parameters += [one for one in (given.vararg, given.kwarg) if one]
+    body = ast.Module(function.body, [])
+    named = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)}
+    if "locals" in named or is_declaration(function):
+        return []
+    names = [parameter.arg for parameter in parameters]
+    return [n for n in names if n not in named and not n.startswith(("self", "cls"))]
+
+
+def is_declaration(function):
+    """Whether there is no body but a docstring, or what refuses every call."""
+    plain = [s for s in function.body if not isinstance(s, ast.Expr)]
+    return all(isinstance(statement, (ast.Pass, ast.Raise)) for statement in plain)
+
+
+def is_told(name, text):
+    """Whether a sentence about `name` says that it has no effect."""
+    sentences = re.split(r"\.\s|\n\n|\n\s+(?=\w[\w, ]*:)", text + " ")
+    return any(re.search(rf"\b{name}\b", s) and NO_EFFECT.search(s) for s in sentences)
+
+
+def test_arguments_are_used_or_said_to_have_no_effect():
+    wrong = []
+    for where, function, around in functions():
+        text = f"{ast.get_docstring(function) or ''}\n\n{around}"
+        names = [name for name in unused(function) if not is_told(name, text)]
+        if where.startswith("compat/tensorflow/"):  # said once, of all
+            names = [name for name in names if name != "name"]
+        wrong += [f"{where}: {name}" for name in names]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_names_of_operations_are_said_to_have_no_effect():
+    import toolkit.compat.tensorflow as tf
+
+    assert is_told("name", tf.__doc__)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Args:\n    x: any.\n    sorted: has no effect: they are.", True),
+        ("Args:\n    x: has no effect.\n    sorted: whether to sort.", False),
+        ("It has no effect. `sorted` sorts.", False),
+        ("`sorted` and\n`x` have no effect.", True),
+    ],
+)
+def test_what_counts_as_told(text, told):
+    assert is_told("sorted", text) is told
+
+
+def test_what_counts_as_unused():
+    source = "def f(self, a, *, b=1, **c):\n    'b'\n    return a"
+    assert unused(ast.parse(source).body[0]) == ["b", "c"]
+
+
+def test_a_value_that_is_not_read_is_none():
+    import toolkit.compat.tensorflow as tf
+
+    v = tf.Variable([1.0, 2.0])
+    assert v.assign_add([1.0, 1.0], read_value=False) is None
+    assert v.assign([3.0, 4.0]).numpy().tolist() == [3.0, 4.0]
+
+
+def test_no_model_goes_through_a_symbol_without_history():
+    symbol = toolkit.KerasTensor((None, 3), record_history=False)
+    output = toolkit.layers.Dense(2)(symbol)
+    with pytest.raises(ToolkitError):
+        toolkit.Model(symbol, output)
