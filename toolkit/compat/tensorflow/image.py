@@ -38,6 +38,7 @@ class ResizeMethod:
     BICUBIC = "bicubic"
     LANCZOS3 = "lanczos3"
     LANCZOS5 = "lanczos5"
+    AREA = "area"
 
 
 def resize(
@@ -53,7 +54,8 @@ def resize(
     Args:
         images: one, or a batch.
         size: (height, width).
-        method: bilinear, nearest, bicubic, lanczos3 or lanczos5.
+        method: bilinear, nearest, bicubic, lanczos3, lanczos5, or area: the mean of
+            what a pixel covers.
         preserve_aspect_ratio: whether `size` is the most that each may become.
         antialias: whether to smooth before making it smaller.
     """
@@ -64,7 +66,23 @@ def resize(
         height, width = (int(round(n * scale)) for n in old)
     if method != "nearest":
         x = x if dtypes.is_float(x.dtype) else convert(x, "float32")
+    if method == "area":
+        for axis, count in ((-3, height), (-2, width)):
+            x = _means(x, axis, count)
+        return x
     return ops.image.resize(x, (height, width), method, antialias)
+
+
+def _means(x: Tensor, axis: int, count: int) -> Tensor:
+    """The means over `count` equal parts of an axis, which may cut through pixels."""
+    n = x.shape[axis]
+    ends = np.arange(count + 1) * (n / count)
+    pixels = np.arange(n)
+    low = np.maximum(ends[:-1, None], pixels)
+    high = np.minimum(ends[1:, None], pixels + 1)
+    shares = np.maximum(high - low, 0) * (count / n)
+    y = ops.tensordot(x, convert(shares.T, x.dtype), ((axis,), (0,)))
+    return ops.moveaxis(y, -1, axis)
 
 
 def flip_left_right(image: Any) -> Tensor:
