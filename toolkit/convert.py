@@ -43,6 +43,19 @@ def convert(x: Any, dtype: str | None = None) -> Tensor:
     return bind(cast_p, x, dtype=dtype)  # type: ignore[no-any-return]
 
 
+def extent(number: float, dtype: str) -> Any:
+    """A number that follows from the extents of a batch, as an operand.
+
+    In a trace it is a constant that kernels read from memory: they are the same ones
+    for batches of all sizes.
+    """
+    if state.trace is None:
+        return number
+    constant = Tensor(_scalar(number, dtype))
+    constant._is_open = True
+    return constant
+
+
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     value = getattr(x, "value", None)
     if type(value) is Tensor:  # a Variable

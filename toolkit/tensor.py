@@ -72,6 +72,7 @@ class Tensor:
         "_array",
         "_device",
         "_dtype",
+        "_is_open",
         "_keras_mask",
         "_origin",
         "_scope",
@@ -80,6 +81,7 @@ class Tensor:
     _keras_mask: Any
     _device: str  # set only by what was computed in a device scope
     _origin: tuple[str, ...]  # the name scopes, of layers say, that it was traced in
+    _is_open: bool  # set only by `extent`, and of what is computed from that
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
 

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import toolkit
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
+from toolkit.backends.space import is_open, number_of
 from toolkit.compiler import passes
+from toolkit.compiler.execute import Program
+from toolkit.compiler.passes import optimize
+from toolkit.convert import extent
 from toolkit.ir import PRIMITIVES, Graph, Spec
 from toolkit.tensor import Tensor, backend, bind
 from toolkit.trace import decomposable
@@ -126,3 +131,45 @@ def test_decompose_expands_what_the_backend_lacks():
     expanded = passes.decompose(graph, backend())
     assert op_names(expanded) == ["tanh", "tanh", "add", "multiply"]
     expanded.verify()
+
+
+def open_constants(graph):
+    return [x for node in graph.nodes for x in node.inputs if is_open(x)]
+
+
+def test_what_follows_from_the_leading_extent_is_read_and_not_written_into_kernels():
+    graph = trace_of(lambda x: ops.mean(x) * ops.mean(x, axis=1), (6, 4))
+    optimized = optimize(graph, backend())
+    (count,) = open_constants(optimized)
+    assert float(count.constant) == 24.0
+    assert number_of(count) is None
+    program = Program(graph, backend())
+    x = np.arange(24, dtype="float32").reshape(6, 4)
+    (found,) = program([x])
+    np.testing.assert_allclose(found, x.mean() * x.mean(axis=1), rtol=1e-6)
+
+
+def test_what_is_computed_from_open_constants_is_open_too():
+    def function(x):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            loss = ops.mean(ops.exp(x))
+        return tape.gradient(loss, x)
+
+    optimized = optimize(trace_of(function, (6, 4)), backend())
+    assert op_names(optimized) == ["exp", "multiply"]
+    (factor,) = open_constants(optimized)
+    assert factor.spec.size == 1  # not an array of as many equal numbers
+    np.testing.assert_allclose(factor.constant, 1 / 24)
+
+
+def test_open_constants_are_not_shared_with_numbers_that_happen_to_be_equal():
+    graph = trace_of(lambda x: ops.mean(x, axis=0) + ops.sum(x, axis=0) / 6.0, (6, 4))
+    divisors = [
+        n.inputs[1] for n in optimize(graph, backend()).nodes if n.op.name == "divide"
+    ]
+    assert [is_open(x) for x in divisors] == [True, False]
+
+
+def test_extents_are_plain_numbers_outside_of_traces():
+    assert extent(6, "float32") == 6

@@ -41,15 +41,23 @@ def reduced_part(node: Node) -> str:
 
 
 def number_of(value: Any) -> Any:
-    """The number that all elements of a constant are, None if they differ."""
+    """The number that all elements of a constant are, None if they differ.
+
+    None too if they follow from extents, which no kernel is to know.
+    """
     array = value.constant
-    if array is None or array.size == 0:
+    if array is None or array.size == 0 or is_open(value):
         return None
     first, last = array[(0,) * array.ndim], array[(-1,) * array.ndim]
     if first.tobytes() != last.tobytes():
         return None
     same = array.size == 1 or not any(array.strides) or (array == first).all()
     return first if same else None
+
+
+def is_open(value: Any) -> bool:
+    """Whether a value is a constant that would be another one for other extents."""
+    return getattr(value, "_is_open", False)
 
 
 def is_reduction(node: Node) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend
+from toolkit.backends.space import is_open
 from toolkit.compiler.attention import give_outputs
 from toolkit.compiler.branches import select_branches
 from toolkit.compiler.norms import keep_norms
@@ -107,6 +108,8 @@ def fold(graph: Graph, backend: Backend) -> Graph:
             continue
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         for old, new in zip(node.outputs, several, strict=True):
+            if any(map(is_open, node.inputs)):
+                new._is_open = True
             substitute.replace(old, new)
     return graph.replace(nodes, map(substitute, graph.outputs))
 
@@ -133,7 +136,8 @@ def share(graph: Graph, backend: Backend) -> Graph:
         array = value.constant
         if array is None or array.nbytes > SHARE_BYTES:
             return value
-        key = (array.dtype, array.shape, np.asarray(array).tobytes())
+        content = np.asarray(array).tobytes()
+        key = (array.dtype, array.shape, content, is_open(value))
         return constants.setdefault(key, value)
 
     for node in graph.nodes:
@@ -163,6 +167,7 @@ def simplify(graph: Graph, backend: Backend) -> Graph:
     nodes = []
     for node in map(substitute.node, graph.nodes):
         rule = _RULES.get(node.op.name)
+        producers.update(_repeated(x) for x in node.inputs if _is_repeated(x))
         node = _read_through_broadcasts(node, producers)
         found = rule(node, producers) if rule else None
         if isinstance(found, Node):
@@ -173,6 +178,22 @@ def simplify(graph: Graph, backend: Backend) -> Graph:
         nodes.append(node)
         producers.update((id(value), node) for value in node.outputs)
     return graph.replace(nodes, map(substitute, graph.outputs))
+
+
+def _is_repeated(value: Any) -> bool:
+    """Whether a value is one number many times, which no kernel has written into it."""
+    if not is_open(value) or value.spec.size < 2:
+        return False
+    array = value.constant
+    return bool((array == array[(0,) * array.ndim]).all())
+
+
+def _repeated(value: Any) -> tuple[int, Node]:
+    """The number that a value is as an operand that a node repeats."""
+    number = Tensor(np.asarray(value.constant[(0,) * value.spec.ndim]))
+    number._is_open = True
+    attrs = {"shape": value.spec.shape}
+    return id(value), Node(PRIMITIVES["broadcast_to"], (number,), attrs, (value,))
 
 
 def _read_through_broadcasts(node: Node, producers: dict[int, Node]) -> Node:

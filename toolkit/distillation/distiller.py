@@ -9,7 +9,7 @@ from toolkit.errors import ArgumentError
 from toolkit.layers.tracking import no_tracking
 from toolkit.metrics import Mean
 from toolkit.models import Model
-from toolkit.models.steps import batch_size
+from toolkit.models.steps import samples
 
 _FINAL = "final_output"
 
@@ -146,10 +146,10 @@ class Distiller(Model):
         total = share * supervised + (1 - share) * distilled
         for loss in self.student.losses:
             total = total + ops.sum(loss)
-        samples = batch_size(x)
-        self.student_loss_tracker.update_state(supervised, samples)
-        self.distillation_loss_tracker.update_state(distilled, samples)
-        self.total_loss_tracker.update_state(total, samples)
+        weight = samples(x)
+        self.student_loss_tracker.update_state(supervised, weight)
+        self.distillation_loss_tracker.update_state(distilled, weight)
+        self.total_loss_tracker.update_state(total, weight)
         return total
 
     def _distillation_loss(self, x: Any, y_pred: Any, training: bool) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import config, dtype_policies, ops, tree
+from toolkit.convert import extent
 from toolkit.errors import ShapeError, unknown_choice
 from toolkit.naming import auto_name
 from toolkit.ops.checks import broadcast_shapes
@@ -212,4 +213,4 @@ def _reduce(values: Any, weight: Any, reduction: str | None) -> Tensor:
     if reduction == "mean_with_sample_weight" and weight is not None:
         return ops.divide_no_nan(total, ops.sum(weight))
     count = math.prod(values.shape)
-    return total / count if count else total
+    return total / extent(count, total.dtype) if count else total

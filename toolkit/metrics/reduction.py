@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.convert import extent
 from toolkit.losses.loss import check_weight, mask_weights, match_ranks
 from toolkit.metrics.metric import Metric
 from toolkit.tensor import Tensor
@@ -96,7 +97,7 @@ class Mean(Metric):
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         """Add values, (batch, ...), with weights that broadcast to them."""
         values, weight = per_sample(values, sample_weight, ops.mean, self.dtype)
-        count = values.shape[0] if values.ndim else 1
+        count = extent(values.shape[0], self.count.dtype) if values.ndim else 1
         self.total.assign_add(ops.sum(values))
         self.count.assign_add(count if weight is None else ops.sum(weight))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import config, ops, tree
-from toolkit.convert import convert, is_strings
+from toolkit.convert import convert, extent, is_strings
 from toolkit.errors import ArgumentError
 from toolkit.functions import Function
 from toolkit.inspection import Inspection
@@ -182,7 +182,7 @@ class Steps:
             scaled = loss
             if self.optimizer is not None:
                 scaled = self.optimizer.scale_loss(loss)
-        self._loss_tracker.update_state(loss, sample_weight=batch_size(x))
+        self._loss_tracker.update_state(loss, sample_weight=samples(x))
         if variables:
             self.optimizer.apply(tape.gradient(scaled, variables), variables)
         else:
@@ -197,7 +197,7 @@ class Steps:
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self._forward(x, training=False)
         loss = self._total_loss(x, y, y_pred, sample_weight, training=False)
-        self._loss_tracker.update_state(loss, sample_weight=batch_size(x))
+        self._loss_tracker.update_state(loss, sample_weight=samples(x))
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def predict_step(self, data: Any) -> Any:
@@ -388,6 +388,11 @@ class _NoMetrics:
 def overrides(model: Any, step: str) -> bool:
     """Whether a model has a step of its own, such as "train_step"."""
     return getattr(type(model), step) is not getattr(Steps, step)
+
+
+def samples(x: Any) -> Any:
+    """How many samples a batch has, as a weight of its means."""
+    return extent(batch_size(x), "float32")
 
 
 def batch_size(x: Any) -> int:

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from toolkit import config, dtypes
-from toolkit.convert import convert, floating
+from toolkit.convert import convert, extent, floating
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import ones, zeros
@@ -44,7 +44,9 @@ def _variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 def _variance_vjp(g: Tensor, y: Tensor, x: Tensor, axis: tuple[int, ...]) -> Tensor:
     count = math.prod(x.shape[a] for a in axis)
-    return (g * (2 / max(count, 1))) * (x - mean(x, axis=axis, keepdims=True))  # type: ignore[no-any-return, operator]
+    factor = 2 / max(count, 1)
+    factor = extent(factor, g.dtype) if 0 in axis else factor
+    return (g * factor) * (x - mean(x, axis=axis, keepdims=True))  # type: ignore[no-any-return, operator]
 
 
 # A composite with a gradient of its own: the part through the mean is zero, which the
@@ -144,13 +146,18 @@ def _batch_norm_grad(
     center, factor: as `_batch_norm` returns them; they are functions of x.
     """
     center, factor = bind(batch_statistics_p, x, center, factor)
-    axes, count = tuple(range(x.ndim - 1)), max(x.size // x.shape[-1], 1)
+    axes, count = tuple(range(x.ndim - 1)), _samples(x, scale.dtype)
     # Not x - center, which would be that of the forward pass, kept in memory.
     below, g = center - convert(x, scale.dtype), convert(g, scale.dtype)
     total, along = sum(g, axis=axes), sum(g * below, axis=axes)
     shift, slope = total / count, along * factor * factor / count
     dx = (g - shift - below * slope) * (factor * scale)
     return convert(dx, x.dtype), -along * factor, total
+
+
+def _samples(x: Tensor, dtype: str) -> Any:
+    """How many elements of x each channel has, as a divisor."""
+    return extent(max(x.size // x.shape[-1], 1), dtype)
 
 
 def _batch_norm_vjp(
@@ -167,8 +174,8 @@ def _batch_statistics(x: Tensor, center: Tensor, factor: Tensor) -> Any:
 def _batch_statistics_vjp(
     gs: Any, ys: Any, x: Tensor, center: Tensor, factor: Tensor
 ) -> Any:
-    count = max(x.size // x.shape[-1], 1)
-    slope = gs[1] * factor * factor * factor / -count
+    count = _samples(x, center.dtype)
+    slope = -gs[1] * factor * factor * factor / count
     dx = gs[0] / count + slope * (convert(x, center.dtype) - center)
     return convert(dx, x.dtype), None, None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.convert import convert, extent, floating
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
@@ -216,7 +216,9 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     if x.dtype == "float16":  # whose sums overflow
         return convert(mean(convert(x, "float32"), axes, keepdims), "float16")
     total = bind(sum_p, x, axis=axes, keepdims=bool(keepdims))
-    return total / count if count else total / 0.0
+    if not count:
+        return total / 0.0
+    return total / (extent(count, total.dtype) if 0 in axes else count)
 
 
 @operation

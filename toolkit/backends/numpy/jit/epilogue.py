@@ -114,9 +114,12 @@ class Described:
 
 def _describe(body: Graph) -> str:
     size = body.nodes[0].outputs[0].spec.size
+    read = {id(x) for node in body.nodes[1:] for x in node.inputs}
     names = {}
     for i, value in enumerate(body.inputs):
-        names[id(value)] = f"x{i}:{value.spec.dtype}:{_extent(value, size)}"
+        # How many elements a factor has is the anchor's business.
+        extent = _extent(value, size) if id(value) in read else "factor"
+        names[id(value)] = f"x{i}:{value.spec.dtype}:{extent}"
     lines = []
     for i, node in enumerate(body.nodes):
         inputs = [names.get(id(x)) or _constant(x) for x in node.inputs]

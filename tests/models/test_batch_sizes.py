@@ -1,0 +1,152 @@
+"""Another batch size is planned anew, and compiles nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit.backends.numpy.jit import engine
+
+pytest.importorskip("llvmlite")
+
+layers = tk.layers
+# Kernels know whether there is one sample, a tile's height, one vector of them or two,
+# and whether some are left beside whole ones; no more.
+FIRST = (1, 2, 4, 17, 32, 33, 49, 64)
+
+
+def perceptron():
+    """Numbers in, a number out."""
+    return tk.Sequential([tk.Input((6,)), layers.Dense(9, "relu"), layers.Dense(1)])
+
+
+def convolutional():
+    """Images in, classes out, with what depends on all samples of a batch."""
+    return tk.Sequential(
+        [
+            tk.Input((8, 8, 3)),
+            layers.Conv2D(8, 3, padding="same"),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            layers.Dropout(0.5),
+            layers.Dense(3, "softmax"),
+        ]
+    )
+
+
+def recurrent():
+    """Words in, a probability out."""
+    return tk.Sequential(
+        [
+            tk.Input((5,), dtype="int32"),
+            layers.Embedding(20, 8),
+            layers.LSTM(8),
+            layers.Dense(1, "sigmoid"),
+        ]
+    )
+
+
+def transformer():
+    """Words in, logits of words out."""
+    tokens = tk.Input((8,), dtype="int32")
+    x = layers.Embedding(20, 16)(tokens)
+    y = layers.LayerNormalization()(x)
+    x = layers.add([x, layers.MultiHeadAttention(2, 8)(y, y, use_causal_mask=True)])
+    y = layers.Dense(32, "gelu")(layers.LayerNormalization()(x))
+    return tk.Model(tokens, layers.Dense(20)(layers.add([x, layers.Dense(16)(y)])))
+
+
+def floats(*shape):
+    return lambda n: np.random.default_rng(0).random((n, *shape), "float32")
+
+
+def integers(most, *shape):
+    return lambda n: np.random.default_rng(0).integers(0, most, (n, *shape), "int32")
+
+
+CLASSES = tk.losses.SparseCategoricalCrossentropy
+# The network, its loss and metrics, and what makes its inputs and targets.
+MODELS = {
+    "mlp": (perceptron, "mse", ["mae"], floats(6), floats(1)),
+    "cnn": (convolutional, CLASSES(), ["accuracy"], floats(8, 8, 3), integers(3)),
+    "lstm": (recurrent, "binary_crossentropy", [], integers(20, 5), floats(1)),
+    "gpt": (transformer, CLASSES(True), [], integers(20, 8), integers(20, 8)),
+}
+
+
+def fitting(name):
+    """What trains a model on a batch of a size."""
+    build, loss, metrics, inputs, targets = MODELS[name]
+    model = build()
+    model.compile("adam", loss, metrics=metrics)
+    return lambda n: model.train_on_batch(inputs(n), targets(n))
+
+
+def evaluating(name):
+    """What evaluates a model."""
+    build, loss, metrics, inputs, targets = MODELS[name]
+    model = build()
+    model.compile("adam", loss, metrics=metrics)
+    return lambda n: model.test_on_batch(inputs(n), targets(n))
+
+
+def predicting(name):
+    """What predicts."""
+    build, _, _, inputs, _ = MODELS[name]
+    model = build()
+    return lambda n: model.predict_on_batch(inputs(n))
+
+
+def calling(name):
+    """What calls the gradient of a mean as a function."""
+    build, _, _, inputs, _ = MODELS[name]
+    model = build()
+
+    @tk.function
+    def slope(x):
+        with tk.GradientTape() as tape:
+            y = model(x)
+            loss = tk.ops.mean(y * y) + tk.ops.mean(tk.ops.var(y, axis=0))
+        return tape.gradient(loss, model.trainable_variables)
+
+    return lambda n: slope(tk.ops.convert_to_tensor(inputs(n)))
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The names of the kernels that were compiled, or read from the disk."""
+    names = []
+    original = engine.machine_codes
+
+    def counted(texts):
+        names.extend(texts)
+        return original(texts)
+
+    monkeypatch.setattr(engine, "machine_codes", counted)
+    return names
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("way", [fitting, evaluating, predicting, calling])
+def test_another_batch_size_compiles_nothing(compiled, way, name):
+    run = way(name)
+    for size in FIRST:
+        run(size)
+    compiled.clear()
+    for size in (5, 11, 23, 30, 41, 58):
+        run(size)
+    assert compiled == []
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_64_batch_sizes_compile_no_more_than_the_first_few(compiled, name):
+    run = fitting(name)
+    for size in FIRST:
+        run(size)
+    compiled.clear()
+    for size in range(1, 65):
+        run(size)
+    assert compiled == []
