@@ -204,6 +204,14 @@ def weak_type(x: Any) -> Any:
     return dtypes.standardize(dtype) if dtype is not None else convert(x).dtype
 
 
+def tensors(*xs: Any) -> list[Tensor]:
+    """Operands as tensors each: Python's numbers count as int32 and floatx, no less.
+
+    Keras promotes so where it has no operator of Python for a function.
+    """
+    return [convert(x) for x in xs]
+
+
 def to_float(x: Any) -> Tensor:
     """`x` as a tensor of a floating or complex dtype: floatx, unless it has one."""
     x = convert(x)

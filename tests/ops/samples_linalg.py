@@ -95,11 +95,6 @@ FACTORS = [
         compute_uv=False,
     ),
     row("eigh", positive(3, 3), numpy=lambda x: tuple(np.linalg.eigh(x))),
-    row(
-        "eig",
-        np.array([[2.0, 0.3, 0.1], [0.2, 1.0, 0.4], [0.15, 0.3, -1.0]]),
-        numpy=lambda x: tuple(np.linalg.eig(x)),
-    ),
     row("eigh", positive(2, 4, 4), numpy=lambda x: tuple(np.linalg.eigh(x))),
 ]
 

@@ -45,6 +45,11 @@ def _arg(name):
     ]
 
 
+def _histogram(*args):
+    counts, edges = np.histogram(*args)
+    return counts.astype(edges.dtype), edges
+
+
 REDUCTIONS = [
     *reduction("sum"),
     *of_empty("sum"),
@@ -178,13 +183,13 @@ STATISTICS = [
         tolerance=5,
         numpy=lambda x, y: np.sqrt(((x[:, None] - y) ** 2).sum(-1)),
     ),
-    sample("histogram", distinct((20,)), dtype=("int32", "float"), order=0, half=False),
+    sample("histogram", distinct((20,)), numpy=_histogram, order=0, half=False),
     sample(
         "histogram",
         distinct((20,)),
         5,
         (-1.03, 2.1),
-        dtype=("int32", "float"),
+        numpy=_histogram,
         order=0,
         half=False,
     ),
@@ -192,7 +197,7 @@ STATISTICS = [
         "histogram",
         distinct((20,)),
         np.array([-1.0, 0.0, 0.7, 2.0]),
-        dtype=("int32", "float"),
+        numpy=_histogram,
         order=0,
     ),
 ]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.helpers import check_grads
 from tests.ops.table import uniform
 from toolkit import dtypes, errors, ops
 
@@ -97,3 +98,39 @@ def test_float8_is_stored_and_cast(dtype):
     np.testing.assert_array_equal(ops.cast(x, "float32"), expected.astype("float32"))
     with pytest.raises(errors.DTypeError, match="cast them"):
         x + 1.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", dtypes.FLOATS)
+def test_eigenvalues_may_be_complex(dtype, compiled):
+    rng = np.random.default_rng(3)
+    x = ops.convert_to_tensor(rng.standard_normal((2, 5, 5)), dtype)
+    w, v = (toolkit.function(ops.eig) if compiled else ops.eig)(x)
+    is_wide = dtype == "float64"
+    assert w.dtype == v.dtype == ("complex128" if is_wide else "complex64")
+    assert w.shape == (2, 5) and np.abs(w.numpy().imag).max() > 0.1
+    made = v.numpy() * w.numpy()[:, None] @ np.linalg.inv(v.numpy())
+    limit = 1e-12 if is_wide else 1e-4
+    np.testing.assert_allclose(made, x.numpy().astype("f8"), limit, limit)
+    np.testing.assert_allclose(np.linalg.norm(v.numpy(), axis=1), 1, 1e-5)
+
+
+def test_symbols_have_complex_eigenvalues():
+    w, v = ops.eig(toolkit.KerasTensor((None, 3, 3)))
+    assert (w.shape, w.dtype) == ((None, 3), "complex64")
+    assert (v.shape, v.dtype) == ((None, 3, 3), "complex64")
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_gradient_of_eigenvalues_and_vectors(symmetric):
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((4, 4))
+    x = x + x.T if symmetric else x
+    weights = ops.convert_to_tensor(np.arange(1.0, 5.0)[:, None])
+
+    def loss(x):
+        w, v = ops.eig(x)
+        values = ops.sum(ops.sin(ops.real(w)) + ops.square(ops.imag(w)))
+        return values + ops.sum(weights * ops.square(ops.abs(v)))
+
+    check_grads(loss, [x], order=1)

@@ -1,5 +1,6 @@
 """Result dtypes of ops of one input, against a table made with Keras 3.15."""
 
+import numpy as np
 import pytest
 
 from tests.test_dtypes import ORDER, SHORT
@@ -42,3 +43,65 @@ CASES = [
 @pytest.mark.parametrize("name, dtype, expected", CASES)
 def test_result_dtype(name, dtype, expected):
     assert getattr(ops, name)(ops.ones((2, 2), dtype)).dtype == expected
+
+
+# Of functions for which Python has no operator a number counts as a tensor, as Keras
+# has it.
+STRONG = "logaddexp logaddexp2 hypot arctan2 heaviside nextafter kron".split()
+
+
+@pytest.mark.parametrize("name", STRONG)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_result_dtype_with_a_number(name, dtype):
+    x, function = ops.ones((2,), dtype), getattr(ops, name)
+    wide = "float64" if dtype == "float64" else "float32"
+    assert function(x, 0.5).dtype == function(0.5, x).dtype == wide
+    assert function(x, x).dtype == dtype
+
+
+def test_result_dtype_of_kron_with_an_integer():
+    assert ops.kron(ops.ones((2,), "int8"), 2).dtype == "int32"
+
+
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"]
+
+
+@pytest.mark.parametrize("dtype", ["bool", *INTEGERS])
+def test_clip_of_integers_by_floats(dtype):
+    x = ops.cast(ops.array([0, 1, 3]), dtype)
+    y = ops.clip(x, -0.5, 0.75)
+    assert y.dtype == "float32" and y.tolist() == [0.0, 0.75, 0.75]
+    assert ops.clip(x, 0, 2.5).dtype == "float32"
+    assert ops.clip(x, None, np.float64(0.5)).tolist() == [0.0, 0.5, 0.5]
+    whole = ops.clip(x, 1, 2)
+    assert whole.dtype == ("int32" if dtype == "bool" else dtype)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_bounds_that_a_dtype_cannot_hold(dtype):
+    x = ops.cast(ops.array([0, 1, 100]), dtype)
+    assert ops.clip(x, -(10**12), 10**12).tolist() == [0, 1, 100]
+    assert ops.clip(x, -1, 2).tolist() == [0, 1, 2]
+    low, high = ops.array([-1, 1, -1]), ops.array([400, 400, 50])
+    assert ops.clip(x, low, high).tolist() == [0, 1, 50]
+    assert ops.clip(x, low, high).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_clip_of_floats_keeps_their_dtype(dtype):
+    x = ops.cast(ops.array([0, 1, 3]), dtype)
+    for bounds in ((0.5, 2), (0, 2), (ops.array(0.5), None)):
+        assert ops.clip(x, *bounds).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "bfloat16"])
+def test_counts_of_a_histogram_have_the_dtype_of_what_is_counted(dtype):
+    counts, edges = ops.histogram(ops.cast(ops.array([1, 2, 2, 4]), dtype), bins=3)
+    assert counts.dtype == dtype and counts.tolist() == [1, 2, 1]
+    assert edges.dtype == ("float32" if dtype == "int32" else dtype)
+
+
+def test_places_have_the_dtype_of_the_index():
+    rows, columns = ops.unravel_index(ops.array([5, 2]), (2, 3))
+    assert rows.dtype == columns.dtype == "int32"
+    assert ops.unravel_index(ops.cast([5], "int64"), (2, 3))[0].dtype == "int64"

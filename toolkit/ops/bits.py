@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating, operands
+from toolkit.convert import convert, floating, operands, tensors
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import check_integers
@@ -85,7 +85,7 @@ def view(x: Any, dtype: Any = None) -> Tensor:
 @operation
 def nextafter(x1: Any, x2: Any) -> Tensor:
     """The next number after x1, in the direction of x2, that its dtype can hold."""
-    x1, x2 = floating(x1, x2)
+    x1, x2 = floating(*tensors(x1, x2))
     integers = f"int{8 * dtypes.itemsize(x1.dtype)}"
     # Numbers of one sign are ordered as their bits are, away from zero.
     outwards = equal(less(x1, x2), less(0, x1))

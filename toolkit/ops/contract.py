@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit.convert import convert, operands, weak_type
+from toolkit.convert import convert, operands, tensors, weak_type
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
@@ -178,7 +178,7 @@ def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int
 @operation
 def kron(x1: Any, x2: Any) -> Tensor:
     """The Kronecker product: x1 with each element replaced by its product with x2."""
-    (x1, x2), _ = operands(x1, x2)
+    (x1, x2), _ = operands(*tensors(x1, x2))
     ndim = max(x1.ndim, x2.ndim)
     a = reshape(x1, (1,) * (ndim - x1.ndim) + x1.shape)
     b = reshape(x2, (1,) * (ndim - x2.ndim) + x2.shape)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit import dtypes
+from toolkit.convert import convert
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes
+from toolkit.ops.complex import conjugate, real
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import eye, tril, triu
 from toolkit.ops.elementwise import equal, where, zero_like
@@ -237,10 +240,16 @@ def _eig_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     w, v = y
     unit = eye(w.shape[-1], dtype=w.dtype)
     inner = matmul(transposed(v), g[1])
-    lengths = sum(inner * unit, axis=-2)
-    inner = inner - scaled_columns(matmul(transposed(v), v), lengths)
+    lengths = convert(real(sum(inner * unit, axis=-2)), w.dtype)
+    inner = inner - scaled_columns(matmul(transposed(v), conjugate(v)), lengths)
     inner = _gaps(w) * inner + scaled_rows(g[0], unit)
-    return bind(solve_p, transposed(v), matmul(inner, transposed(v)))  # type: ignore[no-any-return]
+    found = bind(solve_p, transposed(v), matmul(inner, transposed(v)))
+    return found if x.dtype == w.dtype else real(found)  # type: ignore[no-any-return]
 
 
-eig_p = _declare("eig", lambda x, lead, n, _: (x.with_shape((*lead, n)), x), _eig_vjp)
+def _eig_spec(x: Spec, lead: Any, n: int, _: int) -> tuple[Spec, Spec]:
+    x = x.with_dtype(dtypes.result_type(x.dtype, "complex64"))
+    return x.with_shape((*lead, n)), x
+
+
+eig_p = _declare("eig", _eig_spec, _eig_vjp)

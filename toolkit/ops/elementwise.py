@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert, floating, operands, to_float
+from toolkit.convert import convert, floating, operands, tensors, to_float
 from toolkit.dtypes import is_complex, real_type
 from toolkit.errors import ArgumentError
 from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
@@ -359,7 +359,7 @@ true_divide = divide
 @operation
 def arctan2(x1: Any, x2: Any) -> Tensor:
     """The angle of the point (x2, x1) in radians, elementwise."""
-    return bind(arctan2_p, *floating(x1, x2))
+    return bind(arctan2_p, *floating(*tensors(x1, x2)))
 
 
 @operation

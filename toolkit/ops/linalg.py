@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit import dtypes
 from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import normalize_axis
@@ -105,18 +106,25 @@ def eigh(x: Any) -> tuple[Tensor, Tensor]:
 
 @operation
 def eig(x: Any) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors, of length 1, of matrices that have real ones.
+    """Eigenvalues and eigenvectors, of length 1, of any square matrices.
 
     Args:
         x: (..., n, n).
 
     Returns:
-        (..., n), in no order, and (..., n, n), whose columns are the vectors.
+        (..., n), in no order, and (..., n, n), whose columns are the vectors: complex,
+        though they may be real, as of symmetric matrices, which `eigh` is for. The
+        gradient of the vectors is that of losses on which their phases have no effect.
 
-    Raises:
-        ArgumentError: an eigenvalue is complex; there are no complex tensors.
+    Example:
+        >>> from toolkit import ops
+        >>> turn = ops.array([[0.0, -1.0], [1.0, 0.0]])
+        >>> sorted(ops.imag(ops.eig(turn)[0]).tolist())
+        [-1.0, 1.0]
     """
-    return bind(eig_p, _matrices("eig", x, square=True))  # type: ignore[no-any-return]
+    x = _matrices("eig", x, square=True)
+    wide = dtypes.result_type(x.dtype, "float32")
+    return bind(eig_p, convert(x, wide))  # type: ignore[no-any-return]
 
 
 @operation

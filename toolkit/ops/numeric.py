@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes
-from toolkit.convert import convert, operands
+from toolkit.convert import convert, operands, weak_type
 from toolkit.errors import DTypeError
 from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
@@ -165,10 +167,39 @@ def reciprocal(x: Any) -> Tensor:
 
 @operation
 def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
-    """x limited to [x_min, x_max]; either may be None."""
+    """x limited to [x_min, x_max]; either may be None.
+
+    The result has the dtype of x; integers become floats where a bound is one.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.ops.clip(toolkit.ops.array([-3, 0, 3]), -0.5, 2).tolist()
+        [-0.5, 0.0, 2.0]
+    """
     x = convert(x)
     dtype = _not_bool(x.dtype)
+    bounds = [weak_type(bound) for bound in (x_min, x_max) if bound is not None]
+    wider = dtypes.result_type(dtype, *bounds)
+    if dtype in dtypes.INTEGERS and wider in dtypes.FLOATS:
+        dtype = wider
     x = convert(x, dtype)
     if x_min is not None:
-        x = maximum(x, convert(x_min, dtype))
-    return x if x_max is None else minimum(x, convert(x_max, dtype))
+        x = maximum(x, _bound(x_min, dtype))
+    return x if x_max is None else minimum(x, _bound(x_max, dtype))
+
+
+def _bound(bound: Any, dtype: str) -> Tensor:
+    """A bound in a dtype: the nearest number that it can hold, not one that wraps."""
+    if dtype not in dtypes.INTEGERS:
+        return convert(bound, dtype)
+    limits = np.iinfo(dtype)
+    if isinstance(bound, (int, np.integer)):
+        return convert(min(max(int(bound), limits.min), limits.max), dtype)
+    bound = convert(bound)
+    if bound.dtype not in dtypes.INTEGERS:
+        return convert(bound, dtype)
+    own = np.iinfo(bound.dtype)
+    bound = maximum(bound, convert(max(limits.min, own.min), bound.dtype))
+    return convert(
+        minimum(bound, convert(min(limits.max, own.max), bound.dtype)), dtype
+    )

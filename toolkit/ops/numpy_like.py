@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating, operands
+from toolkit.convert import convert, floating, operands, tensors
 from toolkit.errors import ArgumentError
 from toolkit.ops.checks import check_integers
 from toolkit.ops.creation import zeros_like
@@ -99,7 +99,7 @@ def signbit(x: Any) -> Tensor:
 @operation
 def heaviside(x1: Any, x2: Any) -> Tensor:
     """0 where x1 < 0, x2 where x1 is 0, 1 where x1 > 0."""
-    x1, x2 = floating(x1, x2)
+    x1, x2 = floating(*tensors(x1, x2))
     step = where(less(x1, 0), zero_like(x1), where(isnan(x1), x1, 1.0))
     return where(equal(x1, 0), x2, convert(step, x1.dtype))
 
@@ -143,7 +143,7 @@ def log10(x: Any) -> Tensor:
 @operation
 def logaddexp(x1: Any, x2: Any) -> Tensor:
     """log(exp(x1) + exp(x2)), elementwise; it cannot overflow."""
-    x1, x2 = floating(x1, x2)
+    x1, x2 = floating(*tensors(x1, x2))
     same = logical_and(isinf(x1), equal(x1, x2))  # their difference is not a number
     apart = where(same, zero_like(x1), x1 - x2)
     return maximum(x1, x2) + log1p(exp(-absolute(apart)))
@@ -152,7 +152,7 @@ def logaddexp(x1: Any, x2: Any) -> Tensor:
 @operation
 def logaddexp2(x1: Any, x2: Any) -> Tensor:
     """log2(2 ** x1 + 2 ** x2), elementwise; it cannot overflow."""
-    x1, x2 = floating(x1, x2)
+    x1, x2 = floating(*tensors(x1, x2))
     base = math.log(2)
     return logaddexp(x1 * base, x2 * base) / base
 
@@ -167,7 +167,7 @@ def cbrt(x: Any) -> Tensor:
 @operation
 def hypot(x1: Any, x2: Any) -> Tensor:
     """sqrt(x1 ** 2 + x2 ** 2), elementwise; the squares cannot overflow."""
-    x1, x2 = floating(x1, x2)
+    x1, x2 = floating(*tensors(x1, x2))
     scale = stop_gradient(maximum(absolute(x1), absolute(x2)))
     odd = logical_or(equal(scale, 0), isinf(scale))
     scale = where(odd, 1.0, scale)
@@ -191,8 +191,10 @@ def ldexp(x1: Any, x2: Any) -> Tensor:
 def sinc(x: Any) -> Tensor:
     """sin(pi * x) / (pi * x), elementwise; 1 at 0."""
     (x,) = floating(x)
+    dtype = x.dtype
+    x = convert(x, dtypes.result_type(dtype, "float32"))  # float16 ends at 20,000 pi
     angle = where(equal(x, 0), 1.0, x) * math.pi
-    return where(equal(x, 0), 1.0, sin(angle) / angle)
+    return convert(where(equal(x, 0), 1.0, sin(angle) / angle), dtype)
 
 
 # --- angles ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.convert import convert, floating
-from toolkit.ops.elementwise import exp, greater, less, maximum, minimum, sqrt, where
+from toolkit.ops.elementwise import exp, greater, less, minimum, sqrt, where
 from toolkit.ops.numeric import absolute
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor
@@ -21,11 +21,13 @@ def _widened(x: Any) -> tuple[Tensor, str]:
 
 
 # Below the border the power series of I0, above it the asymptotic one: with as many
-# terms both are exact to the last bits of float64 there.
+# terms both are exact to the last bits of float64 there. What is raised to powers is at
+# most 1, so that no power overflows, not in gradients either.
 _I0_BORDER = 20.0
-_I0_SERIES = [1 / math.factorial(k) ** 2 for k in range(40)]
+_I0_SERIES = [(_I0_BORDER / 2) ** (2 * k) / math.factorial(k) ** 2 for k in range(40)]
 _I0_TAIL = [
-    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1)) / (math.factorial(k) * 8**k)
+    math.prod((2 * j - 1) ** 2 for j in range(1, k + 1))
+    / (math.factorial(k) * (8 * _I0_BORDER) ** k)
     for k in range(26)
 ]
 
@@ -41,13 +43,16 @@ def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
 def i0(x: Any) -> Tensor:
     """The modified Bessel function of the first kind of order 0, elementwise."""
     x, dtype = _widened(x)
-    near = minimum(absolute(x), _I0_BORDER)
-    far = maximum(absolute(x), _I0_BORDER)
-    series = _polynomial(_I0_SERIES, near * near * 0.25)
-    tail = _polynomial(_I0_TAIL, 1.0 / far) / sqrt(2 * math.pi * far)
-    # exp(x / 2) twice, because exp(x) overflows first.
-    half = exp(far * 0.5)
-    y = where(greater(absolute(x), _I0_BORDER), half * tail * half, series)
+    size = absolute(x)
+    is_far = greater(size, _I0_BORDER)
+    near = where(is_far, _I0_BORDER, size)  # no minimum: at a tie its gradient is half
+    far = where(is_far, size, _I0_BORDER)
+    series = _polynomial(_I0_SERIES, (near / _I0_BORDER) ** 2)
+    tail = _polynomial(_I0_TAIL, _I0_BORDER / far) * (64 / sqrt(2 * math.pi * far))
+    # exp(x / 2) twice, because exp(x) overflows first; and smaller, because the
+    # gradient of the tail is their product, and that of each is half of that of both.
+    first, second = (exp(far * 0.5) * 0.125 for _ in range(2))
+    y = where(is_far, first * tail * second, series)
     return convert(y, dtype)
 
 

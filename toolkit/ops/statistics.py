@@ -239,9 +239,11 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
         range: the outer edges if `bins` is a number; the extremes of x if None.
 
     Returns:
-        Counts (bins,), int32, and edges (bins + 1,). A value on an edge belongs to
-        the bin on its right, on the last one to the last bin.
+        Counts (bins,), of the dtype of x as in Keras, and edges (bins + 1,). A value
+        on an edge belongs to the bin on its right, on the last one to the last bin.
     """
+    x = convert(x)
+    dtype = "int32" if x.dtype == "bool" else x.dtype
     (x,) = floating(x)
     if x.ndim != 1:
         raise ShapeError(
@@ -256,7 +258,7 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
     ones = full(x.shape, 1, "int32")
     blank = zeros((count + 2,), "int32")
     counts = bind(scatter_p, blank, places, ones, axis=0, mode="add")
-    return slice_axis(counts, 0, 1, count + 1), edges
+    return convert(slice_axis(counts, 0, 1, count + 1), dtype), edges
 
 
 def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:

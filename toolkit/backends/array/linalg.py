@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from toolkit.backends.array.common import Array, Kernels, is_half
 
 
@@ -73,14 +71,10 @@ class Linalg(Kernels):
         return self._run("eigh", x, out=out)  # type: ignore[no-any-return]
 
     def eig(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
-        """Eigenvalues and eigenvectors; LinAlgError if some are not real."""
-        wide = x.astype("float32") if is_half(x.dtype) else x
-        y = tuple(self.xp.linalg.eig(wide))
-        if y[0].dtype.kind == "c":
-            if (y[0].imag != 0).any():
-                raise np.linalg.LinAlgError("expected real eigenvalues; found others")
-            y = tuple(part.real for part in y)
-        return self._hand_out(y, x.dtype, out)  # type: ignore[no-any-return]
+        """Eigenvalues and eigenvectors, complex ones."""
+        dtype = self.xp.result_type(x.dtype, "complex64")
+        y = tuple(self.xp.linalg.eig(x))
+        return self._hand_out(y, dtype, out)  # type: ignore[no-any-return]
 
     def lu(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Gaussian elimination with the largest pivots, all matrices at once.

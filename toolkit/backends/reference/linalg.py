@@ -58,8 +58,9 @@ def eigh(x: Array) -> Any:
 
 
 def eig(x: Array) -> Any:
-    """Eigenvalues and eigenvectors of matrices with real ones."""
-    return _narrowed(x, *map(np.real, np.linalg.eig(widen(x))))
+    """Eigenvalues and eigenvectors, complex ones."""
+    dtype = np.result_type(x.dtype, np.complex64)
+    return tuple(y.astype(dtype) for y in np.linalg.eig(widen(x)))
 
 
 def lu(x: Array) -> Any:

@@ -1,0 +1,84 @@
+"""Special functions and their gradients, far from 0 too, against their series."""
+
+import math
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import dtypes, ops
+
+
+def bessel(order, x):
+    """The modified Bessel function of the first kind, by its power series."""
+    terms = (
+        math.exp(
+            (2 * k + order) * math.log(x / 2)
+            - math.lgamma(k + 1)
+            - math.lgamma(k + order + 1)
+        )
+        for k in range(400)
+    )
+    return math.fsum(terms)
+
+
+def slope(x):
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        y = ops.i0(x)
+    return tape.gradient(y, x)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", dtypes.FLOATS)
+def test_slope_of_i0_is_i1(dtype, compiled):
+    points = [0.25, 1, 3, 6.5, 7, 8, 10, 12, 13, 19.5, 20, 20.5, 30, 60, 88]
+    points += [89.5, 91.5] if dtype != "float16" else []
+    if dtype == "float16":
+        points = [x for x in points if x <= 13]
+    x = ops.convert_to_tensor([*points, *(-x for x in points), 0.0], dtype)
+    rounded = x.numpy().astype("f8")[: len(points)]
+    found = (toolkit.function(slope) if compiled else slope)(x).numpy().astype("f8")
+    expected = np.array([bessel(1, x) for x in rounded])
+    tolerance = {"float64": 1e-12, "float32": 1e-5}.get(dtype, 1e-2)
+    np.testing.assert_allclose(found[: len(points)], expected, tolerance)
+    np.testing.assert_allclose(found[len(points) : -1], -expected, tolerance)
+    assert found[-1] == 0
+
+
+def test_second_derivative_of_i0_is_finite():
+    x = ops.convert_to_tensor([0.5, 7.0, 15.0, 30.0, 85.0])
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        y = slope(x)
+    expected = [bessel(0, v) - bessel(1, v) / v for v in x.tolist()]
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), expected, 1e-4)
+
+
+GENTLE = (
+    "erf erfc exp2 tanh sigmoid softplus silu elu selu celu log_sigmoid softsign "
+    "arcsinh arctan sinc cbrt log1p sparse_plus hard_tanh tanh_shrink"
+).split()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("name", GENTLE)
+def test_gradients_far_away_are_numbers(name, dtype):
+    far = [
+        0.5,
+        7.0,
+        15.0,
+        90.0,
+        1e3,
+        6e4,
+        *([1e10, 1e18] if dtype == "float32" else []),
+    ]
+    sides = [1] if name == "log1p" else [1, -1]
+    if name == "exp2":
+        far, sides = [15.0, 90.0, 1e3, 6e4], [-1]
+    for side in sides:
+        x = ops.convert_to_tensor(side * np.array(far), dtype)
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = getattr(ops, name)(x)
+        assert np.isfinite(tape.gradient(y, x).numpy()).all()
