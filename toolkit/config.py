@@ -89,7 +89,7 @@ def enable_flash_attention() -> None:
 
 
 def disable_flash_attention() -> None:
-    """Take back `enable_flash_attention`; results do not depend on it."""
+    """Compute attention as a whole; results differ in their last bits."""
     _settings["flash_attention"] = False
 
 

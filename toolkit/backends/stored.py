@@ -63,6 +63,8 @@ def load(path: Path) -> bytes | None:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or not _is_private(status):
             return None
+        if not _is_private(path.parent.stat()):  # a folder in the one of the cache
+            return None
         content = file.read()
         if os.utime in os.supports_fd:
             os.utime(file.fileno())

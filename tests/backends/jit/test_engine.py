@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 
 import pytest
 
@@ -64,13 +65,43 @@ def test_a_damaged_entry_is_made_again(folder, compilations, damage):
     assert len(compilations) == 2
 
 
-def test_what_others_may_write_is_not_loaded(folder, compilations):
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666, 0o660])
+def test_a_file_that_others_may_write_is_not_loaded(folder, compilations, mode):
     engine.compile_module(SOURCE)
     (entry,) = folder.iterdir()
-    entry.chmod(0o666)
+    entry.chmod(mode)
     engine.compile_module(SOURCE)
     assert len(compilations) == 2
-    folder.chmod(0o777)
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o770, 0o777])
+def test_a_folder_that_others_may_write_is_no_cache(folder, compilations, mode):
+    engine.compile_module(SOURCE)
+    for place in (folder, folder.parent):
+        place.chmod(mode)
+        assert engine.cache_folder() is None
+        assert triple(engine.compile_module(SOURCE), 5) == 15
+        place.chmod(0o755)
+        assert engine.cache_folder() == folder
+    assert len(compilations) == 3
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_nothing_is_loaded_from_an_inner_folder_of_others(folder, mode):
+    path = folder / "plans" / ("0" * 32)
+    stored.store(path, b"code")
+    assert stored.load(path) == b"code"
+    path.parent.chmod(mode)
+    assert stored.load(path) is None
+
+
+def test_what_belongs_to_somebody_else_is_not_loaded(folder, monkeypatch):
+    path = folder / ("0" * 32)
+    stored.store(path, b"code")
+    assert stored.load(path) == b"code"
+    owner = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    assert stored.load(path) is None
     assert engine.cache_folder() is None
 
 

@@ -92,7 +92,7 @@ class Runtime:
     """The runtime's functions, loaded."""
 
     def __init__(self) -> None:
-        key = f"runtime-{generator_digest()[:16]}-{engine.host().digest[:24]}"
+        key = f"runtime{generator_digest()[:16]}{engine.host().digest[:24]}"
         code = engine.machine_code(key, runtime_text)
         found = engine.link([code], _FUNCTIONS)
         self.worker, self.stop_address = found["worker"], found["stop"]

@@ -1,0 +1,154 @@
+"""Random graphs whose values share memory, against the reference backend.
+
+Views of computed values are read beside and after them, in other layouts, by nodes that
+could write over them; several outputs live on, and Variables are updated in place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from toolkit import ops
+from toolkit.backends import get_backend
+from toolkit.compiler.execute import Program
+from toolkit.functions import function
+from toolkit.ir import Spec
+from toolkit.trace import Trace
+from toolkit.variable import Variable
+
+SIZES = (5, 16, 33, 64)
+
+# Of square matrices and of the same shape, so that most values fit into most buffers.
+VIEWS = [
+    ops.transpose,
+    lambda x: ops.flip(x, 0),
+    lambda x: ops.reshape(ops.reshape(x, (-1,)), x.shape),
+    lambda x: ops.transpose(ops.flip(x, 1)),
+    lambda x: ops.broadcast_to(x[:1], x.shape),
+    lambda x: ops.broadcast_to(x[:, 1:2], x.shape),
+    lambda x: ops.concatenate([x[2:], x[:2]], axis=0),
+]
+ELEMENTWISE = [
+    ops.tanh,
+    ops.abs,
+    lambda x: x * 0.5 + 0.25,
+    lambda x: ops.maximum(x, -0.5),
+    lambda x: ops.where(x > 0.0, x, 0.1 * x),
+    lambda x: ops.mod(x, 1.5),  # no generated code
+]
+BINARY = [
+    ops.add,
+    ops.subtract,
+    ops.maximum,
+    lambda x, y: x * 0.5 + ops.tanh(y),
+    lambda x, y: ops.where(x > y, x, 0.5 * y),
+]
+# What must be in memory before it begins, or reads more than the same element.
+WHOLE = [
+    lambda x, y: ops.matmul(x, y) * (1 / x.shape[0]),
+    lambda x, y: ops.tanh(ops.matmul(x, y)) + x,
+    lambda x, y: ops.cumsum(x, axis=0) * 0.1 + y,
+    lambda x, y: x - ops.max(y, axis=-1, keepdims=True),
+    lambda x, y: x - ops.mean(y, axis=0, keepdims=True),
+    lambda x, y: (x + y) / ops.sum(ops.abs(y) + 1.0, axis=-1, keepdims=True),
+    lambda x, y: ops.sort(x, axis=0) + y,
+    lambda x, y: ops.split(ops.concatenate([x, y], axis=1), 2, axis=1)[1] * 0.5,
+    lambda x, y: ops.concatenate([x[::2], y[1::2]], axis=0),
+]
+
+
+def grow(rng, values, count):
+    """Append operations on values, most of them on the latest."""
+    for _ in range(count):
+        recent = values[-4:] if rng.random() < 0.7 else values
+        x, y = (recent[rng.integers(len(recent))] for _ in range(2))
+        kind = rng.random()
+        if kind < 0.25:
+            # A view beside what it is a view of is where memory is shared at its worst.
+            view = pick(rng, VIEWS)(x)
+            if rng.random() < 0.6:
+                pair = (x, view) if rng.random() < 0.5 else (view, x)
+                view = pick(rng, BINARY)(*pair)
+            values.append(view)
+        elif kind < 0.5:
+            values.append(pick(rng, ELEMENTWISE)(x))
+        elif kind < 0.7:
+            values.append(pick(rng, BINARY)(x, y))
+        else:
+            values.append(pick(rng, WHOLE)(x, y))
+    return values
+
+
+def pick(rng, functions):
+    return functions[rng.integers(len(functions))]
+
+
+def random_graph(seed):
+    rng = np.random.default_rng(seed)
+    n = SIZES[rng.integers(len(SIZES))]
+    with Trace("random") as trace:
+        inputs = [trace.placeholder(Spec((n, n), "float32")) for _ in range(2)]
+        values = grow(rng, [ops.tanh(x) for x in inputs], int(rng.integers(4, 16)))
+        kept = {len(values) - 1, *rng.integers(len(values), size=rng.integers(4))}
+        outputs = [values[i] for i in sorted(kept)]
+    return trace.finish(outputs)
+
+
+def arrays_of(graph, seed):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(x.spec.shape).astype("float32") for x in graph.inputs]
+
+
+def by_reference(graph, arrays):
+    """The outputs, node by node, each in memory of its own."""
+    kernels = get_backend("reference").kernels
+    known = dict(zip(map(id, graph.inputs), arrays, strict=True))
+    for node in graph.nodes:
+        inputs = [known.get(id(x), x.constant) for x in node.inputs]
+        found = kernels[node.op.name](*map(np.array, inputs), **node.attrs)
+        found = found if isinstance(found, tuple) else (found,)
+        known.update(zip(map(id, node.outputs), found, strict=True))
+    return [known.get(id(y), y.constant) for y in graph.outputs]
+
+
+def assert_same(found, wanted, what):
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3, err_msg=what)
+
+
+@pytest.mark.parametrize("first", range(0, 100, 20))
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "kernels"])
+def test_programs_compute_what_the_reference_does(first, generate):
+    for seed in range(first, first + 20):
+        graph = random_graph(seed)
+        program = Program(graph, get_backend("numpy"), generate=generate)
+        for turn in range(2):  # the second meets what the first left in the arena
+            arrays = arrays_of(graph, turn)
+            copies = [a.copy() for a in arrays]
+            wanted = by_reference(graph, arrays)
+            assert_same(program(arrays), wanted, f"graph {seed}, turn {turn}")
+            for a, b in zip(arrays, copies, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_updates_compute_what_they_do_one_by_one(first):
+    for seed in range(first, first + 20):
+        n = SIZES[seed % len(SIZES)]
+        x = np.random.default_rng(seed).standard_normal((n, n)).astype("float32")
+
+        def step(variables, x, seed=seed):
+            rng = np.random.default_rng(seed)
+            for variable in (*variables, *variables[:1]):
+                values = grow(rng, [variable * 1.0, ops.tanh(x)], 4)
+                variable.assign(ops.tanh(values[-1]))
+            return values[-2]
+
+        found = []
+        for compiled in (True, False):
+            variables = [Variable(x * k) for k in (0.5, -0.25)]
+            run = function(step) if compiled else step
+            results = [run(variables, ops.convert_to_tensor(x)) for _ in range(3)]
+            found.append([y.numpy() for y in (*variables, *results)])
+        assert_same(*found, f"step {seed}")

@@ -1,0 +1,104 @@
+"""What a call costs in memory: its results, and nothing that grows with the values."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import toolkit
+from toolkit import layers, ops
+from toolkit.variable import Variable
+
+SIZE = 512  # a matrix takes a megabyte
+SMALL = 100_000  # bytes of Python's own objects
+
+
+def peak_of(call):
+    """The most bytes that a call has allocated, after calls that warm up."""
+    for _ in range(3):
+        call()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        result = call()
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    del result
+    return peak
+
+
+def matrices(count):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((SIZE, SIZE)).astype("float32") for _ in range(count)]
+
+
+def chain(x, y):
+    h = ops.tanh(ops.matmul(x, y) + 1.0)
+    h = ops.matmul(h, ops.transpose(h)) / ops.sum(ops.abs(h), axis=-1, keepdims=True)
+    return ops.softmax(ops.matmul(h, x))
+
+
+def test_a_call_allocates_what_it_returns_and_no_more():
+    x, y = map(ops.convert_to_tensor, matrices(2))
+    compiled = toolkit.function(chain)
+    assert compiled.get_concrete_function(x, y).program.native is not None
+    assert peak_of(lambda: compiled(x, y)) < 4 * SIZE * SIZE + SMALL
+    total = toolkit.function(lambda x, y: ops.sum(chain(x, y)))
+    assert peak_of(lambda: total(x, y)) < SMALL
+
+
+def test_an_input_that_does_not_lie_row_by_row_is_copied():
+    x, y = matrices(2)
+    total = toolkit.function(lambda x, y: ops.sum(chain(x, y)))
+    assert peak_of(lambda: total(x.T, y)) > 4 * SIZE * SIZE
+
+
+def test_a_step_of_generated_code_updates_variables_where_they_are():
+    x = ops.convert_to_tensor(matrices(1)[0])
+    variable = Variable(x * 0.5)
+
+    @toolkit.function
+    def step(x):
+        variable.assign(variable.value * 0.9 + ops.matmul(x, x) * 0.001)
+
+    step(x)
+    step(x)
+    assert step.get_concrete_function(x).program.in_place
+    place = variable.own_buffer().ctypes.data
+    assert peak_of(lambda: step(x)) < SMALL
+    assert variable.own_buffer().ctypes.data == place
+    assert variable._spare is None
+
+
+def test_any_other_step_has_two_buffers_that_change_places():
+    x = ops.convert_to_tensor(matrices(1)[0])
+    variable = Variable(x * 0.5)
+
+    @toolkit.function
+    def step(x):
+        variable.assign(variable.value * 0.5 + ops.sort(ops.mod(x, 1.0), axis=0))
+
+    places = []
+    for _ in range(8):
+        step(x)
+        places.append(variable._tensor._array.ctypes.data)
+    assert not step.get_concrete_function(x).program.in_place
+    assert len(set(places[2:])) == 2
+    assert all(a != b for a, b in zip(places[2:], places[3:], strict=False))
+
+
+def test_a_step_of_training_allocates_nothing_that_grows():
+    model = toolkit.Sequential(
+        [toolkit.Input((SIZE,)), layers.Dense(SIZE, "relu"), layers.Dense(10)]
+    )
+    model.compile("adam", "mse")
+    x, y = matrices(1)[0], np.zeros((SIZE, 10), "float32")
+    assert peak_of(lambda: model.train_on_batch(x, y)) < 4 * SIZE * SIZE
