@@ -265,8 +265,22 @@ def infer_fitting(
     except (ShapeError, ArgumentError):
         for pinned in _guesses(args, kwargs, limit):
             with suppress(ToolkitError):
-                return infer(function, args, kwargs, pinned)
+                found = infer(function, args, kwargs, pinned)
+                return _with_fewest(function, args, kwargs, pinned, found)
         raise
+
+
+def _with_fewest(
+    function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any, found: Any
+) -> Any:
+    """What is inferred without those pinned extents that did not have to be."""
+    needed = dict(pinned)
+    for place in pinned if len(pinned) > 1 else ():
+        fewer = {k: n for k, n in needed.items() if k != place}
+        with suppress(ToolkitError):
+            found = infer(function, args, kwargs, fewer)
+            needed = fewer
+    return found
 
 
 def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -313,7 +327,26 @@ def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
         for places in combinations(unknown, count)
         for extents in product(known, repeat=count)
     )
-    return islice(guesses, limit)
+    return islice(chain(_same_axes(leaves), guesses), limit)
+
+
+def _same_axes(leaves: list[Any]) -> Iterator[dict[Any, int]]:
+    """Unknown extents as those of the other symbols along that axis, if they agree.
+
+    First of the batch alone, then of all axes.
+    """
+    symbols = [x for x in leaves if is_symbolic(x)]
+    extents: dict[int, set[int]] = {}
+    for axis, n in chain.from_iterable(enumerate(x.shape) for x in symbols):
+        extents.setdefault(axis, set()).update(() if n is None else (n,))
+    agreed = {axis: ns.pop() for axis, ns in extents.items() if len(ns) == 1}
+    for axes in ({0}, set(agreed)):
+        yield {
+            (id(x), axis): agreed[axis]
+            for x in symbols
+            for axis, n in enumerate(x.shape)
+            if n is None and axis in axes & set(agreed)
+        }
 
 
 F = TypeVar("F", bound=Callable[..., Any])

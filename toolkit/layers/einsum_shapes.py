@@ -24,8 +24,11 @@ def analyse_einsum(
             f"EinsumDense: {equation!r} expects inputs with {len(inputs)} axes; "
             f"received shape {tuple(input_shape)}"
         )
-    if len(output_shape) < len(outputs):
-        missing = len(outputs) - len(output_shape)
+    missing = len(outputs) - len(output_shape)
+    if missing > 1 and equation.replace(" ", "").endswith("..."):
+        # After the batch, what the ellipsis covers at the end is left out too.
+        output_shape = (input_shape[0], *output_shape, *input_shape[1 - missing :])
+    elif missing > 0:
         output_shape = (*input_shape[:missing], *output_shape)
     if len(output_shape) != len(outputs):
         raise ArgumentError(

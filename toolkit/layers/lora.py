@@ -8,6 +8,7 @@ from toolkit import ops
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, positive
+from toolkit.naming import scopes
 
 
 class LowRank(Layer):
@@ -58,18 +59,18 @@ class LowRank(Layer):
     def enable_lora(
         self,
         rank: int,
+        lora_alpha: Any = None,
         a_initializer: Any = "he_uniform",
         b_initializer: Any = "zeros",
-        lora_alpha: Any = None,
     ) -> None:
         """Freeze the main weight, and train a product of rank `rank` that is added.
 
         Args:
             rank: the extent between both factors.
-            a_initializer: how the first factor, (..., rank), starts.
-            b_initializer: how the second one, (rank, outputs), starts.
             lora_alpha: the product is multiplied with `lora_alpha / rank`; rank if
                 None.
+            a_initializer: how the first factor, (..., rank), starts.
+            b_initializer: how the second one, (rank, outputs), starts.
 
         Raises:
             ArgumentError: if the weight has a constraint, or lora is enabled already.
@@ -90,6 +91,9 @@ class LowRank(Layer):
         weight = getattr(self, f"_{name}")
         shapes = (*weight.shape[:-1], rank), (rank, weight.shape[-1])
         locked, self._locked = self._locked, False
+        outer = scopes.names
+        if not self._building:  # beside the kernel, whatever model that is in
+            scopes.names = tuple(weight.path.split("/")[:-2])
         for side, shape, initializer in zip(
             "ab", shapes, (a_initializer, b_initializer), strict=True
         ):
@@ -100,6 +104,7 @@ class LowRank(Layer):
                 name=f"lora_{name}_{side}",
             )
             setattr(self, f"lora_{name}_{side}", factor)
+        scopes.names = outer
         weight.trainable = False
         self._locked = locked
         self.lora_enabled = True

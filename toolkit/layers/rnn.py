@@ -251,13 +251,7 @@ def step_function(cell: Any, inputs: Any, training: bool | None) -> tuple[Any, A
         return xs, lambda x, states: cell.step(x, states, masks[1])
     if isinstance(cell, StackedRNNCells):
         return inputs, cell.stacked_step(inputs, training)
-    options = {"training": training} if cell._info.takes_training else {}
-
-    def step(x: Any, states: Any) -> Any:
-        output, states = cell(x, states, **options)
-        return output, list(states) if tree.is_nested(states) else [states]
-
-    return inputs, step
+    return inputs, lambda x, states: _apply_cell(cell, x, states, training)
 
 
 class StackedRNNCells(Layer):
@@ -296,9 +290,22 @@ class StackedRNNCells(Layer):
         """The output size of the last cell."""
         return _output_size(self.cells[-1])
 
-    def get_initial_state(self, batch_size: int) -> list[Any]:
-        """The states of each cell before the first step."""
-        return [list(cell.get_initial_state(batch_size)) for cell in self.cells]
+    def get_initial_state(self, batch_size: Any = None) -> list[Any]:
+        """The states of each cell before the first step: its own, or zeros."""
+        return [self._first_state(cell, batch_size) for cell in self.cells]
+
+    def _first_state(self, cell: Any, batch_size: Any) -> Any:
+        """A tensor for a cell whose state has an integer as its size, else a list."""
+        initial = getattr(cell, "get_initial_state", None)
+        if initial is not None:
+            found = initial(batch_size=batch_size)
+            return list(found) if tree.is_nested(found) else found
+
+        def zeros(size: int) -> Any:
+            return ops.zeros((batch_size, size), dtype=self.compute_dtype)
+
+        size = cell.state_size
+        return [zeros(n) for n in size] if tree.is_nested(size) else zeros(size)
 
     def build(self, input_shape: Any) -> None:
         for cell in self.cells:
@@ -323,7 +330,7 @@ class StackedRNNCells(Layer):
                 if mask is not None:
                     x, found = cell.step(cell.project(x, mask[0]), cell_states, mask[1])
                 else:
-                    x, found = cell(x, cell_states)
+                    x, found = _apply_cell(cell, x, cell_states, training)
                 new_states.append(found)
             return x, new_states
 
@@ -331,6 +338,17 @@ class StackedRNNCells(Layer):
 
     def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
         return self.stacked_step(inputs, training)(inputs, states)
+
+
+def _apply_cell(cell: Any, x: Any, states: Any, training: bool | None) -> Any:
+    """A user's cell: the output, and the new states in the structure of the old."""
+    call = cell if callable(cell) else cell.call
+    takes_training = isinstance(cell, Layer) and cell._info.takes_training
+    options = {"training": training} if takes_training else {}
+    is_list = tree.is_nested(states)
+    x, found = call(x, list(states) if is_list else [states], **options)
+    found = list(found) if tree.is_nested(found) else [found]
+    return x, found if is_list or len(found) > 1 else found[0]
 
 
 def _output_size(cell: Any) -> Any:

@@ -274,7 +274,8 @@ class Sequential(Model):
                 "A Sequential model configuration must be a dictionary containing the "
                 f"'name' and 'layers' keys; received {sorted(config)}"
             )
-        model = cls(name=config["name"], trainable=config.get("trainable", True))
+        frozen = config.get("trainable") is False  # of users' classes few take it
+        model = cls(name=config["name"], **({"trainable": False} if frozen else {}))
         if config.get("dtype") is not None:
             dtype = config["dtype"]
             model.dtype_policy = (

@@ -107,7 +107,7 @@ class AdamW(Adam):
     def __init__(
         self,
         learning_rate: Any = 0.001,
-        weight_decay: NonNegative | None = 0.004,
+        weight_decay: NonNegative = 0.004,
         beta_1: Fraction = 0.9,
         beta_2: Fraction = 0.999,
         epsilon: NonNegative = 1e-7,

@@ -186,18 +186,36 @@ class Muon(Optimizer):
             lr = lr * self.adam_lr_ratio
             return adam_update(g, p, slots, lr, step, *betas, self.epsilon)
         m = self.momentum * slots["momentum"] + g
-        direction = self._orthogonal(g + self.momentum * m if self.nesterov else m)
-        if self.rms_rate is not None:
-            lr = lr * (self.rms_rate * math.sqrt(max(p.shape)))
-        return p - lr * direction, {"momentum": m}
+        ahead = g + self.momentum * m if self.nesterov else m
+        direction = self.zeropower_via_newtonschulz5(ahead, self.ns_steps)
+        return p - self.lr_adjust(lr * direction), {"momentum": m}
 
-    def _orthogonal(self, x: Tensor) -> Tensor:
-        """A matrix with the singular vectors of x and singular values near 1."""
+    def lr_adjust(self, x: Tensor) -> Tensor:
+        """Scale a step to the root mean square `rms_rate`.
+
+        Args:
+            x: the learning rate times an orthogonal matrix.
+        """
+        if self.rms_rate is None:
+            return x
+        return x * (self.rms_rate * math.sqrt(max(x.shape)))
+
+    def transpose_last_axis(self, x: Tensor) -> Tensor:
+        """`x` with its last two axes exchanged."""
+        return ops.swapaxes(x, -1, -2)  # type: ignore[no-any-return]
+
+    def zeropower_via_newtonschulz5(self, x: Tensor, steps: int) -> Tensor:
+        """A matrix with the singular vectors of x and singular values near 1.
+
+        Args:
+            x: (rows, columns).
+            steps: how many steps of the iteration are taken.
+        """
         tall = x.shape[0] > x.shape[1]
-        x = ops.transpose(x) if tall else x
+        x = self.transpose_last_axis(x) if tall else x
         x = x / (ops.sqrt(ops.sum(ops.square(x))) + 1e-7)
-        for _ in range(self.ns_steps):
-            y = ops.matmul(x, ops.transpose(x))
+        for _ in range(steps):
+            y = ops.matmul(x, self.transpose_last_axis(x))
             mixed = self.muon_b * y + self.muon_c * ops.matmul(y, y)
             x = self.muon_a * x + ops.matmul(mixed, x)
-        return ops.transpose(x) if tall else x
+        return self.transpose_last_axis(x) if tall else x

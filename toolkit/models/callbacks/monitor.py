@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
 
@@ -20,6 +22,8 @@ class MonitorCallback(Callback):
             asks the metric itself.
         baseline: the best value to begin with.
         min_delta: by how much a value must be better to count.
+
+    The attribute `monitor_op` is the comparison, once the direction is known.
     """
 
     _state: tuple[str, ...] = ("best",)
@@ -43,6 +47,7 @@ class MonitorCallback(Callback):
         self.mode = mode
         self.best = baseline
         self.min_delta = abs(min_delta)
+        self.monitor_op: Any = None
 
     def _direction(self) -> str:
         """ "min" or "max"; "auto" is resolved once the model has its metrics."""
@@ -63,9 +68,15 @@ class MonitorCallback(Callback):
     def _is_improvement(self, value: float, reference: float | None) -> bool:
         if reference is None:
             return True
-        if self._direction() == "min":
-            return bool(value + self.min_delta < reference)
-        return bool(value - self.min_delta > reference)
+        if self.monitor_op is None:
+            self._set_monitor_op()
+        return bool(self.monitor_op(value - self.min_delta, reference))
+
+    def _set_monitor_op(self) -> None:
+        """Set `monitor_op`, which subclasses use: `np.less` or `np.greater`."""
+        self.monitor_op = np.less if self._direction() == "min" else np.greater
+        if self.monitor_op is np.less:
+            self.min_delta = -self.min_delta
 
     def _monitored(self, logs: Logs) -> Any:
         """The quantity in the logs; None, after a warning, where it is missing."""

@@ -112,6 +112,10 @@ def scale_and_translate(
     x = widened(images)
     scale, translation = convert(scale, x.dtype), convert(translation, x.dtype)
     axes = [axis % x.ndim for axis in spatial_dims]
+    if len(output_shape) == x.ndim:  # None, as symbols have it: what the images have
+        output_shape = [
+            n if m is None else m for m, n in zip(output_shape, x.shape, strict=True)
+        ]
     expected = [output_shape[i] if i in axes else n for i, n in enumerate(x.shape)]
     if list(output_shape) != expected or scale.shape != (len(axes),):
         raise ShapeError(
