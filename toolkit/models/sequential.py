@@ -274,8 +274,10 @@ class Sequential(Model):
                 "A Sequential model configuration must be a dictionary containing the "
                 f"'name' and 'layers' keys; received {sorted(config)}"
             )
-        frozen = config.get("trainable") is False  # of users' classes few take it
-        model = cls(name=config["name"], **({"trainable": False} if frozen else {}))
+        options: dict[str, Any] = {"name": config["name"]}
+        if config.get("trainable") is False:  # of users' classes few take it
+            options["trainable"] = False
+        model = cls(**options)
         if config.get("dtype") is not None:
             dtype = config["dtype"]
             model.dtype_policy = (
