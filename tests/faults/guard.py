@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SILENCE = 60  # seconds without a word after which a child is stopped
+SILENCE = 30  # seconds without a word after which a child is stopped
 
 
 def outcomes(seed, start, stop, folder):
@@ -66,7 +66,7 @@ def _one_child(seed, start, stop, folder):
         yield None, "", f"{what}: {errors}"
 
 
-def tally(seed, start, stop, folder):
+def tally(seed, start, stop, folder, watched=False):
     """How often each outcome came, and what is wrong: number -> (format, outcome)."""
     counts, wrong = Counter(), {}
     for number, form, outcome in outcomes(seed, start, stop, folder):
@@ -74,13 +74,13 @@ def tally(seed, start, stop, folder):
         counts[kind] += 1
         if kind not in ("equal", "error", "differs"):
             wrong[number] = form, outcome
+            if watched:
+                print(f"--- {number} {form}: {outcome}", flush=True)
     return counts, wrong
 
 
 if __name__ == "__main__":
-    seed, start, stop, folder = (*map(int, sys.argv[1:4]), sys.argv[4])
+    kind, start, stop, folder = sys.argv[1:]
     began = time.monotonic()
-    counts, wrong = tally(seed, start, stop, folder)
-    for number, (form, outcome) in wrong.items():
-        print(f"--- {number} {form}: {outcome}")
+    counts, wrong = tally(kind, int(start), int(stop), folder, watched=True)
     print(dict(counts), f"{time.monotonic() - began:.0f} s")

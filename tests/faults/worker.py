@@ -52,6 +52,7 @@ class Watch:
     def __init__(self):
         self.seen = []
         self.folder = None
+        self.allowed = (tempfile.gettempdir(), "/dev/", "/proc/", str(ROOT))
         sys.addaudithook(self.note)
 
     def note(self, event, arguments):
@@ -64,8 +65,7 @@ class Watch:
         elif event == "open" and isinstance(arguments[0], str):
             path, mode, flags = arguments
             writes = flags & (os.O_WRONLY | os.O_RDWR) if isinstance(flags, int) else 0
-            allowed = (tempfile.gettempdir(), "/dev/", "/proc/", str(ROOT))
-            if writes and not os.path.abspath(path).startswith(allowed):
+            if writes and not os.path.abspath(path).startswith(self.allowed):
                 self.seen.append(f"writes {path}")
 
 
@@ -187,20 +187,62 @@ def limit_space():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def main():
-    seed, start, stop, folder = (*map(int, sys.argv[1:4]), sys.argv[4])
-    cases = Cases(seed, folder)
+def attacked(name, cases):
+    """What came of an attack."""
+    from tests.faults.attacks import ATTACKS, HARMLESS, SECRET
+
+    folder = cases.folder / "case"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "secret.txt").write_text(SECRET)
+    os.chdir(folder)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = ATTACKS[name](folder)
+    cases.watch.seen, cases.watch.folder = [], folder
+    differs = "it may be read" if name in HARMLESS else None
+    outcome = judged(lambda path: found.append(read()), folder, None, differs)
+    cases.watch.folder = None
+    text = repr(found)
+    if cases.watch.seen or (folder / "ran").exists():
+        return f"code: {cases.watch.seen}"
+    if SECRET in text or "root:x" in text:
+        return f"code: it read {text:.300}"
+    if (folder.parent / "evil").exists() or Path("/tmp/evil").exists():
+        return "code: it wrote out of its folder"
+    return "done: it was read" if outcome.startswith("lost") else outcome
+
+
+def numbered(words, cases):
+    """Number, name and outcome of each case that was asked for."""
+    if words[0] == "attacks":
+        from tests.faults.attacks import ATTACKS
+
+        names = list(ATTACKS)
+        stop = min(int(words[2]), len(names))
+        return range(int(words[1]), stop), lambda n: (
+            names[n],
+            attacked(names[n], cases),
+        )
+    cases.seed = int(words[0])
     for form in FORMATS:
         cases.original(form)
+    return range(*map(int, words[1:3])), cases.run
+
+
+def main():
+    *words, folder = sys.argv[1:]
+    cases = Cases(0, folder)
+    numbers, run = numbered(words, cases)
     limit_space()
     progress = os.open(Path(folder, "progress"), os.O_RDWR | os.O_CREAT)
-    for number in range(start, stop):
+    for number in numbers:
         os.pwrite(progress, number.to_bytes(8, "little"), 0)
-        name, outcome = cases.run(number)
+        name, outcome = run(number)
         if outcome not in ("equal", "error", "differs"):
             cases.keep(number, folder)
         print(json.dumps([number, name, outcome]), flush=True)
-    os.pwrite(progress, stop.to_bytes(8, "little"), 0)
 
 
 if __name__ == "__main__":
