@@ -33,13 +33,14 @@ def _one_child(seed, start, stop, folder):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
     command = [sys.executable, "-m", "tests.faults.worker"]
-    child = subprocess.Popen(
-        [*command, *map(str, (seed, start, stop)), str(folder)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=open(folder / "errors.txt", "wb"),
-    )
+    with open(folder / "errors.txt", "wb") as errors:
+        child = subprocess.Popen(
+            [*command, *map(str, (seed, start, stop)), str(folder)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
     heard, rest, done = time.monotonic(), b"", start - 1
     while True:
         ready, _, _ = select.select([child.stdout], [], [], 1)

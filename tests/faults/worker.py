@@ -220,11 +220,8 @@ def numbered(words, cases):
         from tests.faults.attacks import ATTACKS
 
         names = list(ATTACKS)
-        stop = min(int(words[2]), len(names))
-        return range(int(words[1]), stop), lambda n: (
-            names[n],
-            attacked(names[n], cases),
-        )
+        numbers = range(*map(int, words[1:3]))
+        return numbers, lambda n: (names[n], attacked(names[n], cases))
     cases.seed = int(words[0])
     for form in FORMATS:
         cases.original(form)

@@ -98,6 +98,8 @@ def decode(value: Any, buffers: Sequence[memoryview] = ()) -> Any:
 
 def _decode_array(name: str, of: Any, buffers: Sequence[memoryview]) -> Any:
     shape, data = of
+    if any(extent < 0 for extent in shape):
+        raise ArgumentError(f"expected a shape; received {shape}")
     if name == "object":
         if math.prod(shape) != len(data):
             raise ArgumentError(f"expected {shape} objects; received {len(data)}")

@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -93,7 +94,8 @@ class Writer:
 
     def abandon(self) -> None:
         """Leave no trace of an unfinished file."""
-        self._file.close()
+        with suppress(OSError):  # what is still to be written may find no space
+            self._file.close()
         self._stage.close()
 
 

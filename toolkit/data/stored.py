@@ -19,7 +19,14 @@ from toolkit.data.sources import FromTensorSlices
 from toolkit.data.streams import Pass
 from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
 from toolkit.errors import DatasetError, ShapeError, UnsupportedError
-from toolkit.reading.hdf5 import check_dataset, chunk_bytes, linked, named, opened
+from toolkit.reading.hdf5 import (
+    check_dataset,
+    chunk_bytes,
+    is_text,
+    linked,
+    named,
+    opened,
+)
 from toolkit.reading.images import open_image
 from toolkit.reading.npy import mapped, open_npz
 from toolkit.reading.packed import budget_of, too_much
@@ -177,6 +184,8 @@ class _Inside:
         if not hasattr(found, "chunks") or not found.shape:
             raise KeyError(f"{name!r} is no data set of rows")
         check_dataset(place, found)
+        if found.dtype.hasobject and not is_text(found.dtype):
+            raise KeyError(f"{name!r} holds neither numbers nor text")
         return found
 
 

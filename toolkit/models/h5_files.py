@@ -2,19 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from toolkit.reading.hdf5 import CHECKSUM, Dataset
 
 
-def write_groups(path: Path, groups: dict[str, tuple[str, dict[str, Any]]]) -> None:
-    """Write group path -> (name attribute, arrays by key) as a new file."""
+class _Disk:
+    """A new file that seems to take all that HDF5 writes, and remembers what failed.
+
+    HDF5 cannot close a file whose last blocks it could not write: it would keep it open
+    to the end of the process, and further files would fail with it.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        """Write, unless something has failed already."""
+        if self.error is None:
+            try:
+                view = memoryview(data).cast("B")
+                while len(view):
+                    view = view[self._file.write(view) :]
+            except BaseException as error:
+                self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Bring the file to a size."""
+        if self.error is None:
+            try:
+                return self._file.truncate(size)
+            except BaseException as error:
+                self.error = error
+        return size or 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Read what has been written."""
+        return self._file.read(size)
+
+    def readinto(self, data: Any) -> int:
+        """Read what has been written."""
+        return self._file.readinto(data)  # type: ignore[attr-defined, no-any-return]
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """Go to a byte."""
+        return self._file.seek(place, whence)
+
+    def tell(self) -> int:
+        """The byte at which writing is."""
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+
+@contextmanager
+def created(path: Path) -> Iterator[Any]:
+    """A new HDF5 file to write, closed at the end.
+
+    Raises:
+        OSError: something could not be written.
+    """
     import h5py
 
-    with h5py.File(path, "x") as file:
+    with open(path, "x+b", buffering=0) as raw:
+        disk = _Disk(raw)
+        with h5py.File(disk, "w") as file:
+            yield file
+        if disk.error is not None:
+            raise disk.error
+
+
+def write_groups(path: Path, groups: dict[str, tuple[str, dict[str, Any]]]) -> None:
+    """Write group path -> (name attribute, arrays by key) as a new file."""
+    with created(path) as file:
         for group_path, (name, arrays) in groups.items():
             group = file.create_group(group_path)
             group.attrs["name"] = name

@@ -16,7 +16,7 @@ import numpy as np
 
 from toolkit import config
 from toolkit.errors import ModelFileError
-from toolkit.models.h5_files import write_array
+from toolkit.models.h5_files import created, write_array
 from toolkit.models.legacy_config import (
     compile_arguments,
     model_from_legacy,
@@ -48,9 +48,7 @@ def save_legacy(model: Any, path: Path, include_optimizer: bool) -> None:
         attributes["training_config"] = _json(training_config(model))
 
     def write(temporary: Path) -> None:
-        import h5py
-
-        with h5py.File(temporary, "x") as file:
+        with created(temporary) as file:
             file.attrs.update(attributes)
             _write_layers(file.create_group("model_weights"), model)
             if optimizer is not None and optimizer.variables:

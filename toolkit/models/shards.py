@@ -172,7 +172,7 @@ def _listing(path: Path) -> tuple[list[str], dict[str, str]]:
         entries = list(listing["weight_map"].values())
         names = [x for e in entries for x in (e if isinstance(e, list) else [e])]
         names = list(dict.fromkeys(names))
-        if any(Path(name).name != name or "\\" in name for name in names):
+        if any(not name or Path(name).name != name or "\\" in name for name in names):
             raise ValueError("a file that is not beside it")
         checksums = dict(listing.get("metadata", {}).get("files", {}))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

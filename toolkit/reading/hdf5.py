@@ -257,6 +257,14 @@ class Dataset:
         return array
 
 
+def is_text(dtype: Any) -> bool:
+    """Whether a dtype of objects stands for strings, or for arrays of any length."""
+    import h5py
+
+    kinds = h5py.check_string_dtype(dtype), h5py.check_vlen_dtype(dtype)
+    return any(kind is not None for kind in kinds)
+
+
 def chunk_bytes(dataset: Any) -> int:
     """What a chunk takes, which is unpacked as a whole; 0 where there are none."""
     if not dataset.chunks:

@@ -80,9 +80,14 @@ def is_harmless(source: Path | io.BytesIO) -> bool:
             _children.clear()  # that of the process that this one was forked from
         if not _children:
             _children.append(_Child())
-        answer = _children[0].ask(_HEAD.pack(is_path, len(content), budget), content)
-        if answer not in (b"\0", _OK):
-            _children.pop().end()
+        answer, child = b"", _children.pop()
+        try:  # an interrupt may leave half a question
+            answer = child.ask(_HEAD.pack(is_path, len(content), budget), content)
+        finally:
+            if answer in (b"\0", _OK):
+                _children.append(child)
+            else:
+                child.end()
     return answer == _OK
 
 

@@ -80,7 +80,7 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
             raise ValueError(f"{len(shape)} axes")
     except _DAMAGES as error:
         raise ModelFileError(
-            f"{name}: expected an array as NumPy saves them ({error})"
+            f"{name}: expected an array as NumPy saves them ({str(error)[:200]})"
         ) from error
     if dtype.hasobject or (dtype.names and not raw):
         raise ModelFileError(

@@ -92,17 +92,20 @@ class Unpacked:
     Args:
         path: of the file.
         limit: bytes after which reading stops with a LoadBudgetError.
+        at_once: the most that may be asked for at once.
     """
 
-    def __init__(self, path: Path, limit: int) -> None:
+    def __init__(self, path: Path, limit: int, at_once: int | None = None) -> None:
         with open(path, "rb") as file:
             head = file.read(6)
         openers = [o for magic, o in _OPENERS.items() if head.startswith(magic)]
         self._file = (openers or [open])[0](path, "rb")
-        self._limit = limit
+        self._limit, self._at_once = limit, at_once
 
     def read(self, size: int = -1) -> bytes:
         """So many bytes, all by default."""
+        if self._at_once is not None and size > self._at_once:
+            raise too_much("a header", self._at_once)
         left = max(0, self._limit - self._file.tell())
         if 0 <= size <= left:
             return read_exactly(self._file, size)

@@ -14,6 +14,7 @@ from toolkit.errors import MissingFileError, ModelFileError
 from toolkit.reading.budget import limited_load, spend
 
 _MAX_MEMBERS = 10_000
+_MAX_DEPTH, _MAX_NAME = 200, 4096  # folders, and characters of a path
 _SMALL = 1 << 20  # bytes that are always fine
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SUSPICIOUS = (  # what a damaged ZIP may raise
@@ -98,8 +99,14 @@ class Members:
         for name, info in self._infos.items():
             if name.startswith(f"{prefix}/") and not info.is_dir():
                 target = Path(folder, *PurePosixPath(name).parts)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(self.read(name))
+                data = self.read(name)
+                try:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(data)
+                except (OSError, ValueError) as error:  # such as too long a name
+                    raise ModelFileError(
+                        f"{name[:80]!r} cannot be unpacked: {type(error).__name__}"
+                    ) from error
 
 
 def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
@@ -108,6 +115,8 @@ def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     if not parts or ".." in parts or name.startswith("/") or is_link:
         raise ModelFileError(f"{name!r} points out of the archive: refused")
+    if len(parts) > _MAX_DEPTH or len(name) > _MAX_NAME:
+        raise ModelFileError(f"a name of {len(name)} characters: refused")
     if "\\" in name or ":" in parts[0] or "\0" in name:
         raise ModelFileError(f"{name!r} is no plain name: refused")
     if info.flag_bits & 1:

@@ -18,6 +18,7 @@ from toolkit.reading.packed import Unpacked, budget_of, too_much
 
 FORMATS = ("tar", "zip")
 _MEMBER = 512  # bytes that one takes at least
+_HEADER = 1 << 24  # bytes of a name, or of what else is said of a member
 _DAMAGED = (
     *(EOFError, OSError, RuntimeError, ValueError, LookupError, TypeError),
     *(OverflowError, MemoryError, NotImplementedError, struct.error),
@@ -73,7 +74,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
 @contextmanager
 def _opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """A tar archive, whose headers too may unpack to a limited number of bytes."""
-    with Unpacked(path, budget_of(path)) as unpacked:
+    with Unpacked(path, budget_of(path), _HEADER) as unpacked:
         with tarfile.open(fileobj=unpacked, mode="r:") as archive:  # type: ignore[call-overload]
             yield archive
 

@@ -14,6 +14,7 @@ from toolkit.errors import ArgumentError, DTypeError, unknown_choice
 from toolkit.initializers.fourier import check_scaling, check_window
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
+from toolkit.reading.budget import spend
 
 _MODES = ("angle", "imag", "log", "magnitude", "psd", "real", "stft")
 
@@ -229,6 +230,8 @@ class MelSpectrogram(Layer):
                 f"`sequence_length`. Received: fft_length={fft_length}, "
                 f"sequence_length={sequence_length}"
             )
+        # The window, twice, and the spectrum of a piece that the trace is made with.
+        spend(32 * fft_length, f"a window for pieces of {fft_length} samples")
         self.window, self.sampling_rate = window, sampling_rate
         self.num_mel_bins, self.min_freq = num_mel_bins, min_freq
         self.max_freq = max_freq or int(sampling_rate / 2)
@@ -285,6 +288,9 @@ class MelSpectrogram(Layer):
             upper_edge_hertz: where the last one ends.
             dtype: of the result.
         """
+        # Four of them are there at a time, in float64.
+        nbytes = 32 * num_mel_bins * num_spectrogram_bins
+        spend(nbytes, f"the weights of {num_mel_bins} bands")
         lowest, highest = _mel(lower_edge_hertz), _mel(upper_edge_hertz)
         edges = np.linspace(lowest, highest, num_mel_bins + 2)
         frequencies = np.linspace(0, sampling_rate / 2, num_spectrogram_bins)

@@ -1,0 +1,186 @@
+"""A disk that is full while something is saved: a clear error, the older file whole."""
+
+import errno
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from tests.faults.formats import small_model
+from toolkit.data import Dataset
+from toolkit.errors import DatasetError, ToolkitError
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of files")
+
+SAVES = {
+    "model.keras": lambda model, path: model.save(path),
+    "model.h5": lambda model, path: model.save(path),
+    "model.weights.h5": lambda model, path: model.save_weights(path),
+    "model.weights.json": lambda model, path: model.save_weights(
+        path, max_shard_size=1e-5
+    ),
+    "folder": lambda model, path: model.save(path, zipped=False),
+}
+
+
+class limited_files:
+    """No file of this process may grow beyond so many bytes."""
+
+    def __init__(self, nbytes):
+        self.nbytes = nbytes
+
+    def __enter__(self):
+        self.signal = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.nbytes, self.limits[1]))
+
+    def __exit__(self, *_):
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.limits)
+        signal.signal(signal.SIGXFSZ, self.signal)
+
+
+def contents(folder):
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
+
+
+@pytest.mark.parametrize("nbytes", [0, 100, 2_000, 10_000])
+@pytest.mark.parametrize("name", SAVES)
+def test_saves_that_do_not_fit(name, nbytes, tmp_path):
+    model, path = small_model(), tmp_path / name
+    SAVES[name](model, path)
+    before = contents(tmp_path)
+    if max(map(len, before.values())) <= nbytes:
+        pytest.skip("the files of this format are smaller")
+    for variable in model.trainable_variables:
+        variable.assign(variable + 1)
+    with limited_files(nbytes), pytest.raises((ToolkitError, OSError)) as caught:
+        SAVES[name](model, path)
+    assert isinstance(caught.value, ToolkitError), caught.value
+    assert contents(tmp_path) == before
+    SAVES[name](model, path)  # and the next one works
+
+
+def test_a_download_that_does_not_fit(tmp_path):
+    (tmp_path / "data").write_bytes(bytes(50_000))
+    fetch = {"origin": f"file://{tmp_path}/data", "cache_dir": tmp_path / "cache"}
+    with limited_files(10_000), pytest.raises(DatasetError):
+        tk.utils.get_file("data", **fetch)
+    left = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    assert all(p.suffix == ".lock" for p in left), left
+    path = tk.utils.get_file("data", **fetch)
+    assert os.path.getsize(path) == 50_000
+
+
+def test_a_data_set_that_does_not_fit(tmp_path):
+    dataset = Dataset.from_tensor_slices(np.zeros((100, 100)))
+    with limited_files(10_000), pytest.raises((ToolkitError, OSError)) as caught:
+        dataset.save(tmp_path / "saved")
+    assert "File too large" in str(caught.value)
+    assert not contents(tmp_path)
+    dataset.save(tmp_path / "saved")
+    assert len(list(Dataset.load(tmp_path / "saved"))) == 100
+
+
+def test_a_cache_that_does_not_fit(tmp_path):
+    dataset = Dataset.from_tensor_slices(np.zeros((100, 100))).filter(lambda x: True)
+    cached = dataset.cache(tmp_path / "cache")
+    with limited_files(10_000), pytest.raises((ToolkitError, OSError)):
+        list(cached)
+    assert not contents(tmp_path)
+    assert len(list(cached)) == len(list(cached)) == 100
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_write_that_fails_at_some_point(number, tmp_path, monkeypatch):
+    model, path = small_model(), tmp_path / "model.keras"
+    model.save(path)
+    before = path.read_bytes()
+    calls, real = [0], os.fsync
+
+    def fail(descriptor):
+        calls[0] += 1
+        if calls[0] == number + 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    try:
+        model.save(path)
+    except ToolkitError:
+        assert path.read_bytes() == before or number
+    assert tk.saving.load_model(path) is not None
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np
+sys.path.insert(0, {root!r})
+import toolkit as tk
+from tests.faults.formats import small_model
+
+path, delay = sys.argv[1], float(sys.argv[2])
+model = small_model()
+load = tk.saving.load_model
+model.save(path); load(path)
+count = 0
+timer = threading.Timer(delay, lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    timer.start()
+    end = time.monotonic() + 5  # Python drops an interrupt inside of a finalizer
+    while time.monotonic() < end:
+        for variable in model.trainable_variables:
+            variable.assign(variable * 0 + count)
+        model.save(path)
+        found = load(path)
+        count += 1
+except KeyboardInterrupt:
+    pass
+values = [np.asarray(v) for v in load(path).trainable_variables]
+levels = {{float(x) for v in values for x in v.ravel()}}
+assert len(levels) == 1 or count == 0, (levels, count)
+print("whole", sorted(os.listdir(os.path.dirname(path))))
+"""
+
+
+@pytest.mark.parametrize("delay", [0.01, 0.02, 0.05, 0.11])
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_an_interrupt_leaves_a_whole_file(name, delay, tmp_path):
+    code = textwrap.dedent(INTERRUPTED.format(root=str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / name), str(delay)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("whole"), done.stdout
+    assert name in done.stdout
+
+
+def test_an_interrupt_while_a_child_reads_a_file(tmp_path, monkeypatch):
+    from toolkit.reading import hdf5_probe
+
+    class Interrupted(hdf5_probe._Child):
+        def ask(self, head, content):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(hdf5_probe, "_children", [Interrupted()])
+    with pytest.raises(KeyboardInterrupt):
+        hdf5_probe.is_harmless(io.BytesIO(b"x"))
+    # Half a question may have been asked: the next one goes to another child.
+    assert not hdf5_probe._children

@@ -1,0 +1,40 @@
+"""Damaged files of each format: what was saved, a clear error, or values unchecked.
+
+Each case is seeded by its number: `python -m tests.faults.guard SEED START STOP FOLDER`
+runs some of them by hand, and leaves the files of those that are wrong in the folder.
+"""
+
+import sys
+
+import pytest
+
+from tests.faults.formats import FORMATS
+from tests.faults.guard import tally
+from tests.faults.worker import order
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def check(seed, count, folder):
+    counts, wrong = tally(seed, 0, count, folder)
+    assert not wrong, "\n".join(
+        f"seed {seed}, case {number}, {form}: {what}"
+        for number, (form, what) in list(wrong.items())[:20]
+    )
+    assert sum(counts.values()) == count
+    assert counts["error"] > count / 3  # the damage does reach what is read
+
+
+def test_each_format_has_its_share():
+    assert {form.name for form in FORMATS} == set(order())
+    assert len(order()) < 400
+
+
+def test_damaged_files(tmp_path):
+    check(15, 2_000, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_many_damaged_files(seed, tmp_path):
+    check(seed, 10_000, tmp_path)
