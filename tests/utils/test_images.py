@@ -100,3 +100,11 @@ def test_png_files_need_no_pillow(tmp_path, monkeypatch, channels):
     assert path.read_bytes() == file.getvalue()
     read = np.asarray(pillow.open(path)).reshape(5, 7, channels)
     np.testing.assert_array_equal(read, x)
+
+
+def test_scaled_pictures_never_exceed_255():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        x = rng.random((3, 3, 1)).astype("float32") * rng.integers(1, 1000)
+        picture = utils.array_to_img(x)
+        assert (picture.mode, np.asarray(picture).max()) == ("L", 255)

@@ -145,7 +145,7 @@ def _pixels(
         array = array.transpose(1, 2, 0)
     if scale:
         array = array - array.min()
-        array = array * (255 / (array.max() or 1))
+        array = array / (array.max() or 1) * 255  # in this order, 255 is the most
     channels = array.shape[2]
     if channels not in (1, 3, 4):
         raise ArgumentError(
