@@ -189,7 +189,7 @@ def remove(folder: Path) -> None:
     with suppress(OSError):
         for entry in list(os.scandir(folder)):
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry, ignore_errors=True)
+                shutil.rmtree(entry)
             elif entry.name != OWNER:
                 os.unlink(entry)
         (folder / OWNER).unlink(missing_ok=True)

@@ -176,7 +176,8 @@ def fail_at_each_event(kind, path, step):
         failures += 1
         before, number = found, number + 1
     save(kind, path, number)
-    assert not left_over(path) and number_in(kind, path) == number
+    assert not left_over(path), left_over(path)
+    assert number_in(kind, path) == number
     return failures
 
 
@@ -212,7 +213,8 @@ def kill_at_random(kind, path, count, seed):
         new += found == number
         before, number = found, number + 1
     save(kind, path, number)
-    assert not left_over(path) and number_in(kind, path) == number
+    assert not left_over(path), left_over(path)
+    assert number_in(kind, path) == number
     return {"kills": kills, "new": new}
 
 
