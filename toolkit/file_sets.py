@@ -212,7 +212,7 @@ def _identity(path: Path) -> list[int] | None:
     """What tells a file from others that have its name later; None: there is none."""
     try:
         found = path.lstat()
-    except OSError:
+    except (OSError, ValueError):  # a name with a zero in it is no name
         return None
     return [found.st_ino, found.st_size, found.st_mtime_ns]
 

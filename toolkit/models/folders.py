@@ -21,12 +21,7 @@ from toolkit.models.archives import (
     write_members,
 )
 from toolkit.reading.budget import limited_load
-from toolkit.reading.hdf5 import (
-    Dataset,
-    checksum_text,
-    contents_checksum,
-    open_datasets,
-)
+from toolkit.reading.hdf5 import checksum_text, contents_checksum, open_datasets
 from toolkit.staging import flush
 
 _NAMES = (METADATA, CONFIG, WEIGHTS)
@@ -80,9 +75,12 @@ def _is_name(name: str) -> bool:
 def _load(path: Path, custom_objects: Any, compile: bool) -> Any:
     with limited_load(path):
         _check_links(path)
-        text, listed = read_text(Path(path, CONFIG)), _listed(path)
+        text, listed = read_text(Path(path, CONFIG)), _listed(path) or {}
+        _check(path, listed, text)
         with open_datasets(Path(path, WEIGHTS)) as datasets:
-            _check(path, listed, text, datasets)
+            if WEIGHTS in listed:
+                found = contents_checksum(datasets)
+                _compare(path, WEIGHTS, found, listed[WEIGHTS])
             model = loaded(text, datasets, custom_objects, compile, path)
         load_assets(model, Path(path, ASSETS))
     return model
@@ -106,27 +104,24 @@ def _listed(path: Path) -> dict[str, str] | None:
         return None
 
 
-def _check(
-    path: Path,
-    listed: dict[str, str] | None,
-    config: bytes,
-    datasets: dict[str, Dataset],
-) -> None:
-    """Raise if the files are not those that were saved together."""
-    for name, checksum in (listed or {}).items():
+def _check(path: Path, listed: dict[str, str], config: bytes) -> None:
+    """Raise if the files but the weights are not those that were saved together."""
+    for name, checksum in listed.items():
         file = Path(path, name)
         if not _is_name(name) or ".." in file.parts or not file.is_file():
             raise ModelFileError(f"{str(path)!r}: there is no {name!r}, which it lists")
-        if name == WEIGHTS:
-            found = contents_checksum(datasets)
-        else:
+        if name != WEIGHTS:
             found = checksum_text(config if name == CONFIG else read_text(file))
-        if found != checksum:
-            raise ModelFileError(
-                f"{str(path)!r}: {name!r} is not the file that was saved with the "
-                f"others: it is damaged, or was changed; without the list of 'files' "
-                f"in {METADATA} it can be loaded"
-            )
+            _compare(path, name, found, checksum)
+
+
+def _compare(path: Path, name: str, found: str, listed: str) -> None:
+    if found != listed:
+        raise ModelFileError(
+            f"{str(path)!r}: {name!r} is not the file that was saved with the others: "
+            "it is damaged, or was changed; without the list of 'files' in "
+            f"{METADATA} it can be loaded"
+        )
 
 
 def _own_files(root: Path) -> list[str]:
