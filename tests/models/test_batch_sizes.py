@@ -141,6 +141,15 @@ def test_another_batch_size_compiles_nothing(compiled, way, name):
     assert compiled == []
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_row_has_the_same_bits_in_batches_of_all_sizes(name):
+    build, _, _, inputs, _ = MODELS[name]
+    model, x = build(), inputs(64)
+    whole = model.predict_on_batch(x)
+    for size in (1, 2, 3, 5, 16, 17, 33):
+        np.testing.assert_array_equal(model.predict_on_batch(x[:size]), whole[:size])
+
+
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_64_batch_sizes_compile_no_more_than_the_first_few(compiled, name):
     run = fitting(name)
