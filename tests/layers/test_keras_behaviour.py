@@ -163,3 +163,11 @@ def test_a_sequential_model_of_a_class_that_takes_little_is_restored():
     again = Named.from_config(model.get_config())
     assert type(again) is Named
     assert again(X[0]).shape == (4, 2)
+
+
+@pytest.mark.parametrize("size", [2.5, "2", [2, 2.5]])
+@pytest.mark.parametrize("name", ["UpSampling1D", "UpSampling2D", "MaxPooling2D"])
+def test_extents_that_are_no_integers_are_errors_of_type(name, size):
+    argument = "size" if name.startswith("Up") else "pool_size"
+    with pytest.raises(TypeError, match=argument):
+        getattr(layers, name)(**{argument: size})

@@ -73,8 +73,11 @@ def extents(
     values = (value,) * rank if hasattr(value, "__index__") else value
     try:
         values = tuple(map(index, values))
-    except TypeError:
-        values = ()
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{type(layer).__name__}: {argument} should be {_KINDS[minimum]} integer "
+            f"or {rank} of them; received {value!r}"
+        ) from error
     if len(values) != rank or min(values) < minimum:
         raise ArgumentError(
             f"{type(layer).__name__}: {argument} should be {_KINDS[minimum]} integer "
