@@ -12,7 +12,10 @@ from toolkit.errors import ArgumentError, DatasetError
 from toolkit.utils.directories import common_arguments, from_directory
 
 Array = np.ndarray[Any, Any]
-_DAMAGES = (wave.Error, EOFError, OSError, ValueError, ArithmeticError, MemoryError)
+_DAMAGES = (
+    *(wave.Error, EOFError, OSError, ValueError, ArithmeticError, MemoryError),
+    RuntimeError,
+)
 _LONGEST = 1 << 24  # samples that a file may be stretched to, however short it is
 
 
