@@ -48,22 +48,29 @@ class Operand:
         """Whether its elements follow each other in row-major order."""
         return not self.spec.size or self.contiguous_from(0)
 
-    def keeps_rows_of(self, whole: Operand, offset: int) -> bool:
-        """Whether each row of the leading axis lies in the same row of another array.
+    def rows_kept_of(self, whole: Operand, offset: int) -> int:
+        """How many rows of this view lie each in the same row of another array.
+
+        Rows of as many leading axes as can be; 0 if not even those of the first do.
 
         Args:
             whole: the array that this one is a view of.
             offset: the first byte of the view in it.
         """
-        if not self.spec.ndim or not whole.spec.ndim or not self.spec.size:
-            return False
-        extent, step = self.spec.shape[0], self.strides[0]
-        if (extent, step) != (whole.spec.shape[0], whole.strides[0]):
-            return False
-        inner = zip(self.spec.shape[1:], self.strides[1:], strict=True)
-        steps = [(n - 1) * stride for n, stride in inner]
-        end = offset + sum(steps) + dtypes.itemsize(self.spec.dtype)
-        return min(steps, default=0) >= 0 and end <= step
+        shape, strides = self.spec.shape, self.strides
+        rows, end = 0, offset + dtypes.itemsize(self.spec.dtype)
+        if not self.spec.size or min(strides, default=0) < 0:
+            return 0
+        for axis in reversed(range(len(shape))):
+            first = slice(axis + 1)
+            same = shape[first] == whole.spec.shape[first]
+            same = same and strides[first] == whole.strides[first]
+            if not same or end > strides[axis]:
+                rows = 0  # rows of more axes would not follow each other either
+            elif not rows:
+                rows = math.prod(shape[first])
+            end += (shape[axis] - 1) * strides[axis]
+        return rows
 
     def contiguous_from(self, axis: int) -> bool:
         """Whether the axes from this one on follow each other without gaps."""
@@ -123,11 +130,17 @@ class Share:
         nbytes: of the operand.
         whole: whether it is all of it, in order, or at least each row of it a part of
             the same row.
+        rows: of how many rows that is so; None: of rows of any size.
     """
 
     owner: Hashable
     nbytes: int
     whole: bool
+    rows: int | None = None
+
+    def keeps(self, rows: int) -> bool:
+        """Whether each of so many rows is a part of the same row of the memory."""
+        return self.whole and (self.rows is None or self.rows % rows == 0)
 
 
 def aligned(nbytes: int) -> int:

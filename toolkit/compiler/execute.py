@@ -176,8 +176,10 @@ class Program:
             layout = self.layouts[value]
             view, root = map(self.layouts.operand, (value, layout.root))
             whole = root.spec.nbytes == value.spec.nbytes and view.is_contiguous
-            whole = whole or view.keeps_rows_of(root, layout.offset)
-            return Share(id(layout.root), value.spec.nbytes, whole)
+            if whole:
+                return Share(id(layout.root), value.spec.nbytes, True)
+            rows = view.rows_kept_of(root, layout.offset)
+            return Share(id(layout.root), value.spec.nbytes, rows > 0, rows)
 
         barrier = sum(i < self._barrier for i in run)
         lowered = [self.lowered[i] for i in run]

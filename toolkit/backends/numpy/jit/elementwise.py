@@ -198,7 +198,7 @@ class _Lowering:
             step = strides[0] * self.first
             whole = step == array.spec.nbytes and array.is_contiguous
             if whole or (
-                array.keeps_rows_of(array, 0)
+                array.rows_kept_of(array, 0) > 0
                 and step == array.spec.shape[0] * array.strides[0]
             ):
                 found.append(place)

@@ -122,7 +122,7 @@ class Section:
             self.touches.add(share.owner)
             if operand[0] in ("out", "work"):
                 kept = self.writes.get(share.owner, True)
-                self.writes[share.owner] = kept and by_rows and share.whole
+                self.writes[share.owner] = kept and by_rows and share.keeps(self.rows)
             if by_rows:
                 self.row_bytes += share.nbytes // max(1, self.rows)
             else:
@@ -322,7 +322,8 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
             return False
         share, by_rows = shares(index, operand), operand in call.row_operands
         if share.owner in section.writes:
-            in_step = by_rows and share.whole and section.writes[share.owner]
+            in_step = by_rows and share.keeps(section.rows)
+            in_step = in_step and section.writes[share.owner]
             if not in_step:
                 return False
         if not by_rows:
