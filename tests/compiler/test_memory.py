@@ -208,3 +208,31 @@ def test_what_is_written_step_by_step_is_written_over_nothing():
     assert len({id(buffer) for buffer in plan.buffers.values()}) == 2
     assert plan.nbytes == 8192
     assert plan_one_by_one(graph).nbytes == 4096
+
+
+def test_what_another_node_still_reads_is_not_written_over():
+    """A sum of several steps reads its input up to the step in which tanh writes."""
+    graph = trace_of(lambda x: (ops.sum(y := ops.exp(x)), ops.sum(ops.tanh(y))), (64,))
+    exp, total, tanh, _ = graph.nodes
+    assert (total.op.name, tanh.op.name) == ("sum", "tanh")
+
+    def shares(total_runs):
+        moments = [Moment(0, 0, 0), total_runs, Moment(3, 3, 3), Moment(4, 4, 4)]
+        plan = plan_memory(graph, set(), [0] * 4, moments)
+        return plan.buffers[id(exp.outputs[0])] is plan.buffers[id(tanh.outputs[0])]
+
+    assert shares(Moment(1, 1, 2))
+    assert not shares(Moment(1, 3, 3))
+    assert not shares(Moment(1, 1, 3))
+    assert not shares(Moment(1, 1, 5))
+
+
+def test_scratch_memory_is_kept_for_all_of_a_nodes_steps():
+    graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (64,))
+    moments = [Moment(0, 0, 0), Moment(1, 3, 3), Moment(4, 4, 4)]
+    plan = plan_memory(graph, set(), [0, 4096, 0], moments)
+    assert (plan.work[1].first, plan.work[1].last) == (1, 3)
+    tanh = plan.buffers[id(graph.nodes[0].outputs[0])]
+    assert plan.work[1].offset >= tanh.offset + tanh.nbytes or (
+        tanh.offset >= plan.work[1].offset + plan.work[1].nbytes
+    )

@@ -101,10 +101,8 @@ def plan_memory(
         first, written, last = moments[i]
         for value in node.outputs:
             death = deaths.get(id(value), (last, i))
-            if id(value) in plan.views:
-                if roots[id(value)] in plan.buffers:
-                    plan.buffers[roots[id(value)]].extend(death)
-            elif id(value) not in outputs:
+            # A view lies in the buffer of its source, which lives as long.
+            if id(value) not in plan.views and id(value) not in outputs:
                 reused = _donor(plan, i, moments[i], value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"
