@@ -17,7 +17,7 @@ from toolkit import (
     optimizers,
     regularizers,
 )
-from toolkit.arguments import Between, kind_of, taken_by, taken_by_class
+from toolkit.arguments import Between, Checked, kind_of, taken_by, taken_by_class
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 NAMESPACES = (
@@ -37,7 +37,8 @@ def public_classes():
     found = (
         getattr(space, name) for space in NAMESPACES for name in sorted(dir(space))
     )
-    return {cls for cls in found if inspect.isclass(cls) and taken_by_class(cls)}
+    classes = {cls for cls in found if inspect.isclass(cls)}
+    return {c for c in classes if issubclass(c, Checked) and taken_by_class(c)}
 
 
 CLASSES = sorted(public_classes(), key=lambda cls: (cls.__module__, cls.__name__))
@@ -293,3 +294,78 @@ def test_a_negative_learning_rate_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         optimizer.learning_rate = 0.0
+
+
+# Arguments that a constructor needs -> one that is right.
+NEEDED = {
+    **dict.fromkeys(("units", "filters", "output_dim", "key_dim", "head_dim"), 4),
+    **dict.fromkeys(("num_query_heads", "projection_dim", "sequence_length"), 4),
+    **dict.fromkeys(("height", "width", "max_number", "n", "size", "pool_size"), 2),
+    **dict.fromkeys(("num_heads", "num_key_value_heads", "output_size", "axes"), 2),
+    **dict.fromkeys(("rate", "stddev", "factor", "alpha", "value", "recall"), 0.5),
+    **dict.fromkeys(("height_factor", "width_factor", "precision"), 0.1),
+    **dict.fromkeys(("sensitivity", "specificity", "decay_rate"), 0.5),
+    **dict.fromkeys(("learning_rate", "initial_learning_rate"), 0.1),
+    **dict.fromkeys(("decay_steps", "first_decay_steps", "num_bins", "input_dim"), 9),
+    "scale": 2.0,
+    "kernel_size": 3,
+    "num_classes": 3,
+    "target_class_ids": [0],
+    "activation": "relu",
+    "equation": "...x,xy->...y",
+    "output_shape": 4,
+    "target_shape": (-1,),
+    "dims": (2, 1),
+    "boundaries": [1],
+    "values": [1.0, 2.0],
+    "function": len,
+    "schedule": max,
+    "filename": "x.csv",
+    "filepath": "a.keras",
+    "backup_dir": "b",
+    "fn": losses.mean_squared_error,
+    "num_tokens": 3,
+    "layer": lambda: layers.LSTM(2),
+    "cell": lambda: layers.LSTMCell(2),
+    "cells": lambda: [layers.LSTMCell(2)],
+}
+# Arguments that may be anything, or show only in use.
+ANYTHING = {
+    *("Bidirectional.weights", "CallbackList.model", "Constant.value"),
+    *("Hashing.mask_value", "Lambda.mask", "MelSpectrogram.window"),
+    *("ReversibleEmbedding.reverse_dtype", "Rescaling.offset", "Rescaling.scale"),
+    *("STFT.window", "STFTSpectrogram.window"),
+}
+
+
+def needed(cls):
+    """Arguments with which a class can be made, or None."""
+    given = {}
+    for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+        plain = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if plain and parameter.default is parameter.empty:
+            value = NEEDED.get(name)
+            made = callable(value) and getattr(value, "__name__", "") == "<lambda>"
+            given[name] = value() if made else value
+    try:
+        cls(**given)
+    except (ValueError, TypeError, NotImplementedError):
+        return None
+    return given
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_no_argument_takes_an_object_that_means_nothing(cls):
+    given = needed(cls)
+    if given is None:
+        pytest.skip("it needs more than a table can say")
+    accepted = []
+    for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        try:
+            cls(**{**given, name: object()})
+        except (ValueError, TypeError, NotImplementedError):
+            continue
+        accepted.append(f"{cls.__name__}.{name}")
+    assert set(accepted) <= ANYTHING

@@ -54,11 +54,34 @@ class Between(NamedTuple):
         return not isinstance(value, Real) or self.low <= float(value) <= self.high
 
 
+class Such(NamedTuple):
+    """In an annotation of Any: what fits, in words and as a test."""
+
+    text: str
+    fits: Callable[[Any], bool]
+
+
+def _is_seed(value: Any) -> bool:
+    """Whether it is None, an integer, a SeedGenerator or the config of one."""
+    if value is None or isinstance(value, Mapping) or hasattr(value, "next"):
+        return True
+    return _is_int(value)
+
+
+def _is_axes(value: Any) -> bool:
+    """Whether it is None, an integer or a list of integers."""
+    if value is None or _is_int(value):
+        return True
+    return _is_list(value) and all(map(_is_int, value))
+
+
 Fraction = Annotated[float, Between(0, 1)]
 Finite = Annotated[float, Between(-sys.float_info.max, sys.float_info.max)]
 NonNegative = Annotated[float, Between(0)]
 Positive = Annotated[int, Between(1)]
 Natural = Annotated[int, Between(0)]
+Axes = Annotated[Any, Such("an integer, a list of integers or None", _is_axes)]
+Seed = Annotated[Any, Such("an integer, a SeedGenerator or None", _is_seed)]
 
 
 class Kind(NamedTuple):
@@ -120,6 +143,9 @@ def kind_of(annotation: Any) -> Kind | None:
     """What an annotation allows; None where it cannot be told."""
     origin, inner = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:
+        such = next((x for x in inner[1:] if isinstance(x, Such)), None)
+        if such is not None:
+            return Kind(such.text, such.fits)
         kind = kind_of(inner[0])
         bounds = next((x for x in inner[1:] if isinstance(x, Between)), None)
         return kind and kind._replace(text=f"{kind.text} {bounds}", range=bounds)

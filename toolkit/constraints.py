@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import config, ops, serialization
-from toolkit.arguments import Fraction, NonNegative
+from toolkit.arguments import Axes, Fraction, NonNegative
 from toolkit.errors import ArgumentError
 from toolkit.recording import Recorded
 from toolkit.tensor import Tensor
@@ -58,7 +58,7 @@ class MaxNorm(Constraint):
         [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
     """
 
-    def __init__(self, max_value: NonNegative = 2, axis: Any = 0) -> None:
+    def __init__(self, max_value: NonNegative = 2, axis: Axes = 0) -> None:
         _check_bound(self, "max_value", max_value)
         self.max_value = max_value
         self.axis = axis
@@ -89,7 +89,7 @@ class UnitNorm(Constraint):
         axis: the axis or axes of one slice, as for `MaxNorm`.
     """
 
-    def __init__(self, axis: Any = 0) -> None:
+    def __init__(self, axis: Axes = 0) -> None:
         self.axis = axis
 
     def __call__(self, w: Any) -> Tensor:
@@ -114,7 +114,7 @@ class MinMaxNorm(Constraint):
         min_value: NonNegative = 0.0,
         max_value: NonNegative = 1.0,
         rate: Fraction = 1.0,
-        axis: Any = 0,
+        axis: Axes = 0,
     ) -> None:
         _check_bound(self, "min_value", min_value)
         _check_bound(self, "max_value", max_value)

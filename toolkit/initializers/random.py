@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.arguments import NonNegative
+from toolkit.arguments import Axes, NonNegative
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
@@ -146,8 +146,8 @@ class VarianceScaling(RandomInitializer):
         mode: str = "fan_in",
         distribution: str = "truncated_normal",
         seed: Any = None,
-        input_axes: Any = None,
-        output_axes: Any = None,
+        input_axes: Axes = None,
+        output_axes: Axes = None,
     ) -> None:
         if not scale > 0:
             raise ArgumentError(
@@ -188,7 +188,9 @@ class VarianceScaling(RandomInitializer):
 
 
 def compute_fans(
-    shape: tuple[int, ...], input_axes: Any = None, output_axes: Any = None
+    shape: tuple[int, ...],
+    input_axes: Axes = None,
+    output_axes: Axes = None,
 ) -> tuple[int, int]:
     """How many inputs and outputs a unit with weights of `shape` has."""
     if input_axes is not None and output_axes is not None:
@@ -208,7 +210,10 @@ class _Preset(VarianceScaling):
     preset: tuple[float, str, str]
 
     def __init__(
-        self, seed: Any = None, input_axes: Any = None, output_axes: Any = None
+        self,
+        seed: Any = None,
+        input_axes: Axes = None,
+        output_axes: Axes = None,
     ) -> None:
         super().__init__(*self.preset, seed, input_axes, output_axes)
 

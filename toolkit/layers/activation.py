@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, config, ops, regularizers
+from toolkit.arguments import Axes
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.configuring import renamed
 from toolkit.layers.input_spec import InputSpec
@@ -154,7 +155,7 @@ class PReLU(Layer):
         alpha_initializer: Any = "zeros",
         alpha_regularizer: Any = None,
         alpha_constraint: Any = None,
-        shared_axes: Any = None,
+        shared_axes: Axes = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -200,7 +201,7 @@ class Softmax(Layer):
         [[0.5, 0.5, 0.0]]
     """
 
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: Axes = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = tuple(axis) if isinstance(axis, (list, tuple)) else axis
         self.supports_masking = True

@@ -9,6 +9,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from toolkit import constraints, initializers, ops, regularizers
+from toolkit.arguments import Axes, Seed
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.activation import Softmax
 from toolkit.layers.core import EinsumDense
@@ -58,7 +59,7 @@ class ProjectedAttention(Layer):
         dropout: float = 0.0,
         use_bias: bool = True,
         output_shape: Any = None,
-        attention_axes: Any = None,
+        attention_axes: Axes = None,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
         kernel_initializer: Any = "glorot_uniform",
@@ -69,7 +70,7 @@ class ProjectedAttention(Layer):
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
         use_gate: bool = False,
-        seed: Any = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

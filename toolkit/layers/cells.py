@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, ops, random
+from toolkit.arguments import Seed
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import (
     create_weight,
@@ -46,7 +47,7 @@ class Cell(Layer):
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -243,7 +244,7 @@ class GRUCell(Cell):
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         reset_after: bool = True,
-        seed: Any = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -343,7 +344,7 @@ class LSTMCell(Cell):
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(

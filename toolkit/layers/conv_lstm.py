@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import Seed
 from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError
 from toolkit.layers.cells import LSTMCell
@@ -165,7 +166,7 @@ class _ConvLSTM(OfCell):
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: Seed = None,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,

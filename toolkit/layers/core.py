@@ -59,7 +59,7 @@ class Dense(QuantizedWeight):
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
         lora_rank: Positive | None = None,
-        lora_alpha: Any = None,
+        lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -145,7 +145,7 @@ class EinsumDense(QuantizedWeight):
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
         lora_rank: Positive | None = None,
-        lora_alpha: Any = None,
+        lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
@@ -250,7 +250,7 @@ class Embedding(QuantizedWeight):
         mask_zero: bool = False,
         weights: Any = None,
         lora_rank: Positive | None = None,
-        lora_alpha: Any = None,
+        lora_alpha: float | None = None,
         **kwargs: Any,
     ) -> None:
         renamed(self, "input_length", None, kwargs)

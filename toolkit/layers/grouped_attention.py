@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
 from toolkit.layers.attention import ProjectedAttention
 from toolkit.layers.weights import positive
@@ -50,7 +51,7 @@ class GroupedQueryAttention(ProjectedAttention):
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
         use_gate: bool = False,
-        seed: Any = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(

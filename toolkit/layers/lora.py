@@ -23,7 +23,11 @@ class LowRank(Layer):
     lora_alpha: Any
 
     def __init__(
-        self, *, lora_rank: int | None = None, lora_alpha: Any = None, **kwargs: Any
+        self,
+        *,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if lora_rank is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
 from toolkit.layers.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell
 from toolkit.layers.input_spec import InputSpec
@@ -120,7 +121,7 @@ class SimpleRNN(OfCell):
         go_backwards: bool = False,
         stateful: bool = False,
         unroll: bool = False,
-        seed: Any = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -224,7 +225,7 @@ class GRU(OfCell):
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: Seed = None,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
@@ -336,7 +337,7 @@ class LSTM(OfCell):
         bias_constraint: Any = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: Seed = None,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,

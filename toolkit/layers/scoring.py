@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, fraction
@@ -49,7 +50,7 @@ class Attention(Layer):
         use_scale: bool = False,
         score_mode: str = "dot",
         dropout: float = 0.0,
-        seed: Any = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.arguments import Fraction, NonNegative
+from toolkit.arguments import Axes, Fraction, NonNegative
 from toolkit.errors import ArgumentError
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.probabilistic import (
@@ -42,7 +42,7 @@ class BinaryCrossentropy(LossFunctionWrapper):
         self,
         from_logits: bool = False,
         label_smoothing: Fraction = 0.0,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_crossentropy",
         dtype: Any = None,
@@ -86,7 +86,7 @@ class BinaryFocalCrossentropy(LossFunctionWrapper):
         gamma: NonNegative = 2.0,
         from_logits: bool = False,
         label_smoothing: Fraction = 0.0,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_focal_crossentropy",
         dtype: Any = None,
@@ -127,7 +127,7 @@ class CategoricalCrossentropy(LossFunctionWrapper):
         self,
         from_logits: bool = False,
         label_smoothing: Fraction = 0.0,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_crossentropy",
         dtype: Any = None,
@@ -165,11 +165,11 @@ class CategoricalFocalCrossentropy(LossFunctionWrapper):
 
     def __init__(
         self,
-        alpha: Any = 0.25,
+        alpha: float | Sequence[float] = 0.25,
         gamma: NonNegative = 2.0,
         from_logits: bool = False,
         label_smoothing: Fraction = 0.0,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_focal_crossentropy",
         dtype: Any = None,
@@ -215,7 +215,7 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
         from_logits: bool = False,
         ignore_class: float | None = None,
         reduction: str | None = "sum_over_batch_size",
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
         name: str | None = "sparse_categorical_crossentropy",
         dtype: Any = None,
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import config, ops
+from toolkit.arguments import Axes
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.regression import as_pair
 from toolkit.symbolic import operation
@@ -122,7 +123,7 @@ class Dice(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "dice",
-        axis: Any = None,
+        axis: Axes = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(dice, reduction, name, dtype, axis=axis)
@@ -150,7 +151,7 @@ class Tversky(LossFunctionWrapper):
         beta: float = 0.5,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "tversky",
-        axis: Any = None,
+        axis: Axes = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from toolkit import config, ops
+from toolkit.arguments import Axes
 from toolkit.losses.loss import LossFunctionWrapper, match_ranks
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor
@@ -277,7 +277,7 @@ class CosineSimilarity(LossFunctionWrapper):
 
     def __init__(
         self,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "cosine_similarity",
         dtype: Any = None,

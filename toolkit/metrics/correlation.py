@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from toolkit import config, ops
+from toolkit.arguments import Axes
 from toolkit.losses.regression import matched
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.symbolic import operation
@@ -59,7 +59,7 @@ class PearsonCorrelation(MeanMetricWrapper):
         self,
         name: str | None = "pearson_correlation",
         dtype: Any = None,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
     ) -> None:
         super().__init__(pearson_correlation, name=name, dtype=dtype, axis=axis)
         self.axis = axis
@@ -83,7 +83,7 @@ class ConcordanceCorrelation(MeanMetricWrapper):
         self,
         name: str | None = "concordance_correlation",
         dtype: Any = None,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
     ) -> None:
         super().__init__(concordance_correlation, name=name, dtype=dtype, axis=axis)
         self.axis = axis

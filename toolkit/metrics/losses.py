@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from toolkit import losses
-from toolkit.arguments import Fraction
+from toolkit.arguments import Axes, Fraction
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor
@@ -112,7 +111,7 @@ class CosineSimilarity(MeanMetricWrapper):
         self,
         name: str | None = "cosine_similarity",
         dtype: Any = None,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
     ) -> None:
         super().__init__(cosine_similarity, name=name, dtype=dtype, axis=axis)
         self.axis = axis
@@ -225,7 +224,7 @@ class CategoricalCrossentropy(MeanMetricWrapper):
         dtype: Any = None,
         from_logits: bool = False,
         label_smoothing: Fraction = 0,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
     ) -> None:
         super().__init__(
             losses.categorical_crossentropy,
@@ -258,7 +257,7 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
         dtype: Any = None,
         from_logits: bool = False,
         ignore_class: float | None = None,
-        axis: int | Sequence[int] | None = -1,
+        axis: Axes = -1,
     ) -> None:
         super().__init__(
             losses.sparse_categorical_crossentropy,

@@ -148,6 +148,11 @@ class MultiOptimizer(Optimizer):
         name: str | None = None,
     ) -> None:
         self.optimizers: list[Optimizer] = []
+        if not isinstance(optimizer_map, OptimizerMap) and not callable(optimizer_map):
+            raise ArgumentTypeError(
+                "MultiOptimizer: expected optimizer_map to be an OptimizerMap or a "
+                f"function of a Variable; received {optimizer_map!r:.80}"
+            )
         super().__init__(0.0, loss_scale_factor=loss_scale_factor, name=name)
         self.optimizer_map = optimizer_map
         if isinstance(optimizer_map, OptimizerMap):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +52,7 @@ class StringLookup(IndexLookup):
         num_oov_indices: int = 1,
         mask_token: str | None = None,
         oov_token: str | None = "[UNK]",
-        vocabulary: Any = None,
+        vocabulary: str | Path | Sequence[Any] | None = None,
         idf_weights: Any = None,
         invert: bool = False,
         output_mode: str = "int",
@@ -122,7 +124,7 @@ class IntegerLookup(IndexLookup):
         num_oov_indices: int = 1,
         mask_token: int | None = None,
         oov_token: int | None = -1,
-        vocabulary: Any = None,
+        vocabulary: str | Path | Sequence[Any] | None = None,
         vocabulary_dtype: str = "int64",
         idf_weights: Any = None,
         invert: bool = False,

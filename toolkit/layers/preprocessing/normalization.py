@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, ops
+from toolkit.arguments import Axes
 from toolkit.backends.base import on_host
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError, ShapeError
@@ -46,7 +47,7 @@ class Normalization(Layer):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: Axes = -1,
         mean: Any = None,
         variance: Any = None,
         invert: bool = False,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class TextVectorization(AdaptableLayer):
         output_mode: str = "int",
         output_sequence_length: int | None = None,
         pad_to_max_tokens: bool = False,
-        vocabulary: Any = None,
+        vocabulary: str | Path | Sequence[Any] | None = None,
         idf_weights: Any = None,
         sparse: bool = False,
         ragged: bool = False,
