@@ -11,7 +11,7 @@ from tests.helpers import assert_close
 from toolkit import naming, ops
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.tensor import Tensor, state
-from toolkit.variable import Variable
+from toolkit.variable import Variable, commit_all
 
 A = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -236,3 +236,22 @@ def test_stateless_scopes_check_and_collect():
     assert [float(loss) for loss in scope.losses] == [2.0]
     assert not layer.losses
     np.testing.assert_array_equal(scope.get_current_value(v), 2 * A)
+
+
+@pytest.mark.parametrize("interrupted", [0, 1, 2])
+def test_an_interrupted_commit_is_whole(monkeypatch, interrupted):
+    """Ctrl-C in the midst of it: all Variables have their new values, or none has."""
+    variables = [Variable(float(i)) for i in range(3)]
+    arrays = [np.full((), 10.0 + i, "float32") for i in range(3)]
+    commit, calls = Variable.commit, []
+
+    def interrupting(variable, array):
+        calls.append(variable)
+        if len(calls) == interrupted + 1:
+            raise KeyboardInterrupt
+        commit(variable, array)
+
+    monkeypatch.setattr(Variable, "commit", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        commit_all(variables, arrays)
+    assert [float(v) for v in variables] == [10.0, 11.0, 12.0]

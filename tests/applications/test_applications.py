@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import toolkit
 from tests.applications.expected import EXPECTED
+from tests.fixtures import application_cases
 from toolkit import applications, layers
 from toolkit.errors import ArgumentError, DatasetError
 
@@ -20,6 +22,9 @@ LARGER = {"InceptionResNetV2": 96, "InceptionV3": 96, "Xception": 96}
 VARIABLE = ["MobileNetV2", "ResNet50V2", "Xception", "EfficientNetB0", "NASNetMobile"]
 
 
+KERAS_LOGITS = json.loads(
+    Path(application_cases.__file__).with_name("applications.json").read_text("utf-8")
+)["logits"]
 DOWNLOADED = {"MobileNet", "MobileNetV2", "MobileNetV3Small", "EfficientNetB0"}
 
 
@@ -57,6 +62,16 @@ def test_as_in_keras(name):
     bare = build(name, include_top=False, pooling="avg")
     assert bare.count_params() == without_top
     assert bare.output_shape == (None, features)
+
+
+@pytest.mark.parametrize("name", marked(application_cases.NAMES, DOWNLOADED))
+def test_logits_as_in_keras(name):
+    """Of seeded weights: `fixtures/applications.json` holds what Keras computes."""
+    toolkit.backend.clear_session()
+    expected = np.array(KERAS_LOGITS[name])
+    found = application_cases.logits(applications, name)
+    assert np.ptp(expected, axis=0).max() > 1e-2 * np.abs(expected).max()
+    assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("name", VARIABLE)

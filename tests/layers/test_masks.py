@@ -1,129 +1,135 @@
-"""Layers that get masks: the values and the masks are those of Keras 3.15."""
+"""Masks of attention, and the statistics of noise, against their definitions."""
 
 import numpy as np
 import pytest
 
-from toolkit import errors, layers, ops
+from tests.helpers import assert_close
+from toolkit import layers
 
-X = np.arange(1, 13, dtype="float32").reshape(2, 3, 2) / 4
-Y = X[::-1] - 1
-FIRST = np.array([[True, True, False], [True, False, False]])
-SECOND = np.array([[True, False, True], [False, False, True]])
-
-
-def masked(x, mask):
-    x = ops.convert_to_tensor(x)
-    if mask is not None:
-        x._keras_mask = ops.convert_to_tensor(mask)
-    return x
+BATCH, QUERIES, KEYS, FEATURES = 3, 4, 5, 6
+QUERY_MASK = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1]], bool)
+VALUE_MASK = np.array([[1, 1, 0, 1, 0], [1, 0, 1, 1, 1], [0, 1, 1, 1, 0]], bool)
+KEY_MASK = np.array([[0, 1, 1, 1, 1], [1, 1, 1, 0, 1], [1, 1, 1, 1, 0]], bool)
+ALLOWED = np.array([[1, 1, 1, 0, 1]] * 2 + [[1, 0, 1, 1, 1]] * 2, bool)[None]
 
 
-# (layer, masks) -> the mask of the output; in Keras none unless all inputs have one.
-BOTH = [[True, True, True], [True, False, True]]
-PROPAGATED = [
-    *[(name, FIRST, SECOND, BOTH) for name in ("Add", "Average", "Maximum")],
-    *[(name, FIRST, SECOND, BOTH) for name in ("Multiply", "Minimum", "Subtract")],
-    *[(name, FIRST, None, None) for name in ("Add", "Maximum", "Multiply")],
-    *[(name, None, SECOND, None) for name in ("Average", "Minimum", "Multiply")],
-    ("Concatenate", FIRST, None, [[True] * 3] * 2),
-    ("Concatenate", FIRST, SECOND, BOTH),
-    ("Concatenate", None, None, None),
+@pytest.fixture
+def inputs():
+    rng = np.random.default_rng(5)
+    extents = (QUERIES, KEYS, KEYS)
+    return [rng.normal(size=(BATCH, n, FEATURES)).astype("float32") for n in extents]
+
+
+def softmax(scores, allowed):
+    """Of the scores that are allowed; zeros where none is."""
+    e = np.exp(scores - scores.max(-1, keepdims=True)) * allowed
+    return e / np.maximum(e.sum(-1, keepdims=True), 1e-30)
+
+
+MASKS = [
+    {},
+    {"query_mask": QUERY_MASK},
+    {"value_mask": VALUE_MASK},
+    {"key_mask": KEY_MASK},
+    {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "key_mask": KEY_MASK},
+    {"attention_mask": ALLOWED},
+    {"use_causal_mask": True},
+    {"query_mask": QUERY_MASK, "attention_mask": ALLOWED, "use_causal_mask": True},
+    {"value_mask": VALUE_MASK, "use_causal_mask": True},
 ]
 
 
-@pytest.mark.parametrize(("name", "first", "second", "expected"), PROPAGATED)
-def test_what_is_propagated(name, first, second, expected):
-    y = getattr(layers, name)()([masked(X, first), masked(Y, second)])
-    mask = getattr(y, "_keras_mask", None)
-    assert (None if mask is None else mask.tolist()) == expected
+def all_of(masks):
+    """Which key each query may look at: (batch, queries, keys)."""
+    allowed = np.ones((BATCH, QUERIES, KEYS), bool)
+    if "query_mask" in masks:
+        allowed = allowed & masks["query_mask"][:, :, None]
+    for name in ("value_mask", "key_mask"):
+        if name in masks:
+            allowed = allowed & masks[name][:, None, :]
+    if "attention_mask" in masks:
+        allowed = allowed & masks["attention_mask"]
+    if masks.get("use_causal_mask"):
+        allowed = allowed & np.tri(QUERIES, KEYS, dtype=bool)
+    return allowed
 
 
-def test_multiply_by_what_has_no_mask_keeps_its_values():
-    y = layers.Multiply()([masked(X, FIRST), masked(Y, None)])
-    expected = np.where(FIRST[..., None], X, 1) * Y
-    np.testing.assert_allclose(y.numpy(), expected)
+@pytest.mark.parametrize("masks", MASKS, ids=lambda masks: "+".join(masks) or "none")
+def test_every_mask_of_multi_head_attention(inputs, masks):
+    query, value, key = inputs
+    layer = layers.MultiHeadAttention(num_heads=2, key_dim=3, seed=1)
+    output, scores = layer(query, value, key, return_attention_scores=True, **masks)
+    by_name = {w.path.split("/")[-2] + w.name: w.numpy() for w in layer.weights}
+    q, k, v = (
+        np.einsum("btf,fhd->bthd", x, by_name[f"{name}kernel"]) + by_name[f"{name}bias"]
+        for x, name in ((query, "query"), (key, "key"), (value, "value"))
+    )
+    wanted = softmax(
+        np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(3), all_of(masks)[:, None]
+    )
+    assert_close(scores, wanted.astype("float32"))
+    mixed = np.einsum("bhqk,bkhd->bqhd", wanted, v)
+    kernel, bias = by_name["attention_outputkernel"], by_name["attention_outputbias"]
+    assert_close(
+        output, (np.einsum("bqhd,hdf->bqf", mixed, kernel) + bias).astype("float32")
+    )
 
 
-@pytest.mark.parametrize("name", ["Add", "Concatenate", "Multiply"])
+@pytest.mark.parametrize("cls", [layers.Attention, layers.AdditiveAttention])
+@pytest.mark.parametrize("with_query_mask", [False, True])
+@pytest.mark.parametrize("with_value_mask", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_mask_of_simple_attention(
+    inputs, cls, with_query_mask, with_value_mask, causal
+):
+    query, value, key = inputs
+    layer = cls(use_scale=False)
+    mask = [
+        QUERY_MASK if with_query_mask else None,
+        VALUE_MASK if with_value_mask else None,
+    ]
+    output = layer([query, value, key], mask=mask, use_causal_mask=causal)
+    if cls is layers.Attention:
+        scores = np.einsum("bqf,bkf->bqk", query, key)
+    else:
+        scores = np.tanh(query[:, :, None] + key[:, None]).sum(-1)
+    allowed = np.ones((BATCH, QUERIES, KEYS), bool)
+    if with_value_mask:
+        allowed = allowed & VALUE_MASK[:, None]
+    if causal:
+        allowed = allowed & np.tri(QUERIES, KEYS, dtype=bool)
+    wanted = np.einsum("bqk,bkf->bqf", softmax(scores, allowed), value)
+    if with_query_mask:
+        wanted = wanted * QUERY_MASK[..., None]
+    # What a query sees that may look at nothing is not defined.
+    defined = allowed.any(-1)
+    assert_close(output.numpy()[defined], wanted.astype("float32")[defined])
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
 @pytest.mark.parametrize(
-    ("inputs", "mask"), [([X, Y], FIRST), (X, [FIRST, SECOND]), ([X, Y], [FIRST])]
+    "cls", [layers.AlphaDropout, layers.GaussianDropout, layers.Dropout]
 )
-def test_masks_that_do_not_match_the_inputs(name, inputs, mask):
-    with pytest.raises(errors.ArgumentError, match="mask"):
-        getattr(layers, name)().compute_mask(inputs, mask=mask)
+def test_noise_keeps_the_mean_and_has_its_variance(cls, rate):
+    """Of inputs with mean 0 and variance 1, as activations of SELU networks have."""
+    x = np.random.default_rng(0).normal(size=400_000).astype("float32")
+    y = np.asarray(cls(rate, seed=1)(x, training=True), "float64")
+    variance = {
+        layers.AlphaDropout: 1.0,
+        layers.GaussianDropout: 1 + rate / (1 - rate),
+        layers.Dropout: 1 / (1 - rate),
+    }[cls]
+    assert abs(y.mean()) < 0.01
+    assert abs(y.var() / variance - 1) < 0.02
 
 
-# (axis, mask) -> the moving mean after one step of momentum 0
-NORMALIZED = [
-    (1, FIRST, [1.125, 0.875, 0.0]),
-    (1, FIRST & False, [0.0, 0.0, 0.0]),
-    (-1, FIRST, [11 / 12, 14 / 12]),
-    (2, SECOND, [17 / 12, 20 / 12]),
-]
-
-
-@pytest.mark.parametrize(("axis", "mask", "mean"), NORMALIZED)
-def test_batch_normalization_leaves_out_what_is_masked(axis, mask, mean):
-    layer = layers.BatchNormalization(axis=axis, momentum=0.0)
-    y = layer(X, training=True, mask=ops.convert_to_tensor(mask))
-    assert y.shape == X.shape
-    np.testing.assert_allclose(layer.moving_mean.numpy(), mean, rtol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(2,), (2, 3, 2)])
-def test_batch_normalization_refuses_masks_of_another_rank(shape):
-    mask = ops.ones(shape, "bool")
-    with pytest.raises(errors.ShapeError, match="mask"):
-        layers.BatchNormalization()(X, training=True, mask=mask)
-
-
-def test_each_step_of_a_sequence_has_statistics_of_its_own():
-    layer = layers.TimeDistributed(layers.BatchNormalization(momentum=0.5))
-    y = layer(X, training=True)
-    np.testing.assert_allclose(y.numpy()[0], -y.numpy()[1], atol=1e-6)
-    steps = X.mean(axis=0)
-    moved = ((steps[0] * 0.5 + 0) * 0.5 + steps[1] * 0.5) * 0.5 + steps[2] * 0.5
-    np.testing.assert_allclose(layer.layer.moving_mean.numpy(), moved, rtol=1e-5)
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_steps_are_one_batch_where_no_state_moves(frozen):
-    inner = layers.BatchNormalization(trainable=not frozen)
-    y = layers.TimeDistributed(inner)(X, training=frozen)
-    np.testing.assert_allclose(y.numpy(), X / np.sqrt(1.001), rtol=1e-5)
-    assert inner.moving_mean.numpy().tolist() == [0.0, 0.0]
-
-
-# (mask, what softmax over the last axis gives)
-SOFTMAX = [
-    ([[[True, False]]], [1.0, 0.0]),
-    ([[[0.3, 0.6]]], [0.0, 1.0]),
-    ([True, True], [1 / (1 + np.exp(0.25)), 1 / (1 + np.exp(-0.25))]),
-    ([False, False], [0.0, 0.0]),
-]
-
-
-@pytest.mark.parametrize(("mask", "expected"), SOFTMAX)
-def test_softmax(mask, expected):
-    y = layers.Softmax()(X, mask=ops.convert_to_tensor(mask))
-    np.testing.assert_allclose(y.numpy(), np.broadcast_to(expected, X.shape), 1e-5)
-
-
-@pytest.mark.parametrize("shape", [(1, 2, 3, 2), (2, 3, 3), (3,), (4, 3, 2)])
-def test_softmax_refuses_masks_that_do_not_fit(shape):
-    with pytest.raises(errors.ShapeError, match="mask"):
-        layers.Softmax()(X, mask=ops.ones(shape, "bool"))
-
-
-# Shapes of symbols, some extents open -> the shape of their sum
-OPEN = [
-    ([(None, None, 4), (None, 3, None)], (None, 3, 4)),
-    ([(None, 3), (2, 3)], (2, 3)),
-    ([(None, None), (None, 5)], (None, 5)),
-]
-
-
-@pytest.mark.parametrize(("shapes", "expected"), OPEN)
-def test_open_extents_may_be_those_of_the_other_input(shapes, expected):
-    symbols = [layers.Input(batch_shape=shape) for shape in shapes]
-    assert layers.Add()(symbols).shape == expected
+def test_alpha_dropout_sets_what_it_drops_to_one_value():
+    x = np.random.default_rng(0).normal(size=10_000).astype("float32")
+    y = np.asarray(layers.AlphaDropout(0.25, seed=1)(x, training=True))
+    values, counts = np.unique(y, return_counts=True)
+    assert abs(counts.max() / y.size - 0.25) < 0.02
+    kept = y != values[counts.argmax()]
+    slope, offset = np.polyfit(x[kept], y[kept], 1)
+    limit = -1.7580993408473766
+    assert abs(slope - (0.75 * (1 + 0.25 * limit**2)) ** -0.5) < 1e-4
+    assert abs(offset + slope * limit * 0.25) < 1e-4
