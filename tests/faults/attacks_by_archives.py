@@ -78,7 +78,7 @@ def long_stream(folder, head, pack):
     if pack is gzip:
         with gzip.open(packed, "wb", 1) as file:
             file.write(head)
-            for _ in range(1024):
+            for _ in range(300):
                 file.write(ZEROS)
     else:
         packed.write_bytes(bz2.compress(head) + bz2.compress(ZEROS * 16) * 64)
@@ -137,7 +137,7 @@ for words, name in ZIPS.items():
 def _(folder):
     with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("a", "w", force_zip64=True) as file:
-            for _ in range(1024):
+            for _ in range(300):
                 file.write(ZEROS)
     return fetched(folder, folder / "a.zip")
 

@@ -91,8 +91,8 @@ for words, content in NPY.items():
 def _(folder):
     with zipfile.ZipFile(folder / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("x.npy", "w", force_zip64=True) as file:
-            file.write(npy(numbers(f"({2**30},)", "|u1")))
-            for _ in range(1024):
+            file.write(npy(numbers(f"({300 << 20},)", "|u1")))
+            for _ in range(300):
                 file.write(ZEROS)
     return lambda: rows(Dataset.from_npz(folder / "a.npz"))
 

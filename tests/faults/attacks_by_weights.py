@@ -62,7 +62,7 @@ def zeros(file, folder):
 
 
 def huge_chunk(file, folder):
-    file.create_dataset(PLACE, (2**29,), "f4", chunks=(2**28,), compression="gzip")[
+    file.create_dataset(PLACE, (2**29,), "f4", chunks=(2**26,), compression="gzip")[
         :1
     ] = 1
 

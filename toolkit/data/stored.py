@@ -242,14 +242,22 @@ def _between(dataset: Any, start: int, stop: int) -> Array:
     try:
         return np.asarray(dataset[start:stop])
     except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
-        byte, name = _byte(dataset, start), dataset.name
         raise DatasetError(
-            f"{dataset.file.filename}: byte {byte:,}, {name}, row {start:,}: {error}"
+            f"{dataset.file.filename}: {_byte(dataset, start)}{dataset.name}, row "
+            f"{start:,}: {error}"
         ) from error
 
 
-def _byte(dataset: Any, row: int) -> int:
-    """About where a row lies in the file: where its chunk begins."""
+def _byte(dataset: Any, row: int) -> str:
+    """About where a row lies in the file, if the file still tells it."""
+    try:
+        return f"byte {_place(dataset, row):,}, "
+    except (OSError, RuntimeError, ValueError, TypeError):
+        return ""
+
+
+def _place(dataset: Any, row: int) -> int:
+    """Where a row lies, or where its chunk begins."""
     if not dataset.chunks:
         return (dataset.id.get_offset() or 0) + row * _row_bytes(dataset)
     place = (row // dataset.chunks[0] * dataset.chunks[0], *[0] * (dataset.ndim - 1))
