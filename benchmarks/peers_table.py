@@ -22,9 +22,10 @@ Written by `benchmarks/peers.py`; do not edit.
 
 {workloads}
 
-Medians of {rounds} rounds. *Ratio*: our figure divided by the best peer's; below 1 we
-are ahead. *To Keras*: the same, with the best of Keras's three. *Bar*: what the ratio
-should reach.
+Medians of {rounds} rounds; ± is half of the range that the middle half of the rounds
+has, in percent of the median. *Ratio*: our figure divided by the best peer's: below 1
+we are ahead. *To Keras*: the same, with the best of Keras's three. *Bar*: what the
+ratio should reach.
 
 ## Growth
 
@@ -53,8 +54,9 @@ training beside torch and JAX, and checks all that only a GPU can show, in one c
 
 ## How it is measured
 
-- Each library has an environment and, for each workload, a process of its own. They
-  take turns, and each round begins with another. All may use {threads} threads.
+- The first table says what each environment holds. For each workload each library has a
+  process of its own. They take turns, and each round begins with another. All may use
+  {threads} threads.
 - *Keras* runs the same code as toolkit, `toolkit/bench/networks.py`, with its defaults.
 - *torch* is written by hand: channels last, fused optimizers, losses of logits, batches
   shuffled in memory, loss and accuracy kept. *torch.compile* compiles forward pass and
@@ -73,7 +75,8 @@ To repeat it:
 <!-- not run: it installs other libraries and takes an hour -->
 ```sh
 benchmarks/make_peers.sh ../peers
-python benchmarks/peers.py --peers ../peers --write docs/benchmarks.md
+python benchmarks/peers.py --peers ../peers --rounds {rounds} --threads {threads} \
+  --write docs/benchmarks.md
 ```
 
 `python -m toolkit bench` runs toolkit's side alone.
@@ -128,12 +131,13 @@ def workload_lines(rows):
     for name, workload in WORKLOADS.items():
         row, kind = rows[name], KINDS[workload.kind]
         scaled = {who: value * kind.scale for who, value in row["median"].items()}
-        others = [f"{w} {number(v)}" for w, v in scaled.items() if w not in COLUMNS]
+        rest = [who for who in scaled if who not in COLUMNS]
+        others = [f"{who} {figure(row, who, scaled[who])}" for who in rest]
         verdict = report.verdict(row)
         cells = [
             workload.title,
             kind.unit,
-            *(number(scaled.get(column)) for column in COLUMNS),
+            *(figure(row, column, scaled.get(column)) for column in COLUMNS),
             ", ".join(others),
             *(quotient(report.ratio(row, family)) for family in ("", "Keras")),
             f"{workload.bar:.2f}",
@@ -160,6 +164,13 @@ def number(value):
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def figure(row, who, value):
+    """A median and its spread; nothing for None."""
+    if value is None:
+        return ""
+    return f"{number(value)} ±{report.spread(row, who):.0%}"
 
 
 def quotient(value):

@@ -276,7 +276,9 @@ def function(recipe, workload, compiled):
     return repeated(lambda: forward(x))
 
 
-KINDS = {"fit": fit, "predict": predict, "function": function, "memory": memory}
+# Eagerly `model(x)` is the same call, whether it is a function's or not.
+KINDS = {"fit": fit, "predict": predict, "call": function, "function": function}
+KINDS["memory"] = memory
 
 
 def prepare(network, workload, compiled=False):

@@ -73,7 +73,7 @@ class Peer:
 
 START = ("start_cold", "start_warm")
 OF_KERAS = ("fit", "predict", "call", "memory", *START)
-OF_TORCH = ("fit", "predict", "function", "memory", *START)
+OF_TORCH = ("fit", "predict", "call", "function", "memory", *START)
 COMPILED = ("fit", "predict", "function")  # it takes half a minute to start
 
 # JAX keeps what it has compiled only where told to; torch.compile does by itself.

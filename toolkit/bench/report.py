@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median, quantiles
 from typing import Any
 
 from toolkit.bench.measure import KINDS
@@ -49,8 +50,17 @@ def best_peer(row: Row, family: str = "") -> str | None:
 
 def ratio(row: Row, family: str = "") -> float | None:
     """Our median divided by the best of the others', where there are both."""
-    best, median = best_peer(row, family), row["median"]
-    return median[OURS] / median[best] if best and OURS in median else None
+    best, medians = best_peer(row, family), row["median"]
+    return medians[OURS] / medians[best] if best and OURS in medians else None
+
+
+def spread(row: Row, name: str) -> float:
+    """Half the range of the middle half of the samples, divided by their median."""
+    samples = row["samples"][name]
+    if len(samples) < 2:
+        return 0.0
+    low, _, high = quantiles(samples, n=4, method="inclusive")
+    return (high - low) / 2 / median(samples)
 
 
 def verdict(row: Row) -> Verdict | None:
@@ -63,21 +73,21 @@ def verdict(row: Row) -> Verdict | None:
 
 def growth(row: Row) -> dict[str, Verdict]:
     """How much faster than its FLOPs the time grows when a size doubles."""
-    median, found = row["median"], {}
+    medians, found = row["median"], {}
     for name, sizes in STACKS.items():
-        if name != "base" and {"base", name} <= set(median):
+        if name != "base" and {"base", name} <= set(medians):
             work = stack_flops(*sizes) / stack_flops(*STACKS["base"])
-            growth = median[name] / median["base"] / work
+            growth = medians[name] / medians["base"] / work
             found[name] = Verdict(growth, GROWTH_BAR, growth <= GROWTH_BAR)
     return found
 
 
 def speed_up(row: Row) -> Verdict | None:
     """How much faster two threads are than one."""
-    median = row["median"]
-    if set(median) != {"1", "2"}:
+    medians = row["median"]
+    if set(medians) != {"1", "2"}:
         return None
-    gain = median["1"] / median["2"]
+    gain = medians["1"] / medians["2"]
     return Verdict(gain, SPEED_UP_BAR, gain >= SPEED_UP_BAR)
 
 
