@@ -391,3 +391,21 @@ def test_an_operation_in_the_midst_of_another(monkeypatch):
     ops.expm1(1.0)  # the kernel is known
     monkeypatch.setitem(toolkit.tensor._eager_kernels, "expm1", interrupted)
     assert np.isnan(float(ops.expm1(1.0)))
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype", "stored"),
+    [
+        (1e6, "float16", np.inf),
+        (-1e6, "float16", -np.inf),
+        (65519.0, "float16", 65504.0),
+        (1e39, "float32", np.inf),
+        (1e39, "bfloat16", np.inf),
+        (1e39, "float64", 1e39),
+    ],
+)
+def test_numbers_that_are_too_large_for_a_dtype_are_infinite(number, dtype, stored):
+    """Without a warning of NumPy's, as in a compiled function."""
+    assert float(ops.convert_to_tensor(number, dtype)) == stored
+    zero = ops.zeros((), dtype)
+    assert float(zero + number) == stored

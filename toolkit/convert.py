@@ -89,10 +89,22 @@ def _scalar(x: Any, dtype: str | None) -> Any:
             dtype = "int64"
     elif isinstance(x, float) and dtypes.is_integer(dtype):
         x = int(x) if np.isfinite(x) else 0
+    if isinstance(x, float) and not -_LEAST_LARGE <= x <= _LEAST_LARGE:
+        x = _rounded(x, dtype)
     try:
         return _stored(x, dtype)
     except OverflowError:
         raise _misfit(x, dtype) from None
+
+
+# Numbers of a larger magnitude may be infinite in a dtype of floats: in float16.
+_LEAST_LARGE = 65504.0
+
+
+def _rounded(x: float, dtype: str) -> float:
+    """A large number: infinite where the dtype has none so large, without a warning."""
+    with np.errstate(over="ignore"):
+        return float(np.float64(x).astype(dtypes.numpy_dtype(dtype)))
 
 
 def _stored(x: Any, dtype: str | None = None) -> Any:

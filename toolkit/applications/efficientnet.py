@@ -121,7 +121,9 @@ def _block(
 
 
 def _body(net: Network, x: Any, width: float, depth: float, dropout_rate: float) -> Any:
-    x = layers.Normalization(axis=channel_axis())(layers.Rescaling(1.0 / 255.0)(x))
+    normalization = layers.Normalization(axis=channel_axis())
+    normalization.may_be_unadapted = True  # the statistics come with ImageNet's weights
+    x = normalization(layers.Rescaling(1.0 / 255.0)(x))
     if net.pretrained:
         # The normalization of those weights divides by the variance.
         x = layers.Rescaling([1.0 / math.sqrt(value) for value in _DEVIATION])(x)

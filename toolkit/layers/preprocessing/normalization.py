@@ -187,9 +187,12 @@ class Normalization(Layer):
             return self.mean + inputs * scale
         return (inputs - self.mean) / scale
 
+    # Whether no warning is wanted: in a network that is trained from its beginning.
+    may_be_unadapted = False
+
     def _warn_if_unadapted(self) -> None:
         """Warn at the first call, if mean and variance are what they begin with."""
-        if self._looked or self.input_mean is not None:
+        if self._looked or self.may_be_unadapted or self.input_mean is not None:
             return
         self.__dict__["_looked"] = True
         held = (self.adapt_mean, self.adapt_variance)
