@@ -8,6 +8,7 @@ import pytest
 
 import toolkit
 from tests.fixtures import layer_files
+from toolkit import layers
 
 FILE = Path(__file__).parents[1] / "fixtures" / "layer_files.json"
 STORED = json.loads(FILE.read_text("utf-8"))
@@ -58,3 +59,19 @@ def _policy_name(value):
 
 def test_every_case_is_stored(ours):
     assert sorted(ours) == sorted(STORED)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.SpatialDropout1D(0.2),
+        layers.SpatialDropout2D(0.2),
+        layers.SpatialDropout3D(0.2),
+        layers.Discretization([0.0, 1.0]),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_configs_of_the_first_files_are_read(layer):
+    """They say `trainable`, which the constructors do not take, as Keras's do not."""
+    config = {**layer.get_config(), "trainable": True}
+    assert type(layer).from_config(config).get_config() == layer.get_config()

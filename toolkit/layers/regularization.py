@@ -131,6 +131,12 @@ class _SpatialDropout(Dropout):
         self.data_format = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> _SpatialDropout:
+        """The layer of a config; the first files have `trainable` too."""
+        rest = {key: value for key, value in config.items() if key != "trainable"}
+        return super().from_config(rest)  # type: ignore[no-any-return]
+
     def _noise_shape(self, inputs: Any) -> Any:
         shape, ones = inputs.shape, (1,) * self.rank
         if self.data_format == "channels_first":

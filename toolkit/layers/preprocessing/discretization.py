@@ -146,6 +146,7 @@ class Discretization(Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Discretization:
         config = dict(config)
+        config.pop("trainable", None)  # the first files have it
         adapted = config.get("num_bins") is not None
         limits = config.pop("bin_boundaries", None) if adapted else None
         layer = super().from_config(config)
