@@ -90,6 +90,15 @@ def test_casts_of_inputs_stand_in_front_but_not_what_grows():
     assert names.index("add") > names.index("exp")
 
 
+def test_what_reads_no_input_stays_where_it_is():
+    graph = trace_of(lambda x: (ops.sum(x), ops.zeros((0,))), (3,))
+    assert op_names(casts_first(graph)) == ["sum", "broadcast_to"]
+
+
+def test_a_graph_without_nodes_needs_no_memory():
+    assert plan_one_by_one(trace_of(lambda x: x, (3,))).nbytes == 0
+
+
 def test_a_variable_is_overwritten_through_a_reshape_that_repeats_nothing():
     pytest.importorskip("llvmlite")
     variable = Variable(np.arange(12, dtype="float32"))

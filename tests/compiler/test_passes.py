@@ -87,6 +87,18 @@ def test_share_tells_constants_of_other_types_and_signs_apart():
     assert op_names(graph) == ["arctan2", "arctan2"]
 
 
+@pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 2)])
+def test_share_compares_constants_up_to_a_size(more, count):
+    values = np.ones(passes.SHARE_BYTES // 4 + more, "float32")
+
+    def function(x):
+        first, second = (ops.convert_to_tensor(values.copy()) for _ in range(2))
+        return x * first, x * second
+
+    graph = after(passes.share, function, values.shape)
+    assert len(graph.nodes) == count
+
+
 @pytest.mark.parametrize(
     ("function", "left"),
     [
@@ -131,6 +143,21 @@ def test_decompose_expands_what_the_backend_lacks():
     expanded = passes.decompose(graph, backend())
     assert op_names(expanded) == ["tanh", "tanh", "add", "multiply"]
     expanded.verify()
+
+
+def test_decompose_keeps_what_the_backend_computes():
+    graph = trace_of(lambda x: ops.softmax(x), (2, 3))
+    assert op_names(graph) == ["softmax"]
+    assert passes.expand(graph, lambda node: False) is graph
+    assert op_names(passes.expand(graph, lambda node: True))[0] == "max"
+
+
+def test_bodies_of_loops_are_optimized_too():
+    def function(x):
+        return ops.scan(lambda c, y: (c * 1.0 + y, c), ops.zeros(()), x)[0]
+
+    (loop,) = optimize(trace_of(function, (3,)), backend()).nodes
+    assert op_names(loop.attrs["body"]) == ["add"]
 
 
 def open_constants(graph):

@@ -28,9 +28,9 @@ class Buffer:
     nbytes: int
     first: int
     last: int
-    offset: int = -1
     label: str = ""
     origin: str = ""
+    offset: int = -1
     death: tuple[int, int] = (-1, -1)
 
     def extend(self, death: tuple[int, int]) -> None:
@@ -107,12 +107,12 @@ def plan_memory(
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"
                     size = value.spec.nbytes
-                    reused = Buffer(size, written, last, -1, label, node.origin)
+                    reused = Buffer(size, written, last, label, node.origin)
                 reused.extend(max(death, (last, i)))
                 plan.buffers[id(value)] = reused
         if work[i]:
             label = f"{node.op.name} workspace"
-            plan.work[i] = Buffer(work[i], first, last, -1, label, node.origin)
+            plan.work[i] = Buffer(work[i], first, last, label, node.origin)
     _place(plan)
     return plan
 
@@ -126,7 +126,7 @@ def _deaths(
         for value in node.inputs:
             when = (moments[i].last, i)
             deaths[id(value)] = max(when, deaths.get(id(value), when))
-    end = max((moment.last for moment in moments), default=0) + 1
+    end = max((moment.last for moment in moments), default=0)
     deaths.update((id(value), (end, len(graph.nodes))) for value in graph.outputs)
     for node in reversed(graph.nodes):  # views of views come later
         for value in node.outputs:
