@@ -12,6 +12,7 @@ from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.compiler import fuse as fusion
+from toolkit.compiler import groups as grouping
 from toolkit.compiler import recompute as recomputation
 from toolkit.compiler.execute import Program
 from toolkit.compiler.fuse import fuse
@@ -79,6 +80,27 @@ def test_a_chain_becomes_one_node():
     graph = fused(lambda x, y: ops.maximum(x * y + 1.0, 0.0) / y, (3, 4), (4,))
     assert op_names(graph) == ["fused"]
     assert len(graph.nodes[0].inputs) == 2  # numbers are part of the kernel
+
+
+def test_what_has_one_shape_joins_without_a_look_at_the_nodes(monkeypatch):
+    looks = []
+
+    def fits(nodes):
+        looks.append(len(nodes))
+        return True
+
+    monkeypatch.setattr(fusion, "fits", fits)
+    graph = fused(lambda x, y: ops.tanh(x * y + 1.0) / y, (3, 4), (3, 4))
+    assert op_names(graph) == ["fused"]
+    assert not looks
+    fused(lambda x: ops.exp(x) - ops.sum(x, axis=1, keepdims=True), (3, 4))
+    assert max(looks) > 1
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (0, 2)])
+def test_groups_join_where_few_others_are_to_be_looked_at(monkeypatch, most, count):
+    monkeypatch.setattr(grouping, "MOST_VISITED", most)
+    assert len(fused(lambda x: ops.tanh(ops.exp(x)), (3,)).nodes) == count
 
 
 def test_values_that_others_read_are_outputs():

@@ -114,6 +114,7 @@ def test_share_compares_constants_up_to_a_size(more, count):
         (lambda x: ops.reshape(ops.reshape(x, (6,)), (3, 2)), ["reshape", "reshape"]),
         (lambda x: ops.transpose(ops.transpose(x)), ["transpose"]),
         (lambda x: ops.where(True, x, x * 2.0), ["multiply"]),
+        (lambda x: ops.where(False, x * 2.0, x), ["multiply"]),
         (lambda x: ops.split(x, 1)[0], []),
         (lambda x: x + ops.broadcast_to(ops.ones((1, 1)), (2, 3)), None),
     ],
@@ -158,6 +159,19 @@ def test_bodies_of_loops_are_optimized_too():
 
     (loop,) = optimize(trace_of(function, (3,)), backend()).nodes
     assert op_names(loop.attrs["body"]) == ["add"]
+
+
+def test_share_tells_loops_of_other_bodies_apart():
+    def function(x):
+        def summed(f):
+            return ops.scan(lambda c, y: (f(c, y), c), ops.zeros(()), x)[0]
+
+        return summed(ops.add), summed(ops.maximum), summed(ops.add)
+
+    graph = after(passes.share, function, (3,))
+    assert op_names(graph) == ["scan"] * 3
+    results = Program(graph, backend())([np.ones(3, "float32")])
+    assert [float(x) for x in results] == [3.0, 1.0, 3.0]
 
 
 def open_constants(graph):

@@ -245,9 +245,7 @@ def _reshape_rule(node: Node, producers: dict[int, Node]) -> Any:
     source = producers.get(id(x))
     if source is not None and source.op.name == "reshape":
         x = source.inputs[0]
-    if x.spec == node.outputs[0].spec:
-        return x
-    return None if x is node.inputs[0] else node.with_inputs([x])
+    return x if x.spec == node.outputs[0].spec else node.with_inputs([x])
 
 
 def _transpose_rule(node: Node, producers: dict[int, Node]) -> Any:
