@@ -225,6 +225,34 @@ def test_an_epilogue_leaves_alone_what_reductions_read_too():
     assert members(graph) == ["matmul", ["multiply", "sum"]]
 
 
+class AnyCall:
+    """A library that follows a product with anything."""
+
+    def follow(self, nodes):
+        return True
+
+    def take(self, node, inputs, outputs, is_aligned):
+        return False
+
+
+def test_a_call_makes_no_value_that_others_read_before_its_end():
+    def one(x, w):
+        return ops.exp(x @ w) * 2.0
+
+    def two(x, w):
+        y = x @ w
+        return y * 2.0, ops.exp(y)
+
+    found = []
+    for function in one, two:
+        graph = optimize(trace_of(function, (4, 6), (6, 5)), backend())
+        found.append(members(fuse(graph, backend().fuses, ANCHORS, AnyCall())))
+    assert found == [
+        [["matmul", "exp", "multiply"]],
+        ["matmul", ["multiply", "exp"]],
+    ]
+
+
 def test_what_the_backend_cannot_generate_stays():
     graph = trace_of(lambda x: ops.erfinv(x * 0.5) + 1.0, (8,))
     graph = fuse(graph, lambda node: node.op.name != "erfinv")

@@ -153,6 +153,18 @@ def test_decompose_keeps_what_the_backend_computes():
     assert op_names(passes.expand(graph, lambda node: True))[0] == "max"
 
 
+def test_what_is_rewritten_stays_on_its_device():
+    def function(x):
+        turned = ops.transpose(ops.transpose(x, (1, 0, 2)), (0, 2, 1))
+        return turned, ops.scan(lambda c, y: (c + y, c), x[0], x)[0]
+
+    graph = trace_of(function, (2, 3, 4))
+    for node in graph.nodes:
+        node.device = "cpu:0"
+    places = {n.op.name: n.device for n in optimize(graph, backend()).nodes}
+    assert places["transpose"] == places["scan"] == "cpu:0"
+
+
 def test_bodies_of_loops_are_optimized_too():
     def function(x):
         return ops.scan(lambda c, y: (c * 1.0 + y, c), ops.zeros(()), x)[0]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from toolkit.data import Dataset, Options, Ragged, TensorSpec
+from toolkit.errors import ArgumentError
 
 
 def rows(*lengths):
@@ -225,3 +226,17 @@ def test_errors_of_functions_say_where():
 def test_nothing_has_no_spec():
     with pytest.raises(ValueError, match="empty data set"):
         _ = rows().map(lambda x: x).element_spec
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_stream_without_rows_is_batched_by_several_workers(ordered):
+    stream = Dataset.range(5).filter(lambda x: x >= 0)
+    batches = stream.batch(2, num_parallel_calls=2, deterministic=ordered)
+    found = sorted(batch.tolist() for batch in batches)
+    assert found == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("workers", [0, -3, 1.5])
+def test_numbers_of_workers_of_batches_are_checked(workers):
+    with pytest.raises(ArgumentError, match="num_parallel_calls"):
+        Dataset.range(5).batch(2, num_parallel_calls=workers)

@@ -5,6 +5,7 @@ import pytest
 
 from tests.helpers import assert_close
 from toolkit import layers
+from toolkit.errors import ArgumentError
 
 BATCH, QUERIES, KEYS, FEATURES = 3, 4, 5, 6
 QUERY_MASK = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1]], bool)
@@ -133,3 +134,30 @@ def test_alpha_dropout_sets_what_it_drops_to_one_value():
     limit = -1.7580993408473766
     assert abs(slope - (0.75 * (1 + 0.25 * limit**2)) ** -0.5) < 1e-4
     assert abs(offset + slope * limit * 0.25) < 1e-4
+
+
+def test_masks_of_merged_layers_are_as_many_as_their_inputs():
+    with pytest.raises(ArgumentError, match="the same length; received 2 and 1"):
+        layers.Add().compute_mask([np.ones((2, 3))] * 2, [None])
+
+
+PASS_ON = [
+    layers.Dropout(0.5),
+    layers.SpatialDropout1D(0.5),
+    layers.GaussianDropout(0.5),
+    layers.GaussianNoise(0.5),
+    layers.AlphaDropout(0.5),
+    layers.Activation("relu"),
+    layers.LeakyReLU(),
+    layers.BatchNormalization(),
+    layers.LayerNormalization(),
+    layers.TimeDistributed(layers.Dense(2)),
+    layers.Bidirectional(layers.LSTM(2, return_sequences=True)),
+]
+
+
+@pytest.mark.parametrize("layer", PASS_ON, ids=lambda layer: type(layer).__name__)
+def test_layers_pass_the_mask_of_their_inputs_on(layer):
+    ids = VALUE_MASK.astype("int32")
+    embedded = layers.Embedding(2, 4, mask_zero=True)(ids)
+    np.testing.assert_array_equal(layer(embedded)._keras_mask, VALUE_MASK)

@@ -7,6 +7,7 @@ import toolkit
 from tests.helpers import assert_close
 from tests.layers import reference
 from toolkit import layers, ops, serialization
+from toolkit.errors import ArgumentError, ShapeError
 
 MASK = np.array([[1, 1, 0, 1, 0], [0, 1, 1, 0, 1]], bool)
 
@@ -353,3 +354,76 @@ def test_functional_forms():
     assert float(layers.minimum([x, -x])[0, 0]) == -1.0
     assert layers.concatenate([x, x], axis=0).shape == (4, 3)
     assert layers.dot([x, x], axes=1).tolist() == [[3.0], [3.0]]
+
+
+def test_dot_names_extents_that_differ_and_the_batch():
+    x, y = np.ones((2, 3)), np.ones((2, 4))
+    with pytest.raises(ShapeError, match="expected equal extents"):
+        layers.Dot(axes=1)([x, y])
+    with pytest.raises(ShapeError, match="none of them the batch"):
+        layers.Dot(axes=0)([x, x])
+
+
+def test_grouped_attention_shares_keys_and_values_between_heads():
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
+    grouped = layers.GroupQueryAttention(3, 4, 2)
+    single = layers.GroupQueryAttention(3, 4, 4)
+    grouped(x, x), single(x, x)
+    weights = [
+        np.repeat(w, 2, axis=-2) if "key" in v.path or "value" in v.path else w
+        for v, w in zip(grouped.weights, grouped.get_weights(), strict=True)
+    ]
+    single.set_weights(weights)
+    assert_close(grouped(x, x), single(x, x).numpy(), factor=10)
+
+
+class Counting(layers.Layer):
+    """A cell that says nothing of its first state."""
+
+    state_size = 1
+
+    def call(self, inputs, states):
+        return states[0] + 1.0, [states[0] + 1.0]
+
+
+def test_states_of_a_cell_that_makes_none_are_zeros_in_its_dtype():
+    layer = layers.RNN(Counting(dtype="float64"), dtype="float64")
+    (state,) = layer.get_initial_state(2)
+    assert (state.dtype, state.shape) == ("float64", (2, 1))
+    assert layer(np.zeros((2, 3, 1))).tolist() == [[3.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    ("noise_shape", "expected"),
+    [((None, 0), "all dimensions to be positive"), ((None, "1"), "all elements to be")],
+)
+def test_noise_shapes_are_checked(noise_shape, expected):
+    with pytest.raises(ArgumentError, match=expected):
+        layers.Dropout(0.5, noise_shape=noise_shape)
+
+
+def test_batch_normalization_of_another_axis_is_the_same_transposed(rng):
+    x = rng.normal(size=(6, 3, 4)).astype("float32")
+    last, second = layers.BatchNormalization(), layers.BatchNormalization(axis=1)
+    expected = ops.transpose(last(np.swapaxes(x, 1, 2), training=True), (0, 2, 1))
+    assert_close(second(x, training=True), expected.numpy())
+    for ours, theirs in zip(second.weights, last.weights, strict=True):
+        assert_close(ours, theirs.numpy())
+
+
+def test_merged_tensors_of_fewer_axes_get_new_ones_after_the_batch(rng):
+    x, y = rng.normal(size=(2, 4)), rng.normal(size=(2, 3, 4))
+    for pair in ([x, y], [y, x]):
+        assert_close(layers.Add(dtype="float64")(pair), x[:, None] + y)
+
+
+def test_limits_of_renormalization_are_kept(rng):
+    x = (rng.normal(size=(8, 3)) * 5 + 2).astype("float32")
+    options = {"renorm": True, "dtype": "float64"}
+    free = layers.BatchNormalization(**options)
+    limits = {"rmin": 1.0, "rmax": 1.0, "dmax": 0.0}
+    bound = layers.BatchNormalization(**options, renorm_clipping=limits)
+    plain = layers.BatchNormalization(dtype="float64")
+    found, other, expected = (f(x, training=True) for f in (bound, free, plain))
+    assert_close(found, expected.numpy(), factor=10)
+    assert np.abs(other.numpy() - expected.numpy()).max() > 0.1

@@ -619,3 +619,13 @@ def test_errors(call, error, words):
 def test_the_base_class_updates_nothing():
     with pytest.raises(NotImplementedError, match="update_step"):
         toolkit.Optimizer(0.1).apply([ops.ones((1,))], [Variable([1.0])])
+
+
+def test_only_the_variables_that_are_named_become_their_averages():
+    named, other = Variable([1.0]), Variable([1.0])
+    optimizer = optimizers.SGD(0.5, use_ema=True, ema_momentum=0.5)
+    for _ in range(2):
+        optimizer.apply([np.ones(1), np.ones(1)], [named, other])
+    optimizer.finalize_variable_values([named])
+    assert float(other[0]) == 0.0
+    assert float(named[0]) > 0.0

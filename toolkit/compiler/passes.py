@@ -256,9 +256,7 @@ def _transpose_rule(node: Node, producers: dict[int, Node]) -> Any:
         x, axes = source.inputs[0], tuple(inner[a] for a in axes)
     if axes == tuple(range(len(axes))):
         return x
-    if x is node.inputs[0]:
-        return None
-    return Node(node.op, [x], {"axes": axes}, node.outputs)
+    return Node(node.op, [x], {"axes": axes}, node.outputs, node.device)
 
 
 def _negative_rule(node: Node, producers: dict[int, Node]) -> Any:
@@ -338,7 +336,7 @@ def _with_optimized_subgraphs(node: Node, backend: Backend) -> Node:
         name: optimize(value, backend) if isinstance(value, Graph) else value
         for name, value in node.attrs.items()
     }
-    return Node(node.op, node.inputs, attrs, node.outputs)
+    return Node(node.op, node.inputs, attrs, node.outputs, node.device)
 
 
 def own(graph: Graph) -> Graph:
