@@ -92,7 +92,7 @@ def test_several_outputs():
         ("non-`None`", lambda: distillation.FeatureDistillation(None)),
         ("non-`None`", lambda: distillation.LogitsDistillation(loss=[None, None])),
         ("positive", lambda: distillation.LogitsDistillation(0)),
-        ("must be a number", lambda: distillation.LogitsDistillation("hot")),
+        ("`temperature` to be", lambda: distillation.LogitsDistillation("hot")),
         ("expected one of", lambda: distillation.LogitsDistillation(loss="mine")),
     ],
 )
@@ -211,7 +211,7 @@ class Rows(distillation.DistillationLoss):
         ("output shapes are incompatible", {"student": network(outputs=5)}),
         ("dtypes must match", {"student": network(dtype="float64")}),
         ("between 0.0 and 1.0", {"student_loss_weight": 2}),
-        ("must be a number", {"student_loss_weight": "x"}),
+        ("`student_loss_weight` to be", {"student_loss_weight": "x"}),
         ("as many", {"distillation_loss_weights": [1, 2]}),
         ("In teacher model", {"given": distillation.FeatureDistillation("mse", "x")}),
         (
