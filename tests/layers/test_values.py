@@ -374,7 +374,12 @@ def test_grouped_attention_shares_keys_and_values_between_heads():
         for v, w in zip(grouped.weights, grouped.get_weights(), strict=True)
     ]
     single.set_weights(weights)
-    assert_close(grouped(x, x), single(x, x).numpy(), factor=10)
+    for scores in False, True:
+        found = grouped(x, x, return_attention_scores=scores)
+        expected = single(x, x, return_attention_scores=scores)
+        found, expected = (y if scores else [y] for y in (found, expected))
+        for ours, theirs in zip(found, expected, strict=True):
+            assert_close(ours, theirs.numpy(), factor=10)
 
 
 class Counting(layers.Layer):
