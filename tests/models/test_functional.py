@@ -422,6 +422,16 @@ def test_json_comes_back_the_same():
     assert toolkit.models.model_from_json(text).to_json() == text
 
 
+def test_layers_share_a_policy_after_loading_as_before():
+    policy = toolkit.DTypePolicy("float32")
+    x = Input((3,), batch_size=2)
+    model = Model(x, layers.Dense(4, dtype=policy)(layers.Dense(5, dtype=policy)(x)))
+    text = model.to_json()
+    loaded = toolkit.models.model_from_json(text)
+    assert loaded.layers[1].dtype_policy is loaded.layers[2].dtype_policy
+    assert loaded.to_json() == text
+
+
 def test_input_specs_tell_the_inputs():
     a, b = Input((2,), name="a"), Input((3,), name="b", optional=True)
     model = Model({"b": b, "a": a}, layers.Concatenate()([a, b]))

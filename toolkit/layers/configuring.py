@@ -93,7 +93,8 @@ class Configurable(Recorded):
             policy = dtype_policies.deserialize(config["dtype"])
             # Constructors of users may expect what they were written for: a name.
             plain = type(policy) is dtype_policies.DTypePolicy
-            config["dtype"] = policy.name if plain else policy
+            is_ours = cls.__module__.startswith("toolkit.")
+            config["dtype"] = policy.name if plain and not is_ours else policy
         if cls.get_config is Configurable.get_config:
             config = {k: _deserialized(v) for k, v in config.items()}
         try:
