@@ -2,9 +2,11 @@
 
     ToolkitError
     ├── ShapeError (ValueError)         shapes or ranks that do not fit
+    │   └── WrongExtentError            an extent that must be what it is not
     ├── DTypeError (TypeError, ValueError)  a dtype that an operation cannot take
     ├── ArgumentError (ValueError)      an unknown or contradictory argument
-    │   └── MissingKeyError (KeyError)  a name that is not there
+    │   ├── MissingKeyError (KeyError)  a name that is not there
+    │   └── OutOfRangeError (IndexError)  a position that is not there
     ├── UnsupportedError (NotImplementedError)  what Keras has and toolkit has not
     │   └── UnsupportedOnBackend        what one backend cannot compute
     ├── DeviceError (RuntimeError)      a device that is not there
@@ -27,6 +29,10 @@ Each is also the built-in error that a Keras user would catch. Every message nam
 the operation or layer, what was expected, and what was received.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class ToolkitError(Exception):
     """Base of every error that toolkit raises on purpose.
@@ -40,6 +46,10 @@ class ToolkitError(Exception):
 
 class ShapeError(ToolkitError, ValueError):
     """Shapes or ranks do not fit."""
+
+
+class WrongExtentError(ShapeError):
+    """An extent must be another; an unknown one is not taken for it."""
 
 
 class DTypeError(ToolkitError, TypeError, ValueError):
@@ -59,6 +69,10 @@ class MissingKeyError(ArgumentError, KeyError):
 
     def __str__(self) -> str:  # that of KeyError is a repr
         return printable(Exception.__str__(self))
+
+
+class OutOfRangeError(ArgumentError, IndexError):
+    """A position or a label is not among those that there are."""
 
 
 class UnsupportedError(ToolkitError, NotImplementedError):
@@ -176,3 +190,11 @@ def nearest(value: object, choices: object) -> str:
     names = {str(choice).lower(): choice for choice in choices}  # type: ignore[attr-defined]
     close = get_close_matches(str(value).lower(), names, n=1)
     return f"; did you mean {names[close[0]]!r}?" if close else ""
+
+
+def leaked(name: str, x: Any) -> TraceError:
+    """The error of `name` meeting a tensor after the trace where it was made."""
+    return TraceError(
+        f"{name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs to a trace "
+        "that has ended; return it from the traced function, or assign it to a Variable"
+    )

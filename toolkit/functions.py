@@ -15,12 +15,12 @@ from toolkit import dtypes, tree
 from toolkit.concrete import DATA, Concrete
 from toolkit.config import placement
 from toolkit.convert import convert
-from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.errors import ArgumentError, ShapeError, leaked, unknown_choice
 from toolkit.inspection import Inspection, inspect_program
 from toolkit.ir import Spec
 from toolkit.progress import stage, working
 from toolkit.symbolic import any_symbolic
-from toolkit.tensor import Tensor, leaked, state
+from toolkit.tensor import Tensor, state
 from toolkit.trace import Trace
 from toolkit.variable import Variable
 

@@ -20,8 +20,10 @@ from toolkit.errors import (
     ArgumentError,
     DTypeError,
     NotBuiltError,
+    OutOfRangeError,
     ShapeError,
     ToolkitError,
+    WrongExtentError,
     printable,
 )
 from toolkit.ir import Node, Spec
@@ -260,7 +262,7 @@ def infer_fitting(
     """
     try:
         return infer(function, args, kwargs)
-    except Undetermined:
+    except (Undetermined, WrongExtentError, OutOfRangeError):
         raise
     except (ShapeError, ArgumentError):
         for pinned in _guesses(args, kwargs, limit):
@@ -293,7 +295,7 @@ def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     outputs = infer_fitting(function, args, kwargs)
     symbols = tree.flatten((args, kwargs))
     if any(is_symbolic(x) and None in x.shape for x in symbols):
-        with suppress(ToolkitError, IndexError):
+        with suppress(ToolkitError):
             small = _probe(function, args, kwargs, 1, None).outputs
             for symbol, tensor in zip(
                 *map(tree.flatten, (outputs, small)), strict=True

@@ -18,7 +18,7 @@ from toolkit import config, dtypes
 from toolkit.backends.base import Backend, accelerators, on_host, owner_of
 from toolkit.backends.fetched import Fetched
 from toolkit.backends.registry import get_backend
-from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError
+from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
 from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
@@ -408,18 +408,12 @@ def _explain(
         primitive.spec(*(x.spec for x in inputs), **attrs)
     except ToolkitError as explained:
         return explained
+    if isinstance(error, ToolkitError):
+        return type(error)(str(error))
     if isinstance(error, np.linalg.LinAlgError):
         return ArgumentError(f"{primitive.name}: {error}")
     specs = ", ".join(repr(x.spec) for x in inputs)
     return DTypeError(f"{primitive.name}: received ({specs}): {error}")
-
-
-def leaked(name: str, x: Tensor) -> TraceError:
-    """The error of `name` meeting a tensor after the trace where it was made."""
-    return TraceError(
-        f"{name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs to a trace "
-        "that has ended; return it from the traced function, or assign it to a Variable"
-    )
 
 
 @contextmanager

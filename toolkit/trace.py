@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.errors import ArgumentError, ShapeError, TraceError, leaked
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
 from toolkit.naming import scopes
-from toolkit.tensor import Tensor, bind, leaked, run_on_host, state
+from toolkit.tensor import Tensor, bind, run_on_host, state
 
 if TYPE_CHECKING:
     from toolkit.variable import Variable

@@ -6,7 +6,7 @@ import pytest
 import toolkit
 from tests.helpers import assert_close
 from toolkit import ops
-from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.errors import ArgumentError, ShapeError, TraceError, WrongExtentError
 from toolkit.symbolic import KerasTensor
 
 X = KerasTensor((None, 4, 6))
@@ -158,3 +158,25 @@ def test_a_reshape_that_fits_no_batch_is_refused(shape):
         Routed().call(toolkit.Input((5, 2)))
     with pytest.raises(ShapeError, match="reshape: cannot reshape"):
         ops.reshape(toolkit.Input((3, 2)), shape)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ops.squeeze(KerasTensor((None, 1)), axis=0),
+        lambda: ops.det(KerasTensor((None, None, 20))),
+        lambda: ops.cholesky(KerasTensor((None, None, 20))),
+        lambda: ops.solve(KerasTensor((None, 20, 20)), KerasTensor((None, None, 5))),
+    ],
+)
+def test_an_unknown_extent_is_not_taken_for_the_one_that_it_must_be(call):
+    with pytest.raises(WrongExtentError, match="None"):
+        call()
+
+
+def test_a_position_out_of_range_is_an_index_error_and_a_value_error():
+    for kind in (IndexError, ValueError):
+        with pytest.raises(kind, match=r"index 17 .* axis 1 .* \(None, 5, 16\)"):
+            KerasTensor((None, 5, 16))[:, 17]
+        with pytest.raises(kind, match="index 4 is out of range for axis 0"):
+            ops.ones((3,))[4]

@@ -19,6 +19,7 @@ from toolkit.compiler.norms import keep_norms
 from toolkit.compiler.pads import join_pads
 from toolkit.compiler.precision import widen
 from toolkit.compiler.scans import hoist, tidy_scans
+from toolkit.errors import OutOfRangeError
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node
 from toolkit.tensor import Tensor, run_on_host
 from toolkit.trace import Trace, body_graph, inline
@@ -103,7 +104,7 @@ def fold(graph: Graph, backend: Backend) -> Graph:
             continue
         try:
             outputs = run_on_host(node.op, node.inputs, node.attrs)
-        except IndexError:  # it may stand in a branch that is never taken
+        except OutOfRangeError:  # it may stand in a branch that is never taken
             nodes.append(node)
             continue
         several = outputs if isinstance(outputs, tuple) else (outputs,)

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.data.encoding import encodes
 from toolkit.data.structure import Array, TensorSpec, object_array
-from toolkit.errors import ShapeError
+from toolkit.errors import OutOfRangeError, ShapeError
 
 
 def pad(values: Sequence[Any], shape: Any, fill: Any) -> Array:
@@ -77,7 +77,7 @@ class Ragged:
 
     def __getitem__(self, row: int) -> Array:
         if not -len(self) <= row < len(self):
-            raise IndexError(f"row {row} of a Ragged with {len(self)} rows")
+            raise OutOfRangeError(f"row {row} of a Ragged with {len(self)} rows")
         row %= len(self)
         return self.values[self.row_splits[row] : self.row_splits[row + 1]]
 

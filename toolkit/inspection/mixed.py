@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.compiler.execute import Program
 from toolkit.compiler.mixed import MixedProgram
-from toolkit.errors import UnsupportedError
+from toolkit.errors import OutOfRangeError, UnsupportedError
 from toolkit.inspection.inspection import Inspection, Kernel, made_up, outputs_for
 from toolkit.variable import Variable
 
@@ -124,7 +124,7 @@ class MixedInspection(Inspection):
             if kernel < len(part.kernels):
                 return part.source(kernel)
             kernel -= len(part.kernels)
-        raise IndexError("source: there is no kernel of this number")
+        raise OutOfRangeError("source: there is no kernel of this number")
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
         """As for one device, one part after the other, without the transfers."""

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 from toolkit import constraints, dtypes, initializers, regularizers
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
 from toolkit.layers.input_spec import check_inputs, describe
@@ -53,6 +53,21 @@ def in_scope(build: Any) -> Any:
         shapes = inspect.signature(build).bind(self, *args, **kwargs).arguments
         self.__dict__["_build_shapes"] = dict(list(shapes.items())[1:])
         self._finish_build()
+
+    return wrapper
+
+
+def _shape_first(add_weight: Any) -> Any:
+    """`add_weight` with a clear error for a name by position, as it once was."""
+
+    @wraps(add_weight)
+    def wrapper(self: Any, *args: Any, **options: Any) -> Variable:
+        if args and isinstance(args[0], str):
+            raise ArgumentTypeError(
+                f"{describe(self)}: add_weight expected a shape first; received "
+                f"{args[0]!r}; pass the name as keyword argument, `name={args[0]!r}`"
+            )
+        return add_weight(self, *args, **options)  # type: ignore[no-any-return]
 
     return wrapper
 
@@ -149,6 +164,7 @@ class Buildable(StateOwner):
         elif config and "shapes_dict" in config:
             self.build(**config["shapes_dict"])
 
+    @_shape_first
     def add_weight(
         self,
         shape: Any = None,
@@ -222,11 +238,6 @@ Buildable.build = in_scope(Buildable.build)  # type: ignore[method-assign]
 
 
 def _weight_shape(layer: Any, shape: Any, name: str | None) -> tuple[int, ...]:
-    if isinstance(shape, str):
-        raise ArgumentError(
-            f"{describe(layer)}: add_weight expected a shape first; received "
-            f"{shape!r}; pass the name as keyword argument, `name={shape!r}`"
-        )
     if shape is None:
         return ()
     extents = standardize_shape((shape,) if isinstance(shape, int) else shape)

@@ -158,7 +158,7 @@ def sparse_categorical_crossentropy(
         axis: the axis of classes.
 
     Raises:
-        IndexError: a label is not in [0, classes).
+        OutOfRangeError: a label is not in [0, classes).
 
     Example:
         >>> from toolkit import losses

@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import config, ops, tree
 from toolkit.convert import convert, extent, is_strings
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, OutOfRangeError
 from toolkit.functions import Function
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import remembered, unique
@@ -43,8 +43,8 @@ class CompiledStep:
         function, leaves = self._function_for(batch)
         try:
             return function(*leaves)
-        except IndexError as error:
-            raise IndexError(
+        except OutOfRangeError as error:
+            raise OutOfRangeError(
                 f"{function.name}: {error}: a label, or an input of an Embedding "
                 f"({_whole_numbers(batch)}; compile with run_eagerly=True to see where)"
             ) from error

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.convert import convert
-from toolkit.errors import ShapeError
+from toolkit.errors import ShapeError, WrongExtentError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.complex import conjugate, real
@@ -49,9 +49,9 @@ def leading(x: Tensor, axis: int, count: int, rest: bool = False) -> Tensor:
 
 
 def need_square(op: str, x: Any) -> None:
-    """A ShapeError unless x, a tensor or spec, holds square matrices."""
+    """A WrongExtentError unless x, a tensor or spec, holds square matrices."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ShapeError(
+        raise WrongExtentError(
             f"{op}: expected square matrices, shape (..., n, n); received {x.shape}"
         )
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit.convert import convert
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.elementwise import nonzero
 from toolkit.ops.index import as_indices, flat_indices, gather_p
@@ -139,7 +139,7 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
 def _position(x: Tensor, axis: int, i: int) -> int:
     n = x.shape[axis]
     if not -n <= i < n:
-        raise IndexError(
+        raise OutOfRangeError(
             f"index {i} is out of range for axis {axis} with {n} elements "
             f"(shape {x.shape})"
         )
@@ -150,7 +150,7 @@ def _checked(x: Tensor, axis: int, item: Any) -> Tensor:
     if not isinstance(item, _Mask):
         return item
     if item.extent != x.shape[axis]:
-        raise IndexError(
+        raise OutOfRangeError(
             f"boolean index: axis {axis} has {x.shape[axis]} elements, the index "
             f"{item.extent}"
         )

@@ -1,7 +1,7 @@
 """Reading and writing at computed positions: primitives, and the functions over them.
 
 Indices are int32 or int64; a negative one counts from the end, and one out of range
-is an IndexError. `scatter` and `put_along_axis` combine updates in a fixed order.
+is an OutOfRangeError. `scatter` and `put_along_axis` combine updates in a fixed order.
 """
 
 from __future__ import annotations

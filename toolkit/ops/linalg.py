@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.convert import convert, floating
-from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.errors import ArgumentError, ShapeError, WrongExtentError, unknown_choice
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import tril, triu
@@ -226,7 +226,7 @@ def _system(op: str, a: Any, b: Any, triangle: Any = None, square: bool = True) 
     a = _matrices(op, a, square)
     vector = b.ndim == a.ndim - 1
     if not vector and b.ndim < 2 or b.shape[-1 if vector else -2] != a.shape[-2]:
-        raise ShapeError(
+        raise WrongExtentError(
             f"{op}: b of shape {b.shape} does not fit a of shape {a.shape}; expected "
             f"(..., {a.shape[-2]}) or (..., {a.shape[-2]}, k)"
         )

@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit import config, dtypes
 from toolkit.convert import convert, floating
-from toolkit.errors import ShapeError
+from toolkit.errors import OutOfRangeError, ShapeError
 from toolkit.ops.activation import softplus
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.elementwise import exp, less, log, maximum, minimum, where
@@ -98,7 +98,7 @@ def sparse_categorical_crossentropy(
         axis: the axis of classes; it is not in the result.
 
     Raises:
-        IndexError: a label is not in [0, classes).
+        OutOfRangeError: a label is not in [0, classes).
 
     Example:
         >>> import toolkit
@@ -150,9 +150,9 @@ def _picked(op: str, x: Tensor, labels: Tensor, axis: int) -> Tensor:
     indices = where(less(labels, 0), labels - classes, labels)
     try:
         return squeeze(bind(take_along_axis_p, x, indices, axis=axis), axis)  # type: ignore[no-any-return]
-    except IndexError:
+    except OutOfRangeError:
         values = labels.numpy()
         wrong = values[np.logical_or(values < 0, values >= classes)].flat[0]
-        raise IndexError(
+        raise OutOfRangeError(
             f"{op}: expected labels in [0, {classes}); received {wrong}"
         ) from None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.convert import convert, operands
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, ShapeError, WrongExtentError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import (
     broadcast_shapes,
@@ -242,7 +242,7 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     gone = {normalize_axis("squeeze", a, x.ndim) for a in axes}
     if any_not_one := [a for a in gone if x.shape[a] != 1]:
-        raise ShapeError(
+        raise WrongExtentError(
             f"squeeze: axis {any_not_one[0]} of shape {x.shape} does not have extent 1"
         )
     return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))

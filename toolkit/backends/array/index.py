@@ -18,6 +18,7 @@ from toolkit.backends.array.common import (
     scratch_bytes,
 )
 from toolkit.backends.base import workspace
+from toolkit.errors import OutOfRangeError
 from toolkit.ir import Spec
 
 _COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
@@ -151,7 +152,7 @@ class Index(Kernels):
         greatest = int(self.xp.maximum.reduce(index, axis=None))
         if least < -extent or greatest >= extent:
             wrong = greatest if greatest >= extent else least
-            raise IndexError(
+            raise OutOfRangeError(
                 f"{op}: index {wrong} is out of range for axis {axis} "
                 f"with {extent} elements"
             )

@@ -23,7 +23,7 @@ from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.memory import Fetches, Uploads
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.backends.fetched import Fetched
-from toolkit.errors import DeviceError, OutOfDeviceMemory
+from toolkit.errors import DeviceError, OutOfDeviceMemory, OutOfRangeError
 
 Array = Any
 # What the numbers of kernels are passed as.
@@ -185,7 +185,7 @@ class Device(ABC):
         """Begin to copy row-major arrays to the host, behind all that was started.
 
         What kernels have reported by then is raised by the `get` of what is returned:
-        an IndexError with the index and the limit.
+        an OutOfRangeError with the index and the limit.
         """
         watched, stamp = list(self._watched.values()), self.started
 
@@ -326,7 +326,8 @@ class Device(ABC):
             self.copy(self.address(words.array), self.address(clear), 8 * rows.size)
             first = int(rows[:, 0].argmax())
             _, index, limit = rows[first].tolist()
-            raise IndexError(words.problems[first].format(index=index, limit=limit))
+            problem = words.problems[first]
+            raise OutOfRangeError(problem.format(index=index, limit=limit))
 
 
 def largest(plan: Any) -> str:

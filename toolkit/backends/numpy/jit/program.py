@@ -25,6 +25,7 @@ from toolkit.backends.numpy.jit.sections import (
     sections,
     side_by_side,
 )
+from toolkit.errors import OutOfRangeError
 
 # Words of the runtime's structures.
 _PROGRAM, _SECTION, _MOVE, _EVENT, _ERROR = 8, 8, 6, 3, 4
@@ -284,14 +285,14 @@ class Runner:
         """Compute.
 
         Raises:
-            IndexError: if an index that a call was given is out of range.
+            OutOfRangeError: if an index that a call was given is out of range.
         """
         pool = workers().pool if self._needs_threads else 0
         if self._runtime.run(self.address, pool):
             words = (ctypes.c_int64 * _ERROR).from_address(self._error)
             _, index, limit, section = words
             problem = self._problem(section)
-            raise IndexError(problem.format(index=index, limit=limit))
+            raise OutOfRangeError(problem.format(index=index, limit=limit))
 
     def _problem(self, address: int) -> str:
         """What to say of an error in the section at an address."""
