@@ -8,7 +8,8 @@ from tests.helpers import assert_close, check_grads
 from toolkit import ops
 from toolkit.customizing import custom_gradient
 from toolkit.errors import ArgumentError, GradientError
-from toolkit.tape import GradientTape
+from toolkit.ir import PRIMITIVES, Node
+from toolkit.tape import GradientTape, pull_back
 from toolkit.variable import Variable
 
 
@@ -63,6 +64,20 @@ def test_one_variable_read_several_times():
         v.assign(5.0)
         y = y + v * v
     assert float(tape.gradient(y, v)) == 13.0
+
+
+def test_a_variable_that_is_watched_by_hand_counts_as_read():
+    v = Variable(2.0)
+    with GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(v)
+    assert float(tape.gradient(v, v)) == 1.0
+
+
+def test_what_is_watched_lives_on_so_that_nothing_new_is_taken_for_it():
+    with GradientTape() as tape:
+        for _ in range(10):
+            tape.watch(tensor(1.0))
+            assert not tape.watches([tensor(2.0)])
 
 
 # --- targets and sources --------------------------------------------------------------
@@ -154,6 +169,24 @@ def test_integers_carry_no_gradient():
     with GradientTape() as tape:
         y = ops.cast(ops.cast(x, "int32"), "float32") * 2.0
     assert tape.gradient(y, x) is None
+
+
+@pytest.mark.parametrize("target, source", [("int32", "float32"), ("float32", "int64")])
+def test_gradients_of_integers_alone_are_warned_of(target, source):
+    x, y = ops.ones(2, source), ops.ones(2, target)
+    integer = target if target.startswith("int") else source
+    with pytest.warns(UserWarning, match=f"floating.*received a .* of {integer}"):
+        assert GradientTape().gradient(y, x) is None
+
+
+def test_integers_beside_floats_and_no_sources_at_all_are_not_warned_of():
+    x = Variable(2.0)
+    with GradientTape(persistent=True) as tape:
+        y = x * x
+    count = ops.convert_to_tensor(1)
+    assert list(map(float, tape.gradient([y, count], [x]))) == [4.0]
+    assert tape.gradient(y, [x, count])[1] is None
+    assert tape.gradient(y, []) == []
 
 
 @pytest.mark.parametrize("sources", [1.0, "x", np.ones(2), [None]])
@@ -267,6 +300,17 @@ def test_a_gradient_taken_inside_the_tape_is_recorded():
         y = x * x * x
         dy = tape.gradient(y, x)
     assert float(tape.gradient(dy, x)) == 18.0
+
+
+def test_only_what_is_wanted_of_a_composite_is_differentiated():
+    x, g = tensor([0.5, -1.0]), tensor([1.0, 2.0])
+    op = PRIMITIVES["gelu_grad"]  # no rule of its own: its body is differentiated
+    assert op.vjp is None
+    node = Node(op, (g, x), {}, (op.body(g, x),))
+    wanted = [(True, False), (False, True), (True, True)]
+    for want in wanted:
+        found = pull_back(node, [ops.ones(2)], list(want))
+        assert tuple(d is not None for d in found) == want
 
 
 def test_gradient_of_a_gradient_penalty():

@@ -334,7 +334,7 @@ def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
         found = _body_vjp(node, g, wanted)
     elif isinstance(op.vjp, tuple):
         found = [
-            rule(g, y, *node.inputs, **node.attrs) if rule and want else None
+            rule(g, y, *node.inputs, **node.attrs) if want else None
             for rule, want in zip(op.vjp, wanted, strict=True)
         ]
     else:
@@ -354,7 +354,7 @@ def filled(gs: Any, outputs: Any) -> tuple[Any, ...]:
 
 def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
     """Differentiate the body of a composite that has no rule of its own."""
-    with GradientTape(watch_accessed_variables=False) as tape:
+    with GradientTape() as tape:
         inputs = [alias(x) for x in node.inputs]
         tape.watch([x for x, want in zip(inputs, wanted, strict=True) if want])
         outputs = node.op.body(*inputs, **node.attrs)
