@@ -86,12 +86,8 @@ class TimeDistributed(Wrapper):
         return ops.reshape(output, (*steps, *output.shape[1:]))
 
     def _step(self, inputs: Any, training: bool | None, mask: Any) -> Any:
-        options: dict[str, Any] = {}
-        if self.layer._info.takes_training:
-            options["training"] = training
-        if self.layer._info.takes_mask and mask is not None:
-            options["mask"] = mask
-        return self.layer(inputs, **options)
+        options = {"mask": mask} if self.layer._info.takes_mask else {}
+        return self.layer(inputs, training=training, **options)
 
 
 def _moves_state(layer: Layer) -> bool:

@@ -246,7 +246,7 @@ def _terms(
         for key, each in _items(nest):
             if each is None:
                 continue
-            if not _has(y_pred, key) or not _has(y_true, key):
+            if not _has(y_pred, key):  # the targets have the structure of the outputs
                 place = "/".join(map(str, (*path, key)))
                 raise ArgumentError(
                     f"compile: there is a loss for {place!r}; the outputs are "

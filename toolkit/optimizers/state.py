@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from toolkit import config, initializers, ops, serialization
+from toolkit import config, ops, serialization
 from toolkit.arguments import Checked
 from toolkit.errors import (
     ArgumentError,
@@ -20,7 +20,6 @@ from toolkit.errors import (
 from toolkit.naming import name_scope
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.recording import constructor_signature
-from toolkit.tensor import Tensor
 from toolkit.trace import no_trace
 from toolkit.variable import Variable
 
@@ -120,7 +119,7 @@ class OptimizerState(Checked):
             )
         with name_scope(self.name):
             variable = Variable(
-                _initial(initializer),
+                initializer,
                 shape=tuple(shape),
                 dtype=dtype,
                 trainable=False,
@@ -185,11 +184,9 @@ class OptimizerState(Checked):
     def _rate_from(self, value: Any) -> Any:
         if isinstance(value, dict):
             value = serialization.deserialize_keras_object(value)
-        if callable(value) and not isinstance(value, Variable):
+        if callable(value):
             return value
-        if not isinstance(value, (int, float, Variable, Tensor)) and not hasattr(
-            value, "dtype"
-        ):
+        if not isinstance(value, (int, float)) and not hasattr(value, "dtype"):
             raise ArgumentError(
                 f"{self.name}: expected learning_rate to be a number, a schedule or a "
                 f"function; received {value!r}"
@@ -311,9 +308,3 @@ class OptimizerState(Checked):
                 f"the file holds {len(store)}"
             )
         self.set_weights([store[str(i)] for i in range(len(self.variables))])
-
-
-def _initial(initializer: Any) -> Callable[..., Any] | Any:
-    return (
-        initializers.get(initializer) if isinstance(initializer, str) else initializer
-    )

@@ -1,0 +1,381 @@
+"""TimeDistributed and Bidirectional: what they build, pass on, return and refuse."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close
+from toolkit import layers, ops
+from toolkit.errors import ArgumentError, ShapeError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2, 5, 3)).astype("float32")
+MASK = np.array([[True, True, False, True, True], [True, False, True, True, False]])
+
+
+class Told(layers.Layer):
+    """Keeps what its call was given."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.given = []
+        self.supports_masking = True
+
+    def call(self, inputs, training=None, mask=None):
+        self.given.append((training, None if mask is None else np.asarray(mask)))
+        return inputs
+
+
+class Plain(layers.Layer):
+    """Its call takes neither training nor a mask."""
+
+    def call(self, inputs):
+        return inputs * 2.0
+
+
+# --- Wrapper --------------------------------------------------------------------------
+
+
+def test_a_wrapper_wraps_a_layer_only():
+    with pytest.raises(ArgumentError, match=r"Wrapper: expected a layer; received 3"):
+        layers.Wrapper(3)
+
+
+def test_a_wrapper_builds_its_layer_unless_that_is_built():
+    fresh = layers.Wrapper(layers.Dense(2))
+    fresh.build((None, 3))
+    assert fresh.layer.kernel.shape == (3, 2)
+    built = layers.Dense(2)
+    built.build((None, 3))
+    kernel = built.kernel
+    layers.Wrapper(built).build((None, 3))
+    assert built.kernel is kernel
+
+
+# --- TimeDistributed ------------------------------------------------------------------
+
+
+def test_time_distributed_builds_its_layer_for_one_step():
+    class Built(Plain):
+        def build(self, input_shape):
+            self.shape = input_shape
+
+    layer = layers.TimeDistributed(Built())
+    layer.build((2, 5, 7, 3))
+    assert layer.layer.shape == (2, 7, 3)
+
+
+def test_time_distributed_keeps_a_layer_that_is_built():
+    inner = layers.Dense(4)
+    inner.build((None, 3))
+    kernel = inner.kernel
+    layer = layers.TimeDistributed(inner)
+    layer.build((2, 5, 3))
+    assert inner.kernel is kernel
+    assert_close(layer(X), X @ kernel.numpy(), factor=10)
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 5)])
+def test_time_distributed_needs_steps_and_features(shape):
+    with pytest.raises(ShapeError, match=r"\(batch, steps, \.\.\.\); received shape"):
+        layers.TimeDistributed(layers.Dense(4)).build(shape)
+
+
+@pytest.mark.parametrize("training", [None, False, True])
+def test_time_distributed_passes_training_and_mask_on_where_they_are_taken(training):
+    layer = layers.TimeDistributed(Told())
+    layer(X, training=training, mask=ops.convert_to_tensor(MASK))
+    given, mask = layer.layer.given[-1]
+    assert given is training
+    assert np.array_equal(mask, MASK.ravel())
+    layer(X, training=training)
+    assert layer.layer.given[-1] == (training, None)
+    plain = layers.TimeDistributed(Plain())
+    assert_close(plain(X, training=training, mask=ops.convert_to_tensor(MASK)), 2 * X)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 5)])
+def test_time_distributed_refuses_a_mask_of_other_steps(shape):
+    layer = layers.TimeDistributed(Told())
+    with pytest.raises(ShapeError, match=r"mask for \(2, 5\) steps; received shape"):
+        layer(X, mask=ops.ones(shape, "bool"))
+
+
+def test_time_distributed_takes_the_statistics_of_each_step_in_turn():
+    x = (X * np.arange(1, 6).reshape(1, 5, 1)).astype("float32")
+    layer = layers.TimeDistributed(layers.BatchNormalization(momentum=0.5, epsilon=0.0))
+    twin = layers.BatchNormalization(momentum=0.5, epsilon=0.0)
+    expected = np.stack([twin(x[:, i], training=True) for i in range(5)], axis=1)
+    assert_close(layer(x, training=True), expected, factor=10)
+    assert_close(layer.layer.moving_mean, twin.moving_mean.numpy())
+    moved = layer.layer.moving_mean.numpy()
+    layer(x, training=False)
+    assert_close(layer.layer.moving_mean, moved)
+
+
+def test_time_distributed_masks_each_step_of_a_layer_that_moves_state():
+    x = X.reshape(1, 2, 5, 3)  # two steps of five rows
+    mask = MASK.reshape(1, 2, 5)
+    layer = layers.TimeDistributed(layers.BatchNormalization(momentum=0.5))
+    twin = layers.BatchNormalization(momentum=0.5)
+    expected = [twin(x[:, i], training=True, mask=mask[:, i]) for i in range(2)]
+    found = layer(x, training=True, mask=ops.convert_to_tensor(mask))
+    assert_close(found, np.stack(expected, axis=1), factor=10)
+    assert_close(layer.layer.moving_mean, twin.moving_mean.numpy())
+
+
+class Counting(Plain):
+    """Has state that a call in training may move."""
+
+    def __init__(self, calls, **kwargs):
+        super().__init__(**kwargs)
+        self.calls = calls
+        self.total = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, inputs):
+        self.calls.append(inputs.shape)
+        return inputs * 2.0
+
+
+@pytest.mark.parametrize(
+    "make, training, count",
+    [
+        (lambda calls: Counting(calls), True, 5),
+        (lambda calls: Counting(calls), False, 1),
+        (lambda calls: Counting(calls), None, 1),
+        (lambda calls: Counting(calls, trainable=False), True, 1),
+        (
+            lambda calls: toolkit.Sequential([layers.Identity(), Counting(calls)]),
+            True,
+            5,
+        ),
+    ],
+)
+def test_a_layer_that_moves_state_is_called_step_by_step(make, training, count):
+    calls = []
+    layer = layers.TimeDistributed(make(calls))
+    layer.build(X.shape)
+    calls.clear()
+    assert_close(layer(X, training=training), X * 2)
+    assert len(calls) == count
+
+
+def test_a_layer_without_state_is_called_once():
+    layer = layers.TimeDistributed(Told())
+    layer(X, training=True)
+    assert len(layer.layer.given) == 1
+
+
+def test_symbols_go_through_a_layer_that_moves_state_at_once():
+    calls = []
+    layer = layers.TimeDistributed(Counting(calls))
+    assert layer(toolkit.Input((None, 3)), training=True).shape == (None, None, 3)
+    assert len(calls) <= 2  # for any number of steps
+    assert layer(toolkit.Input((9, 3), batch_size=4), training=True).shape == (4, 9, 3)
+    assert len(calls) <= 4
+
+
+# --- Bidirectional --------------------------------------------------------------------
+
+
+def both(**options):
+    names = ("return_sequences", "return_state", "stateful", "go_backwards")
+    given = {name: options.pop(name) for name in names if name in options}
+    return layers.Bidirectional(layers.LSTM(4, **given), **options)
+
+
+@pytest.mark.parametrize("where", ["layer", "backward_layer"])
+@pytest.mark.parametrize("wrong", [layers.Dense(2), SimpleNamespace(go_backwards=1)])
+def test_bidirectional_wraps_recurrent_layers_only(where, wrong):
+    given = {"layer": layers.LSTM(4), where: wrong}
+    with pytest.raises(ArgumentError, match="expected a recurrent layer; received"):
+        layers.Bidirectional(**given)
+
+
+@pytest.mark.parametrize(
+    "backward, message",
+    [
+        ({"go_backwards": False}, "both have go_backwards=False"),
+        ({"return_sequences": True}, "the same return_sequences; received False and T"),
+        ({"return_state": True}, "the same return_state; received False and True"),
+        ({"stateful": True}, "the same stateful; received False and True"),
+    ],
+)
+def test_both_directions_must_fit_together(backward, message):
+    other = layers.LSTM(4, **{"go_backwards": True, **backward})
+    with pytest.raises(ArgumentError, match=message):
+        layers.Bidirectional(layers.LSTM(4), backward_layer=other)
+
+
+def test_bidirectional_names_its_parts_and_copies_the_layer():
+    given = layers.LSTM(4, name="mine")
+    given.build((None, 5, 3))
+    layer = layers.Bidirectional(given)
+    names = layer.forward_layer.name, layer.backward_layer.name
+    assert names == ("forward_mine", "backward_mine")
+    assert layer.forward_layer is not given and not layer.forward_layer.built
+    assert not layer.forward_layer.go_backwards and layer.backward_layer.go_backwards
+    again = layers.Bidirectional.from_config(layer.get_config())
+    assert again.forward_layer.name == "forward_mine"
+    other = layers.LSTM(4, go_backwards=True)
+    assert layers.Bidirectional(given, backward_layer=other).backward_layer is other
+
+
+@pytest.mark.parametrize("sequences", [False, True])
+def test_zeros_stand_for_masked_steps_of_sequences(sequences):
+    layer = both(return_sequences=sequences)
+    for part in (layer.forward_layer, layer.backward_layer):
+        assert part.zero_output_for_mask is sequences
+
+
+@toolkit.saving.register_keras_serializable("test_wrappers")
+class Backwards(layers.Layer):
+    """A recurrent layer that is no RNN: it hands on the steps as they come to it."""
+
+    go_backwards = stateful = return_state = False
+    return_sequences = True
+
+    def __init__(self, go_backwards=False, **kwargs):
+        super().__init__(**kwargs)
+        self.go_backwards, self.built_for, self.told = go_backwards, [], []
+        self.supports_masking = True
+
+    def build(self, shape):
+        self.built_for.append(shape)
+
+    def call(self, sequences, initial_state=None, mask=None, training=None):
+        self.told.append((initial_state, mask, training))
+        return ops.flip(sequences, 1) if self.go_backwards else sequences
+
+
+def test_a_recurrent_layer_of_ones_own_goes_both_ways():
+    layer = layers.Bidirectional(
+        Backwards(), backward_layer=Backwards(go_backwards=True), merge_mode="sum"
+    )
+    layer.backward_layer.build((2, 5, 3))
+    layer.backward_layer.built = True
+    assert_close(layer(X), 2 * X)
+    layer.build(X.shape)
+    for part in (layer.forward_layer, layer.backward_layer):
+        assert part.built_for == [(2, 5, 3)]
+        assert not hasattr(part, "zero_output_for_mask")
+
+
+def test_a_subclass_may_leave_its_arguments_without_names():
+    class Mine(layers.Bidirectional):
+        def __init__(self, *args):
+            super().__init__(*args)
+
+    assert Mine(layers.LSTM(4), "sum")(X).shape == (2, 4)
+
+
+def test_a_direct_call_passes_all_on():
+    parts = Backwards(), Backwards(go_backwards=True)
+    layer = layers.Bidirectional(parts[0], backward_layer=parts[1])
+    layer.build(X.shape)
+    mask = ops.convert_to_tensor(MASK)
+    layer.call(ops.convert_to_tensor(X), [1.0, 2.0], mask, True)
+    found = layer.forward_layer.told[-1], layer.backward_layer.told[-1]
+    assert found == (([1.0], mask, True), ([2.0], mask, True))
+
+
+@pytest.mark.parametrize("option", ["stateful", "return_sequences", "return_state"])
+def test_bidirectional_is_as_its_layer(option):
+    assert getattr(both(**{option: True}), option) is True
+    assert getattr(both(), option) is False
+
+
+def test_bidirectional_builds_each_part_once_and_takes_first_weights():
+    backward = layers.LSTM(4, go_backwards=True)
+    backward.build((None, 5, 3))
+    kernel = backward.cell.kernel
+    layer = both(backward_layer=backward)
+    layer.build(X.shape)
+    assert layer.backward_layer.cell.kernel is kernel
+    assert layer.forward_layer.cell.kernel.shape == (3, 16)
+    first = [RNG.normal(size=v.shape).astype("float32") for v in layer.weights]
+    twin = both(weights=first)
+    twin.build(X.shape)
+    for found, expected in zip(twin.get_weights(), first, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert twin.get_config()["weights"] is None
+
+
+def test_bidirectional_hands_each_part_its_states():
+    states = [ops.convert_to_tensor(RNG.normal(size=(2, 4)), "float32") for _ in "abcd"]
+    layer = both(return_sequences=True)
+    found = layer(X, initial_state=states).numpy()
+    forward = layer.forward_layer(X, initial_state=states[:2])
+    backward = layer.backward_layer(X, initial_state=states[2:])
+    expected = np.concatenate([forward, np.flip(backward, 1)], -1)
+    assert_close(found, expected)
+
+
+def test_bidirectional_passes_training_and_mask_on():
+    layer = layers.Bidirectional(layers.LSTM(4, dropout=0.5, return_sequences=True))
+    assert not np.array_equal(layer(X, training=True), layer(X, training=False))
+    mask = ops.convert_to_tensor(MASK)
+    forward = layer.forward_layer(X, mask=mask)
+    backward = np.flip(layer.backward_layer(X, mask=mask), 1)
+    assert_close(layer(X, mask=mask), np.concatenate([forward, backward], -1))
+
+
+def test_the_first_output_and_all_states_of_each_direction_are_returned():
+    layer = both(return_state=True, merge_mode=None)
+    found = layer(X)
+    forward, backward = layer.forward_layer(X), layer.backward_layer(X)
+    expected = [forward[0], backward[0], *forward[1:], *backward[1:]]
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a, b.numpy())
+
+
+def test_one_output_of_both_directions_is_not_turned_round():
+    layer = both(merge_mode="sum")
+    expected = layer.forward_layer(X) + layer.backward_layer(X)
+    assert_close(layer(X), expected.numpy())
+    assert layer(X).shape == (2, 4)
+
+
+def test_bidirectional_returns_its_compute_dtype():
+    layer = layers.Bidirectional(
+        layers.LSTM(4, dtype="float32", return_state=True), dtype="float16"
+    )
+    output, *ends = layer(X)
+    assert output.dtype == "float16"
+    assert {end.dtype for end in ends} == {"float32"}
+
+
+@pytest.mark.parametrize("sequences", [False, True])
+@pytest.mark.parametrize("states", [False, True])
+@pytest.mark.parametrize("mode", ["concat", "sum", None])
+def test_shapes_and_masks_of_bidirectional_are_those_of_its_outputs(
+    sequences, states, mode
+):
+    layer = both(return_sequences=sequences, return_state=states, merge_mode=mode)
+    found = layer(X)
+    several = mode is None or states
+    shape = layer.compute_output_shape(X.shape)
+    outputs = list(found) if several else [found]
+    assert (list(shape) if several else [shape]) == [y.shape for y in outputs]
+    mask = layer.compute_mask(X, MASK)
+    masks = list(mask) if several else [mask]
+    merged = 2 if mode is None else 1
+    assert len(masks) == len(outputs)
+    assert all((m is MASK) == sequences for m in masks[:merged])
+    assert all(m is None for m in masks[merged:])
+    again = layer.compute_mask([X], [MASK])  # with states among the inputs
+    assert again == mask if several else again is mask
+
+
+def test_states_of_both_directions_are_kept_and_reset():
+    layer = both(stateful=True)
+    layer.build((2, 5, 3))
+    first = layer(X).numpy()
+    assert len(layer.states) == 4 and all(np.any(s.numpy()) for s in layer.states)
+    assert not np.allclose(layer(X), first)
+    layer.reset_state()
+    assert not any(np.any(s.numpy()) for s in layer.states)
+    assert_close(layer(X), first)
+    assert both().states is None

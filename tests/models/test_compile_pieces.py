@@ -1,0 +1,392 @@
+"""CompileLoss and CompileMetrics by themselves: which target meets which output."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import metrics, ops
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.models.compile_loss import CompileLoss
+from toolkit.models.compile_metrics import CompileMetrics
+
+RNG = np.random.default_rng(0)
+A, B, C, D = (RNG.normal(size=(4, 3)).astype("float32") for _ in range(4))
+WEIGHTS = np.arange(4, dtype="float32")
+NAMES = ["z", "a"]  # not in the order of the alphabet
+
+
+def tensor(leaf):
+    return None if leaf is None else ops.convert_to_tensor(leaf)
+
+
+def tensors(structure):
+    return toolkit.tree.map_structure(tensor, structure)
+
+
+def mse(a, b, weights=None):
+    errors = ((a - b) ** 2).mean(axis=1)
+    return (errors * (1 if weights is None else weights)).mean()
+
+
+def mae(a, b):
+    return abs(a - b).mean()
+
+
+def loss_of(loss, y_true, y_pred, weights=None, sample_weight=None, names=None):
+    compiled = CompileLoss(loss, weights, names)
+    found = compiled(*map(tensors, (y_true, y_pred, sample_weight)))
+    return compiled, float(found)
+
+
+# --- the total ------------------------------------------------------------------------
+
+# loss, targets, outputs, names of the outputs, what each loss compares
+MATCHED = {
+    "one of each": ("mse", A, B, None, mse(A, B)),
+    "named": ("mse", A, B, ["z"], mse(A, B)),
+    "by the only name": ({"z": "mse"}, A, B, ["z"], mse(A, B)),
+    "by any name": ({"what": "mse"}, A, B, None, mse(A, B)),
+    "several of one": (["mse", "mae"], A, B, None, mse(A, B) + mae(A, B)),
+    "a list of one": ("mse", A, [B], None, mse(A, B)),
+    "lists": ("mse", [A, B], [C, D], None, mse(A, C) + mse(B, D)),
+    "tuples": ("mse", (A, B), [C, D], None, mse(A, C) + mse(B, D)),
+    "a loss each": (["mse", "mae"], [A, B], [C, D], None, mse(A, C) + mae(B, D)),
+    "by name": ({"a": "mae", "z": "mse"}, [A, B], [C, D], NAMES, mse(A, C) + mae(B, D)),
+    "targets by name": (
+        ["mse", "mae"],
+        {"a": B, "z": A},
+        [C, D],
+        NAMES,
+        mse(A, C) + mae(B, D),
+    ),
+    "dicts": ({"q": "mae", "p": "mse"}, {"p": A, "q": B}, {"q": D, "p": C}, None, None),
+    "lists of dicts": ("mse", [{"p": A}, B], [{"p": C}, D], None, None),
+    "losses of dicts": (["mse", "mae"], {"p": A, "q": B}, {"p": C, "q": D}, None, None),
+    "no loss for one": (["mse", None], [A, B], [C, D], None, mse(A, C)),
+    "no target for one": (["mse", None], [A], [C, D], None, mse(A, C)),
+    "no target for the first": ([None, "mae"], [B], [C, D], None, mae(B, D)),
+    "some by name": ({"p": "mse"}, {"p": A}, {"p": C, "q": D}, None, mse(A, C)),
+    "none by name": (
+        {"z": None, "a": "mae"},
+        [B],
+        [C, D],
+        NAMES,
+        mae(B, D),
+    ),
+    "several of each": ([["mse", "mae"], "mae"], [A, B], [C, D], None, None),
+}
+OTHERS = {
+    "dicts": mse(A, C) + mae(B, D),
+    "lists of dicts": mse(A, C) + mse(B, D),
+    "losses of dicts": mse(A, C) + mae(B, D),
+    "several of each": mse(A, C) + mae(A, C) + mae(B, D),
+}
+
+
+@pytest.mark.parametrize("case", MATCHED)
+def test_the_total_of_matched_targets_and_outputs(case):
+    loss, y_true, y_pred, names, expected = MATCHED[case]
+    _, found = loss_of(loss, y_true, y_pred, names=names)
+    expected = OTHERS[case] if expected is None else expected
+    assert found == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss, weights, factors",
+    [
+        ("mse", 2.0, (2, 2)),
+        ("mse", 3, (3, 3)),
+        ("mse", [2.0, 0.5], (2, 0.5)),
+        ("mse", (2.0, 0.5), (2, 0.5)),
+        ("mse", {"z": 2.0, "a": 0.5}, (2, 0.5)),
+        (["mse", "mse"], [2.0, 0.5], (2, 0.5)),
+        (["mse", "mse"], {"p": 2.0, "q": 0.5}, (2, 0.5)),
+        ({"z": "mse", "a": "mse"}, {"a": 0.5, "z": 2.0}, (2, 0.5)),
+        ({"z": "mse", "a": "mse"}, {"a": 0.5}, (1, 0.5)),
+        (["mse", None], [2.0, 0.5], (2, 0)),
+    ],
+)
+def test_weights_of_losses(loss, weights, factors):
+    compiled, found = loss_of(loss, [A, B], [C, D], weights, names=NAMES)
+    parts = mse(A, C), mse(B, D)
+    expected = sum(f * part for f, part in zip(factors, parts, strict=True))
+    assert found == pytest.approx(float(expected), rel=1e-5)
+    if compiled.metrics:  # the logs show the parts without their weights
+        for metric, part in zip(compiled.metrics, parts, strict=True):
+            assert float(metric.result()) == pytest.approx(float(part), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss, weights, message",
+    [
+        ("mse", [1.0, 2.0, 3.0], r"match the number of losses, 2; received 3"),
+        (["mse", "mae"], [1.0], r"as many loss_weights as losses, 2; received 1"),
+        ({"z": "mse", "a": "mae"}, {"b": 1.0}, r"keys \['b'\]; the losses have"),
+        ("mse", object(), "loss_weights to be a number"),
+        ("mse", {"z": "mae"}, "loss_weights to be a number"),
+    ],
+)
+def test_weights_that_do_not_fit_the_losses(loss, weights, message):
+    with pytest.raises(ArgumentError, match=message):
+        loss_of(loss, [A, B], [C, D], weights, names=NAMES)
+
+
+@pytest.mark.parametrize(
+    "loss, y_true, y_pred, names, message",
+    [
+        ({"p": "mse"}, [A, B], [C, D], None, r"a dict of losses with the keys None"),
+        ({"z": "mse"}, [A, B], [C, D], NAMES, r"with the keys \['z', 'a'\]"),
+        ({"z": "mse", "y": "mse"}, A, C, ["z"], r"with the keys \['z'\]"),
+        ({"p": "mse", "q": "mse"}, A, C, None, "with the keys None"),
+        ("mse", [A, B, A], [C, D], None, "structures of targets and outputs differ"),
+        ("mse", {"p": A, "r": B}, {"p": C, "q": D}, None, "structures of targets and"),
+        ("mse", [A], [C, D], None, "structures of targets and outputs differ"),
+        (["mse", None], [A, B, A], [C, D], None, "structures of targets and outputs"),
+        (["mse"] * 3, [A, B], [C, D], None, "there is a loss for '2'"),
+        ({"p": "mse", "r": "mse"}, {"p": A}, {"p": C}, None, "there is a loss for 'r'"),
+        ({"p": {"x": "mse"}}, {"p": A}, {"p": C}, None, "there is a loss for 'p/x'"),
+        ([["mse"], {"x": "mse"}], [A, B], [C, D], None, "there is a loss for '1/x'"),
+        ("mse", None, A, None, "expected targets `y`; received None"),
+    ],
+)
+def test_losses_and_targets_that_do_not_fit(loss, y_true, y_pred, names, message):
+    with pytest.raises(ArgumentError, match=message):
+        loss_of(loss, y_true, y_pred, names=names)
+
+
+@pytest.mark.parametrize(
+    "loss, y_pred, names, expected",
+    [
+        ("mse", [C, D], NAMES, "z_loss a_loss"),
+        ("mse", [C, D], None, "mse_loss mse_loss"),
+        ("mse", [C, D], ["only"], "mse_loss mse_loss"),
+        (["mse", "mae"], C, ["z"], "z_loss z_loss"),
+        (["mse", "mae"], C, None, "mse_loss mae_loss"),
+        ("mse", {"p": C, "q": D}, NAMES, "p_loss q_loss"),
+        ("mse", {"p": [C], "q": {"r": D}}, NAMES, "p/z_loss q/r_loss"),
+        ("mse", {"p": [C, D]}, None, "p/mse_loss p/mse_loss"),
+        ("mse", C, ["z"], ""),
+    ],
+)
+def test_each_of_several_losses_has_a_name_in_the_logs(loss, y_pred, names, expected):
+    compiled, _ = loss_of(loss, y_pred, y_pred, names=names)
+    assert [m.name for m in compiled.metrics] == expected.split()
+    assert compiled.variables == [v for m in compiled.metrics for v in m.variables]
+
+
+def test_parts_in_the_logs_are_means_over_all_samples():
+    compiled, _ = loss_of("mse", [A, B], [C, D])
+    compiled(*map(tensors, ([A[:1], B[:1]], [C[:1], D[:1]])))
+    errors = ((A - C) ** 2).mean(axis=1)
+    expected = (errors.sum() + errors[0]) / 5
+    assert float(compiled.metrics[0].result()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "given, factors",
+    [
+        (WEIGHTS, (WEIGHTS, WEIGHTS)),
+        ([WEIGHTS, None], (WEIGHTS, None)),
+        ((None, WEIGHTS), (None, WEIGHTS)),
+        ({"a": WEIGHTS, "z": None}, (None, WEIGHTS)),
+    ],
+)
+def test_sample_weights_for_all_outputs_or_for_each(given, factors):
+    _, found = loss_of("mse", [A, B], [C, D], None, given, NAMES)
+    expected = mse(A, C, factors[0]) + mse(B, D, factors[1])
+    assert found == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "y_pred, place", [([C, D], "'a'"), ({"p": C, "q": D}, "'q'")], ids=["list", "dict"]
+)
+def test_targets_of_a_wrong_shape_are_told_with_their_output(y_pred, place):
+    wrong = np.zeros((4, 7), "float32")
+    y_true = [A, wrong] if isinstance(y_pred, list) else {"p": A, "q": wrong}
+    with pytest.raises(ShapeError, match=rf"{place}.*\(4, 7\)"):
+        loss_of("mse", y_true, y_pred, names=NAMES)
+    compiled = CompileLoss("mse", None, NAMES)
+    compiled.build(*map(tensors, (y_pred, y_pred)))
+    with pytest.raises(ShapeError, match=rf"{place}.*\(4, 7\)"):
+        compiled.check_targets(*map(tensors, (y_true, y_pred)))
+
+
+def test_outputs_without_any_loss_have_no_total():
+    compiled = CompileLoss([None, None])
+    assert compiled(*map(tensors, ([A, B], [C, D]))) is None
+    assert not compiled.metrics
+
+
+# --- metrics --------------------------------------------------------------------------
+
+
+def results_of(y_true, y_pred, sample_weight=None, names=None, **given):
+    compiled = CompileMetrics(
+        given.get("metrics"), given.get("weighted_metrics"), names
+    )
+    compiled.update_state(*map(tensors, (y_true, y_pred, sample_weight)))
+    results = {name: float(value) for name, value in compiled.result().items()}
+    compiled.reset_state()
+    assert not any(np.any(v.numpy()) for v in compiled.variables)
+    return results
+
+
+# metrics, targets, outputs, names of the outputs, results
+MEASURED = {
+    "one": (["mse"], A, C, None, {"mse": mse(A, C)}),
+    "one, named": (["mse"], A, C, ["z"], {"mse": mse(A, C)}),
+    "one in a list": (["mse"], A, [C], ["z"], {"mse": mse(A, C)}),
+    "one in a dict": ({"z": "mse"}, {"y": A}, {"z": C}, ["z"], {"mse": mse(A, C)}),
+    "by the only name": ({"z": ["mse"]}, A, C, ["z"], {"mse": mse(A, C)}),
+    "by any name": ({"what": "mse"}, A, C, None, {"mse": mse(A, C)}),
+    "one each": (
+        ["mse", "mae"],
+        [A, B],
+        [C, D],
+        NAMES,
+        {"z_mse": mse(A, C), "a_mae": mae(B, D)},
+    ),
+    "without names": (
+        ["mse", "mae"],
+        [A, B],
+        [C, D],
+        None,
+        {"mse": mse(A, C), "mae": mae(B, D)},
+    ),
+    "other names": (
+        ["mse", "mae"],
+        [A, B],
+        [C, D],
+        ["only"],
+        {"mse": mse(A, C), "mae": mae(B, D)},
+    ),
+    "several each": (
+        [["mse", "mae"], []],
+        [A, B],
+        [C, D],
+        NAMES,
+        {"z_mse": mse(A, C), "z_mae": mae(A, C)},
+    ),
+    "by name": ({"a": "mae"}, [A, B], [C, D], NAMES, {"a_mae": mae(B, D)}),
+    "targets by name": (
+        {"a": "mae", "z": "mse"},
+        {"a": B, "z": A},
+        [C, D],
+        NAMES,
+        {"z_mse": mse(A, C), "a_mae": mae(B, D)},
+    ),
+    "dicts": (
+        {"p": "mse", "q": "mae"},
+        {"q": B, "p": A},
+        {"p": C, "q": D},
+        NAMES,
+        {"p_mse": mse(A, C), "q_mae": mae(B, D)},
+    ),
+    "dicts by the names of outputs": (
+        ["mse", "mae"],
+        {"z": A, "a": B},
+        {"a": D, "z": C},
+        NAMES,
+        {"z_mse": mse(A, C), "a_mae": mae(B, D)},
+    ),
+    "nested": (
+        {"p": ["mse", "mae"]},
+        {"p": [A, B]},
+        {"p": [C, D]},
+        NAMES,
+        {"z_mse": mse(A, C), "a_mae": mae(B, D)},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_metrics_of_matched_targets_and_outputs(case):
+    given, y_true, y_pred, names, expected = MEASURED[case]
+    found = results_of(y_true, y_pred, names=names, metrics=given)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(float(value), rel=1e-5)
+
+
+def weighted(a, b, weights):
+    errors = ((a - b) ** 2).mean(axis=1)
+    return float(np.average(errors, weights=weights))
+
+
+@pytest.mark.parametrize(
+    "sample_weight, expected",
+    [
+        (None, (None, None)),
+        (WEIGHTS, (WEIGHTS, WEIGHTS)),
+        ([WEIGHTS, WEIGHTS**2], (WEIGHTS, WEIGHTS**2)),
+        ([WEIGHTS], (WEIGHTS, WEIGHTS)),
+        ({"a": WEIGHTS**2, "z": WEIGHTS}, (WEIGHTS, WEIGHTS**2)),
+    ],
+)
+def test_only_weighted_metrics_take_weights(sample_weight, expected):
+    given = {"metrics": ["mse", "mse"], "weighted_metrics": ["mse", "mse"]}
+    found = results_of([A, B], [C, D], sample_weight, NAMES, **given)
+    plain = [found["z_mse"], found["a_mse"]]
+    assert plain == pytest.approx([mse(A, C), mse(B, D)], rel=1e-5)
+    values = [found["z_weighted_mse"], found["a_weighted_mse"]]
+    wanted = [weighted(*v) for v in ((A, C, expected[0]), (B, D, expected[1]))]
+    assert values == pytest.approx(wanted, rel=1e-5)
+    assert list(found) == ["z_mse", "a_mse", "z_weighted_mse", "a_weighted_mse"]
+
+
+def test_names_in_the_logs_are_never_taken_twice():
+    mine = [metrics.MeanSquaredError(name="m") for _ in range(6)]
+    found = results_of(A, C, metrics=mine[:3], weighted_metrics=mine[3:])
+    names = ["m", "m_1", "m_2", "weighted_m", "weighted_m_1", "weighted_m_2"]
+    assert list(found) == names
+
+
+def test_metrics_come_once_they_are_matched():
+    compiled = CompileMetrics({"a": ["mse", "mae"]}, ["mse", "mse"], NAMES)
+    assert compiled.metrics == compiled.variables == [] and not compiled.built
+    compiled.build(*map(tensors, ([A, B], [C, D])))
+    assert compiled.built
+    assert [m.name for m in compiled.metrics] == ["mse", "mae", "mse", "mse"]
+    before = compiled.metrics
+    compiled.update_state(*map(tensors, ([A, B], [C, D])))
+    assert all(a is b for a, b in zip(before, compiled.metrics, strict=True))
+
+
+@pytest.mark.parametrize("argument", ["metrics", "weighted_metrics"])
+@pytest.mark.parametrize("wrong", ["mse", metrics.MeanSquaredError()])
+def test_metrics_come_in_containers(argument, wrong):
+    with pytest.raises(ArgumentError, match=f"`{argument}` to be a list, tuple or"):
+        results_of(A, C, **{argument: wrong})
+
+
+@pytest.mark.parametrize(
+    "given, y_true, y_pred, names, message",
+    [
+        (["mse"], [A, B], [C, D], NAMES, r"names \['z', 'a'\]; received"),
+        ({"b": "mse"}, [A, B], [C, D], NAMES, "one entry for each output"),
+        (["mse"] * 3, [A, B], [C, D], None, r"structure \[\*, \*\]; received"),
+        ({"p": "mse"}, [[A], B], [[C], D], None, "one entry for each output"),
+        ({"p": "mse"}, {"p": [A, B]}, {"p": [C, D]}, None, "one entry for each"),
+        (["mse"], None, C, None, "metrics need targets `y`; received None"),
+        ([None], A, C, None, "expected a metric; received None"),
+    ],
+)
+def test_metrics_that_do_not_fit(given, y_true, y_pred, names, message):
+    with pytest.raises(ArgumentError, match=message):
+        results_of(y_true, y_pred, names=names, metrics=given)
+
+
+@pytest.mark.parametrize("names, warned", [(["z"], True), (["what"], False)])
+def test_metrics_of_another_name_than_the_only_output_are_warned_of(names, warned):
+    given = {"metrics": {"what": ["mse"]}}
+    if warned:
+        with pytest.warns(UserWarning, match=r"metrics are for \['what'\]; the only"):
+            found = results_of(A, C, names=names, **given)
+    else:
+        found = results_of(A, C, names=names, **given)
+    assert found["mse"] == pytest.approx(float(mse(A, C)), rel=1e-5)
+
+
+def test_targets_of_a_wrong_shape_are_told_with_metric_and_output():
+    with pytest.raises(ShapeError, match=r"mse.*'a'.*\(4, 7\)"):
+        results_of([A, np.zeros((4, 7))], [C, D], names=NAMES, metrics=["mse", "mse"])
