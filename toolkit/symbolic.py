@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from itertools import chain, combinations, islice, product
 from typing import Any, TypeVar
 
@@ -140,7 +140,7 @@ class FunctionOperation(Operation):
         return self.function(*args, **kwargs)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        return infer_op(self.function, args, kwargs)
+        return without_masks(infer_op(self.function, args, kwargs))
 
 
 def _known(leaf: Any) -> Any:
@@ -148,12 +148,29 @@ def _known(leaf: Any) -> Any:
     return value if isinstance(value, (Tensor, np.ndarray)) else leaf
 
 
-def record(operation: Operation, args: Any, kwargs: Any, outputs: Any) -> Node:
-    """Append the call `operation(*args, **kwargs) -> outputs` to its nodes."""
+def without_masks(outputs: Any) -> Any:
+    """Outputs of an op or a model, whose symbols carry no masks; tensors may."""
+    for symbol in filter(is_symbolic, tree.flatten(outputs)):
+        symbol._keras_mask = None
+    return outputs
+
+
+def record(
+    operation: Operation, args: Any, kwargs: Any, outputs: Any, masks: Any = ()
+) -> Node:
+    """Append the call `operation(*args, **kwargs) -> outputs` to its nodes.
+
+    `masks` are symbols that the call needs besides its arguments: what computes them
+    comes before it in the order of the graph, though a model does not replay it.
+    """
     inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
     # The caller's lists may be changed later, as by `xs.append(layer(xs))`.
-    attrs = {"arguments": tree.copied((args, kwargs)), "outputs": tree.copied(outputs)}
+    attrs = {
+        "arguments": tree.copied((args, kwargs)),
+        "outputs": tree.copied(outputs),
+        "masks": tuple(masks),
+    }
     node = Node(operation, inputs, attrs, symbols)
     operation._inbound_nodes.append(node)
     index = len(operation._inbound_nodes) - 1
@@ -191,7 +208,7 @@ def infer(
             f"{getattr(function, '__name__', function)}: the structure of the outputs "
             "depends on an unknown extent"
         )
-    leaves = map(_merge, tree.flatten(first), tree.flatten(last))
+    leaves = map(partial(_merge, runs[0].stood_for), *map(tree.flatten, (first, last)))
     return tree.pack_sequence_as(first, leaves)
 
 
@@ -202,6 +219,7 @@ class Probe(Trace):
         super().__init__("shape inference")
         self.extent = extent
         self.probed = False  # whether an extent depends on values
+        self.stood_for: dict[int, KerasTensor] = {}  # id of a placeholder -> symbol
         self.outputs: Any = None
 
 
@@ -220,6 +238,7 @@ def _probe(
                 for axis, n in enumerate(leaf.shape)
             ]
             tensor = trace.placeholder(Spec(shape, leaf.dtype))
+            trace.stood_for[id(tensor)] = leaf
             if leaf._keras_mask is not None:
                 tensor._keras_mask = stand_in(leaf._keras_mask)
             return tensor
@@ -237,17 +256,19 @@ def _probe(
     return trace
 
 
-def _merge(a: Any, b: Any) -> Any:
-    """One symbol from the outputs of the two probes."""
+def _merge(stood_for: dict[int, KerasTensor], a: Any, b: Any) -> Any:
+    """One symbol from the outputs of the two probes; the placeholders are a's."""
     if not isinstance(a, (Tensor, Variable)):
         return a
     if a.ndim != b.ndim:
         raise Undetermined("the rank of an output depends on an unknown extent")
     shape = [m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)]
     symbol = KerasTensor(shape, a.dtype)
-    masks = getattr(a, "_keras_mask", None), getattr(b, "_keras_mask", None)
-    if masks[0] is not None:
-        symbol._keras_mask = _merge(*masks)
+    mask = getattr(a, "_keras_mask", None)
+    if id(mask) in stood_for:  # passed through: it still comes from where it did
+        symbol._keras_mask = stood_for[id(mask)]
+    elif mask is not None:
+        symbol._keras_mask = _merge(stood_for, mask, b._keras_mask)
     return symbol
 
 

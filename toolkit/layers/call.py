@@ -9,11 +9,17 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from toolkit import dtypes, tree
+from toolkit import dtypes, ops, tree
 from toolkit.convert import convert, is_strings
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.layers.input_spec import describe
-from toolkit.symbolic import PROBES, KerasTensor, is_symbolic
+from toolkit.symbolic import (
+    PROBES,
+    FunctionOperation,
+    KerasTensor,
+    is_symbolic,
+    record,
+)
 from toolkit.tensor import Tensor
 from toolkit.variable import Variable
 
@@ -141,6 +147,23 @@ def any_mask(masks: Any) -> bool:
     return masks is not None and any(m is not None for m in tree.flatten(masks))
 
 
+def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[Any]:
+    """The symbols of a mask that belong to the recorded call, though not given to it.
+
+    Layers, and with them weights, have the same order as in Keras, which exchanges
+    weights by their position. There a mask that a layer was not given, but found on its
+    input, is among the inputs of the recorded call if the layer had no arguments to
+    convert: one tensor of its dtype, and nothing by name.
+    """
+    if "mask" in kwargs or mask is None:
+        return []
+    if layer._converts_inputs:
+        alone = len(args) == 1 and not kwargs and is_symbolic(args[0])
+        if not alone or args[0].dtype != layer.compute_dtype:
+            return []
+    return [x for x in tree.flatten(mask) if is_symbolic(x)]
+
+
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor, a symbol of one, a Variable, or an array of strings."""
     return isinstance(x, (Tensor, KerasTensor, Variable)) or is_strings(x)
@@ -152,6 +175,8 @@ def standardize_input(x: Any, dtype: str | None) -> Any:
         if not _to_cast(x.dtype, dtype):
             return x
         cast: Any = KerasTensor(x.shape, dtype)
+        # Masks that are computed from it come from where x does.
+        record(FunctionOperation(ops.cast), (x, dtype), {}, cast)
     elif is_strings(x):
         return x
     elif isinstance(x, (Tensor, Variable)) or hasattr(x, "__array__"):

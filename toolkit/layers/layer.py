@@ -20,6 +20,7 @@ from toolkit.layers.call import (
     explain,
     is_tensor,
     mask_of,
+    masks_in_graph,
     masks_of,
     passed_on,
     standardize_arguments,
@@ -85,6 +86,7 @@ class Layer(
     _input_dtype: str | None = None
     _remat_scope: Any = None
     _allow_non_tensor_positional_args = False
+    _converts_inputs = True  # whether arrays become tensors before `call`, floats cast
     supports_jit = True  # whether a compiled function can hold its computation
 
     def __init__(
@@ -237,7 +239,8 @@ class Layer(
             outputs = self._run(self.call, args, kwargs, training, arguments)
         self._pass_mask(arguments.first, outputs, mask)
         if symbolic and recorded:
-            record(self, given_args, given_kwargs, outputs)
+            masks = masks_in_graph(self, given_args, given_kwargs, kwargs.get("mask"))
+            record(self, given_args, given_kwargs, outputs, masks)
         return outputs
 
     def _symbolic_run(

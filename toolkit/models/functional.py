@@ -17,7 +17,7 @@ from toolkit.models.functional_config import functional_config, functional_from_
 from toolkit.models.functional_inputs import FunctionalInputs
 from toolkit.models.model import RESERVED, Model
 from toolkit.models.topology import Topology, is_input, replace_inputs
-from toolkit.symbolic import KerasTensor, infer, is_symbolic
+from toolkit.symbolic import KerasTensor, infer, is_symbolic, without_masks
 
 Values = list[Any]
 
@@ -40,6 +40,8 @@ class Functional(FunctionalInputs, Model):
         name: made up from the class if not given.
         **kwargs: `trainable`, `dtype` and the other arguments of layers.
     """
+
+    _converts_inputs = False  # each is cast to the dtype of its symbol instead
 
     def __init__(
         self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any
@@ -66,7 +68,6 @@ class Functional(FunctionalInputs, Model):
         self.built = True
         self._computes_mask = type(self).compute_mask is not Functional.compute_mask
         self.supports_masking = True
-        # Each input is cast to the dtype of its symbol instead.
         self._input_dtype = None
         self._allow_non_tensor_positional_args = True
         if trainable is not None:  # the layers keep theirs
@@ -169,17 +170,13 @@ class Functional(FunctionalInputs, Model):
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
         """The symbols that a call with these symbols would return."""
-        flat = self._ordered(inputs)
-        symbols = [*flat, *self._outputs]
-        known = all(
-            x.shape == own.shape and x.dtype == own.dtype
-            for x, own in zip(flat, self._inputs, strict=True)
-        )
-        if known and all(x._keras_mask is None for x in symbols):
+        pairs = zip(self._ordered(inputs), self._inputs, strict=True)
+        if all(x.shape == own.shape and x.dtype == own.dtype for x, own in pairs):
             return tree.map_structure(
                 lambda x: KerasTensor(x.shape, x.dtype), _unpack(self._outputs_struct)
             )
-        return infer(self.call, (inputs,), {"training": training, "mask": mask})
+        arguments = {"training": training, "mask": mask}
+        return without_masks(infer(self.call, (inputs,), arguments))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """The shape(s) of the output(s) for inputs of this shape, or these shapes."""

@@ -15,6 +15,7 @@ from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional import Functional
 from toolkit.models.model import Model
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.symbolic import without_masks
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -193,7 +194,8 @@ class Sequential(Model):
         """The symbols that a call with these symbols would return."""
         if self._functional is not None:
             return self._functional.compute_output_spec(inputs, training, mask)
-        return super().compute_output_spec(inputs, training=training, mask=mask)
+        arguments = {"training": training, "mask": mask}
+        return without_masks(super().compute_output_spec(inputs, **arguments))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """The shape of the output for inputs of this shape."""

@@ -31,10 +31,13 @@ class Topology:
     """The nodes between inputs and outputs, ordered by their depth.
 
     The depth of a node is the length of the longest way from it to an output. A layer
-    that is called several times has the depth of its deepest call.
+    that is called several times has the depth of its deepest call. What computes the
+    masks that layers found on their inputs counts for depths and is then left out: a
+    layer that is called again computes its mask again.
 
     Attributes:
         nodes: those that compute something, producers before consumers.
+        found: all nodes, with those that compute masks, producers before consumers.
         operations: layers and ops, deepest first; it is the order of `model.layers`.
     """
 
@@ -44,8 +47,9 @@ class Topology:
         outputs: Sequence[KerasTensor],
         structure: Any = None,
     ) -> None:
-        found, first_seen = _search(inputs, outputs)
-        node_depths, operation_depths = _depths(found)
+        self.found, first_seen = _search(inputs, outputs)
+        members = _members(inputs, outputs, self.found)
+        node_depths, operation_depths = _depths(self.found, members)
         for symbol in inputs:  # inputs that no output needs are still inputs
             node = node_of(symbol)
             if node is not None and not node.inputs and node not in node_depths:
@@ -86,7 +90,7 @@ def _search(
         if any(node is other for other, _ in stack):
             raise ArgumentError(f"Model: {symbol} is computed from itself")
         first_seen.setdefault(node.op, len(first_seen))
-        stack.append((node, iter(node.inputs)))
+        stack.append((node, iter(_needed(node))))
 
     for output in outputs:
         enter(output)
@@ -102,18 +106,42 @@ def _search(
     return finished, first_seen
 
 
-def _depths(nodes: list[Node]) -> tuple[dict[Node, int], dict[Any, int]]:
-    members = set(nodes)
+def _needed(node: Node) -> tuple[KerasTensor, ...]:
+    """What a call was given, and the masks that it found there."""
+    return (*node.inputs, *node.attrs.get("masks", ()))
+
+
+def _members(
+    inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor], found: list[Node]
+) -> set[Node]:
+    """The nodes that are not found for the sake of masks alone."""
+    members = {node_of(symbol) for symbol in outputs}
+    members.update(node_of(symbol) for symbol in inputs if is_input(symbol))
+    for node in reversed(found):
+        if node in members:
+            members.update(map(node_of, node.inputs))
+    return {node for node in found if node in members}
+
+
+def _depths(
+    nodes: list[Node], members: set[Node]
+) -> tuple[dict[Node, int], dict[Any, int]]:
+    """The depths of the members among the nodes, and of their operations."""
+    found = set(nodes)
     depths: dict[Node, int] = {}
     operations: dict[Any, int] = {}
     for node in reversed(nodes):
         depth = max(depths.get(node, 0), operations.get(node.op, 0))
         depths[node] = operations[node.op] = depth
-        for symbol in node.inputs:
+        for symbol in _needed(node):
             parent = node_of(symbol)
-            if parent in members:
+            if parent in found:
                 depths[parent] = max(depth + 1, depths.get(parent, 0))
-    return depths, operations
+    kept = {node.op for node in members}
+    return (
+        {node: depth for node, depth in depths.items() if node in members},
+        {op: depth for op, depth in operations.items() if op in kept},
+    )
 
 
 def _check_connected(
@@ -182,7 +210,7 @@ def replace_inputs(
     The calls after it are recorded again on new symbols, so that the model has a graph
     of its own. `make_input(symbol)` makes the input that stands for `symbol`.
     """
-    nodes = Topology(inputs, tree.flatten(outputs)).nodes
+    found = Topology(inputs, tree.flatten(outputs)).found
     fresh = {id(s): s if is_input(s) else make_input(s) for s in inputs}
 
     def substitute(leaf: Any) -> Any:
@@ -196,10 +224,15 @@ def replace_inputs(
         fresh[id(leaf)] = symbol
         return symbol
 
-    for node in nodes:
+    for node in found:
+        if not any(id(symbol) in fresh for symbol in _needed(node)):
+            continue  # it computes a mask from what comes before the inputs
         args, kwargs = tree.map_structure(substitute, node.attrs["arguments"])
         made = tree.map_structure(copy, node.attrs["outputs"])
-        record(node.op, args, kwargs, made)
+        masks = [fresh[id(m)] for m in node.attrs["masks"] if id(m) in fresh]
+        record(node.op, args, kwargs, made, masks)
+    for symbol in list(fresh.values()):
+        symbol._keras_mask = substitute(symbol._keras_mask)
     return [fresh[id(s)] for s in inputs], tree.map_structure(substitute, outputs)
 
 

@@ -27,6 +27,8 @@ class Pipeline(Layer):
         [0.25, 0.25]
     """
 
+    _converts_inputs = False
+
     def __init__(self, layers: list[Any], name: str | None = None) -> None:
         super().__init__(name=name)
         self._pipeline_layers = layers
