@@ -347,13 +347,15 @@ def test_bidirectional_returns_its_compute_dtype():
     assert {end.dtype for end in ends} == {"float32"}
 
 
+@pytest.mark.parametrize("cls", [layers.LSTM, layers.GRU])
 @pytest.mark.parametrize("sequences", [False, True])
 @pytest.mark.parametrize("states", [False, True])
 @pytest.mark.parametrize("mode", ["concat", "sum", None])
 def test_shapes_and_masks_of_bidirectional_are_those_of_its_outputs(
-    sequences, states, mode
+    cls, sequences, states, mode
 ):
-    layer = both(return_sequences=sequences, return_state=states, merge_mode=mode)
+    part = cls(4, return_sequences=sequences, return_state=states)
+    layer = layers.Bidirectional(part, merge_mode=mode)
     found = layer(X)
     several = mode is None or states
     shape = layer.compute_output_shape(X.shape)

@@ -282,6 +282,20 @@ MEASURED = {
         NAMES,
         {"p_mse": mse(A, C), "q_mae": mae(B, D)},
     ),
+    "targets by other names": (
+        ["mse", "mae"],
+        {"p": A, "q": B},
+        [C, D],
+        None,
+        {"mse": mse(A, C), "mae": mae(B, D)},
+    ),
+    "dicts of no names": (
+        {"p": "mse", "q": "mae"},
+        {"q": B, "p": A},
+        {"p": C, "q": D},
+        None,
+        {"p_mse": mse(A, C), "q_mae": mae(B, D)},
+    ),
     "dicts by the names of outputs": (
         ["mse", "mae"],
         {"z": A, "a": B},
@@ -339,6 +353,12 @@ def test_names_in_the_logs_are_never_taken_twice():
     found = results_of(A, C, metrics=mine[:3], weighted_metrics=mine[3:])
     names = ["m", "m_1", "m_2", "weighted_m", "weighted_m_1", "weighted_m_2"]
     assert list(found) == names
+
+
+@pytest.mark.parametrize("cls", [CompileLoss, CompileMetrics])
+def test_unknown_names_are_refused_before_the_first_step(cls):
+    with pytest.raises(ArgumentError, match="'mes'"):
+        cls(["mse", "mes"], None)
 
 
 def test_metrics_come_once_they_are_matched():

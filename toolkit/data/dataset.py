@@ -166,7 +166,8 @@ class Dataset:
             stage._reseed(seed)
 
     def _reseed(self, seed: int) -> None:
-        self._seed = type(self._seed)(seed)  # still given, or drawn
+        if "_seed" in self.__dict__:  # else it makes no random choices
+            self._seed = type(self._seed)(seed)  # still given, or drawn
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """An iterator over the elements; their values are NumPy's in any case."""
