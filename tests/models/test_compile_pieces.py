@@ -74,12 +74,30 @@ MATCHED = {
         mae(B, D),
     ),
     "several of each": ([["mse", "mae"], "mae"], [A, B], [C, D], None, None),
+    "no target for one that is named": (["mse", None], [A], [C, D], NAMES, mse(A, C)),
+    "numbers for names": ({0: "mse", 1: "mae"}, {0: A, 1: B}, {0: C, 1: D}, None, None),
+    "one of several left out": (["mse", None], A, B, None, mse(A, B)),
+    "no target for the second of a dict": (
+        {"p": "mse", "q": None},
+        [A],
+        {"p": C, "q": D},
+        None,
+        mse(A, C),
+    ),
+    "a dict in a list": (
+        ["mse", {"p": "mae"}],
+        [A, {"p": B}],
+        [C, {"p": D}],
+        None,
+        mse(A, C) + mae(B, D),
+    ),
 }
 OTHERS = {
     "dicts": mse(A, C) + mae(B, D),
     "lists of dicts": mse(A, C) + mse(B, D),
     "losses of dicts": mse(A, C) + mae(B, D),
     "several of each": mse(A, C) + mae(A, C) + mae(B, D),
+    "numbers for names": mse(A, C) + mae(B, D),
 }
 
 
@@ -114,6 +132,11 @@ def test_weights_of_losses(loss, weights, factors):
     if compiled.metrics:  # the logs show the parts without their weights
         for metric, part in zip(compiled.metrics, parts, strict=True):
             assert float(metric.result()) == pytest.approx(float(part), rel=1e-5)
+
+
+def test_weights_of_several_losses_of_one_output():
+    _, found = loss_of(["mse", "mae"], A, C, [2.0, 0.5])
+    assert found == pytest.approx(float(2 * mse(A, C) + 0.5 * mae(A, C)), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +218,11 @@ def test_sample_weights_for_all_outputs_or_for_each(given, factors):
     _, found = loss_of("mse", [A, B], [C, D], None, given, NAMES)
     expected = mse(A, C, factors[0]) + mse(B, D, factors[1])
     assert found == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_sample_weights_only_for_outputs_with_a_loss():
+    _, found = loss_of(["mse", None], [A, B], [C, D], None, [WEIGHTS])
+    assert found == pytest.approx(float(mse(A, C, WEIGHTS)), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +331,13 @@ MEASURED = {
         NAMES,
         {"z_mse": mse(A, C), "a_mae": mae(B, D)},
     ),
+    "lists in lists": (
+        [["mse", "mae"], "mse"],
+        [[A, B], A],
+        [[C, D], D],
+        None,
+        {"mse": mse(A, C), "mae": mae(B, D), "mse_1": mse(A, D)},
+    ),
     "nested": (
         {"p": ["mse", "mae"]},
         {"p": [A, B]},
@@ -348,6 +383,11 @@ def test_only_weighted_metrics_take_weights(sample_weight, expected):
     assert list(found) == ["z_mse", "a_mse", "z_weighted_mse", "a_weighted_mse"]
 
 
+def test_weighted_metrics_alone_need_no_other_name():
+    found = results_of([A, B], [C, D], WEIGHTS, NAMES, weighted_metrics={"a": ["mse"]})
+    assert found == {"a_mse": pytest.approx(weighted(B, D, WEIGHTS), rel=1e-5)}
+
+
 def test_names_in_the_logs_are_never_taken_twice():
     mine = [metrics.MeanSquaredError(name="m") for _ in range(6)]
     found = results_of(A, C, metrics=mine[:3], weighted_metrics=mine[3:])
@@ -384,6 +424,8 @@ def test_metrics_come_in_containers(argument, wrong):
     [
         (["mse"], [A, B], [C, D], NAMES, r"names \['z', 'a'\]; received"),
         ({"b": "mse"}, [A, B], [C, D], NAMES, "one entry for each output"),
+        (["mse"], [A, B], [C, D], ["mse", "mae"], "one entry for each output"),
+        ({"p": ["mse"] * 2, "q": []}, [[A, B], A], [[C, D], D], None, "one entry for"),
         (["mse"] * 3, [A, B], [C, D], None, r"structure \[\*, \*\]; received"),
         ({"p": "mse"}, [[A], B], [[C], D], None, "one entry for each output"),
         ({"p": "mse"}, {"p": [A, B]}, {"p": [C, D]}, None, "one entry for each"),

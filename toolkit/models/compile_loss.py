@@ -142,8 +142,6 @@ class CompileLoss:
         """The targets in the containers of the outputs; None where there are none."""
         if not tree.is_nested(y_true) and not tree.is_nested(y_pred):
             return y_true
-        if not tree.is_nested(y_true) and len(tree.flatten(y_pred)) == 1:
-            return tree.pack_sequence_as(y_pred, [y_true])
         aligned = pack_like(y_pred, y_true, self.output_names)
         if aligned is None:
             aligned = self._align_partly(y_true, y_pred)
@@ -260,8 +258,8 @@ def _items(nest: Any) -> Any:
 
 
 def _has(structure: Any, key: Any) -> bool:
-    if isinstance(key, int):
-        return isinstance(structure, (list, tuple)) and key < len(structure)
+    if isinstance(structure, (list, tuple)):
+        return key in range(len(structure))
     return isinstance(structure, dict) and key in structure
 
 

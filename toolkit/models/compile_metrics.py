@@ -145,11 +145,9 @@ class CompileMetrics:
         if not self.built:
             self.build(y_true, y_pred)
         true, pred = self._flatten(y_true), self._flatten(y_pred)
-        weights = [None] * len(true)
-        if sample_weight is not None:
-            weights = self._flatten(sample_weight)
-            if len(weights) < len(true):
-                weights = [weights[0]] * len(true)
+        weights = self._flatten(sample_weight)
+        if len(weights) < len(true):  # one for all, or None
+            weights = [weights[0]] * len(true)
         for group, t, p in zip(self._plain, true, pred, strict=False):
             if group is not None:
                 group.update_state(t, p)

@@ -1,0 +1,177 @@
+"""Progress: what is saved of a run beside the weights, and what of it comes back."""
+
+import json
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import callbacks, layers, metrics
+from toolkit.errors import ArgumentError
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.resuming import Progress
+from toolkit.random import global_seed_generator
+
+
+class Batches:
+    """Stands for the batches of a run."""
+
+    def __init__(self, done=0):
+        self.done, self.restored = done, None
+
+    def state(self):
+        return {"done": self.done}
+
+    def restore(self, state):
+        self.restored, self.done = state, state["done"]
+
+
+class Counted(metrics.Metric):
+    """Counts in a shape and a type of its own."""
+
+    def __init__(self, shape, dtype, name):
+        super().__init__(name=name)
+        self.counts = self.add_variable(shape, "zeros", dtype=dtype, name="counts")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.counts.assign_add(np.ones(self.counts.shape))
+
+    def result(self):
+        return self.counts.value[0]
+
+
+class Remembers(callbacks.Callback):
+    """Has state, and keeps what it is given."""
+
+    def __init__(self, value=0):
+        super().__init__()
+        self.value, self.resumed = value, []
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+    def _is_resumed(self):
+        self.resumed.append(self.value)
+        return super()._is_resumed()
+
+
+class Other(Remembers):
+    """Another one with state."""
+
+
+def make(seed=1):
+    toolkit.utils.set_random_seed(seed)
+    inner = [toolkit.Input((4,)), layers.Dropout(0.5, seed=seed), layers.Dense(2)]
+    model = toolkit.Sequential(inner)
+    odd = [Counted((3,), "uint32", "a"), Counted((2,), "float32", "b")]
+    model.compile("sgd", "mse", metrics=["mae", *odd])
+    model.train_on_batch(np.ones((2, 4)), np.ones((2, 2)))
+    return model
+
+
+def progress_of(model, *given, done=0):
+    return Progress(model, Batches(done), CallbackList([*given], add_history=True))
+
+
+def saved(*given, done=0):
+    """The state of a run, through JSON, and its model."""
+    model = make()
+    state = progress_of(model, *given, done=done).state()
+    return json.loads(json.dumps(state)), model
+
+
+def seeds(model):
+    own = [v for v in model.variables if v.dtype == "uint32" and v.shape == (2,)]
+    return [v.numpy().tolist() for v in [*own, global_seed_generator().state]]
+
+
+def measured(model):
+    return [v.numpy().tolist() for metric in model.metrics for v in metric.variables]
+
+
+def test_seeds_are_those_of_the_layers_and_the_one_of_all():
+    state, model = saved()
+    assert state["seeds"] == seeds(model) and len(state["seeds"]) == 2
+
+
+def test_a_run_goes_on_in_the_middle_of_an_epoch():
+    state, model = saved(Remembers(7), done=3)
+    expected, totals = seeds(model), measured(model)
+    other, callback = make(2), Remembers()
+    other.reset_metrics()
+    assert seeds(other) != expected
+    progress = progress_of(other, callback)
+    assert progress.epoch is None
+    progress.restore(state, 4)
+    assert progress.epoch == 4 and callback.value == 0  # not before it begins
+    progress.begin()
+    assert seeds(other) == expected
+    assert progress._batches.restored == {"done": 3}
+    assert (callback.value, callback.resumed) == (7, [7])
+    progress.begin_epoch()
+    assert measured(other) == totals
+    progress.begin_epoch()  # of the next epoch
+    assert not np.any([np.sum(x) for x in measured(other)])
+
+
+def test_metrics_begin_anew_where_an_epoch_begins():
+    state, model = saved(done=0)
+    progress = progress_of(model)
+    progress.restore(state, 1)
+    progress.begin()
+    progress.begin_epoch()
+    assert not np.any([np.sum(x) for x in measured(model)])
+
+
+@pytest.mark.parametrize("state", [None, {}])
+def test_nothing_comes_back_of_a_run_that_was_not_saved(state):
+    model, callback = make(), Remembers(3)
+    before = seeds(model)
+    progress = progress_of(model, callback, done=2)
+    if state is not None:
+        progress.restore(state, 1)
+    progress.begin()
+    assert progress._batches.restored is None
+    assert (seeds(model), callback.value, callback.resumed) == (before, 3, [])
+    progress.begin_epoch()
+    assert not np.any([np.sum(x) for x in measured(model)])
+
+
+@pytest.mark.parametrize(
+    "now, values",
+    [
+        ([Remembers(1), Other(2)], [7, 8]),
+        ([callbacks.Callback(), Remembers(1), callbacks.History(), Other(2)], [7, 8]),
+        ([Other(2), Remembers(1)], [2, 1]),
+        ([Remembers(1)], [1]),
+        ([Remembers(1), Other(2), Remembers(3)], [1, 2, 3]),
+    ],
+)
+def test_callbacks_come_back_if_all_are_those_of_before(now, values):
+    state, _ = saved(Remembers(7), Other(8), done=1)
+    progress = progress_of(make(), *now)
+    progress.restore(state, 1)
+    progress.begin()
+    mine = [c for c in now if isinstance(c, Remembers)]
+    assert [c.value for c in mine] == values
+    back = values == [7, 8]
+    assert all(bool(c.resumed) == back for c in mine)
+    assert progress._batches.restored == {"done": 1}
+
+
+def test_only_callbacks_with_state_are_saved_and_history_is_not():
+    history = callbacks.History()
+    history.history = {"loss": [1.0]}
+    assert history.state_dict()
+    state, _ = saved(callbacks.Callback(), history, Remembers(7))
+    assert [name for name, _ in state["callbacks"]] == ["Remembers"]
+
+
+def test_state_that_cannot_be_saved_is_told():
+    with pytest.raises(
+        ArgumentError, match=r"Remembers.state_dict: .*expected numbers"
+    ):
+        saved(Remembers(object()))
