@@ -182,8 +182,10 @@ class Concatenate(Merge):
         self.axis = axis
 
     def call(self, inputs: Any) -> Any:
-        if not isinstance(inputs, (list, tuple)):
-            _checked(self, inputs)
+        if not isinstance(inputs, (list, tuple)) or not inputs:
+            _checked(
+                self, inputs
+            )  # else batches may differ: they may be what is joined
         return ops.concatenate(inputs, axis=self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:

@@ -79,8 +79,7 @@ class Progress:
         """The states of the random generators, in the order of the layers."""
         weights = {id(v) for v in self._model.weights}
         states = [v for v in self._model.variables if id(v) not in weights]
-        states.append(global_seed_generator().state)
-        return [v for v in states if v.dtype == "uint32" and v.shape == (2,)]
+        return [*states, global_seed_generator().state]
 
     def _metric_variables(self) -> list[Any]:
         return [v for metric in self._model.metrics for v in metric.variables]

@@ -56,7 +56,7 @@ def load_state(
         problems += more
         if fits or skip_mismatch:
             failed = _read(plan)
-            fits = fits and not failed
+            fits = not failed
             problems += failed
     if not fits and not skip_mismatch:
         raise ModelFileError(

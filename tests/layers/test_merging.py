@@ -1,0 +1,239 @@
+"""Merge layers against NumPy: ranks, masks, and what they refuse."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close
+from toolkit import layers, ops
+from toolkit.errors import ArgumentError, ShapeError
+
+RNG = np.random.default_rng(0)
+A, B, C = (RNG.normal(size=(2, 4, 3)).astype("float32") for _ in range(3))
+# Places at which one, two, three or none of them have something.
+M, N, K = np.array([[[1, 1, 0, 0]] * 2, [[1, 0, 1, 0]] * 2, [[0, 1, 1, 0]] * 2], bool)
+
+
+def masked(x, mask):
+    """A tensor that carries a mask."""
+    x = ops.convert_to_tensor(x)
+    if mask is not None:
+        x._keras_mask = ops.convert_to_tensor(mask)
+    return x
+
+
+def merged(layer, inputs, masks):
+    found = layer([masked(x, m) for x, m in zip(inputs, masks, strict=True)])
+    return found.numpy(), getattr(found, "_keras_mask", None)
+
+
+def seen(inputs, masks):
+    """For each place the values that are not masked."""
+    ones = np.ones(A.shape[:2], bool)
+    whole = [ones if m is None else m for m in masks]
+    wide = [np.broadcast_to(m[..., None], A.shape) for m in whole]
+    return np.ma.masked_array(inputs, ~np.array(wide))
+
+
+MASKS = [
+    *([None, None], [M, N], [M, None], [None, N]),
+    *([M, N, K], [M, None, K], [None, N, K], [M, N, None], [None, None, K]),
+]
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("name", ["Maximum", "Minimum", "Multiply"])
+def test_masked_elements_give_way_to_the_others(name, masks):
+    inputs = [A, B, C][: len(masks)]
+    found, mask = merged(getattr(layers, name)(), inputs, masks)
+    values = seen(inputs, masks)
+    reduced = {"Maximum": np.ma.max, "Minimum": np.ma.min, "Multiply": np.ma.prod}
+    expected = reduced[name](values, axis=0)
+    known = ~np.ma.getmaskarray(expected)
+    assert_close(found[known], expected.data[known])
+    if name == "Multiply":
+        assert not np.any(found[~known])  # nothing is there: zeros
+    if any(m is None for m in masks):
+        assert mask is None and known.all()
+    else:
+        assert np.array_equal(mask, np.any(masks, axis=0))
+        assert not known.all()
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("name", ["Add", "Average"])
+def test_sums_take_masked_elements_as_they_are(name, masks):
+    inputs = [A, B, C][: len(masks)]
+    found, mask = merged(getattr(layers, name)(), inputs, masks)
+    assert_close(found, np.sum(inputs, 0) / (len(inputs) if name == "Average" else 1))
+    assert (mask is None) == any(m is None for m in masks)
+
+
+@pytest.mark.parametrize("name", ["Add", "Subtract", "Multiply", "Maximum", "Minimum"])
+def test_fewer_axes_become_more_after_the_batch(name):
+    small = RNG.normal(size=(2, 3)).astype("float32")
+    numpy = {"Add": np.add, "Subtract": np.subtract, "Multiply": np.multiply}
+    function = numpy.get(name) or getattr(np, name.lower())
+    layer = getattr(layers, name)()
+    assert_close(layer([A, small]), function(A, small[:, None]))
+    assert_close(layer([small, A]), function(small[:, None], A))
+    one = RNG.normal(size=(2,)).astype("float32")
+    assert_close(layer([one, A]), function(one[:, None, None], A))
+
+
+def test_masks_may_be_of_single_elements():
+    wide = [np.repeat(m[..., None], 3, -1) for m in (M, N)]
+    expected, _ = merged(layers.Maximum(), [A, B], [M, N])
+    found, mask = merged(layers.Maximum(), [A, B], wide)
+    assert_close(found, expected)
+    assert np.array_equal(mask, wide[0] | wide[1])
+
+
+def test_only_two_are_subtracted():
+    assert_close(layers.Subtract()([A, B]), A - B)
+    for count in (1, 3):
+        with pytest.raises(
+            ArgumentError, match=f"expected 2 tensors; received {count}"
+        ):
+            layers.Subtract()([A] * count)
+
+
+MERGES = ["Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract"]
+
+
+@pytest.mark.parametrize("name", [*MERGES, "Dot"])
+@pytest.mark.parametrize("wrong", [A, []])
+def test_inputs_come_in_lists(name, wrong):
+    layer = layers.Dot(1) if name == "Dot" else getattr(layers, name)()
+    with pytest.raises(ArgumentError, match="expected a list of tensors; received"):
+        layer(ops.convert_to_tensor(wrong) if wrong is A else wrong)
+
+
+@pytest.mark.parametrize("name", [n for n in MERGES if n != "Concatenate"])
+def test_all_have_one_batch(name):
+    with pytest.raises(ShapeError, match=r"one batch size; .*\(2, 4, 3\), \(1, 4, 3\)"):
+        getattr(layers, name)()([A, B[:1]])
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_masks_to_compute_with_are_lists_of_the_same_length(name):
+    layer = getattr(layers, name)()
+    with pytest.raises(ArgumentError, match="`mask` should be a list"):
+        layer.compute_mask([A, B], M)
+    with pytest.raises(ArgumentError, match="`inputs` should be a list"):
+        layer.compute_mask(A, [M])
+    with pytest.raises(ArgumentError, match="the same length; received 2 and 3"):
+        layer.compute_mask([A, B], [M, N, K])
+    assert layer.compute_mask([A, B], None) is None
+    assert layer.compute_mask([A, B], (None, None)) is None
+
+
+# --- Concatenate ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
+def test_tensors_are_joined_along_an_axis(axis):
+    expected = np.concatenate([A, B], axis)
+    assert_close(layers.Concatenate(axis=axis)([A, B]), expected)
+    assert_close(layers.concatenate([A, B], axis=axis), expected)
+
+
+@pytest.mark.parametrize("masks", [[M, N], [M, None], [None, N]])
+def test_masks_are_joined_with_their_tensors(masks):
+    whole = [np.ones((2, 4), bool) if m is None else m for m in masks]
+    wide = [np.repeat(m[..., None], 3, -1) for m in whole]
+    for axis in (1, -1):
+        _, mask = merged(layers.Concatenate(axis=axis), [A, B], masks)
+        expected = np.concatenate(wide, axis).any(-1)
+        assert mask.dtype == "bool" and np.array_equal(mask, expected)
+    given = [None if m is None else w for m, w in zip(masks, wide, strict=True)]
+    tensors = [ops.convert_to_tensor(x) for x in (A, B)]
+    found = layers.Concatenate(axis=1).compute_mask(tensors, given)
+    assert np.array_equal(found, np.concatenate(wide, 1).any(-1))
+
+
+# --- Dot ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "axes, left, right, equation",
+    [
+        (1, (2, 4), (2, 4), "ac,ac->a"),
+        (-1, (2, 4), (2, 4), "ac,ac->a"),
+        (1, (2, 4, 3), (2, 4, 5), "acd,ace->ade"),
+        ((1, 2), (2, 4, 3), (2, 5, 4), "acd,aec->ade"),
+        ([2, 1], (2, 4, 3), (2, 3), "acd,ad->ac"),
+        ((-1, -1), (2, 3), (2, 5, 3), "ac,aec->ae"),
+        ((3, 1), (2, 3, 4, 5), (2, 5, 6), "abcd,ade->abce".replace("b", "x")),
+    ],
+)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_dot_sums_over_an_axis_of_each(axes, left, right, equation, normalize):
+    x, y = (RNG.normal(size=s).astype("float32") for s in (left, right))
+    found = layers.Dot(axes, normalize=normalize)([x, y])
+    pair = (axes, axes) if isinstance(axes, int) else axes
+    if normalize:
+        x, y = (
+            v / np.linalg.norm(v, axis=a, keepdims=True)
+            for v, a in zip((x, y), pair, strict=True)
+        )
+    expected = np.einsum(equation, x, y)
+    expected = expected[:, None] if expected.ndim == 1 else expected
+    assert_close(found, expected, factor=10)
+    if not normalize:
+        assert_close(layers.dot([x, y], axes), expected, factor=10)
+
+
+def test_nothing_has_no_direction():
+    zeros = np.zeros((2, 3), "float32")
+    assert_close(layers.Dot(1, normalize=True)([zeros, zeros]), np.zeros((2, 1)))
+    tiny = np.full((1, 1), 1e-5, "float32")
+    assert_close(layers.Dot(1, normalize=True)([tiny, tiny]), np.ones((1, 1)))
+
+
+@pytest.mark.parametrize("axes", [(1,), (1, 2, 3), (1, 2.0), ("a", 1)])
+def test_dot_takes_an_axis_or_two(axes):
+    with pytest.raises(ArgumentError, match="an integer or two of them; received"):
+        layers.Dot(axes)
+
+
+@pytest.mark.parametrize("axes", [0, (0, 1), (1, 0), (1, 2), (-3, 1)])
+def test_dot_needs_equal_extents_beside_the_batch(axes):
+    with pytest.raises(ShapeError, match="equal extents along the axes"):
+        layers.Dot(axes)([A, B])
+
+
+def test_extents_that_are_not_known_may_be_equal():
+    x, y = toolkit.Input((None, 3)), toolkit.Input((4, 5))
+    assert layers.Dot(1)([x, y]).shape == (None, 3, 5)
+    with pytest.raises(ShapeError, match="equal extents"):
+        layers.Dot((2, 1))([x, y])
+    for count in (1, 3):
+        with pytest.raises(
+            ArgumentError, match=f"expected 2 tensors; received {count}"
+        ):
+            layers.Dot(1)([A] * count)
+
+
+def test_a_dot_product_has_no_mask():
+    assert merged(layers.Dot(2), [A, B], [M, N])[1] is None
+
+
+# --- functions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "function, expected",
+    [
+        (layers.add, A + B),
+        (layers.subtract, A - B),
+        (layers.multiply, A * B),
+        (layers.average, (A + B) / 2),
+        (layers.maximum, np.maximum(A, B)),
+        (layers.minimum, np.minimum(A, B)),
+        (layers.concatenate, np.concatenate([A, B], -1)),
+    ],
+)
+def test_functions_are_layers_that_are_called(function, expected):
+    assert_close(function([A, B], name="mine"), expected)
+    assert_close(function((A, B)), expected)
