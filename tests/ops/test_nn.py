@@ -86,6 +86,20 @@ def test_squareplus_does_not_cancel():
     assert_close(ops.squareplus(-1000.0), 1e-3, factor=1)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("approximate", [False, True])
+def test_gelu_of_halves_does_not_cancel(dtype, approximate):
+    x = ops.convert_to_tensor([-3.0, -2.5, -2.0, 3.0], dtype)
+    exact = ops.gelu(ops.cast(x, "float64"), approximate)
+    assert ops.gelu(x, approximate).tolist() == ops.cast(exact, dtype).tolist()
+
+
+def test_the_sign_of_a_boolean_is_itself():
+    for sign in (ops.sign, function(ops.sign)):
+        y = sign(np.array([True, False]))
+        assert y.dtype == "bool" and y.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("dtype", ["int32", "bool"])
 def test_integers_become_floats(dtype):
     x = np.array([0, 1], dtype)

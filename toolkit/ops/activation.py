@@ -233,7 +233,7 @@ def _tanh_of_gelu(z: Tensor) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """In float16 the cube of 41 overflows already."""
+    """x in float32 at least: in float16 the cube of 41 overflows already."""
     return convert(x, dtypes.result_type(x.dtype, "float32"))
 
 
@@ -269,7 +269,9 @@ def gelu(x: Any, approximate: bool = True) -> Tensor:
     """
     (x,) = floating(x)
     if not approximate:
-        return 0.5 * x * (erf(x * math.sqrt(0.5)) + 1)  # type: ignore[no-any-return]
+        z = _wide(x)  # in float16, erf(x) + 1 is 0 below -2
+        y = 0.5 * z * (erf(z * math.sqrt(0.5)) + 1)  # type: ignore[operator]
+        return convert(y, x.dtype)
     return bind(gelu_p, x)  # type: ignore[no-any-return]
 
 

@@ -302,8 +302,6 @@ erfinv = _floating(erfinv_p, "Inverse of the error function on (-1, 1), elementw
 sigmoid = _floating(sigmoid_p, "1 / (1 + exp(-x)), elementwise.")
 floor: Function = _floating(floor_p, "The largest integer <= x, elementwise.")
 ceil = _floating(ceil_p, "The smallest integer >= x, elementwise.")
-
-sign: Function = _numeric(sign_p, "-1, 0 or 1 by the sign of x, elementwise.")
 isnan = _numeric(isnan_p, "Whether x is NaN, elementwise.")
 isinf = _numeric(isinf_p, "Whether x is infinite, elementwise.")
 isfinite = _numeric(isfinite_p, "Whether x is neither infinite nor NaN, elementwise.")
@@ -319,6 +317,13 @@ equal = _binary(equal_p, "x1 == x2, elementwise.")
 not_equal = _binary(not_equal_p, "x1 != x2, elementwise.")
 less = _binary(less_p, "x1 < x2, elementwise.")
 less_equal = _binary(less_equal_p, "x1 <= x2, elementwise.")
+
+
+@operation
+def sign(x: Any) -> Tensor:
+    """-1, 0 or 1 by the sign of x, elementwise; of booleans, x itself."""
+    x = convert(x)
+    return x if x.dtype == "bool" else bind(sign_p, x)  # type: ignore[no-any-return]
 
 
 @operation

@@ -22,8 +22,9 @@ from toolkit.backends.numpy.jit.builder import Builder
 from toolkit.ir import PRIMITIVES
 
 PACKAGE = Path(toolkit.__file__).parent
-# What they import that decides no text: where files are, what is told of progress.
-NO_TEXT = {"config", "progress", "backends/stored"}
+# What they import that decides no text: where files are, what is told of progress and
+# of mistakes.
+NO_TEXT = {"config", "errors", "progress", "backends/stored"}
 
 
 @pytest.fixture
