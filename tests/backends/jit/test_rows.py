@@ -15,7 +15,7 @@ from tests.backends.jit.running import (
     run_fused,
     run_lowered,
 )
-from toolkit import ops
+from toolkit import function, ops
 from toolkit.backends.numpy.jit import elementwise, engine
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.space import LONGEST_ROW
@@ -292,3 +292,25 @@ def test_small_work_is_one_task(monkeypatch):
     lowered = lower_fused(graph, [operand_of(x)], [operand_of(x[0])])
     assert [call.tasks for call in lowered.calls] == [1]
     check(lambda x: (ops.sum(x, axis=0), ops.sum(ops.max(x, axis=1))), x, chunk=5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [2, 4, 7, 16, 33])
+def test_two_results_that_follow_from_one_sum(rows, dtype):
+    """Adadelta of one bias, where LLVM once added the first of two lanes to itself."""
+    start = np.zeros(1, dtype)
+
+    def step(e, p, a, s):
+        g = ops.sum(e, axis=0)
+        a = 0.95 * a + 0.05 * g * g
+        d = -ops.sqrt(s + 1e-7) / ops.sqrt(a + 1e-7) * g
+        return p + 0.05 * d, 0.95 * s + 0.05 * d * d
+
+    e = np.random.default_rng(0).normal(size=(rows, 1)).astype(dtype)
+    for y, expected in zip(
+        function(step)(e, start, start, start),
+        step(*map(ops.convert_to_tensor, (e, start, start, start))),
+        strict=True,
+    ):
+        tolerance = 1e-12 if dtype == "float64" else 1e-6
+        np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=tolerance)

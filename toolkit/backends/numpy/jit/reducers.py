@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
@@ -55,26 +54,33 @@ class Reducer:
         return [combine(a[0], b[0])]
 
     def finish(self, state: State) -> Value:
-        """The result, in every lane."""
+        """The result, in every lane: halves are combined until one element is left.
+
+        Halves are vectors of their own. In whole vectors, whose first lane alone counts
+        at the end, LLVM 22 adds the first lane of the last pair to itself.
+        """
         width = self.b.lanes
         while width > 1:
             width //= 2
-            order = [*range(width, 2 * width), *range(self.b.lanes - width)]
-            state = self.merge(state, [self.shuffle(x, order) for x in state])
-        return self.shuffle(self.result(state), [0] * self.b.lanes)
+            low, high = ([self.part(x, i, width) for x in state] for i in (0, width))
+            state = self.merge(low, high)
+        return self.b.splat(self.result(state))
 
     def result(self, state: State) -> Value:
         """What of a state is the result."""
         return state[-1]
 
-    def shuffle(self, x: Value, order: Sequence[int]) -> Value:
-        """The lanes of a vector in another order."""
-        lanes = ", ".join(f"i32 {i}" for i in order)
+    def part(self, x: Value, start: int, width: int) -> Value:
+        """The lanes of a vector from `start` on; a single one as a scalar."""
+        if width == 1:
+            text = f"extractelement {x.type} {x.text}, i64 {start}"
+            return self.b.let(text, x.dtype)
+        lanes = ", ".join(f"i32 {i}" for i in range(start, start + width))
         return self.b.let(
             f"shufflevector {x.type} {x.text}, {x.type} poison, "
-            f"<{len(order)} x i32> <{lanes}>",
+            f"<{width} x i32> <{lanes}>",
             x.dtype,
-            x.lanes,
+            width,
         )
 
 
