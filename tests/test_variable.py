@@ -2,16 +2,18 @@
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
 
 import toolkit
 from tests.helpers import assert_close
-from toolkit import naming, ops
-from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit import naming, ops, variable
+from toolkit.backends import base
+from toolkit.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from toolkit.tensor import Tensor, state
-from toolkit.variable import Variable, commit_all
+from toolkit.variable import Locks, Variable, commit_all
 
 A = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -255,3 +257,287 @@ def test_an_interrupted_commit_is_whole(monkeypatch, interrupted):
     with pytest.raises(KeyboardInterrupt):
         commit_all(variables, arrays)
     assert [float(v) for v in variables] == [10.0, 11.0, 12.0]
+
+
+def test_a_first_value_must_exist_outside_a_trace():
+    made = []
+
+    @toolkit.function
+    def f(x):
+        made.append(Variable(x * 2.0))
+
+    with pytest.raises(TraceError, match="must exist outside the traced function"):
+        f(ops.ones((2,)))
+
+
+def test_a_function_creates_variables_in_its_first_trace_only():
+    @toolkit.function
+    def f(x):
+        return x * Variable(1.0)
+
+    f(ops.ones((2,)))
+    with pytest.raises(TraceError, match="creat"):
+        f(ops.ones((3,)))
+
+
+@pytest.mark.parametrize("name", ["aggregation", "synchronization"])
+def test_none_is_one_of_the_choices(name):
+    v = Variable(1.0, **{name: None})
+    assert getattr(v, name) is None
+
+
+def test_first_values_by_name_of_an_initializer():
+    assert Variable("ones", (2,), "int8").numpy().tolist() == [1, 1]
+    assert Variable("ones", ()).dtype == "float32"
+    asked = []
+
+    def initializer(shape, dtype=None):
+        asked.append((shape, dtype))
+        return ops.zeros(shape, dtype)
+
+    Variable(initializer, [2, 3], "float16")
+    Variable(initializer, [2])
+    assert asked == [((2, 3), "float16"), ((2,), "float32")]
+    assert Variable(1, dtype=float).dtype == "float32"
+    assert Variable([1], [1], dtype=float).dtype == "float32"
+
+
+def test_attributes_of_a_new_variable():
+    v = Variable(A, trainable=0, autocast=0)
+    assert (v.trainable, v.autocast, v.overwrite_with_gradient) == (False, False, False)
+    v.constraint = v.constraint
+    assert (v.spec.shape, v.spec.dtype) == ((2, 2), "float32")
+    assert v.path == v.name and v.name.startswith("variable")
+
+
+def test_a_cast_value_keeps_its_tensor():
+    v, number = Variable(A), Variable(3)
+    assert v.value.dtype == "float32"
+    state.autocast = "float16"
+    try:
+        assert (v.value.dtype, v.read().dtype) == ("float16", "float32")
+        assert v.numpy().dtype == "float16"
+        assert (number.dtype, number.value.dtype) == ("int32", "int32")
+        assert v.spec.dtype == "float32"
+    finally:
+        state.autocast = None
+
+
+def test_arrays_of_numpy():
+    v = Variable(A)
+    assert np.asarray(v).dtype == np.float32
+    assert np.array(v, dtype="float64").dtype == np.float64
+    array = np.asarray(v)
+    v.assign(A * 0)
+    assert_close(array, A)
+    assert [5, 6, 7][Variable(1)] == 6
+    assert bool(Variable(1.0)) and not bool(Variable(0.0))
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_what_a_notebook_shows(trainable):
+    text = Variable(A, name="mine", trainable=trainable)._repr_html_()
+    assert "Variable" in text and "mine" in text
+    assert ("not trainable" in text) == (not trainable)
+
+
+# --- buffers --------------------------------------------------------------------------
+
+
+def test_a_buffer_of_ones_own_is_made_once():
+    v = Variable(A)
+    seen = v.numpy()
+    own = v.own_buffer()
+    assert own is v.own_buffer()
+    own[...] = 7.0
+    assert_close(v, A * 0 + 7)
+    assert_close(seen, A)
+    read = v.read()  # now someone else has it
+    other = v.own_buffer()
+    assert other is not own and read._array is own
+
+
+def test_the_spare_buffer_is_the_one_before_the_last():
+    v = Variable(A)
+    first = v.spare_buffer()
+    assert first is v.spare_buffer()
+    assert (first.shape, first.dtype) == ((2, 2), np.float32)
+    before = v.own_buffer()
+    v.commit(first)
+    assert v.own_buffer() is first
+    assert v.spare_buffer() is before
+    v.read()
+    v.commit(before)
+    assert v.spare_buffer() is not first  # someone may hold it
+
+
+def test_a_value_settles_where_it_is_computed_with(monkeypatch):
+    class Elsewhere:
+        def __init__(self):
+            self.taken = []
+
+        def owns(self, array):
+            return any(array is other for other in self.taken)
+
+        def owned(self, array):
+            self.taken.append(array.copy())
+            return self.taken[-1]
+
+    chosen = Elsewhere()
+    monkeypatch.setattr(variable, "backend", lambda: chosen)
+    v = Variable(A)
+    v._spare = np.zeros(3)
+    v.settle()
+    v.settle()
+    assert len(chosen.taken) == 1
+    assert v.own_buffer() is chosen.taken[0]  # nobody else holds it
+    assert v._spare is None
+    assert_close(v, A)
+
+
+class OnDevice(np.ndarray):
+    """Stands for an array in the memory of an accelerator."""
+
+
+class Accelerator:
+    """Stands for its backend."""
+
+    def owns(self, array):
+        return isinstance(array, OnDevice)
+
+    def owned(self, array):
+        return array.copy().view(OnDevice)
+
+    def in_order(self, array):
+        return array.copy("C")
+
+    def overwrite(self, array, value):
+        array[...] = value
+
+    def to_numpy(self, array):
+        return np.array(array)
+
+
+@pytest.fixture
+def on_device():
+    """Makes a Variable whose buffer nobody else holds, on an accelerator."""
+    device = Accelerator()
+    base.accelerators.append(device)
+
+    def make(value):
+        v = Variable(value)
+        v._tensor = Tensor(device.owned(v._tensor._array), v._tensor.spec)
+        v._shared = False
+        return v
+
+    yield make
+    base.accelerators.remove(device)
+
+
+@pytest.mark.parametrize("count, stays", [(1, True), (1 << 14, True), (16385, False)])
+def test_small_values_are_copied_on_an_accelerator(on_device, count, stays):
+    """A captured step goes by the place of a buffer: reading leaves it there."""
+    v = on_device(np.ones(count, "float32"))
+    buffer = v._tensor._array
+    read = v.read()
+    assert (read._array is buffer) != stays
+    v.assign(np.full(count, 3.0))
+    assert (v._tensor._array is buffer) == stays
+    assert v.numpy()[0] == 3.0 and read.numpy()[0] == 1.0
+
+
+def test_reading_on_an_accelerator_as_an_array_takes_no_buffer(on_device):
+    v = on_device(A)
+    buffer = v._tensor._array
+    found = v.numpy()
+    assert type(found) is np.ndarray and found.dtype == np.float32
+    v.assign(A * 2)
+    assert v._tensor._array is buffer
+    assert_close(found, A)
+    state.autocast = "float16"
+    try:
+        assert v.numpy().dtype == np.float16
+    finally:
+        state.autocast = None
+
+
+def test_a_tape_goes_by_the_tensor_itself(on_device):
+    v = on_device(A)
+    with toolkit.GradientTape() as tape:
+        assert v.read() is v.read()
+        y = v.read()
+    assert tape.gradient(y, v) is not None
+
+
+def test_a_buffer_that_is_shared_is_not_overwritten(on_device):
+    v = on_device(A)
+    buffer, v._shared = v._tensor._array, True
+    v.assign(A * 2)
+    assert v._tensor._array is not buffer
+    assert_close(np.asarray(buffer), A)
+
+
+def test_views_on_an_accelerator_are_put_in_order_there(on_device):
+    device = np.arange(6, dtype="float32").reshape(2, 3).view(OnDevice)
+    tensor = Tensor(device.T, Variable(np.zeros((3, 2), "float32")).spec)
+    array = variable._dense(tensor)._array
+    assert isinstance(array, OnDevice) and array.flags.c_contiguous
+
+
+def test_values_of_views_are_not_shared_with_what_they_view():
+    array = np.arange(6, dtype="float32").reshape(2, 3)
+    tensor = Tensor(array.T, Variable(np.zeros((3, 2), "float32")).spec)
+    assert variable._dense(tensor)._array.flags.c_contiguous
+    tensor = Tensor(array, Variable(array).spec)
+    assert variable._dense(tensor)._array is array
+
+
+# --- locks ----------------------------------------------------------------------------
+
+
+def free(v):
+    """Whether another thread can take the lock of a Variable."""
+    found = []
+
+    def take():
+        found.append(v.lock.acquire(blocking=False))
+        if found[0]:
+            v.lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_all_locks_are_taken_in_one_order_and_given_back():
+    variables = [Variable(float(i)) for i in range(3)]
+    forwards, backwards = Locks(variables), Locks(variables[::-1])
+    assert forwards.locks == backwards.locks
+    with forwards:
+        assert not any(map(free, variables))
+    assert all(map(free, variables))
+
+
+def test_an_interrupt_while_locks_are_taken_gives_them_back():
+    class Interrupting:
+        def acquire(self):
+            raise KeyboardInterrupt
+
+    variables = [Variable(float(i)) for i in range(2)]
+    locks = Locks(variables)
+    locks.locks.append(Interrupting())
+    with pytest.raises(KeyboardInterrupt):
+        locks.__enter__()
+    assert all(map(free, variables))
+
+
+def test_copies_have_locks_of_their_own():
+    v = Variable(A)
+    v.spare_buffer()
+    for other in (copy.copy(v), copy.deepcopy(v)):
+        assert other.lock is not v.lock and other._spare is None
+        with v.lock:
+            assert free(other)
+    memo = {}
+    assert copy.deepcopy([v, v], memo)[0] is memo[id(v)]

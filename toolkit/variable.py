@@ -332,8 +332,6 @@ class Variable:
         from toolkit.pictures.notebook import array_note
 
         facts = "trainable" if self.trainable else "not trainable"
-        if self._tensor is None or self._tensor._array is None:
-            return array_note("Variable", None, f"{self.path}, {self.shape}")
         return array_note(f"Variable {self.path}", self.numpy(), facts)
 
 

@@ -103,6 +103,34 @@ def test_the_first_order_is_kept():
     assert ints(mapped) == ints(mapped)
 
 
+@pytest.mark.parametrize("stage", ["map", "filter"])
+def test_the_order_is_that_of_the_first_pass_though_it_was_not_whole(stage):
+    shuffled = Dataset.range(20).shuffle(20, seed=3)
+    expected = ints(shuffled)
+    again = Dataset.range(20).shuffle(20, seed=3)
+    again = again.map(lambda x: x) if stage == "map" else again.filter(lambda x: True)
+    cached = again.cache()
+    half = iter(cached)
+    assert taken(half, 2) == expected[:2]
+    half.close()
+    assert ints(cached) == expected
+
+
+def test_a_file_is_opened_once(tmp_path, monkeypatch):
+    opened, real = [], caching.StoredRows
+
+    def counted(path):
+        opened.append(path)
+        return real(path)
+
+    monkeypatch.setattr(caching, "StoredRows", counted)
+    dataset, _ = filtered()
+    cached = dataset.cache(tmp_path / "cache")
+    for _ in range(3):
+        assert ints(cached) == [0, 1, 2, 3, 4]
+    assert len(opened) == 1
+
+
 def test_a_file_is_for_later_programs_too(tmp_path):
     dataset, made = filtered()
     path = tmp_path / "cache"
@@ -174,6 +202,31 @@ def test_a_position_in_what_was_kept_needs_no_parent(tmp_path, where):
     assert made == [0, 1, 2]
 
 
+def test_nothing_is_made_again_before_a_position():
+    dataset, made = filtered()
+    cached = dataset.cache()
+    iterator = iter(cached)
+    taken(iterator, 3)
+    del made[:]
+    assert ints(again(cached, iterator)) == [3, 4] == made
+
+
+def test_a_pass_that_begins_at_the_first_element_is_kept():
+    dataset, made = filtered()
+    cached = dataset.cache()
+    assert ints(again(cached, iter(cached))) == ints(cached) == [0, 1, 2, 3, 4]
+    assert made == [0, 1, 2, 3, 4]
+
+
+def test_a_position_in_a_later_repetition_fills_an_empty_cache():
+    first, second = (filtered()[0].cache().repeat(2) for _ in range(2))
+    iterator = iter(first)
+    taken(iterator, 7)
+    later = iter(second)
+    later.set_state(iterator.get_state())
+    assert ints(later) == [2, 3, 4]
+
+
 def test_a_position_that_is_restored_leaves_the_stages_what_they_are():
     dataset = Dataset.range(9).shuffle(9).filter(lambda x: True)
     before = dataset.fingerprint()
@@ -239,7 +292,9 @@ def test_a_bar_shows_how_much_is_in_the_file(tmp_path, monkeypatch, count, total
     (stage,) = bar.stages
     assert bar.label == f"caching in {tmp_path / 'cache'}"
     assert (stage.done, stage.total) == (3 if count != 0 else 0, total or count)
-    assert bar.life[0] == "begin" and bar.life[-1] == "end"
+    assert bar.life == ["begin", "end"]
+    iterator.close()
+    assert bar.life == ["begin", "end"]
 
 
 @pytest.mark.parametrize("count, total", [(3, 3), (0, None), (None, None)])

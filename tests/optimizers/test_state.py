@@ -88,9 +88,10 @@ def test_a_negative_rate_is_warned_of_and_zero_is_not():
     optimizer.learning_rate = 0.5
     with pytest.warns(UserWarning, match="learning_rate -2.0 is negative"):
         optimizer.learning_rate = -2.0
+    held = optimizer.learning_rate
     for small in (0.0, 0.25, np.array(0.25), np.float64(0.25)):
         optimizer.learning_rate = small  # a warning would be an error here
-        assert float(optimizer.learning_rate) == small
+        assert float(held) == small and optimizer.learning_rate is held
 
 
 def test_the_rate_of_tensors_is_not_looked_into():

@@ -239,10 +239,7 @@ class OptimizerState(Checked):
                 "`LearningRateSchedule`, which alone sets the rate; create it with a "
                 "number to set that later"
             )
-        if isinstance(self._learning_rate, Variable):
-            self._variables = [
-                v for v in self._variables if v is not self._learning_rate
-            ]
+        self._variables = [v for v in self._variables if v is not self._learning_rate]
         self._learning_rate = self._rate_from(value)
 
     def set_weights(self, weights: Iterable[Any]) -> None:
