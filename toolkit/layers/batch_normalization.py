@@ -146,7 +146,7 @@ class BatchNormalization(Affine):
 
     def _is_plain(self, x: Any, mask: Any) -> bool:
         """Whether statistics are of all of x, for each index of the last axis."""
-        is_last = self.axis % x.ndim == x.ndim - 1 and x.ndim > 1
+        is_last = self.axis % x.ndim == x.ndim - 1
         return is_last and mask is None and not self.renorm
 
     def _normalized_by_itself(self, inputs: Any) -> Any:

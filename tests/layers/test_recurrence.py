@@ -1,0 +1,266 @@
+"""RNN and StackedRNNCells: states, masks, directions, and cells of users' own."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close
+from toolkit import layers, ops
+from toolkit.errors import ArgumentError, ShapeError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2, 5, 3)).astype("float32")
+MASK = np.array([[1, 1, 0, 1, 0], [0, 1, 1, 0, 1]], bool)
+
+
+class Sum:
+    """A cell that is no layer: the sum of what came so far."""
+
+    state_size = 3
+    compute_dtype = "float32"
+
+    def call(self, inputs, states):
+        total = inputs + states[0]
+        return total * 2.0, [total]
+
+
+class Named(layers.Layer):
+    """A cell that is a layer, with two states, and remembers how it is called."""
+
+    state_size = [3, 3]
+    output_size = 3
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.told, self.shapes = [], []
+
+    def build(self, input_shape):
+        self.shapes.append(input_shape)
+
+    def call(self, inputs, states, training=None):
+        self.told.append((training, type(states)))
+        total = inputs + states[0]
+        return total, [total, states[1] + 1.0]
+
+
+def steps(x, mask=None, start=0.0, zero=False, backwards=False):
+    """The outputs and the last states of Sum, by NumPy."""
+    total, held, found = np.zeros(x[:, 0].shape) + start, np.zeros(x[:, 0].shape), []
+    for t in range(x.shape[1])[:: -1 if backwards else 1]:
+        kept = np.ones(len(x), bool) if mask is None else mask[:, t]
+        new = total + x[:, t]
+        out = np.where(kept[:, None], 2 * new, 0.0 if zero else held)
+        total = np.where(kept[:, None], new, total)
+        held = out
+        found.append(out)
+    return np.stack(found, 1), total
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("unroll", [False, True])
+@pytest.mark.parametrize("zero", [False, True])
+def test_any_cell_is_carried_along(mask, backwards, unroll, zero):
+    options = {"go_backwards": backwards, "unroll": unroll}
+    options["zero_output_for_mask"] = zero
+    start = np.full((2, 3), 0.5, "float32")
+    outputs, last = steps(X, mask, 0.5, zero, backwards)
+    given = {"initial_state": ops.convert_to_tensor(start)}
+    if mask is not None:
+        given["mask"] = ops.convert_to_tensor(mask)
+    whole = layers.RNN(Sum(), return_sequences=True, return_state=True, **options)
+    found, state = whole(X, **given)
+    assert_close(found, outputs)
+    assert_close(state, last)
+    assert_close(layers.RNN(Sum(), **options)(X, **given), outputs[:, -1])
+
+
+@pytest.mark.parametrize("training", [None, False, True])
+def test_a_cell_that_takes_training_is_told(training):
+    cell = Named()
+    layer = layers.RNN(cell, return_state=True)
+    output, *states = layer(X, training=training)
+    assert {t for t, _ in cell.told} == {bool(training)}
+    assert {kind for _, kind in cell.told} == {list}
+    assert cell.shapes == [(2, 3)]
+    assert_close(output, X.sum(1))
+    assert_close(states[1], np.full((2, 3), 5.0))
+    layer.build(X.shape)
+    assert cell.shapes == [(2, 3)]  # once
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        SimpleNamespace(state_size=3),
+        SimpleNamespace(state_size=3, call=3),
+        SimpleNamespace(call=len),
+        3,
+    ],
+)
+@pytest.mark.parametrize(
+    "cls", [layers.RNN, lambda c: layers.RNN([layers.GRUCell(1), c])]
+)
+def test_what_is_no_cell_is_refused(cls, cell):
+    with pytest.raises(ArgumentError, match="a cell needs `call.*and `state_size`"):
+        cls(cell)
+
+
+def test_the_states_to_begin_with_fit():
+    layer = layers.RNN(Named())
+    with pytest.raises(ArgumentError, match="expected 2 initial states; received 1"):
+        layer(X, initial_state=ops.ones((2, 3)))
+    with pytest.raises(ShapeError, match=r"states and sequences differs: \(7, 3\)"):
+        layer(X, initial_state=[ops.ones((7, 3)), ops.ones((7, 3))])
+    found = layer(X, initial_state=[np.ones((2, 3)), np.ones((2, 3))])
+    assert_close(found, X.sum(1) + 1)
+
+
+def test_a_cell_says_how_it_begins():
+    class Begun(Named):
+        def get_initial_state(self, batch_size=None):
+            return (ops.ones((batch_size, 3)), ops.zeros((batch_size, 3)))
+
+    class One(Sum):
+        def get_initial_state(self, batch_size=None):
+            return ops.ones((batch_size, 3))
+
+    assert_close(layers.RNN(Begun())(X), X.sum(1) + 1)
+    assert_close(layers.RNN(One())(X), 2 * (X.sum(1) + 1))
+    assert isinstance(layers.RNN(Begun()).get_initial_state(2), list)
+    assert isinstance(layers.RNN(One()).get_initial_state(2), list)
+    zeros = layers.RNN(Named()).get_initial_state(4)
+    assert [z.shape for z in zeros] == [(4, 3)] * 2 and not np.any(zeros[0].numpy())
+
+
+# --- stateful -------------------------------------------------------------------------
+
+
+def test_a_stateful_layer_goes_on_until_it_is_reset():
+    layer = layers.RNN(Named(), stateful=True, dtype="float32")
+    assert layer.states is None
+    layer.reset_state()  # nothing yet
+    layer.build((2, 5, 3))
+    assert [s.shape for s in layer.states] == [(2, 3)] * 2
+    assert_close(layer(X), X.sum(1))
+    assert_close(layer(X), 2 * X.sum(1))
+    assert_close(layer.states[1], np.full((2, 3), 10.0))
+    layer.reset_states()
+    assert_close(layer(X), X.sum(1))
+    assert_close(layer(X, initial_state=[np.ones((2, 3))] * 2), X.sum(1) + 1)
+    assert_close(layer.states[1], np.full((2, 3), 6.0))
+    assert not layer.weights and not any(s.trainable for s in layer.states)
+    assert {s.dtype for s in layer.states} == {"float32"}
+    assert layer.states[0].name == "rnn_state"
+
+
+def test_a_layer_that_is_not_stateful_begins_anew():
+    layer = layers.RNN(Named())
+    assert_close(layer(X), layer(X).numpy())
+    assert layer.states is None
+
+
+def test_a_stateful_layer_needs_a_batch_size():
+    with pytest.raises(ArgumentError, match="needs a fixed batch size; received"):
+        layers.LSTM(2, stateful=True)(toolkit.Input((None, 3)))
+
+
+# --- shapes and masks -----------------------------------------------------------------
+
+CELLS = {
+    "lstm": lambda: layers.LSTMCell(4),
+    "stacked": lambda: [layers.GRUCell(4), layers.LSTMCell(6)],
+    "mine": Named,
+    "plain": lambda: layers.SimpleRNNCell(4),
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("sequences", [False, True])
+@pytest.mark.parametrize("state", [False, True])
+def test_shapes_and_masks_are_those_of_the_outputs(kind, sequences, state):
+    layer = layers.RNN(CELLS[kind](), return_sequences=sequences, return_state=state)
+    found = layer(X)
+    shapes = toolkit.tree.map_structure(lambda y: y.shape, found)
+    if kind == "stacked" and state:  # a list of one state or the state itself
+        shapes = (*shapes[:1], shapes[1][0], *shapes[2:])
+    assert layer.compute_output_shape(X.shape) == shapes
+    mask = layer.compute_mask(X, MASK)
+    first = mask[0] if state else mask
+    assert (first is MASK) == sequences and (first is None) == (not sequences)
+    if state:
+        assert len(mask) == len(found) and mask[1:] == [None] * (len(found) - 1)
+    again = layer.compute_mask([X], [MASK])
+    assert (again[0] if state else again) is first
+
+
+def test_a_mask_may_come_with_those_of_the_states():
+    layer = layers.RNN(Named(), return_sequences=True)
+    mask = ops.convert_to_tensor(MASK)
+    assert_close(layer(X, mask=[mask, None]), layer(X, mask=mask).numpy())
+
+
+def test_sequences_have_steps():
+    with pytest.raises((ShapeError, ArgumentError), match="ndim|axes|dimension"):
+        layers.RNN(Named())(np.ones((2, 3), "float32"))
+
+
+# --- stacked cells --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_stacked_cells_are_layers_one_after_the_other(training):
+    cells = [layers.GRUCell(4), layers.LSTMCell(6), layers.SimpleRNNCell(2)]
+    layer = layers.RNN(cells, return_state=True)
+    found, *states = layer(X, training=training)
+    x = X
+    for i, cell in enumerate(cells):
+        each = layers.RNN(cell, return_sequences=True, return_state=True)
+        x, *ends = each(x)
+        given = states[i] if isinstance(states[i], (list, tuple)) else [states[i]]
+        for a, b in zip(given, ends, strict=True):
+            assert_close(a, b.numpy(), factor=10)
+    assert_close(found, x[:, -1].numpy(), factor=10)
+
+
+def test_stacked_cells_by_themselves():
+    cells = [layers.GRUCell(4), Named(), Sum()]
+    cells[1].state_size, cells[1].output_size = [4, 4], 4
+    cells[2].state_size = 4
+    stack = layers.StackedRNNCells(cells)
+    assert stack.state_size[1:] == [[4, 4], 4] and stack.output_size == 4
+    stack.build((2, 3))
+    assert cells[0].kernel.shape[0] == 3 and cells[1].shapes == [(2, 4)]
+    stack.build((2, 3))
+    assert cells[1].shapes == [(2, 4)]
+    states = stack.get_initial_state(2)
+    shapes = toolkit.tree.map_structure(lambda s: s.shape, states)
+    assert shapes[1:] == [[(2, 4), (2, 4)], (2, 4)]
+    output, new = stack(X[:, 0], states)
+    assert output.shape == (2, 4) and len(new) == 3
+    assert isinstance(new[1], list) and new[2].shape == (2, 4)
+    assert_close(output, 2 * new[2].numpy())
+
+
+def test_dropout_of_stacked_cells_stays_the_same_along_a_sequence():
+    tall = np.ones((1, 6, 8), "float32")
+    cells = [layers.SimpleRNNCell(5, dropout=0.5, activation=None) for _ in range(2)]
+    for cell in cells:
+        cell.recurrent_initializer = toolkit.initializers.Zeros()
+    layer = layers.RNN(cells, return_sequences=True)
+    found = layer(tall, training=True).numpy()[0]
+    assert np.ptp(found, axis=0).max() < 1e-6
+    assert not np.allclose(found, layer(tall, training=True).numpy()[0])
+    plain = layer(tall, training=False).numpy()[0]
+    assert_close(plain, layer(tall).numpy()[0])
+    assert not np.allclose(plain, found)
+
+
+def test_cells_of_other_precision_keep_theirs():
+    cell = layers.GRUCell(4, dtype="float16")
+    assert layers.RNN(cell, dtype="float32")(X).dtype == "float16"
+    assert layers.RNN(layers.GRUCell(4, dtype="float64"), dtype="float64")(X).dtype == (
+        "float64"
+    )
