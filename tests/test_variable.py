@@ -371,6 +371,22 @@ def test_the_spare_buffer_is_the_one_before_the_last():
     assert v.spare_buffer() is not first  # someone may hold it
 
 
+def test_a_buffer_that_is_committed_again_is_no_spare_one():
+    v = Variable(A)
+    own = v.own_buffer()
+    v.commit(own)
+    assert v.own_buffer() is own and v.spare_buffer() is not own
+
+
+def test_an_array_is_a_copy_only_where_one_is_asked_for():
+    v = Variable(A)
+    held = v.numpy()
+    assert np.shares_memory(v.__array__(copy=False), held)
+    assert not np.shares_memory(v.__array__(copy=True), held)
+    with pytest.raises(ValueError, match="copy"):
+        v.__array__("float64", copy=False)
+
+
 def test_a_value_settles_where_it_is_computed_with(monkeypatch):
     class Elsewhere:
         def __init__(self):

@@ -112,6 +112,18 @@ def test_half_precision_is_computed_in_full(training, axis):
     assert_close(found, expected.astype("float16"), factor=4)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_whole_numbers_are_taken_as_they_are(training):
+    numbers = np.arange(12).reshape(4, 3)
+    layer = layers.BatchNormalization(dtype="float16")
+    expected = layer(numbers.astype("float16"), training=training).numpy()
+    assert_close(layer(numbers, training=training), expected)
+    layer = layers.BatchNormalization(autocast=False, dtype="float16")
+    wide = layer(numbers.astype("float64"), training=training)
+    assert wide.dtype == "float16"
+    assert_close(wide, expected, factor=4)
+
+
 # --- renormalization ------------------------------------------------------------------
 
 
