@@ -1,0 +1,227 @@
+"""The order of nodes: what frees memory early, what is written last, casts in front."""
+
+import numpy as np
+import pytest
+
+from tests.compiler.graphs import evaluate, op_names, trace_of
+from toolkit import ops
+from toolkit.compiler.schedule import casts_first, schedule, settle, updates_last
+from toolkit.ir import Spec
+from toolkit.trace import Trace
+
+
+def order(function, *shapes):
+    graph = schedule(trace_of(function, *shapes))
+    graph.verify()
+    return op_names(graph)
+
+
+# --- schedule -------------------------------------------------------------------------
+
+
+def test_a_node_that_frees_as_much_as_it_takes_goes_first():
+    def function(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.tanh(b), ops.cos(a)  # b and a are read there last
+
+    assert order(function, (8,)) == ["exp", "cos", "sin", "tanh"]
+
+
+def test_a_node_that_frees_nothing_stays():
+    def function(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.tanh(a), b, a  # a is an output: it lives on
+
+    assert order(function, (8,)) == ["exp", "sin", "tanh"]
+
+
+def test_what_others_still_read_is_not_free():
+    def function(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.cos(a), ops.tanh(b) * a
+
+    assert order(function, (8,)) == ["exp", "sin", "tanh", "multiply", "cos"]
+
+
+def test_the_last_of_several_readers_frees():
+    def function(x):
+        a = ops.exp(x)
+        c, b = ops.sum(a), ops.sin(x)
+        return ops.tanh(b), c, ops.cos(a)
+
+    assert order(function, (8,)) == ["exp", "sum", "cos", "sin", "tanh"]
+
+
+def test_inputs_of_the_graph_are_not_freed():
+    def function(x, y):
+        a = ops.exp(x)
+        return a, ops.sin(a) + ops.cos(y)
+
+    assert order(function, (8,), (8,)) == ["exp", "sin", "cos", "add"]
+
+
+def test_what_takes_more_than_it_frees_stays():
+    def function(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.tanh(b), ops.concatenate([a, a], axis=0)
+
+    assert order(function, (8,)) == ["exp", "sin", "tanh", "concatenate"]
+
+
+def test_one_input_that_is_read_twice_frees_its_bytes_once():
+    def function(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.tanh(b), a * a
+
+    assert order(function, (8,)) == ["exp", "multiply", "sin", "tanh"]
+
+
+def test_views_and_control_flow_stay():
+    def views(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.tanh(b), ops.reshape(a, (2, 4)) + 1.0
+
+    assert order(views, (8,)) == ["exp", "sin", "tanh", "reshape", "add"]
+
+    def loops(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.tanh(b), ops.scan(lambda c, _: (c * 2.0, None), a, length=3)[0]
+
+    assert order(loops, (8,)) == ["exp", "sin", "tanh", "scan"]
+
+
+def test_what_takes_nothing_stays():
+    def function(x):
+        a, b = ops.exp(x), ops.sin(x)
+        return ops.tanh(b), ops.flip(ops.concatenate([a], 0)[:0], 0) + 1.0
+
+    names = order(function, (8,))
+    assert names.index("tanh") < names.index("add")
+
+
+def test_several_that_free_keep_their_order():
+    def function(x):
+        a = ops.concatenate([x, x, x, x], axis=0)
+        rest = ops.sin(x)
+        return ops.sum(a), ops.max(a), ops.cos(a), ops.tanh(rest)
+
+    graph = trace_of(function, (8,))
+    assert op_names(schedule(graph))[:2] == ["concatenate", "sin"]
+
+    def chain(x):
+        a = ops.exp(x)
+        rest = ops.sin(x)
+        b = ops.cos(a)
+        return ops.tanh(b), rest
+
+    assert order(chain, (8,)) == ["exp", "cos", "tanh", "sin"]
+
+
+# --- updates --------------------------------------------------------------------------
+
+
+def test_updates_and_what_depends_on_them_come_last():
+    def function(v, x):
+        new = v * 2.0
+        after = ops.exp(new)
+        return after, ops.tanh(x), new
+
+    graph = trace_of(function, (3,), (3,))
+    moved, first = updates_last(graph, [graph.outputs[2]])
+    moved.verify()
+    assert (op_names(moved), first) == (["tanh", "multiply", "exp"], 1)
+    moved, first = updates_last(graph, [])
+    assert (op_names(moved), first) == (op_names(graph), 3)
+    moved, first = updates_last(graph, [graph.outputs[0]])
+    assert (op_names(moved), first) == (["multiply", "tanh", "exp"], 2)
+
+
+# function of (variable, x) -> (what is returned, the new value); whether that is copied
+SETTLED = {
+    "elementwise": (lambda v, x: (x + 1.0, v * 2.0 + x), False),
+    "a sum": (lambda v, x: (x, v - ops.sum(v)), False),
+    "turned": (lambda v, x: (x, ops.flip(v, 0) * 1.5), True),
+    "read before": (lambda v, x: (ops.exp(v), v * x), False),
+}
+
+
+@pytest.mark.parametrize("case", SETTLED)
+def test_a_new_value_is_copied_where_it_may_not_overwrite_the_old_one(case):
+    function, copied = SETTLED[case]
+    graph = trace_of(function, (4,), (4,))
+    graph, _ = updates_last(graph, [graph.outputs[1]])
+    found = settle(graph, [(1, 0)])
+    found.verify()
+    assert len(found.nodes) - len(graph.nodes) == copied
+    assert (found.outputs[1] is graph.outputs[1]) != copied
+    assert found.outputs[0] is graph.outputs[0]
+    arrays = [np.arange(4, dtype="float32"), np.ones(4, "float32")]
+    for a, b in zip(evaluate(graph, arrays), evaluate(found, arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_new_value_of_nothing_that_was_read_is_not_copied():
+    graph = trace_of(lambda v, x: (x, ops.flip(x, 0) * 1.5), (4,), (4,))
+    assert settle(graph, [(1, None)]).nodes == graph.nodes
+
+
+def test_what_is_read_late_beside_its_update_is_kept():
+    def after(v, x):
+        new = v * 2.0
+        return ops.exp(new) * v, new
+
+    def beside(v, x):
+        new = v * 2.0
+        return new - ops.reshape(v, (4, 1))[:, 0], new
+
+    def another(v, x):
+        return v * 3.0, x * v
+
+    for function in (after, beside):
+        graph = trace_of(function, (4,), (4,))
+        assert len(settle(graph, [(1, 0)]).nodes) == len(graph.nodes) + 1
+    graph = trace_of(another, (4,), (4,))
+    assert len(settle(graph, [(1, 0)]).nodes) == len(graph.nodes)
+    both = settle(graph, [(0, 0), (1, 1)])  # the second reads what the first writes
+    assert len(both.nodes) == len(graph.nodes) + 1
+    assert both.outputs[0] is not graph.outputs[0]
+    assert both.outputs[1] is graph.outputs[1]
+
+
+# --- casts ----------------------------------------------------------------------------
+
+
+def front(function, *shapes):
+    graph = casts_first(trace_of(function, *shapes))
+    graph.verify()
+    return op_names(graph)
+
+
+def test_elementwise_nodes_of_inputs_alone_go_to_the_front():
+    def function(x, w):
+        a = ops.sum(x)
+        return a, ops.cast(w, "float16"), w * 2.0
+
+    assert front(function, (8,), (4,)) == ["cast", "multiply", "sum"]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda x, w: ops.exp(ops.sum(x)),  # of what was computed
+        lambda x, w: ops.cast(w, "float64"),  # more than there was
+        lambda x, w: ops.flip(w, 0),  # not element by element
+        lambda x, w: ops.max(w),
+    ],
+)
+def test_other_nodes_stay_where_they_are(late):
+    names = front(lambda x, w: (ops.sum(x), late(x, w)), (8,), (4,))
+    assert names[0] == "sum"
+
+
+def test_constants_beside_inputs_are_no_hindrance():
+    with Trace("test") as trace:
+        x = trace.placeholder(Spec((8,), "float32"))
+        a = ops.sum(x)
+        b = x * ops.convert_to_tensor(np.arange(8, dtype="float32"))
+    assert op_names(casts_first(trace.finish([a, b]))) == ["multiply", "sum"]
