@@ -10,6 +10,7 @@ from typing import Any
 
 from toolkit import activations, ops, random
 from toolkit.arguments import Seed
+from toolkit.layers.cell_dropout import DropoutRNNCell
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import (
     create_weight,
@@ -20,7 +21,7 @@ from toolkit.layers.weights import (
 )
 
 
-class Cell(Layer):
+class Cell(DropoutRNNCell, Layer):
     """Base of the cells here: kernel, recurrent kernel, bias, and dropout.
 
     The same elements are dropped in every step of a sequence.
@@ -50,6 +51,7 @@ class Cell(Layer):
         seed: Seed = None,
         **kwargs: Any,
     ) -> None:
+        implementation = kwargs.pop("implementation", 2) if self.gates > 1 else 2
         super().__init__(**kwargs)
         self.units = positive(self, "units", units)
         self.activation = activations.get(activation)
@@ -70,6 +72,9 @@ class Cell(Layer):
         self.dropout = fraction(self, "dropout", dropout)
         self.recurrent_dropout = fraction(self, "recurrent_dropout", recurrent_dropout)
         self.seed = seed
+        self.implementation = 1 if recurrent_dropout else implementation
+        if self.gates > 1 and self.implementation == 1:
+            self.dropout_mask_count = self.gates
         if dropout > 0 or recurrent_dropout > 0:
             self.seed_generator = random.SeedGenerator(seed)
         self.state_size: Any = self.units
@@ -139,7 +144,7 @@ class Cell(Layer):
     def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
         nested = isinstance(states, (list, tuple))
         states = list(states) if nested else [states]
-        masks = self.dropout_masks(inputs.shape[0], inputs.shape[-1], training)
+        masks = self.masks_of_step(inputs, states[0], training)
         output, states = self.step(self.project(inputs, masks[0]), states, masks[1])
         return output, states if nested else states[0]
 
@@ -212,6 +217,9 @@ class GRUCell(Cell):
         recurrent_dropout: the part of the state that is dropped in training.
         reset_after: whether r is applied after the matrix product, as above.
         seed: of the dropout.
+        **kwargs: `implementation` too, of which subclasses see whether
+            `get_dropout_mask` makes one mask (2) or a list with one for each gate (1,
+            as with `recurrent_dropout`); it changes nothing else.
 
     Call arguments:
         inputs: (batch, features).
@@ -311,6 +319,9 @@ class LSTMCell(Cell):
         dropout: the part of the inputs that is dropped in training.
         recurrent_dropout: the part of h that is dropped in training.
         seed: of the dropout.
+        **kwargs: `implementation` too, of which subclasses see whether
+            `get_dropout_mask` makes one mask (2) or a list with one for each gate (1,
+            as with `recurrent_dropout`); it changes nothing else.
 
     Call arguments:
         inputs: (batch, features).

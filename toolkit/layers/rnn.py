@@ -9,6 +9,7 @@ from toolkit.control import scan
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
+from toolkit.layers.cell_dropout import DropoutRNNCell, one_mask
 from toolkit.layers.cells import Cell
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
@@ -133,7 +134,9 @@ class RNN(Layer):
         # Steps lead before they are projected: less is moved, and each is in one piece.
         xs, step = step_function(self.cell, _time_first(sequences), training)
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
-        last, outputs, states = self._loop(xs, step, states, mask)
+        calls = _dropping_calls(self.cell, sequences[:, 0], states) if training else []
+        with one_mask(calls):
+            last, outputs, states = self._loop(xs, step, states, mask)
         if self.stateful:
             for variable, value in zip(
                 tree.flatten(self.states), tree.flatten(states), strict=True
@@ -245,13 +248,39 @@ def step_function(cell: Any, inputs: Any, training: bool | None) -> tuple[Any, A
         inputs: (steps, batch, ...).
         training: whether to drop.
     """
-    if isinstance(cell, Cell) and cell.dtype_policy == context.layer.dtype_policy:
+    if _is_stepped(cell) and cell.dtype_policy == context.layer.dtype_policy:
         masks = cell.dropout_masks(inputs.shape[1], inputs.shape[-1], training)
         xs = cell.project(inputs, masks[0])
         return xs, lambda x, states: cell.step(x, states, masks[1])
     if isinstance(cell, StackedRNNCells):
         return inputs, cell.stacked_step(inputs, training)
     return inputs, lambda x, states: _apply_cell(cell, x, states, training)
+
+
+def _is_stepped(cell: Any) -> bool:
+    """Whether `project` and `step` do all that `call` does: no user has changed it."""
+    return isinstance(cell, Cell) and cell._info.own
+
+
+def _dropping_calls(cell: Any, x: Any, states: Any) -> list[tuple[Any, Any, Any]]:
+    """The cells that drop in their `call`, with a step's inputs and first state.
+
+    Args:
+        cell: of a recurrent layer.
+        x: the inputs of one step.
+        states: of the layer.
+    """
+    stacked = isinstance(cell, StackedRNNCells)
+    cells = cell.cells if stacked else [cell]
+    calls = []
+    for one, own_states in zip(cells, states if stacked else [states], strict=True):
+        if isinstance(one, DropoutRNNCell) and not (
+            _is_stepped(one)
+            and (stacked or one.dtype_policy == context.layer.dtype_policy)
+        ):
+            calls.append((one, x, tree.flatten(own_states)[0]))
+        x = ops.ones((x.shape[0], *_extents(_output_size(one))), dtype=x.dtype)
+    return calls
 
 
 class StackedRNNCells(Layer):
@@ -318,7 +347,7 @@ class StackedRNNCells(Layer):
         batch, features = inputs.shape[-2], inputs.shape[-1]
         masks = []
         for cell in self.cells:
-            ours = isinstance(cell, Cell)
+            ours = _is_stepped(cell)
             masks.append(
                 cell.dropout_masks(batch, features, training) if ours else None
             )

@@ -1,0 +1,170 @@
+"""Cells that users derive from ours: their `call`, and the masks of their dropout."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers, ops
+
+CELLS = [layers.SimpleRNNCell, layers.GRUCell, layers.LSTMCell]
+HALF = {"dropout": 0.5, "seed": 3}
+BOTH = {"dropout": 0.5, "recurrent_dropout": 0.5, "seed": 3}
+X = np.ones((2, 5, 8), "float32")
+
+
+def counts(cell):
+    """States of zeros for a batch of two."""
+    return cell.get_initial_state(2)
+
+
+def with_call(base, function):
+    """A subclass of `base` whose `call` is a function of (self, inputs, states)."""
+
+    class Own(base):
+        def call(self, inputs, states, training=False):
+            return function(self, inputs, states, training)
+
+    return Own
+
+
+@pytest.mark.parametrize("base", CELLS)
+@pytest.mark.parametrize("stacked", [False, True])
+def test_call_of_a_subclass_is_called(base, stacked):
+    def doubled(self, inputs, states, training):
+        output, states = base.call(self, inputs, states, training)
+        return output * 2.0, states
+
+    cell = with_call(base, doubled)(4)
+    layer = layers.RNN([cell] if stacked else cell, return_sequences=True)
+    plain = base(4)
+    plain.build((None, 8))
+    outputs = layer(X)
+    plain.set_weights(cell.get_weights())
+    expected = layers.RNN(plain, return_sequences=True)(X)
+    np.testing.assert_allclose(outputs, 2.0 * expected.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("base", CELLS)
+def test_masks_are_kept_until_they_are_reset(base):
+    cell = base(4, **HALF, recurrent_dropout=0.5)
+    inputs, state = np.ones((2, 8), "float32"), np.ones((2, 4), "float32")
+    for get, reset, x in (
+        (cell.get_dropout_mask, cell.reset_dropout_mask, inputs),
+        (cell.get_recurrent_dropout_mask, cell.reset_recurrent_dropout_mask, state),
+    ):
+        first = np.array(get(x))
+        assert set(first.ravel().tolist()) == {0.0, 2.0}
+        np.testing.assert_array_equal(np.array(get(x)), first)
+        reset()
+        assert (np.array(get(x)) != first).any()
+    one = base(4, **HALF)
+    assert one.get_dropout_mask(inputs).shape == (2, 8)
+    assert one.get_recurrent_dropout_mask(state) is None
+    assert one.get_dropout_mask(inputs[:1]).shape == (1, 8)  # the last batch is smaller
+
+
+@pytest.mark.parametrize(
+    "cell, count",
+    [
+        (layers.SimpleRNNCell(4, **BOTH), None),
+        (layers.GRUCell(4, **HALF), None),
+        (layers.GRUCell(4, **BOTH), 3),
+        (layers.LSTMCell(4, **HALF), None),
+        (layers.LSTMCell(4, **BOTH), 4),
+        (layers.LSTMCell(4, implementation=1, **HALF), 4),
+    ],
+)
+def test_a_mask_for_each_gate(cell, count):
+    mask = cell.get_dropout_mask(np.ones((2, 8), "float32"))
+    assert (len(mask) if isinstance(mask, list) else None) == count
+    assert cell.dropout_mask_count == count
+
+
+@pytest.mark.parametrize("base", CELLS)
+@pytest.mark.parametrize("arguments", [HALF, BOTH], ids=["inputs", "both"])
+def test_a_step_uses_the_masks_that_are_kept(base, arguments):
+    cell = base(4, **arguments)
+    x, states = X[:, 0], [np.ones((2, 4), "float32") for _ in counts(base(4))]
+
+    def step():
+        return cell(x, states, training=True)[0].numpy()
+
+    assert (step() != step()).any()  # nobody asked for masks: each call has its own
+    cell.reset_dropout_mask()
+    cell.reset_recurrent_dropout_mask()
+    first = step()
+    np.testing.assert_array_equal(step(), first)
+    cell.reset_dropout_mask()
+    assert (step() != first).any()
+
+
+def masked(self, inputs, states, training):
+    mask = self.get_dropout_mask(inputs) if training else None
+    shown = inputs if mask is None else inputs * mask
+    return shown[:, :4], states
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("unroll", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_steps_of_a_layer_drop_the_same(stacked, unroll, compiled):
+    cell = with_call(layers.SimpleRNNCell, masked)(4, **HALF)
+    layer = layers.RNN(
+        [cell] if stacked else cell, return_sequences=True, unroll=unroll
+    )
+    call = toolkit.function(layer) if compiled else layer
+    one, other = (np.array(call(X, training=True)) for _ in range(2))
+    assert set(one.ravel().tolist()) == {0.0, 2.0}
+    for outputs in (one, other):
+        np.testing.assert_array_equal(outputs, outputs[:, :1].repeat(5, axis=1))
+    assert (one != other).any()
+    np.testing.assert_array_equal(np.array(call(X)), 1.0)
+
+
+def test_steps_drop_the_same_where_the_base_is_called():
+    def called(self, inputs, states, training):
+        return layers.SimpleRNNCell.call(self, inputs, states, training)
+
+    cell = with_call(layers.SimpleRNNCell, called)(
+        4, "linear", recurrent_initializer="zeros", **HALF
+    )
+    outputs = np.array(layers.RNN(cell, return_sequences=True)(X, training=True))
+    np.testing.assert_array_equal(outputs, outputs[:, :1].repeat(5, axis=1))
+
+
+def test_second_of_stacked_cells_has_masks_of_its_width():
+    first = layers.LSTMCell(3)
+    second = with_call(layers.SimpleRNNCell, masked)(3, **HALF)
+    outputs = layers.RNN([first, second])(X, training=True)
+    assert outputs.shape == (2, 3)
+
+
+def test_a_model_with_such_a_cell_trains():
+    def called(self, inputs, states, training):
+        return layers.SimpleRNNCell.call(self, inputs, states, training)
+
+    cell = with_call(layers.SimpleRNNCell, called)(4, **HALF)
+    model = toolkit.Sequential([layers.RNN(cell), layers.Dense(1)])
+    model.compile(toolkit.optimizers.SGD(0.0), "mse")
+    history = model.fit(X, np.ones((2, 1), "float32"), epochs=3, verbose=0)
+    assert len(set(history.history["loss"])) == 3  # new masks for each batch
+
+
+def test_masks_are_no_part_of_copies_and_pickles():
+    cell = layers.LSTMCell(2, **BOTH)
+    toolkit.function(cell.get_dropout_mask)(X[:, 0])
+    for twin in (copy.deepcopy(cell), pickle.loads(pickle.dumps(cell))):
+        assert len(twin.get_dropout_mask(X[:, 0])) == 4
+
+
+def test_masks_of_a_trace_do_not_leave_it():
+    cell = layers.SimpleRNNCell(4, **HALF)
+    traced = toolkit.function(lambda x: ops.sum(cell.get_dropout_mask(x)))
+    x = np.ones((64, 8), "float32")
+    cell.get_dropout_mask(x)
+    sums = {float(traced(x)) for _ in range(4)}
+    assert len(sums) > 1  # no constant of the graph
+    assert np.array(cell.get_dropout_mask(x)).shape == (64, 8)
