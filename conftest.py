@@ -48,6 +48,8 @@ def in_tensorflow_names(request):
     names = tensorflow_names()
     if names is None or "compat" not in request.path.parts:
         yield
+        if names is None and (imported := tensorflow_names()):
+            imported.uninstall()
         return
     names.install()
     yield

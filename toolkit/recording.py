@@ -25,7 +25,8 @@ def constructor_signature(cls: type) -> inspect.Signature:
 def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None:
     """The arguments of `cls(*args, **kwargs)` by name, defaults filled in.
 
-    None if they have no names, or if `__init__` will refuse them.
+    None if they have no names, or if `__init__` will refuse them. What a constructor
+    takes as `*args`, with `**kwargs`, has the names of its base's arguments.
     """
     signature = constructor_signature(cls)
     try:
@@ -34,16 +35,38 @@ def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None
         return None
     bound.apply_defaults()
     arguments = dict(bound.arguments)
+    inherited: dict[str, Any] | None = {}
     for i, (name, parameter) in enumerate(signature.parameters.items()):
         if i == 0:
             del arguments[name]
         elif parameter.kind is parameter.VAR_KEYWORD:
             arguments.update(arguments.pop(name))
-        elif parameter.kind is parameter.VAR_POSITIONAL and arguments.pop(name):
-            return None
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            if rest := arguments.pop(name):
+                inherited = _names_in_base(cls, rest)
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             return None
+    if inherited is None:
+        return None
+    arguments = inherited | arguments
     return {name: _copy_containers(value) for name, value in arguments.items()}
+
+
+def _names_in_base(cls: type, args: Any) -> dict[str, Any] | None:
+    """The names of what a constructor takes as `*args` and hands to its base's."""
+    owners = [base for base in cls.__mro__ if "__init__" in vars(base)]
+    keywords = {p.kind for p in constructor_signature(cls).parameters.values()}
+    if len(owners) < 2 or inspect.Parameter.VAR_KEYWORD not in keywords:
+        return None  # the names could not be passed back
+    parameters = list(constructor_signature(owners[1]).parameters.values())[1:]
+    named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    rest = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
+    if len(args) <= len(named):
+        return dict(zip(named, args, strict=False))
+    if not rest:
+        return None
+    deeper = _names_in_base(owners[1], args[len(named) :])
+    return None if deeper is None else deeper | dict(zip(named, args, strict=False))
 
 
 def _copy_containers(value: Any) -> Any:

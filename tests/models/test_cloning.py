@@ -71,3 +71,78 @@ def test_arguments():
         clone_model(sequential(), call_function=lambda layer, x: x)
     with pytest.raises(ArgumentError, match="unknown"):
         clone_model(sequential(), wrong=1)
+
+
+class Handed(layers.Dense):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Scaled(layers.Dense):
+    def __init__(self, factor, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.factor = factor
+
+
+class Same(layers.Conv1D):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **(kwargs | {"padding": "same"}))
+
+
+class OfScaled(Scaled):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Nameless(layers.Layer):
+    def __init__(self, *sizes, **kwargs):
+        super().__init__(**kwargs)
+        self.sizes = sizes
+
+
+class NoNames(layers.Dense):
+    def __init__(self, *sizes):
+        super().__init__(sum(sizes))
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (Handed(3, "relu"), {"units": 3, "activation": "relu"}),
+        (Handed(units=3, activation="relu"), {"units": 3, "activation": "relu"}),
+        (Handed(3, activation="relu"), {"units": 3, "activation": "relu"}),
+        (Scaled(2.0, 3, "relu"), {"factor": 2.0, "units": 3, "activation": "relu"}),
+        (OfScaled(2.0, 3), {"factor": 2.0, "units": 3}),
+        (Same(3, 2), {"filters": 3, "kernel_size": 2}),
+    ],
+)
+def test_layers_that_hand_their_arguments_to_the_base(layer, expected):
+    config = layer.get_config()
+    assert {name: config.get(name) for name in expected} == expected
+    inputs = Input((4, 5))
+    model = Model(inputs, layer(inputs))
+    twin = clone_model(model)
+    assert type(twin.layers[1]) is type(layer)
+    assert twin.output_shape == model.output_shape
+    assert twin.layers[1].get_config() == config
+
+
+@pytest.mark.parametrize("layer", [Nameless(1, 2), NoNames(1, 2)])
+def test_positional_arguments_without_names_have_no_config(layer):
+    with pytest.raises(ArgumentError, match="no names; define `get_config`"):
+        layer.get_config()
+
+
+class Own(layers.Dense):
+    def __init__(self, units, own=None, **kwargs):
+        super().__init__(units, **kwargs)
+        self.own = own
+
+
+def test_own_arguments_of_a_subclass_are_cloned_or_refused():
+    """Whichever base it has: those of Dense were left out without a word."""
+    assert Own.from_config(Own(3, own=7).get_config()).own == 7
+    with pytest.raises(ArgumentError, match="'own' cannot be serialized"):
+        Own(3, own=object()).get_config()
+    with pytest.raises(ArgumentError, match="'activation' cannot be serialized"):
+        layers.Dense(3, activation=lambda x: x).get_config()

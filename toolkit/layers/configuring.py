@@ -67,7 +67,7 @@ class Configurable(Recorded):
         of its own only if some of them cannot be serialized.
         """
         cls = type(self)
-        recorded_only = cls.get_config is Configurable.get_config
+        recorded_only = _is_recorded(cls)
         config = {
             "name": self.name,
             "trainable": self.trainable,
@@ -95,7 +95,7 @@ class Configurable(Recorded):
             plain = type(policy) is dtype_policies.DTypePolicy
             is_ours = cls.__module__.startswith("toolkit.")
             config["dtype"] = policy.name if plain and not is_ours else policy
-        if cls.get_config is Configurable.get_config:
+        if _is_recorded(cls):
             config = {k: _deserialized(v) for k, v in config.items()}
         try:
             return cls(**config)
@@ -136,6 +136,12 @@ def _names(cls: type, name: str) -> bool:
         for base in cls.__mro__
         if "__init__" in vars(base)
     )
+
+
+def _is_recorded(cls: type) -> bool:
+    """Whether what the constructor was given is all of a config: no user adds to it."""
+    owner = next(base for base in cls.__mro__ if "get_config" in vars(base))
+    return owner.__module__.startswith("toolkit.")
 
 
 def _is_ours(cls: type, name: str) -> bool:

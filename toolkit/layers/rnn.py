@@ -274,10 +274,10 @@ def _dropping_calls(cell: Any, x: Any, states: Any) -> list[tuple[Any, Any, Any]
     cells = cell.cells if stacked else [cell]
     calls = []
     for one, own_states in zip(cells, states if stacked else [states], strict=True):
-        if isinstance(one, DropoutRNNCell) and not (
-            _is_stepped(one)
-            and (stacked or one.dtype_policy == context.layer.dtype_policy)
-        ):
+        stepped = _is_stepped(one) and (
+            stacked or one.dtype_policy == context.layer.dtype_policy
+        )
+        if isinstance(one, DropoutRNNCell) and not stepped:
             calls.append((one, x, tree.flatten(own_states)[0]))
         x = ops.ones((x.shape[0], *_extents(_output_size(one))), dtype=x.dtype)
     return calls

@@ -109,7 +109,25 @@ class AUC(ThresholdMetric):
         super().update_state(y_true, y_pred, sample_weight)
 
     def result(self) -> Tensor:
-        areas = self._areas()
+        return self._over_labels(self._areas())
+
+    def interpolate_pr_auc(self) -> Tensor:
+        """The area under the PR curve when counts change linearly between thresholds.
+
+        Whatever `curve` and `summation_method` are; it is `result` for "PR" and
+        "interpolation". Of several labels, their mean.
+
+        Example:
+            >>> import toolkit
+            >>> metric = toolkit.metrics.AUC(num_thresholds=3)
+            >>> metric.update_state([0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9])
+            >>> print(f"{metric.result():.4f} {metric.interpolate_pr_auc():.4f}")
+            0.7500 0.8207
+        """
+        return self._over_labels(self._interpolated_precision_recall())
+
+    def _over_labels(self, areas: Tensor) -> Tensor:
+        """The mean of the areas of several labels; the area, if there is one."""
         if not self.multi_label:
             return areas
         if self.label_weights is None:
