@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.compiler.graphs import trace_of
 from tests.helpers import assert_close
 from toolkit import layers, ops
 from toolkit.errors import ArgumentError, ShapeError
@@ -245,7 +246,7 @@ def test_stacked_cells_by_themselves():
 
 
 def test_dropout_of_stacked_cells_stays_the_same_along_a_sequence():
-    tall = np.ones((1, 6, 8), "float32")
+    tall = np.ones((3, 6, 8), "float32")
     cells = [layers.SimpleRNNCell(5, dropout=0.5, activation=None) for _ in range(2)]
     for cell in cells:
         cell.recurrent_initializer = toolkit.initializers.Zeros()
@@ -256,6 +257,61 @@ def test_dropout_of_stacked_cells_stays_the_same_along_a_sequence():
     plain = layer(tall, training=False).numpy()[0]
     assert_close(plain, layer(tall).numpy()[0])
     assert not np.allclose(plain, found)
+
+
+@pytest.mark.parametrize("cls", [layers.SimpleRNN, layers.GRU, layers.LSTM])
+@pytest.mark.parametrize("stacked", [False, True])
+def test_inputs_and_states_are_dropped_apart(cls, stacked):
+    cell = getattr(layers, f"{cls.__name__}Cell")
+
+    def outputs(training, **dropped):
+        toolkit.utils.set_random_seed(1)
+        if stacked:
+            layer = layers.RNN([cell(8, **dropped)], return_sequences=True)
+        else:
+            layer = cls(8, return_sequences=True, **dropped)
+        return layer(np.concatenate([X] * 3), training=training).numpy()
+
+    plain = outputs(True)
+    assert_close(plain, outputs(False, dropout=0.5, recurrent_dropout=0.5))
+    inputs = outputs(True, dropout=0.5)
+    assert not np.allclose(inputs[:, 0], plain[:, 0])
+    states = outputs(True, recurrent_dropout=0.5)
+    assert_close(states[:, 0], plain[:, 0])  # there is no state yet
+    assert not np.allclose(states[:, 1], plain[:, 1])
+
+
+def test_stacked_cells_may_say_how_they_begin():
+    class One(Sum):
+        def get_initial_state(self, batch_size=None):
+            return ops.ones((batch_size, 3))
+
+    layer = layers.RNN([One(), One()])
+    assert [s.shape for s in layer.get_initial_state(2)] == [(2, 3)] * 2
+    expected = 2 * (1 + np.cumsum(2 * (1 + np.cumsum(X, 1)), 1))
+    assert_close(layer(X), expected[:, -1], factor=10)
+
+
+# --- what is computed -----------------------------------------------------------------
+
+
+def scans_of(layer):
+    layer(X)
+    graph = trace_of(lambda x: toolkit.tree.flatten(layer(x)), X.shape)
+    return [node for node in graph.nodes if node.op.name == "scan"]
+
+
+@pytest.mark.parametrize("unroll", [False, True])
+def test_steps_are_repeated_in_the_graph_only_where_that_is_wanted(unroll):
+    assert len(scans_of(layers.LSTM(4, unroll=unroll))) == (0 if unroll else 1)
+    symbolic = layers.LSTM(4, unroll=unroll)(toolkit.Input((None, 3)))
+    assert symbolic.shape == (None, 4)  # for any number of steps
+
+
+@pytest.mark.parametrize("sequences", [False, True])
+def test_outputs_are_stacked_only_where_they_are_returned(sequences):
+    (scan,) = scans_of(layers.LSTM(4, return_sequences=sequences))
+    assert len(scan.outputs) - scan.attrs["carry"] == sequences
 
 
 def test_cells_of_other_precision_keep_theirs():
