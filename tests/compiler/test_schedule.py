@@ -90,13 +90,35 @@ def test_views_and_control_flow_stay():
     assert order(loops, (8,)) == ["exp", "sin", "tanh", "scan"]
 
 
-def test_what_takes_nothing_stays():
-    def function(x):
-        a, b = ops.exp(x), ops.sin(x)
-        return ops.tanh(b), ops.flip(ops.concatenate([a], 0)[:0], 0) + 1.0
+def test_what_takes_nothing_stays_and_a_byte_is_something():
+    def nothing(x):
+        none = ops.exp(x)[:0]
+        return ops.cos(x), ops.tanh(none)
 
-    names = order(function, (8,))
-    assert names.index("tanh") < names.index("add")
+    assert order(nothing, (8,)) == ["exp", "slice", "cos", "tanh"]
+
+    def flag(x):
+        total, rest = ops.max(x), ops.sin(x)
+        return rest, ops.isnan(total)
+
+    assert order(flag, (8,)) == ["max", "isnan", "sin"]
+
+
+def test_only_what_was_computed_is_freed():
+    def function(x, y):
+        small, rest = ops.max(x), ops.sin(x)
+        return rest, small * y
+
+    assert order(function, (8,), (8,)) == ["max", "sin", "multiply"]
+
+
+def test_what_was_read_by_others_before_is_freed():
+    def function(x):
+        a = ops.exp(x)
+        total, small = ops.prod(a), ops.max(x)
+        return total, ops.sin(x), a * small
+
+    assert order(function, (8,)) == ["exp", "prod", "max", "multiply", "sin"]
 
 
 def test_several_that_free_keep_their_order():
@@ -136,10 +158,24 @@ def test_updates_and_what_depends_on_them_come_last():
     assert (op_names(moved), first) == (["multiply", "tanh", "exp"], 2)
 
 
+def test_all_that_follows_from_an_update_comes_after_it():
+    def function(v, x):
+        new = v * 2.0
+        after = ops.tanh(ops.exp(new))
+        return after, ops.sin(x), new
+
+    graph = trace_of(function, (3,), (3,))
+    moved, first = updates_last(graph, [graph.outputs[2]])
+    moved.verify()
+    assert (op_names(moved), first) == (["sin", "multiply", "exp", "tanh"], 1)
+
+
 # function of (variable, x) -> (what is returned, the new value); whether that is copied
 SETTLED = {
     "elementwise": (lambda v, x: (x + 1.0, v * 2.0 + x), False),
     "a sum": (lambda v, x: (x, v - ops.sum(v)), False),
+    "a running sum": (lambda v, x: (x, ops.cumsum(v, 0)), True),
+    "read before, by steps": (lambda v, x: (ops.tanh(ops.exp(v)) * v, v * x), False),
     "turned": (lambda v, x: (x, ops.flip(v, 0) * 1.5), True),
     "read before": (lambda v, x: (ops.exp(v), v * x), False),
 }

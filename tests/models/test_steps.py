@@ -218,6 +218,13 @@ def test_parts_of_several_losses_are_metrics():
     assert model.metrics_names == ["loss", "a_loss", "b_loss"]
 
 
+def test_a_model_without_a_loss_has_metrics():
+    assert single(loss=None, metrics=["mae"]).metrics_names == [
+        "loss",
+        "compile_metrics",
+    ]
+
+
 def test_a_metric_may_have_several_results():
     model = single()
     model.two = Two(name="two_of_them")

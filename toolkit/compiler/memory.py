@@ -140,9 +140,9 @@ def _roots(graph: Graph, views: set[int]) -> dict[int, int]:
     """The value whose buffer each view shares."""
     roots: dict[int, int] = {}
     for node in graph.nodes:
-        source = id(node.inputs[0]) if node.inputs else 0
         for value in node.outputs:
             if id(value) in views:
+                source = id(node.inputs[0])
                 roots[id(value)] = roots.get(source, source)
     return roots
 

@@ -1,0 +1,233 @@
+"""The memory plan by hand-made graphs: who shares a buffer, until when, and where."""
+
+import pytest
+
+from tests.compiler.graphs import trace_of
+from toolkit import ops
+from toolkit.backends.base import Moment
+from toolkit.compiler import memory
+from toolkit.compiler.fuse import fused_p
+from toolkit.compiler.layout import Layouts
+from toolkit.compiler.memory import Buffer, Plan, is_elementwise, plan_memory
+from toolkit.ir import Node
+
+
+def planned(function, *shapes, work=None, moments=None):
+    """A plan, and its buffer of each node's first output; None: it has none."""
+    graph = trace_of(function, *shapes)
+    count = len(graph.nodes)
+    moments = moments or [Moment(i, i, i) for i in range(count)]
+    plan = plan_memory(graph, Layouts(graph).views, work or [0] * count, moments)
+    return plan, [plan.buffers.get(id(node.outputs[0])) for node in graph.nodes]
+
+
+# --- element by element ---------------------------------------------------------------
+
+X, ROW, FLAT = (4, 3), (1, 3), (12,)
+
+# function of (x, y), their shapes -> of which of the two it is elementwise
+FUSED = {
+    "a sum": (lambda x, y: x + y, X, X, "xy"),
+    "a chain": (lambda x, y: ops.exp(x * 2.0) - y, X, X, "xy"),
+    "a row": (lambda x, y: x * y, X, ROW, "x"),
+    "two rows": (lambda x, y: ops.exp(x) + y, ROW, ROW, "xy"),
+    "a row that grows": (lambda x, y: ops.exp(x) * y, ROW, X, "xy"),
+    "a product": (lambda x, y: ops.matmul(x, y), (3, 3), (3, 3), ""),
+    "a product and more": (lambda x, y: ops.matmul(x, x) + y, (3, 3), (3, 3), "y"),
+    "a factor again": (lambda x, y: ops.matmul(x, x) * x + y, (3, 3), (3, 3), "y"),
+    "a reshape": (lambda x, y: ops.reshape(x, FLAT) + y, X, FLAT, "xy"),
+    "a reshape within": (lambda x, y: ops.reshape(ops.exp(x), FLAT) * y, X, FLAT, "xy"),
+    "a reshape that grows": (lambda x, y: ops.reshape(x, (1, 12)) * y, X, (2, 12), ""),
+    "turned": (lambda x, y: ops.transpose(x) + y, X, (3, 4), ""),
+    "turned within": (lambda x, y: ops.transpose(ops.exp(x)) + y, X, (3, 4), ""),
+    "summed": (lambda x, y: ops.sum(x, axis=0) + y, X, (3,), ""),
+    "summed of one": (lambda x, y: ops.sum(x, axis=0) + y, ROW, (3,), "xy"),
+    "a product and a reshape": (
+        lambda x, y: ops.reshape(ops.matmul(x, x), (9,)) + y,
+        (3, 3),
+        (9,),
+        "y",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FUSED)
+def test_of_which_inputs_a_fused_node_is_elementwise(case):
+    function, first, second, expected = FUSED[case]
+    body = trace_of(function, first, second)
+    node = Node(fused_p, body.inputs, {"body": body}, body.outputs)
+    pairs = zip("xy", body.inputs, strict=True)
+    assert "".join(name for name, x in pairs if is_elementwise(node, x)) == expected
+
+
+@pytest.mark.parametrize(
+    "function, expected",
+    [
+        (ops.exp, True),
+        (lambda x: x * x, True),
+        (lambda x: ops.reshape(x, FLAT), True),
+        (ops.transpose, False),
+        (lambda x: ops.flip(x, 0), False),
+        (lambda x: ops.sum(x, axis=0), False),
+        (lambda x: ops.broadcast_to(x, (2, 4, 3)), False),
+        (lambda x: ops.concatenate([x, x], axis=0), False),
+    ],
+)
+def test_of_which_single_nodes_are_elementwise(function, expected):
+    graph = trace_of(function, X)
+    assert is_elementwise(graph.nodes[-1], graph.nodes[-1].inputs[0]) == expected
+
+
+# --- who shares a buffer --------------------------------------------------------------
+
+
+def test_outputs_and_inputs_have_no_buffer_here():
+    plan, (first, last) = planned(lambda x: ops.tanh(ops.exp(x)), (64,))
+    assert last is None and (first.nbytes, first.first, first.last) == (256, 0, 1)
+    assert plan.nbytes == 256 and not plan.work
+    assert (first.label, plan.distinct) == ("exp float32[64]", [first])
+
+
+def test_an_output_that_is_read_again_has_no_buffer_either():
+    _, buffers = planned(lambda x: ((y := ops.exp(x)), ops.tanh(y)), (64,))
+    assert buffers == [None, None]
+
+
+def test_a_dying_input_is_written_over():
+    _, (a, b, c) = planned(lambda x: ops.sum(ops.tanh(ops.exp(x))), (64,))
+    assert a is b and c is None
+    assert (a.first, a.last) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ops.sum(ops.cumsum(ops.exp(x), 0)),  # not element by element
+        lambda x: (ops.sum(ops.tanh(y := ops.exp(x))), ops.sum(y)),  # it lives on
+        lambda x: ops.sum(ops.cast(ops.exp(x), "float16")),  # of another size
+        lambda x: ops.sum(ops.exp(x)[None] * ops.ones((2, 1))),
+        lambda x: ops.sum(ops.tanh(y := ops.exp(x)) + ops.reshape(y, (64,))),
+    ],
+)
+def test_what_is_not_written_over(function):
+    plan, _ = planned(function, (64,))
+    assert len(plan.distinct) >= 2
+
+
+def test_a_view_shares_and_prolongs():
+    def function(x):
+        source = ops.exp(x)
+        view = ops.reshape(source, (8, 8))
+        other = ops.cumsum(x, 0)
+        return ops.sum(view), ops.sum(other)
+
+    plan, (source, view, other, *_) = planned(function, (64,))
+    assert view is None and len(plan.views) == 1
+    assert (source.first, source.last, other.first) == (0, 3, 2)
+    assert source.offset != other.offset
+
+
+def test_a_view_of_a_view_shares_the_same_buffer():
+    def function(x):
+        y = ops.exp(x)
+        view = ops.reshape(ops.reshape(y, (8, 8)), (4, 16))
+        z = ops.sin(x)
+        return ops.sum(view), ops.sum(z)
+
+    plan, buffers = planned(function, (64,))
+    y, z = [b for b in buffers if b is not None]
+    assert y is not z and y.last == 4
+    together = y.first <= z.last and z.first <= y.last
+    assert together and (
+        y.offset + y.nbytes <= z.offset or z.offset + z.nbytes <= y.offset
+    )
+
+
+def test_a_view_that_is_an_output_keeps_its_source_to_the_end():
+    plan, buffers = planned(
+        lambda x: (ops.reshape(ops.exp(x), (8, 8)), ops.sum(ops.sin(x))), (64,)
+    )
+    assert buffers[0].last == 3
+
+
+def test_what_nobody_reads_lives_for_its_own_steps():
+    def function(x):
+        ops.exp(x)
+        return ops.sum(ops.tanh(x))
+
+    moments = [Moment(0, 0, 0), Moment(1, 2, 3), Moment(4, 4, 4)]
+    _, (unread, read, _) = planned(function, (64,), moments=moments)
+    assert (unread.first, unread.last) == (0, 0)
+    assert (read.first, read.last) == (2, 4)  # from the step that writes it
+
+
+def test_scratch_memory_is_beside_what_lives():
+    plan, buffers = planned(
+        lambda x: ops.sum(ops.cumsum(ops.exp(x), 0)), (64,), work=[0, 512, 0]
+    )
+    (scratch,) = plan.work.values()
+    assert list(plan.work) == [1] and scratch.label == "cumsum workspace"
+    assert (scratch.first, scratch.last, scratch.nbytes) == (1, 1, 512)
+    assert plan.nbytes == 256 * 2 + 512
+    assert len(plan.distinct) == 3
+
+
+# --- where ----------------------------------------------------------------------------
+
+# (64 bytes, first, last) of buffers; the best size. Each order is the only best once.
+LAYOUTS = [
+    ([(4, 4, 8), (4, 2, 5), (6, 5, 7), (3, 0, 4), (4, 0, 4), (3, 5, 6)], 17),
+    ([(4, 1, 3), (4, 3, 7), (4, 2, 5), (6, 0, 1), (1, 1, 5)], 13),
+    ([(4, 4, 5), (1, 3, 7), (6, 1, 4), (3, 4, 5), (6, 3, 6), (6, 0, 3)], 20),
+    ([(1, 0, 4), (6, 0, 0), (6, 5, 5), (2, 4, 5)], 8),
+]
+
+
+def placed(rows):
+    buffers = [Buffer(64 * size, first, last) for size, first, last in rows]
+    plan = Plan(trace_of(lambda x: x, (1,)), buffers=dict(enumerate(buffers)))
+    memory._place(plan)
+    return plan, buffers
+
+
+@pytest.mark.parametrize("rows, size", LAYOUTS)
+@pytest.mark.parametrize("most", [0, 3, 2048])
+def test_no_two_buffers_overlap_and_the_best_order_is_taken(
+    rows, size, most, monkeypatch
+):
+    monkeypatch.setattr(memory, "MOST_COMPARED", most)
+    plan, buffers = placed(rows)
+    for i, a in enumerate(buffers):
+        for b in buffers[:i]:
+            apart = a.last < b.first or b.last < a.first
+            below = a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
+            assert apart or below
+    assert max(b.offset + b.nbytes for b in buffers) == plan.nbytes
+    assert plan.live_peak <= plan.nbytes
+    if most > len(rows):
+        assert plan.nbytes == 64 * size
+    else:
+        assert plan.nbytes > 64 * size  # what takes little time is not as good
+
+
+def test_as_many_buffers_as_may_be_are_compared(monkeypatch):
+    rows, size = LAYOUTS[3]
+    monkeypatch.setattr(memory, "MOST_COMPARED", len(rows))
+    assert placed(rows)[0].nbytes == 64 * size
+
+
+def test_the_bytes_that_live_at_once():
+    plan, _ = placed([(1, 0, 1), (2, 1, 2), (4, 3, 3), (1, 2, 2)])
+    assert plan.live_peak == 64 * 4
+    plan, _ = placed([(1, 0, 1), (2, 2, 2)])
+    assert plan.live_peak == 64 * 2  # the first has ended
+    assert placed([])[0].live_peak == 0
+
+
+def test_places_are_aligned():
+    buffers = [Buffer(5, 0, 1), Buffer(70, 0, 1), Buffer(1, 0, 1)]
+    plan = Plan(trace_of(lambda x: x, (1,)), buffers=dict(enumerate(buffers)))
+    memory._place(plan)
+    assert sorted(b.offset for b in buffers) == [0, 128, 192]
+    assert plan.nbytes == 256
+    assert plan.live_peak == 76  # without what lies between
