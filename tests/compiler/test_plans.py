@@ -35,6 +35,12 @@ FUSED = {
     "a product": (lambda x, y: ops.matmul(x, y), (3, 3), (3, 3), ""),
     "a product and more": (lambda x, y: ops.matmul(x, x) + y, (3, 3), (3, 3), "y"),
     "a factor again": (lambda x, y: ops.matmul(x, x) * x + y, (3, 3), (3, 3), "y"),
+    "a product, turned": (
+        lambda x, y: ops.transpose(ops.matmul(x, x)) + y,
+        (3, 3),
+        (3, 3),
+        "",
+    ),
     "a reshape": (lambda x, y: ops.reshape(x, FLAT) + y, X, FLAT, "xy"),
     "a reshape within": (lambda x, y: ops.reshape(ops.exp(x), FLAT) * y, X, FLAT, "xy"),
     "a reshape that grows": (lambda x, y: ops.reshape(x, (1, 12)) * y, X, (2, 12), ""),
@@ -148,6 +154,20 @@ def test_a_view_that_is_an_output_keeps_its_source_to_the_end():
         lambda x: (ops.reshape(ops.exp(x), (8, 8)), ops.sum(ops.sin(x))), (64,)
     )
     assert buffers[0].last == 3
+
+
+@pytest.mark.parametrize("other, shares", [(ops.sum, False), (ops.transpose, True)])
+def test_only_who_reads_the_memory_in_the_same_step_forbids_it(other, shares):
+    def function(x):
+        y = ops.exp(x)
+        other(y)  # a view alone reads nothing
+        return ops.sum(ops.tanh(y), axis=(0, 1))
+
+    steps = [Moment(0, 0, 0), Moment(1, 1, 1), Moment(1, 1, 1), Moment(2, 2, 2)]
+    graph = trace_of(function, (8, 8))
+    steps += [Moment(3, 3, 3)] * (len(graph.nodes) - 4)
+    _, buffers = planned(function, (8, 8), moments=steps)
+    assert (buffers[0] is buffers[2]) == shares
 
 
 def test_what_nobody_reads_lives_for_its_own_steps():

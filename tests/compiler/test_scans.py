@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import toolkit
 from toolkit import ops
+from toolkit.compiler.execute import Program
 from toolkit.compiler.scans import hoist, tidy_scans
 from toolkit.functions import function
-from toolkit.ir import Spec
+from toolkit.ir import Kind, Spec
 from toolkit.tensor import backend
 from toolkit.trace import Trace
 
@@ -138,3 +140,201 @@ def test_a_carried_value_may_begin_as_a_view():
     inputs = [ops.convert_to_tensor(a.astype("float32")) for a in (x, start)]
     for found, expected in zip(function(sums)(*inputs), sums(*inputs), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def traced(function, *specs):
+    with Trace("test") as trace:
+        inputs = [trace.placeholder(spec) for spec in specs]
+        outputs = function(*inputs)
+    return trace.finish(list(outputs))
+
+
+def scan_of(graph):
+    (scan,) = (node for node in graph.nodes if node.op.name == "scan")
+    return scan
+
+
+def runs_alike(function, graph, *arrays):
+    """What a changed graph computes is what the function does."""
+    expected = [y.numpy() for y in function(*map(ops.convert_to_tensor, arrays))]
+    found = Program(graph, backend(), generate=False)(list(arrays))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+XS, ROW = Spec((4, 3), "float32"), Spec((3,), "float32")
+ARRAY = np.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
+VECTOR = np.array([0.5, -1.0, 2.0], "float32")
+
+
+# --- tidy_scans -----------------------------------------------------------------------
+
+
+def test_readers_of_what_is_stacked_twice_read_one_of_them():
+    def function(xs):
+        def body(carry, x):
+            following = carry + x
+            return following, (following, x, following)
+
+        last, (first, read, again) = ops.scan(body, ops.zeros(3), xs)
+        return last, first * 2.0 + again, read * 3.0
+
+    graph = tidy_scans(traced(function, XS), backend())
+    graph.verify()
+    assert len(scan_of(graph).outputs) == 2  # the last state, and one that is stacked
+    runs_alike(function, graph, ARRAY)
+
+
+def test_what_is_carried_stays_though_nothing_reads_it():
+    def function(xs):
+        def body(carry, x):
+            a, b = carry
+            return (a + x, b * 2.0), (a, x * b)
+
+        _, (states, products) = ops.scan(body, (ops.zeros(3), ops.ones(3)), xs)
+        return states, products
+
+    graph = traced(function, XS)
+    tidy = tidy_scans(graph, backend())
+    tidy.verify()
+    assert len(scan_of(tidy).outputs) == 4
+    runs_alike(function, tidy, ARRAY)
+
+
+def test_a_scan_without_waste_is_left_as_it_is():
+    def function(xs):
+        return ops.scan(lambda c, x: (c + x, c * x), ops.zeros(3), xs)
+
+    graph = traced(function, XS)
+    tidy = tidy_scans(graph, backend())
+    assert scan_of(tidy).attrs["body"] is scan_of(graph).attrs["body"]
+    plain = traced(lambda x: [ops.exp(x)], ROW)
+    assert tidy_scans(plain, backend()) is plain
+
+
+def test_an_output_of_the_graph_counts_as_read():
+    def function(xs):
+        last, states = ops.scan(lambda c, x: (c + x, c), ops.zeros(3), xs)
+        return last, states
+
+    assert len(scan_of(tidy_scans(traced(function, XS), backend())).outputs) == 2
+
+
+def test_one_scan_may_read_what_another_stacks_twice():
+    def function(xs):
+        def first(carry, x):
+            following = carry + x
+            return following, (following, following)
+
+        _, (a, b) = ops.scan(first, ops.zeros(3), xs)
+        _, found = ops.scan(lambda c, x: (c * x[0] + x[1], c), ops.ones(3), (a, b))
+        return (found,)
+
+    graph = tidy_scans(traced(function, XS), backend())
+    graph.verify()
+    first, second = (n for n in graph.nodes if n.op.name == "scan")
+    assert len(first.outputs) == 2
+    assert second.inputs[1] is second.inputs[2]
+    runs_alike(function, graph, ARRAY)
+
+
+# --- hoist ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_view", [False, True])
+def test_a_carried_value_that_is_a_view_is_copied_before(is_view):
+    def function(xs, start):
+        start = ops.reshape(start, (3,)) if is_view else start * 2.0
+        return ops.scan(lambda c, x: (c * 2.0 + x, c), start, xs)
+
+    start = Spec((1, 3) if is_view else (3,), "float32")
+    graph = hoist(traced(function, XS, start), backend())
+    graph.verify()
+    names = [node.op.name for node in graph.nodes]
+    assert ("stop_gradient" in names) == is_view
+    runs_alike(function, graph, ARRAY, VECTOR.reshape(start.shape))
+
+
+def test_nothing_is_moved_out_of_a_scan_whose_turns_differ():
+    def function(xs, w):
+        return ops.scan(lambda c, x: (ops.tanh(c * x), None), w, xs)[:1]
+
+    graph = traced(function, XS, ROW)
+    found = hoist(graph, backend())
+    assert scan_of(found).attrs["body"] is scan_of(graph).attrs["body"]
+    assert [n.op.name for n in found.nodes] == [n.op.name for n in graph.nodes]
+
+
+def test_what_is_moved_out_but_not_needed_inside_is_left_out():
+    def function(xs, w):
+        def body(carry, x):
+            scale = ops.exp(w)
+            shift = scale * 2.0  # only this is read inside
+            return carry + shift * x, None
+
+        return ops.scan(body, ops.zeros(3), xs)[:1]
+
+    found = hoist(traced(function, XS, ROW), backend())
+    found.verify()
+    scan = scan_of(found)
+    names = [n.op.name for n in found.nodes]
+    assert names[-3:] == ["exp", "multiply", "scan"]
+    assert len(scan.attrs["body"].inputs) == len(scan.inputs)
+    assert len(scan.inputs) - len(scan_of(traced(function, XS, ROW)).inputs) == 1
+    runs_alike(function, found, ARRAY, VECTOR)
+
+
+def test_constants_alone_stay_inside():
+    def function(xs, start):
+        def body(carry, x):
+            twos = ops.broadcast_to(ops.convert_to_tensor(2.0), (3,))
+            return carry + x * twos, None
+
+        return ops.scan(body, start, xs)[0]
+
+    before, inside = hoisted(function, XS, ROW)
+    assert before == ["scan"] and "multiply" in inside
+
+
+def test_views_of_what_is_the_same_are_made_on_both_sides():
+    def function(xs, w):
+        def body(carry, x):
+            view = ops.reshape(w, (3,))
+            return carry * ops.exp(view) + view * x, None
+
+        return ops.scan(body, ops.zeros(3), xs)[:1]
+
+    found = hoist(traced(function, XS, Spec((3, 1), "float32")), backend())
+    found.verify()
+    inside = [n.op.name for n in scan_of(found).attrs["body"].nodes]
+    assert "reshape" in inside and "exp" not in inside
+    names = [n.op.name for n in found.nodes]
+    assert names.count("reshape") == 1 and names.count("exp") == 1
+    runs_alike(function, found, ARRAY, VECTOR.reshape(3, 1))
+
+
+def test_transposes_that_are_no_factors_are_not_copied():
+    def function(xs, w, start):
+        def body(carry, x):
+            return carry + ops.transpose(w) * x[0], None
+
+        return ops.scan(body, start, xs)[0]
+
+    specs = Spec((2, 3), "float32"), Spec((3, 2), "float32")
+    before, inside = hoisted(function, XS, *specs)
+    assert before == ["scan"] and "transpose" in inside
+
+
+def test_a_branch_inside_a_scan_stays_there():
+    def function(xs, w):
+        def body(carry, x):
+            scale = ops.cond(ops.sum(w) > 0.0, lambda: w * 2.0, lambda: w * 3.0)
+            return carry * scale + x, None
+
+        return ops.scan(body, ops.zeros(3), xs)[:1]
+
+    found = hoist(traced(function, XS, ROW), backend())
+    found.verify()
+    kinds = [n.op.kind for n in scan_of(found).attrs["body"].nodes]
+    assert Kind.CONTROL in kinds
+    runs_alike(function, found, ARRAY, VECTOR)

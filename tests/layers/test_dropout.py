@@ -1,0 +1,156 @@
+"""Dropout and noise: what is drawn, in which shape, and when nothing is."""
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.helpers import assert_close
+from toolkit import layers, ops
+from toolkit.errors import ArgumentError, ShapeError
+
+X = np.random.default_rng(0).normal(size=(4, 6, 5)).astype("float32") + 3.0
+
+NOISE = {
+    "Dropout": layers.Dropout,
+    "AlphaDropout": layers.AlphaDropout,
+    "GaussianDropout": layers.GaussianDropout,
+    "GaussianNoise": layers.GaussianNoise,
+    "SpatialDropout1D": layers.SpatialDropout1D,
+}
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_nothing_changes_outside_training(name):
+    layer = NOISE[name](0.5, seed=1)
+    x = ops.convert_to_tensor(X)
+    assert layer(x) is x and layer(x, training=False) is x
+    assert not np.allclose(layer(x, training=True), X)
+    assert layer.supports_masking
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_nothing_is_drawn_where_nothing_is_to_be_dropped(name):
+    layer = NOISE[name](0)
+    x = ops.convert_to_tensor(X)
+    assert layer(x, training=True) is x
+    assert not layer.variables and not hasattr(layer, "seed_generator")
+    assert len(NOISE[name](0.5).variables) == 1
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_a_seed_repeats_what_is_drawn(name):
+    first, second, other = (NOISE[name](0.5, seed=s) for s in (1, 1, 2))
+    drawn = [layer(X, training=True).numpy() for layer in (first, second, other)]
+    assert_close(drawn[0], drawn[1])
+    assert not np.allclose(drawn[0], drawn[2])
+    assert not np.allclose(first(X, training=True), drawn[0])  # each call draws anew
+
+
+@pytest.mark.parametrize("name", ["Dropout", "AlphaDropout"])
+@pytest.mark.parametrize(
+    "shape", [(4, 1, 5), (None, 1, None), (1, None, 1), (None, 6, 5), [4, 1, 1]]
+)
+def test_a_shape_of_noise_is_repeated(name, shape):
+    layer = NOISE[name](0.5, noise_shape=shape, seed=1)
+    y = layer(X, training=True).numpy()
+    dropped = y == y.min() if name == "AlphaDropout" else y == 0
+    for axis, n in enumerate(shape):
+        same = (dropped == dropped.take([0], axis)).all()
+        assert same == (n == 1)
+    assert layer.noise_shape == tuple(shape)
+
+
+def test_a_shape_of_noise_has_the_axes_of_the_inputs():
+    with pytest.raises(ArgumentError, match=r"\(1, 5\) must have as many axes"):
+        layers.Dropout(0.5, noise_shape=(1, 5))(X, training=True)
+
+
+@pytest.mark.parametrize(
+    "shape, message",
+    [
+        (3, "a tuple or list of integers"),
+        ("12", "a tuple or list of integers"),
+        ((1, 0), "all dimensions to be positive integers or None"),
+        ((-1, None), "all dimensions to be positive integers or None"),
+        ((1, 2.0), "all elements to be integers or None"),
+        ((0, "a"), "all elements to be integers or None"),
+    ],
+)
+def test_wrong_shapes_of_noise(shape, message):
+    with pytest.raises(ArgumentError, match=f"Expected {message}; received"):
+        layers.Dropout(0.5, noise_shape=shape)
+
+
+SPATIAL = [
+    (layers.SpatialDropout1D, (4, 7, 6), {}, (1,)),
+    (layers.SpatialDropout2D, (4, 5, 7, 6), {}, (1, 2)),
+    (layers.SpatialDropout3D, (4, 2, 5, 7, 6), {}, (1, 2, 3)),
+    (layers.SpatialDropout2D, (4, 6, 5, 7), {"data_format": "channels_first"}, (2, 3)),
+    (
+        layers.SpatialDropout3D,
+        (4, 6, 2, 5, 7),
+        {"data_format": "channels_first"},
+        (2, 3, 4),
+    ),
+]
+
+
+@pytest.mark.parametrize("cls, shape, options, axes", SPATIAL)
+def test_whole_channels_are_dropped(cls, shape, options, axes):
+    layer = cls(0.5, seed=3, **options)
+    y = layer(np.ones(shape, "float32"), training=True).numpy()
+    assert set(np.unique(y)) == {0.0, 2.0}
+    assert (y.min(axes) == y.max(axes)).all()
+    kept = y.max(axes)  # by sample and channel
+    assert kept.shape == (4, 6)
+    assert np.ptp(kept, axis=0).any() and np.ptp(kept, axis=1).any()
+    with pytest.raises((ArgumentError, ShapeError), match="ndim|axes|expected"):
+        layer(np.ones((*shape, 1), "float32"))
+    config = layer.get_config()
+    assert cls.from_config({**config, "trainable": True}).get_config() == config
+
+
+def test_a_sequence_has_its_channels_last():
+    assert layers.SpatialDropout1D(0.5, 1).data_format == "channels_last"
+    assert layers.SpatialDropout1D(0.5, 1, "mine", "float16").name == "mine"
+
+
+@pytest.mark.parametrize("stddev", [0.1, 2.0])
+def test_noise_of_a_width(stddev):
+    x = np.full(100_000, 5.0, "float32")
+    added = layers.GaussianNoise(stddev, seed=1)(x, training=True).numpy() - 5.0
+    assert abs(added.mean()) < 0.02 * stddev
+    assert abs(added.std() / stddev - 1) < 0.02
+    assert layers.GaussianNoise(stddev, dtype="float16")(x, training=True).dtype == (
+        "float16"
+    )
+
+
+def test_noise_that_is_multiplied_has_mean_one():
+    x = np.full(100_000, 5.0, "float32")
+    factor = layers.GaussianDropout(0.2, seed=1)(x, training=True).numpy() / 5.0
+    assert abs(factor.mean() - 1) < 0.01
+    assert abs(factor.std() - 0.5) < 0.01
+    assert layers.GaussianDropout(0.2, dtype="float16")(x, training=True).dtype == (
+        "float16"
+    )
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: layers.GaussianNoise(-0.1), "stddev must be >= 0; received -0.1"),
+        (lambda: layers.GaussianDropout(1), "rate must be below 1"),
+        (lambda: layers.GaussianDropout(1.5), "rate"),
+        (lambda: layers.Dropout(-0.1), "rate"),
+        (lambda: layers.Dropout(1.1), "rate"),
+    ],
+)
+def test_wrong_rates(make, message):
+    with pytest.raises(ArgumentError, match=message):
+        make()
+
+
+def test_all_may_be_dropped():
+    assert not np.any(layers.Dropout(1.0)(X, training=True).numpy())
+    assert toolkit.layers.Dropout(1).rate == 1
