@@ -196,7 +196,7 @@ class Concrete:
     def _differentiate(self, inputs: list[Tensor], gs: list[Any]) -> list[Any]:
         # Fresh identities: one tensor may stand for several inputs.
         inputs = [ops.reshape(x, x.shape) for x in inputs]
-        with GradientTape(watch_accessed_variables=False) as tape:
+        with GradientTape() as tape:
             tape.watch([x for x in inputs if dtypes.is_float(x.dtype)])
             outputs = inline(self.graph, inputs)
         return tape.gradient(outputs, inputs, gs)  # type: ignore[no-any-return]
