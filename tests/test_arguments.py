@@ -161,7 +161,6 @@ LEGITIMATE = {
     "a list for a tuple": lambda: layers.Conv2D(2, [3, 3], strides=[1, 1]),
     "0-d arrays for rates": lambda: optimizers.Adam(np.array(0.5), beta_1=np.array(0)),
     "tensors for rates": lambda: optimizers.SGD(toolkit.ops.ones(())),
-    "an old argument of layers": lambda: layers.Dense(2, input_shape=(3,)),
     "a config with a type's name": lambda: layers.Dense.from_config(
         {"units": 2, "activation": {"class_name": "function", "config": "relu"}}
     ),

@@ -12,7 +12,9 @@ IMPORT = "import toolkit.compat.tensorflow as tf\n"
 
 def run(code):
     """Run a program in a process of its own."""
-    command = [sys.executable, "-W", "error", "-c", code]
+    # Keras warns, too, that layers are given an `input_shape`.
+    told = ("-W", "ignore:Flatten", "-W", "ignore:Conv2D")
+    command = [sys.executable, "-W", "error", *told, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -389,6 +389,14 @@ def test_state_of_early_stopping_survives_a_restart():
     assert [0, 1, 2, *history.epoch] == expected
 
 
+def test_an_older_name_of_min_delta():
+    with pytest.warns(UserWarning, match="`epsilon` is deprecated; use `min_delta`"):
+        callback = callbacks.ReduceLROnPlateau(epsilon=0.5)
+    assert callback.min_delta == callbacks.ReduceLROnPlateau(min_delta=0.5).min_delta
+    with pytest.raises(TypeError, match="did you mean 'patience'"):
+        callbacks.ReduceLROnPlateau(patient=3)
+
+
 @pytest.mark.parametrize(
     "make",
     [

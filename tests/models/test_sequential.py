@@ -1,10 +1,13 @@
 """Sequential: building, adding, popping, configs, errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from toolkit import Input, Model, Sequential, layers
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
+from toolkit.models import clone_model
 
 
 def test_with_an_input_it_is_built_as_layers_are_added():
@@ -182,3 +185,26 @@ def test_layers_of_several_arguments_are_refused():
     for layer, what in ((Both(), "Both has a, b"), (Nothing(), "no positional")):
         with pytest.raises(ArgumentError, match=what):
             Sequential([Input((3,)), layer])
+
+
+@pytest.fixture
+def nothing_told(monkeypatch):
+    monkeypatch.setattr("toolkit.layers.configuring._told_of_shapes", set())
+
+
+@pytest.mark.parametrize("given", [{"input_shape": (4,)}, {"input_dim": 4}])
+def test_a_layer_with_an_input_shape_warns_once_for_its_class(nothing_told, given):
+    with pytest.warns(UserWarning, match="Dense: Do not pass an `input_shape`/`inpu"):
+        first = layers.Dense(3, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = Sequential([first, layers.Dense(2, **given)])
+        clone_model(model)
+        layers.Embedding(4, 2)
+        layers.Embedding(input_dim=4, output_dim=2)
+        layers.Dense(2, input_shape=None)
+        layers.Dense.from_config(first.get_config())
+    assert model.input_shape == (None, 4)
+    assert not {"input_shape", "input_dim"} & first.get_config().keys()
+    with pytest.warns(UserWarning, match="Flatten: Do not pass"):
+        layers.Flatten(input_shape=(2, 2))

@@ -108,6 +108,27 @@ class Configurable(Recorded):
             ) from error
 
 
+# The classes whose instances were given an input shape, which is told once for each.
+_told_of_shapes: set[type] = set()
+
+
+def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
+    """What was given as `input_shape` or `input_dim`, taken out: with a warning."""
+    dim, shape = kwargs.pop("input_dim", None), kwargs.pop("input_shape", None)
+    if dim is None and shape is None:
+        return None
+    for name in ("input_dim", "input_shape"):  # a config does not tell them
+        (layer._arguments or {}).pop(name, None)
+    if type(layer) not in _told_of_shapes:
+        _told_of_shapes.add(type(layer))
+        warnings.warn(
+            f"{type(layer).__name__}: Do not pass an `input_shape`/`input_dim` "
+            "argument to a layer; put an Input(shape) first in the Sequential instead",
+            stacklevel=4,
+        )
+    return tuple(shape) if dim is None else (dim,)
+
+
 def _resolved(argument: str, recorded: Any, attribute: Any) -> Any:
     """A recorded argument as Keras writes it: what its name or number stands for."""
     if "activation" in argument and callable(attribute):

@@ -25,7 +25,7 @@ from toolkit.layers.call import (
     passed_on,
     standardize_arguments,
 )
-from toolkit.layers.configuring import Configurable
+from toolkit.layers.configuring import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.losses import LossOwner, with_losses
 from toolkit.layers.quantizing import Quantizable
@@ -101,10 +101,8 @@ class Layer(
     ) -> None:
         with no_tracking():
             Operation.__init__(self, name)
-        if "input_dim" in kwargs:
-            self._input_shape_arg: Any = (kwargs.pop("input_dim"),)
-        if "input_shape" in kwargs:
-            self._input_shape_arg = tuple(kwargs.pop("input_shape"))
+        if (shape := given_shape(self, kwargs)) is not None:
+            self._input_shape_arg = shape
         if kwargs:
             raise unknown_to(self, kwargs)
         if not isinstance(trainable, bool):

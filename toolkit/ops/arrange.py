@@ -124,7 +124,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
         raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
     axes, shifts = (v * count if len(v) == 1 else v for v in (axes, shifts))
     for places, a in zip(shifts, axes, strict=True):
-        x = _roll(x, places, normalize_axis("roll", int(a), x.ndim))
+        x = _roll(x, places, normalize_axis("roll", a, x.ndim))
     return x
 
 

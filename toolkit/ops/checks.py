@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from toolkit.dtypes import is_integer
-from toolkit.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ShapeError,
+    TraceError,
+)
 from toolkit.ir import Spec
 from toolkit.symbolic import Probe
 from toolkit.tensor import Tensor, state
@@ -19,7 +26,15 @@ def extents_of(shape: Any) -> Shape:
     """A shape as a tuple of integers; it may be a tensor, or hold some."""
     if hasattr(shape, "__array__"):
         shape = np.asarray(shape).tolist()
-    return (int(shape),) if isinstance(shape, int) else tuple([int(n) for n in shape])
+    return (int(shape),) if isinstance(shape, int) else tuple(map(_extent, shape))
+
+
+def _extent(n: Any) -> int:
+    if isinstance(n, (float, np.floating)) and n != int(n):
+        raise ArgumentTypeError(
+            f"expected whole numbers in a shape or an order of axes; received {n}"
+        )
+    return int(n)
 
 
 def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
@@ -38,11 +53,23 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
 
 def normalize_axis(op: str, axis: int, ndim: int) -> int:
     """One axis as a non-negative integer."""
+    if type(axis) is not int:
+        axis = _whole(op, axis)
     if not -ndim <= axis < ndim:
         raise ArgumentError(
             f"{op}: axis {axis} is out of bounds: expected one in [{-ndim}, {ndim})"
         )
-    return int(axis) % ndim
+    return axis % ndim
+
+
+def _whole(op: str, axis: Any) -> int:
+    """What is no `int`, such as an integer of NumPy, as one."""
+    try:
+        return index(axis)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{op}: expected an integer as an axis; received {axis!r}"
+        ) from None
 
 
 def only_axis(op: str, axis: Any) -> int | None:
@@ -51,7 +78,7 @@ def only_axis(op: str, axis: Any) -> int | None:
         return axis  # type: ignore[no-any-return]
     if len(axis) != 1:
         raise ArgumentError(f"{op}: expected one axis; received {axis}")
-    return int(axis[0])
+    return axis[0]  # type: ignore[no-any-return]
 
 
 def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
@@ -59,7 +86,7 @@ def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
     if axis is None:
         return tuple(range(ndim))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    return tuple(sorted({normalize_axis(op, int(a), ndim) for a in axes}))
+    return tuple(sorted({normalize_axis(op, a, ndim) for a in axes}))
 
 
 def check_integers(op: str, dtype: str, what: str = "integers") -> None:

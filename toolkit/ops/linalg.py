@@ -347,7 +347,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
             return vector_norm(x, axes, 2, keepdims)
     else:
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
-        axes = tuple(normalize_axis("norm", int(a), x.ndim) for a in given)
+        axes = tuple(normalize_axis("norm", a, x.ndim) for a in given)
     if len(axes) == 1:
         return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2 or axes[0] == axes[1]:

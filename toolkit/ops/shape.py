@@ -177,7 +177,7 @@ def reshape(x: Any, newshape: Any) -> Tensor:
     """The same elements in another shape; one extent may be -1."""
     x = convert(x)
     if isinstance(newshape, (tuple, list)):
-        shape = tuple([-1 if n is None else int(n) for n in newshape])
+        shape = extents_of([-1 if n is None else n for n in newshape])
     else:
         shape = extents_of(newshape)
     if any(n < -1 for n in shape):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from toolkit.arguments import unknown_to
 from toolkit.errors import ArgumentError
 from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
@@ -79,6 +81,7 @@ class ReduceLROnPlateau(MonitorCallback):
         min_delta: by how much a value must be better to count.
         cooldown: number of epochs to wait after a change before watching again.
         min_lr: the learning rate never goes below it.
+        **kwargs: `epsilon`, an older name of `min_delta`.
     """
 
     _state = ("best", "wait", "cooldown_counter")
@@ -93,7 +96,17 @@ class ReduceLROnPlateau(MonitorCallback):
         min_delta: float = 1e-4,
         cooldown: float = 0,
         min_lr: float = 0.0,
+        **kwargs: float,
     ) -> None:
+        if "epsilon" in kwargs:
+            min_delta = kwargs.pop("epsilon")
+            warnings.warn(
+                "ReduceLROnPlateau: the argument `epsilon` is deprecated; use "
+                "`min_delta`",
+                stacklevel=2,
+            )
+        if kwargs:
+            raise unknown_to(self, kwargs)
         super().__init__(monitor, mode, min_delta=min_delta)
         if factor >= 1.0:
             raise ArgumentError(
