@@ -289,6 +289,14 @@ def test_multi_head_attention(rng, causal, scores):
     assert_close(found[0] if scores else found, expected[0], factor=10)
 
 
+def test_keys_are_repeated_only_where_heads_share_them(rng):
+    x = ops.convert_to_tensor(rng.normal(size=(2, 5, 2, 4)))
+    assert layers.MultiHeadAttention(2, 4)._for_each_head(x) is x
+    grouped = layers.GroupQueryAttention(4, num_query_heads=6, num_key_value_heads=2)
+    expected = np.repeat(x.numpy(), 3, axis=2)
+    assert_close(grouped._for_each_head(x), expected)
+
+
 def test_attention_uses_the_masks_of_its_inputs(rng):
     ids = np.where(MASK, 1, 0)
     x = layers.Embedding(2, 8, mask_zero=True, dtype="float64")(ids)
