@@ -65,6 +65,13 @@ MATCHED = {
     "no loss for one": (["mse", None], [A, B], [C, D], None, mse(A, C)),
     "no target for one": (["mse", None], [A], [C, D], None, mse(A, C)),
     "no target for the first": ([None, "mae"], [B], [C, D], None, mae(B, D)),
+    "targets for two of three": (
+        ["mse", None, "mae"],
+        [A, B],
+        [C, C, D],
+        None,
+        mse(A, C) + mae(B, D),
+    ),
     "some by name": ({"p": "mse"}, {"p": A}, {"p": C, "q": D}, None, mse(A, C)),
     "none by name": (
         {"z": None, "a": "mae"},
@@ -218,6 +225,15 @@ def test_sample_weights_for_all_outputs_or_for_each(given, factors):
     _, found = loss_of("mse", [A, B], [C, D], None, given, NAMES)
     expected = mse(A, C, factors[0]) + mse(B, D, factors[1])
     assert found == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("y_pred", [C, [C]], ids=["a tensor", "a list"])
+@pytest.mark.parametrize("given", [WEIGHTS, [WEIGHTS], (WEIGHTS,), {"z": WEIGHTS}])
+def test_sample_weights_of_one_output(y_pred, given):
+    _, found = loss_of("mse", A, y_pred, None, given, ["z"])
+    assert found == pytest.approx(float(mse(A, C, WEIGHTS)), rel=1e-5)
+    _, found = loss_of("mse", A, y_pred, None, None, ["z"])
+    assert found == pytest.approx(float(mse(A, C)), rel=1e-5)
 
 
 def test_sample_weights_only_for_outputs_with_a_loss():

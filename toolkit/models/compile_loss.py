@@ -174,9 +174,8 @@ class CompileLoss:
         if not self.built:
             self.build(y_true, y_pred)
         y_true = self._align(y_true, y_pred)
-        if tree.is_nested(sample_weight) and tree.is_nested(y_pred):
-            packed = pack_like(y_pred, sample_weight, self.output_names)
-            sample_weight = sample_weight if packed is None else packed
+        packed = pack_like(y_pred, sample_weight, self.output_names)
+        sample_weight = sample_weight if packed is None else packed
         total = None
         for i, (path, loss, weight, _, output) in enumerate(self._terms):
             true, pred = _at(y_true, path), _at(y_pred, path)
