@@ -112,7 +112,8 @@ def test_whole_channels_are_dropped(cls, shape, options, axes):
 
 def test_a_sequence_has_its_channels_last():
     assert layers.SpatialDropout1D(0.5, 1).data_format == "channels_last"
-    assert layers.SpatialDropout1D(0.5, 1, "mine", "float16").name == "mine"
+    layer = layers.SpatialDropout1D(0.5, 1, "mine", "float16")
+    assert (layer.name, layer.compute_dtype, layer.seed) == ("mine", "float16", 1)
 
 
 @pytest.mark.parametrize("stddev", [0.1, 2.0])

@@ -65,6 +65,7 @@ MATCHED = {
     "no loss for one": (["mse", None], [A, B], [C, D], None, mse(A, C)),
     "no target for one": (["mse", None], [A], [C, D], None, mse(A, C)),
     "no target for the first": ([None, "mae"], [B], [C, D], None, mae(B, D)),
+    "a target by its name": (["mse", None], {"z": A}, [C, D], NAMES, mse(A, C)),
     "targets for two of three": (
         ["mse", None, "mae"],
         [A, B],
