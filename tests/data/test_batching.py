@@ -1,0 +1,241 @@
+"""Batches of every kind: what is in them, how many there are, and their shapes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from toolkit.data import Dataset
+from toolkit.errors import ArgumentError, ShapeError
+
+FORMS = {
+    "number": lambda n: n,
+    "tuple": lambda n: (n, 10 * n),
+    "dict": lambda n: {"a": n, "b": 10 * n},
+}
+
+
+def lists(batches):
+    def plain(x):
+        if isinstance(x, dict):
+            return {key: plain(value) for key, value in x.items()}
+        if isinstance(x, tuple):
+            return tuple(map(plain, x))
+        return x.to_list() if hasattr(x, "to_list") else np.asarray(x).tolist()
+
+    return [plain(batch) for batch in batches]
+
+
+def rows(count=4):
+    """Elements of 1, 2, ... numbers."""
+    return Dataset.range(1, count + 1).map(lambda n: np.full(n, n))
+
+
+KINDS = {
+    "batch": lambda d, n, **options: d.batch(n, **options),
+    "padded_batch": lambda d, n, **options: d.padded_batch(n, **options),
+    "ragged_batch": lambda d, n, **options: d.ragged_batch(n, **options),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
+def test_how_many_batches_there_are(kind, drops, count):
+    batches = KINDS[kind](Dataset.range(count), 3, drop_remainder=drops)
+    expected = [[*range(i, min(i + 3, count))] for i in range(0, count, 3)]
+    expected = [batch for batch in expected if len(batch) == 3 or not drops]
+    assert lists(batches) == expected
+    assert batches.cardinality() == len(expected)
+    assert batches.element_spec.shape == ((3,) if drops else (None,))
+    filtered = KINDS[kind](Dataset.range(count).filter(lambda x: True), 3)
+    assert filtered.cardinality() < 0
+    endless = KINDS[kind](Dataset.range(3).repeat(), 3)
+    assert endless.cardinality() == Dataset.range(3).repeat().cardinality()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_has_an_element(kind, size):
+    with pytest.raises(ArgumentError, match=f"batch_size >= 1; received {size}"):
+        KINDS[kind](Dataset.range(3), size)
+    assert lists(KINDS[kind](Dataset.range(2), 1)) == [[0], [1]]
+    assert KINDS[kind](Dataset.range(2), 2)._detail() == "2"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_batches_have_the_form_of_their_elements(kind, form):
+    dataset = Dataset.range(3).map(lambda x: FORMS[form](int(x)))
+    found = lists(KINDS[kind](dataset, 2))
+    numbers = [[0, 1], [2]]
+    expected = {
+        "number": numbers,
+        "tuple": [(n, [10 * i for i in n]) for n in numbers],
+        "dict": [{"a": n, "b": [10 * i for i in n]} for n in numbers],
+    }
+    assert found == expected[form]
+
+
+# --- padded ---------------------------------------------------------------------------
+
+
+def pairs():
+    return rows(2).map(lambda x: (x, x + 1))
+
+
+def named():
+    return rows(2).map(lambda x: {"a": x, "b": x + 1})
+
+
+@pytest.mark.parametrize(
+    "make, options, expected",
+    [
+        (rows, {}, [[1, 0], [2, 2]]),
+        (rows, {"padding_values": 9}, [[1, 9], [2, 2]]),
+        (rows, {"padded_shapes": (3,)}, [[1, 0, 0], [2, 2, 0]]),
+        (rows, {"padded_shapes": (None,)}, [[1, 0], [2, 2]]),
+        (rows, {"padded_shapes": (-1,), "padding_values": 7}, [[1, 7], [2, 2]]),
+        (pairs, {}, ([[1, 0], [2, 2]], [[2, 0], [3, 3]])),
+        (pairs, {"padding_values": 9}, ([[1, 9], [2, 2]], [[2, 9], [3, 3]])),
+        (pairs, {"padding_values": (8, 9)}, ([[1, 8], [2, 2]], [[2, 9], [3, 3]])),
+        (
+            pairs,
+            {"padded_shapes": ((3,), None)},
+            ([[1, 0, 0], [2, 2, 0]], [[2, 0], [3, 3]]),
+        ),
+        (named, {}, {"a": [[1, 0], [2, 2]], "b": [[2, 0], [3, 3]]}),
+        (
+            named,
+            {"padding_values": {"a": 8, "b": 9}},
+            {"a": [[1, 8], [2, 2]], "b": [[2, 9], [3, 3]]},
+        ),
+        (
+            named,
+            {"padding_values": 5, "padded_shapes": {"a": (3,), "b": (2,)}},
+            {"a": [[1, 5, 5], [2, 2, 5]], "b": [[2, 5], [3, 3]]},
+        ),
+    ],
+)
+def test_values_are_filled_up(make, options, expected):
+    dataset = make().take(2).padded_batch(2, **options)
+    assert lists(dataset) == [expected]
+
+
+def test_shapes_that_are_filled_up_are_known():
+    assert rows().padded_batch(2, (5,)).element_spec.shape == (None, 5)
+    assert rows().padded_batch(2, (5,), drop_remainder=True).element_spec.shape == (
+        2,
+        5,
+    )
+    assert rows().padded_batch(2).element_spec.shape == (None, None)
+    with pytest.raises(ShapeError, match="."):
+        lists(rows().padded_batch(4, (2,)))
+
+
+# --- ragged ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("splits", ["int32", "int64"])
+def test_rows_may_differ_in_length(splits):
+    dataset = rows().ragged_batch(2, row_splits_dtype=splits)
+    assert lists(dataset) == [[[1], [2, 2]], [[3, 3, 3], [4, 4, 4, 4]]]
+    assert next(iter(dataset)).row_splits.dtype == splits
+    assert dataset.element_spec.shape == (None, None)
+    whole = Dataset.from_tensor_slices(np.ones((4, 5))).ragged_batch(2, True)
+    assert whole.element_spec.shape == (2, None)
+    assert Dataset.range(4).ragged_batch(2).element_spec.shape == (None,)
+
+
+def test_where_rows_begin_is_a_whole_number():
+    with pytest.raises(ArgumentError, match="row_splits_dtype.*'float32'"):
+        rows().ragged_batch(2, row_splits_dtype="float32")
+
+
+# --- apart again ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_come_one_after_the_other(form):
+    dataset = Dataset.range(5).map(lambda x: FORMS[form](int(x)))
+    assert lists(dataset.batch(2).unbatch()) == lists(dataset)
+    spec = Dataset.from_tensor_slices(np.ones((4, 5))).batch(2).unbatch().element_spec
+    assert spec.shape == (5,)
+
+
+def test_ragged_rows_come_apart():
+    assert lists(rows().ragged_batch(3).unbatch()) == lists(rows())
+
+
+def test_only_rows_come_apart():
+    with pytest.raises(ShapeError, match="received a scalar"):
+        lists(Dataset.range(3).unbatch())
+    uneven = Dataset.from_items([(np.ones(2), np.ones(3))])
+    with pytest.raises(ShapeError, match=r"same number of rows; received \[2, 3\]"):
+        lists(uneven.unbatch())
+    mixed = Dataset.from_items([(np.ones(2), np.float32(1))])
+    with pytest.raises(ShapeError, match="received a scalar"):
+        lists(mixed.unbatch())
+
+
+@pytest.mark.parametrize(
+    "size, drops, expected",
+    [
+        (2, False, [[0, 1], [2, 3], [4]]),
+        (2, True, [[0, 1], [2, 3]]),
+        (5, True, [[0, 1, 2, 3, 4]]),
+        (9, False, [[0, 1, 2, 3, 4]]),
+        (9, True, []),
+        ([1, 3], False, [[0], [1, 2, 3], [4]]),
+        ([1, 3], True, [[0], [1, 2, 3], [4]]),
+        ((3, 1), True, [[0, 1, 2], [3]]),
+    ],
+)
+def test_batches_of_other_sizes(size, drops, expected):
+    dataset = Dataset.range(5).batch(4).rebatch(size, drops)
+    assert lists(dataset) == expected
+    known = drops and isinstance(size, int)
+    assert dataset.element_spec.shape == ((size,) if known else (None,))
+    for place in range(len(expected)):
+        iterator = iter(dataset)
+        for _ in range(place):
+            next(iterator)
+        later = iter(dataset)
+        later.set_state(json.loads(json.dumps(iterator.get_state())))
+        assert lists(later) == expected[place:]
+
+
+def test_sizes_that_are_equal_are_known():
+    batches = Dataset.range(8).batch(4)
+    assert batches.rebatch([2, 2], True).element_spec.shape == (2,)
+    assert batches.rebatch([2, 3], True).element_spec.shape == (None,)
+    for wrong in (0, [2, 0]):
+        with pytest.raises(ArgumentError, match="rebatch: expected batch_size >= 1"):
+            batches.rebatch(wrong)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_a_batch_that_was_begun_is_gone_on_with(place):
+    dataset = Dataset.range(4).filter(lambda x: True).batch(3).unbatch()
+    iterator = iter(dataset)
+    for _ in range(place):
+        next(iterator)
+    later = iter(dataset)
+    later.set_state(iterator.get_state())
+    assert lists(later) == [*range(place, 4)]
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2])
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("drops", [False, True])
+def test_batches_that_are_made_ahead(workers, numbered, drops):
+    dataset = Dataset.range(7)
+    if not numbered:
+        dataset = dataset.filter(lambda x: True)
+    batches = dataset.batch(3, drop_remainder=drops, num_parallel_calls=workers)
+    expected = [[0, 1, 2], [3, 4, 5], [6]][: 2 if drops else 3]
+    assert lists(batches) == expected
+    free = dataset.batch(
+        3, drop_remainder=drops, num_parallel_calls=workers, deterministic=False
+    )
+    assert sorted(lists(free)) == expected
