@@ -53,6 +53,7 @@ def test_what_is_returned_has_its_structure_and_its_constants():
     assert_close(found["b"][2], X * 2)
     assert (found["a"][1], found["b"][:2]) == ("text", [None, 3])
     assert call.fetched == 2
+    assert call.static == [None, "text", None, 3, None]  # no tensors of the trace
 
 
 def test_constants_are_those_that_something_reads_or_returns():
@@ -84,6 +85,30 @@ def test_variables_are_known_with_what_is_written():
         assert_close(call(X), X * 2)
     assert_close(both, X + 2 * X * X)
     assert_close(written, X + 1)
+
+
+def test_the_compiler_is_told_which_input_each_new_value_replaces(monkeypatch):
+    told, compiled = [], concrete.compile_graph
+
+    def spy(graph, backend, generate, updates):
+        told.append(list(updates))
+        return compiled(graph, backend, generate, updates)
+
+    monkeypatch.setattr(concrete, "compile_graph", spy)
+    a, b, c, d = (Variable(X) for _ in range(4))
+
+    def function(x):
+        y = a * b * c * x
+        c.assign(y)
+        a.assign(y + 1.0)
+        d.assign(x)
+        return y, y
+
+    call = traced(function, X)
+    assert told == [[(2, 3), (3, 1), (4, None)]]  # outputs, and inputs: x, a, b, c
+    assert [v is w for v, w in zip(call.variables, (a, b, c), strict=True)] == [
+        True
+    ] * 3
 
 
 @pytest.mark.parametrize("generate", [True, False])

@@ -177,6 +177,7 @@ def test_weights_that_do_not_fit_the_losses(loss, weights, message):
         ({"p": "mse", "r": "mse"}, {"p": A}, {"p": C}, None, "there is a loss for 'r'"),
         ({"p": {"x": "mse"}}, {"p": A}, {"p": C}, None, "there is a loss for 'p/x'"),
         ([["mse"], {"x": "mse"}], [A, B], [C, D], None, "there is a loss for '1/x'"),
+        ({"p": {"x": "mse"}}, {"p": A[0, 0]}, {"p": C[0, 0]}, None, "for 'p/x'"),
         ("mse", None, A, None, "expected targets `y`; received None"),
     ],
 )
