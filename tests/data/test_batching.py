@@ -188,6 +188,7 @@ def test_only_rows_come_apart():
         (9, True, []),
         ([1, 3], False, [[0], [1, 2, 3], [4]]),
         ([1, 3], True, [[0], [1, 2, 3], [4]]),
+        ([1, 2, 3], False, [[0], [1, 2], [3, 4]]),
         ((3, 1), True, [[0, 1, 2], [3]]),
     ],
 )
@@ -239,3 +240,9 @@ def test_batches_that_are_made_ahead(workers, numbered, drops):
         3, drop_remainder=drops, num_parallel_calls=workers, deterministic=False
     )
     assert sorted(lists(free)) == expected
+
+
+@pytest.mark.parametrize("wrong", [0, -2, "many"])
+def test_a_batch_is_made_by_someone(wrong):
+    with pytest.raises((ArgumentError, TypeError), match="num_parallel_calls"):
+        Dataset.range(3).batch(2, num_parallel_calls=wrong)
