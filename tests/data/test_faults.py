@@ -322,7 +322,6 @@ PROGRAM = """
         "busy processes": lambda d: d.map(time.sleep, 2, workers="process"),
     }
     faulthandler.enable()
-    faulthandler.dump_traceback_later(50, exit=True)  # it says where it hangs
     kind, ending = sys.argv[1:]
     iterator = iter(MAPS[kind](Dataset.range(10**6).map(lambda x: x * (x > 5) * 0.01)))
     for _ in range(5):
@@ -368,10 +367,19 @@ def run_program(kind, ending):
             if ending == "interrupt":
                 time.sleep(0.05)
                 os.killpg(program.pid, signal.SIGINT)  # as a terminal does
-            errors = program.communicate(timeout=60)[1]
+            errors = ended(program)
         finally:
             program.kill()
     return program.returncode, pids, errors
+
+
+def ended(program):
+    """What a program has written to stderr in the end; where it hangs, if it does."""
+    try:
+        return program.communicate(timeout=50)[1]
+    except subprocess.TimeoutExpired:
+        program.send_signal(signal.SIGABRT)  # faulthandler prints what threads do
+        return program.communicate(timeout=10)[1]
 
 
 def check_program(kind, ending):
