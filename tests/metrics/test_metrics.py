@@ -788,3 +788,19 @@ def test_float_weights_of_a_metric_that_counts():
     metric = metrics.MeanIoU(num_classes=3)
     with pytest.warns(UserWarning, match=r"weight.*float.*int.*casting"):
         metric.update_state([0, 1], [0, 1], sample_weight=[1.5, 0.2])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{}, {"multi_label": True}, {"multi_label": True, "label_weights": [1.0, 3.0]}],
+)
+def test_area_by_interpolated_precision_whatever_the_curve(labels):
+    y = np.array([[1, 0], [0, 1], [1, 1]], "float32")
+    p = np.array([[0.3, 0.6], [0.7, 0.6], [0.8, 0.9]], "float32")
+    of_roc = metrics.AUC(num_thresholds=5, **labels)
+    of_pr = metrics.AUC(num_thresholds=5, curve="PR", **labels)
+    for metric in (of_roc, of_pr):
+        metric.update_state(y, p)
+    assert float(of_pr.interpolate_pr_auc()) == float(of_pr.result())
+    assert float(of_roc.interpolate_pr_auc()) == float(of_pr.result())
+    assert float(of_roc.result()) != float(of_pr.result())
