@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import threading
 import time
 from itertools import count
 from pathlib import Path
@@ -396,6 +397,33 @@ def test_processes_keep_order_and_position(names, count, place):
 @given(chains, st.integers(0, 30), st.integers(0, 20))
 def test_processes_keep_order_and_position_in_many_chains(names, count, place):
     check_processes(names, count, place)
+
+
+@pytest.mark.parametrize("slow", [0, 1, 4])
+@pytest.mark.parametrize("kind", ["map", "batch", "interleave"])
+def test_free_order_waits_for_no_single_element(kind, slow):
+    others_came = threading.Event()
+
+    def wait(x):
+        time.sleep(0.006)  # worth a thread from the first element on
+        if x == slow:
+            assert others_came.wait(20)
+        return x
+
+    free = {"num_parallel_calls": 2, "deterministic": False}
+    dataset = {
+        "map": lambda: Dataset.range(6).map(wait, **free),
+        "batch": lambda: Dataset.range(6).map(wait).batch(1, **free).unbatch(),
+        "interleave": lambda: Dataset.range(6).interleave(
+            lambda x: Dataset.range(x, x + 1).map(wait), cycle_length=2, **free
+        ),
+    }[kind]()
+    found = []
+    for x in dataset:
+        found.append(int(x))
+        if len(found) == 5:
+            others_came.set()
+    assert found[-1] == slow and sorted(found) == list(range(6))
 
 
 @settings(max_examples=40, deadline=None)

@@ -47,6 +47,11 @@ def test_a_seed_repeats_what_is_drawn(name):
 
 
 @pytest.mark.parametrize("name", ["Dropout", "AlphaDropout"])
+def test_a_rate_of_one_leaves_nothing(name):
+    assert not getattr(layers, name)(1.0)(X, training=True).numpy().any()
+
+
+@pytest.mark.parametrize("name", ["Dropout", "AlphaDropout"])
 @pytest.mark.parametrize(
     "shape", [(4, 1, 5), (None, 1, None), (1, None, 1), (None, 6, 5), [4, 1, 1]]
 )

@@ -203,7 +203,7 @@ class AheadStream(Stream):
         self._next_snapshot = perf_counter()
         self.here.run.at_close(self._stop)
         self._first = first
-        if first is not None:
+        if first is not None and self._ordered:
             self._slots.put(first)
         self._hire()
 
@@ -245,6 +245,8 @@ class AheadStream(Stream):
         if number == 0 and self._first is not None:
             with self._first.ready:  # it has a thread of its own
                 pass
+            if not self._ordered:
+                self._put(self._first)
         while True:
             self._room.get()
             if self._is_closed:

@@ -104,6 +104,8 @@ class AlphaDropout(Dropout):
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not training or self.rate == 0:
             return inputs
+        if self.rate == 1:  # the limit: no variance is left to keep
+            return ops.zeros_like(inputs)
         shape = self._noise_shape(inputs) or inputs.shape
         kept = ops.greater_equal(
             random.uniform(shape, seed=self.seed_generator), self.rate
