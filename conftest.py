@@ -1,6 +1,7 @@
 """Settings of every test process, made before NumPy is imported."""
 
 import os
+import signal
 import sys
 
 import pytest
@@ -12,6 +13,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 # A test that fails shows where in the package.
 os.environ.setdefault("TOOLKIT_TRACEBACK_FILTERING", "off")
+# A shell's background job ignores interrupts, and so would programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # No test is timed: another process may have the core.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

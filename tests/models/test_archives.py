@@ -300,6 +300,28 @@ def test_configs_of_keras_2(tmp_path):
     assert float(again.optimizer.learning_rate) == 0.25
 
 
+@pytest.mark.parametrize("is_keras_1", [False, True])
+def test_old_layers_tell_the_shape_of_their_input(tmp_path, is_keras_1):
+    path = tmp_path / "old.h5"
+    model = Sequential([Input((4,)), layers.Dense(3, name="a"), layers.Dense(2)])
+    model.save(path)
+    names = [layer.name for layer in model.layers]
+    old = [
+        {"class_name": "Dense", "config": {"name": name, "units": units}}
+        for name, units in zip(names, (3, 2), strict=True)
+    ]
+    old[0]["config"]["batch_input_shape"] = [None, 4]
+    config = old if is_keras_1 else {"name": "old", "layers": old}
+    with h5py.File(path, "r+") as file:
+        file.attrs["model_config"] = json.dumps(
+            {"class_name": "Sequential", "config": config}
+        )
+    again = saving.load_model(path)  # warnings are errors
+    assert again.input_shape == (None, 4)
+    assert [layer.name for layer in again.layers] == names
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
 def test_older_weights_by_order_and_by_name(tmp_path):
     path = tmp_path / "x.h5"
     model = make_model()

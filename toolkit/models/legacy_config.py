@@ -48,13 +48,15 @@ def _modern(config: Any) -> Any:
     if not isinstance(config.get("config"), dict) or "class_name" not in config:
         if config.get("class_name") == "Sequential" and "config" in config:
             # Keras 1: the config of a Sequential is the list of its layers.
-            inner = {"name": "sequential", "layers": _modern(config["config"])}
+            inner = {"name": "sequential", "layers": _stacked(config["config"])}
             return {**config, "config": inner}
         return {key: _modern(value) for key, value in config.items()}
     name = config["class_name"]
     if name == "Model":
         name = "Functional" if "layers" in config["config"] else name
     inner = {key: _modern(value) for key, value in config["config"].items()}
+    if name == "Sequential" and isinstance(inner.get("layers"), list):
+        inner["layers"] = _stacked(config["config"]["layers"])
     inner = _modern_arguments(name, inner)
     modern = {**config, "class_name": name, "config": inner}
     if "inbound_nodes" in config and name in ("Functional", "Sequential"):
@@ -62,11 +64,21 @@ def _modern(config: Any) -> Any:
     return modern
 
 
+def _stacked(layers: Any) -> Any:
+    """The layers of a Sequential, an input before them if the first has its shape."""
+    first = layers[0] if isinstance(layers, list) and layers else {}
+    inner = first.get("config") if isinstance(first, dict) else None
+    shape = inner.get("batch_input_shape") if isinstance(inner, dict) else None
+    if shape is None or first.get("class_name") == "InputLayer":
+        return _modern(layers)
+    given = {"class_name": "InputLayer", "config": {"batch_shape": shape}}
+    return [given, *_modern(layers)]
+
+
 def _modern_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
     shape = inner.pop("batch_input_shape", None)
-    if shape is not None:
-        key = "batch_shape" if name == "InputLayer" else "input_shape"
-        inner[key] = shape if name == "InputLayer" else shape[1:]
+    if shape is not None and name == "InputLayer":
+        inner["batch_shape"] = shape
     axis = inner.get("axis")
     if isinstance(axis, list) and len(axis) == 1:
         inner["axis"] = int(axis[0])
