@@ -17,6 +17,7 @@ import toolkit as tk
 from tests.faults.formats import small_model
 from toolkit.data import Dataset
 from toolkit.errors import DatasetError, ToolkitError
+from toolkit.models import h5_files
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of files")
@@ -170,6 +171,29 @@ def test_an_interrupt_leaves_a_whole_file(name, delay, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.startswith("whole"), done.stdout
     assert name in done.stdout
+
+
+@pytest.mark.parametrize("number", range(0, 24, 4))
+def test_an_interrupt_in_the_midst_of_hdf5_is_one(number, tmp_path, monkeypatch):
+    calls, real = [0], h5_files._Disk.seek
+
+    def seek(self, *args):
+        calls[0] += 1
+        if calls[0] == number + 1:
+            signal.raise_signal(signal.SIGINT)
+        return real(self, *args)
+
+    path = tmp_path / "model.keras"
+    model = small_model()
+    model.save(path)
+    before, handler = path.read_bytes(), signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(h5_files._Disk, "seek", seek)
+    with pytest.raises(KeyboardInterrupt):
+        model.save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["model.keras"]
+    assert signal.getsignal(signal.SIGINT) is handler
+    model.save(path)  # nothing of HDF5 is left in a bad state
 
 
 def test_an_interrupt_while_a_child_reads_a_file(tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,15 +66,36 @@ class _Disk:
 
 
 @contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C be heard at the end of the block.
+
+    Raised where HDF5 calls Python to write a block, it would be an error of HDF5's.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(handler):  # no Python runs for it in this thread
+        yield
+        return
+    came: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *call: came.append(call))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[0])
+
+
+@contextmanager
 def created(path: Path) -> Iterator[Any]:
-    """A new HDF5 file to write, closed at the end.
+    """A new HDF5 file to write, closed at the end; an interrupt waits for that.
 
     Raises:
         OSError: something could not be written.
     """
     import h5py
 
-    with open(path, "x+b", buffering=0) as raw:
+    with open(path, "x+b", buffering=0) as raw, _interrupts_wait():
         disk = _Disk(raw)
         with h5py.File(disk, "w") as file:
             yield file
