@@ -2,14 +2,23 @@
 
 import io
 import os
+import pickle
 import time
+import zlib
 
 import h5py
 import numpy as np
 import pytest
 
 import toolkit as tk
-from toolkit.errors import ArgumentError, LoadBudgetError, ModelFileError
+from toolkit.datasets.pickles import load_data
+from toolkit.errors import (
+    ArgumentError,
+    DatasetError,
+    ImageFileError,
+    LoadBudgetError,
+    ModelFileError,
+)
 from toolkit.reading import hdf5_probe
 from toolkit.reading.budget import limited_load, spend
 from toolkit.reading.hdf5 import open_datasets
@@ -118,3 +127,43 @@ def test_a_file_that_cannot_be_written_leaves_hdf5_whole(tmp_path):
         file["x"] = [1.0]
     with h5py.File(tmp_path / "b.h5") as file:
         assert file["x"][0] == 1
+
+
+def test_a_config_alone_may_take_the_share_of_the_memory():
+    model = tk.Sequential([tk.Input((3,)), tk.layers.Dense(2)])
+    text = model.to_json().replace('"units": 2', f'"units": {2**40}')
+    with pytest.raises(LoadBudgetError, match="model_from_json: the weight of shape"):
+        tk.models.model_from_json(text)
+
+
+def test_a_zip_whose_list_hides_a_member_is_refused(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.ones(3), y=np.ones(3))
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\1\2")
+    content[entry + 33] = 8  # its comment, as long as all that follows
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="list of members is damaged"):
+        tk.data.Dataset.from_npz(path)
+
+
+def test_a_pickle_that_marks_more_than_it_holds_is_refused():
+    hostile = b"\x80\x02]r" + (1 << 31).to_bytes(4, "little") + b"."
+    with pytest.raises(pickle.UnpicklingError, match="it marks 2,147,483,648 objects"):
+        load_data(io.BytesIO(hostile))
+    value = {b"a": [1, 2, 300, 70_000], b"b": "x" * 300}
+    for protocol in (3, 4, 5):
+        assert load_data(io.BytesIO(pickle.dumps(value, protocol))) == value
+
+
+def test_a_png_too_short_for_its_pixels_is_refused_before_they_have_memory(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "x.png"
+    image.new("RGB", (2000, 2000)).save(path)  # of one colour: packed as far as can be
+    assert tk.utils.load_img(path).size == (2000, 2000)
+    content = bytearray(path.read_bytes())
+    content[16:24] = (9000).to_bytes(4, "big") * 2
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    path.write_bytes(content)
+    with pytest.raises(ImageFileError, match="9000 x 9000 pixels cannot be in"):
+        tk.utils.load_img(path)

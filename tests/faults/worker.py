@@ -19,7 +19,9 @@ from pathlib import Path
 
 from tests.faults.formats import BY_NAME, FORMATS, digest
 from tests.faults.mutations import seeded
+from toolkit import saving
 from toolkit.errors import ToolkitError
+from toolkit.reading.budget import _memory
 
 SECONDS = 2  # of the processor's time, for one case
 GROWTH = 200 << 20  # bytes of memory, for one file of a few KB
@@ -233,6 +235,7 @@ def main():
     cases = Cases(0, folder)
     numbers, run = numbered(words, cases)
     limit_space()
+    saving.set_load_budget(share=SPACE / 6 / _memory())
     progress = os.open(Path(folder, "progress"), os.O_RDWR | os.O_CREAT)
     for number in numbers:
         os.pwrite(progress, number.to_bytes(8, "little"), 0)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
+import re
 import zipfile
 from typing import IO, Any
 
@@ -48,7 +50,41 @@ class _DataUnpickler(pickle.Unpickler):
 
 def load_data(stream: IO[bytes]) -> Any:
     """The dicts, lists, strings, numbers and `Record`s of one pickle."""
-    return _DataUnpickler(stream, encoding="bytes").load()
+    content = stream.read()
+    _check_lengths(content)
+    return _DataUnpickler(io.BytesIO(content), encoding="bytes").load()
+
+
+_MEMO = ("LONG_BINPUT", "PUT")
+# Instructions whose arguments have a fixed length, as many as stand in a row.
+_FIXED = re.compile(
+    b"(?:%s)*+"
+    % b"|".join(
+        re.escape(op.code.encode("latin-1")) + b"." * (op.arg.n if op.arg else 0)
+        for op in pickletools.opcodes
+        if op.name not in (*_MEMO, "STOP") and (op.arg is None or op.arg.n >= 0)
+    ),
+    re.DOTALL,
+)
+
+
+def _check_lengths(content: bytes) -> None:
+    """Raise for a pickle that asks for more memory than what it holds can need.
+
+    The unpickler makes room for the bytes that are announced, and for as many marked
+    objects as the highest mark says.
+    """
+    stream, end = io.BytesIO(content), 0
+    while True:
+        found = _FIXED.match(content, end)
+        assert found is not None
+        stream.seek(found.end())
+        op, argument, _ = next(pickletools.genops(stream))
+        if op.name == "STOP":
+            return
+        end = stream.tell()
+        if op.name in _MEMO and int(argument or 0) > end:
+            raise pickle.UnpicklingError(f"it marks {argument:,} objects")
 
 
 def load_lists(path: str) -> dict[str, Array]:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from toolkit.errors import ArgumentError, ModelFileError
+from toolkit.reading.budget import limited_text
 from toolkit.reading.clear import clear_errors
 from toolkit.reading.text import parsed_json
 from toolkit.serialization import (
@@ -58,4 +59,5 @@ def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
         raise ArgumentError(
             f"model_from_json: expected a string; received {json_string!r}"
         )
-    return model_of(json_string, custom_objects, True, "model_from_json")
+    with limited_text("model_from_json", len(json_string)):
+        return model_of(json_string, custom_objects, True, "model_from_json")

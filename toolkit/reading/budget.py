@@ -138,6 +138,17 @@ def limited_load(path: Path | str) -> Iterator[Budget]:
         _account.budget = None
 
 
+@contextmanager
+def limited_text(label: str, size: int) -> Iterator[None]:
+    """A load of what no file holds: it may take the share of the machine's memory."""
+    outer, share = _account.budget, int(_limits.share * _memory())
+    _account.budget = outer or Budget(label, size, share, share)
+    try:
+        yield
+    finally:
+        _account.budget = outer
+
+
 def size_of(path: Path) -> int:
     """The bytes of a file, or of the plain files in a folder; 0 if there is none."""
     if path.is_dir():

@@ -6,12 +6,17 @@ programs, such as PostScript to Ghostscript.
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any
 
 from toolkit.errors import ImageFileError
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+
+
+# Deflate, which PNG packs with, makes a byte of at most so many.
+_MOST_PACKED = 1032
 
 
 def open_image(file: Any, label: str) -> Any:
@@ -32,6 +37,7 @@ def open_image(file: Any, label: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(file, formats=FORMATS)
+            _check_length(image, file)
             image.load()
         return image
     except FileNotFoundError:
@@ -45,3 +51,25 @@ def open_image(file: Any, label: str) -> Any:
             f"{label}: expected an image, one of {', '.join(FORMATS)}, that is whole; "
             f"reading it failed ({type(error).__name__}: {error})"
         ) from error
+
+
+def _check_length(image: Any, file: Any) -> None:
+    """Raise for a PNG that is far too short for its pixels, before they have memory."""
+    bits = 8 * len(image.getbands()) if image.mode not in ("1", "L", "P") else 1
+    if image.format == "PNG":
+        whole = image.width * image.height * bits // 8
+        held = _length(file)
+        if whole > _MOST_PACKED * held:
+            raise ValueError(
+                f"{image.width} x {image.height} pixels cannot be in {held:,} bytes"
+            )
+
+
+def _length(file: Any) -> int:
+    """The bytes of a path or of an open file."""
+    if not hasattr(file, "seek"):
+        return os.stat(file).st_size
+    place = file.tell()
+    length = int(file.seek(0, os.SEEK_END))
+    file.seek(place)
+    return length

@@ -62,6 +62,8 @@ class Members:
         self._archive = archive
         self._infos: dict[str, zipfile.ZipInfo] = {}
         infos = archive.infolist()
+        if not _is_listed_whole(archive):
+            raise ModelFileError("its list of members is damaged")
         if len(infos) > _MAX_MEMBERS:
             raise ModelFileError(f"{len(infos)} members: refused")
         for info in infos:
@@ -107,6 +109,22 @@ class Members:
                     raise ModelFileError(
                         f"{name[:80]!r} cannot be unpacked: {type(error).__name__}"
                     ) from error
+
+
+def _is_listed_whole(archive: zipfile.ZipFile) -> bool:
+    """Whether the list of members ends where it should: a wrong length hides some."""
+    end = archive.start_dir  # type: ignore[attr-defined]
+    for info in archive.infolist():
+        encoding = "utf-8" if info.flag_bits & 0x800 else "cp437"
+        name = info.orig_filename.encode(encoding)
+        end += 46 + len(name) + len(info.extra) + len(info.comment)
+    file = archive.fp
+    assert file is not None
+    file.seek(end)
+    summary = file.read(40)
+    counts = {b"PK\5\6": summary[10:12], b"PK\6\6": summary[32:40]}
+    count = counts.get(summary[:4], b"")
+    return int.from_bytes(count, "little") == len(archive.infolist())
 
 
 def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
