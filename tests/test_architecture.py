@@ -13,6 +13,7 @@ PACKAGE = ROOT / "toolkit"
 LEVELS = (
     (
         *("errors", "dtypes", "tree", "settings", "config", "naming", "messages"),
+        "thread_state",
         "arguments",
         "reading",
         *("staging", "file_sets"),

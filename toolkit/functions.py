@@ -21,6 +21,7 @@ from toolkit.ir import Spec
 from toolkit.progress import stage, working
 from toolkit.symbolic import any_symbolic
 from toolkit.tensor import Tensor, state
+from toolkit.thread_state import restored
 from toolkit.trace import Trace
 from toolkit.variable import Variable
 
@@ -207,6 +208,7 @@ class Function:
             )
         return tree.pack_sequence_as(args, given)
 
+    @restored
     def _trace(self, key: Any, args: Any, kwargs: Any, leaves: list[Any]) -> Concrete:
         """Run the Python code on placeholders and compile what it did."""
         self._watch_retraces(key)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from toolkit.errors import ArgumentError
+from toolkit.thread_state import ThreadState
 
 _counts: Counter[str] = Counter()
 _numbers: Counter[str] = Counter()
 
 
-class _Scopes(threading.local):
+class _Scopes(ThreadState):
     names: tuple[str, ...] = ()
     caller: Any = None  # who opened the innermost one
 
@@ -96,15 +96,9 @@ class name_scope:
         scopes.names, scopes.caller = self._outer
 
 
-@contextmanager
-def root_scope(names: tuple[str, ...] = ()) -> Iterator[None]:
+def root_scope(names: tuple[str, ...] = ()) -> AbstractContextManager[None]:
     """Replace the whole scope, to build a layer under its own path."""
-    outer = scopes.names
-    scopes.names = names
-    try:
-        yield
-    finally:
-        scopes.names = outer
+    return scopes.inside(names=names)
 
 
 def current_path(name: str = "") -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from toolkit.errors import ArgumentError
+from toolkit.thread_state import ThreadState
 
 T = TypeVar("T")
 
 
-class _Scoped(threading.local):
+class _Scoped(ThreadState):
     """The custom objects of the scopes that are open in this thread."""
 
     def __init__(self) -> None:

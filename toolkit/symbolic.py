@@ -37,6 +37,7 @@ from toolkit.naming import auto_name
 from toolkit.recording import Recorded, accepts
 from toolkit.strings import moved
 from toolkit.tensor import Tensor
+from toolkit.thread_state import restored
 from toolkit.trace import Trace
 from toolkit.variable import Variable
 
@@ -223,6 +224,7 @@ class Probe(Trace):
         self.outputs: Any = None
 
 
+@restored
 def _probe(
     function: Callable[..., Any], args: Any, kwargs: Any, extent: int, pinned: Any
 ) -> Probe:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from toolkit import dtypes, ops, tree
@@ -63,10 +63,10 @@ class GradientTape:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._pause()
+        state.tapes = self._others()
 
-    def _pause(self) -> None:
-        state.tapes = tuple(tape for tape in state.tapes if tape is not self)
+    def _others(self) -> tuple[Any, ...]:
+        return tuple(tape for tape in state.tapes if tape is not self)
 
     def watch(self, tensor: Any) -> None:
         """Record what is computed from `tensor`, or from each in a nest of them."""
@@ -130,15 +130,9 @@ class GradientTape:
             if y.dtype in dtypes.INEXACT:
                 watched.add(id(y))
 
-    @contextmanager
-    def stop_recording(self) -> Iterator[None]:
-        """Record nothing inside."""
-        outer = state.tapes
-        self._pause()
-        try:
-            yield
-        finally:
-            state.tapes = outer
+    def stop_recording(self) -> AbstractContextManager[None]:
+        """A context in which nothing is recorded."""
+        return state.inside(tapes=self._others())
 
     def reset(self) -> None:
         """Forget everything recorded."""
@@ -178,7 +172,7 @@ class GradientTape:
             )
         self._used = True
         if not self.persistent:
-            self._pause()
+            state.tapes = self._others()
         gradients = self._start(target, output_gradients)
         leaves = tree.flatten(sources)
         for leaf in leaves:
@@ -294,7 +288,7 @@ class GradientTape:
                 f"received {target!r}"
             )
         if not self.persistent:
-            self._pause()
+            state.tapes = self._others()
         leaves = tree.flatten(sources)
         directions = ops.eye(target.size, dtype=target.dtype)
         self.persistent, persistent = True, self.persistent

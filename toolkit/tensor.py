@@ -7,9 +7,8 @@ kernel or appends a Node to the trace, and tells the tapes either way.
 from __future__ import annotations
 
 import contextvars
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from toolkit.backends.fetched import Fetched
 from toolkit.backends.registry import get_backend
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
 from toolkit.ir import Primitive, Spec
+from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
     from toolkit.trace import Overlay, Scope, Trace
@@ -37,7 +37,7 @@ def quiet_context() -> contextvars.Context:
     return context
 
 
-class _State(threading.local):
+class _State(ThreadState):
     """What is going on in this thread."""
 
     trace: Trace | None = None  # the graph under construction
@@ -416,18 +416,12 @@ def _explain(
     return DTypeError(f"{primitive.name}: received ({specs}): {error}")
 
 
-@contextmanager
-def no_tapes() -> Iterator[None]:
-    """Let no tape record inside."""
-    outer, state.tapes = state.tapes, ()
-    try:
-        yield
-    finally:
-        state.tapes = outer
+def no_tapes() -> AbstractContextManager[None]:
+    """A context in which no tape records."""
+    return state.inside(tapes=())
 
 
-@contextmanager
-def device(device_name: str) -> Iterator[None]:
+def device(device_name: str) -> AbstractContextManager[None]:
     """Place what is computed inside on the device `device_name`, such as "cpu:0".
 
     Inside a traced function the placement is recorded, and the compiler copies what
@@ -437,8 +431,4 @@ def device(device_name: str) -> Iterator[None]:
     Raises:
         DeviceError: if there is no such device.
     """
-    outer, state.device = state.device, config.check_device(device_name)
-    try:
-        yield
-    finally:
-        state.device = outer
+    return state.inside(device=config.check_device(device_name))

@@ -6,8 +6,8 @@ trace, so that a trace that fails leaves no Variable changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -219,15 +219,9 @@ class Trace(Overlay):
         return Graph(tuple(inputs), tuple(self.nodes), tuple(localized), names)
 
 
-@contextmanager
-def no_trace() -> Iterator[None]:
+def no_trace() -> AbstractContextManager[None]:
     """Suspend the trace and its overlay: compute inside for real."""
-    outer = (state.trace, state.overlay, state.tapes)
-    state.trace, state.overlay, state.tapes = None, None, ()
-    try:
-        yield
-    finally:
-        state.trace, state.overlay, state.tapes = outer
+    return state.inside(trace=None, overlay=None, tapes=())
 
 
 class StatelessScope(Overlay):

@@ -322,3 +322,24 @@ def test_what_is_made_at_first_lies_outside_a_trace():
     step(ops.ones((2,)))
     assert int(optimizer.iterations) == 2
     assert_close(v.numpy(), np.array([0.0, 1.0], "float32"), factor=10)
+
+
+class Fails(optimizers.SGD):
+    def build(self, variables):
+        super().build(variables)
+        self.own = self.add_variable((2,))
+        if self.fails:
+            raise KeyboardInterrupt
+
+
+def test_a_build_that_is_interrupted_leaves_no_variables():
+    optimizer = Fails(momentum=0.9)
+    optimizer.fails = True
+    first = optimizer.variables
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.build(variables())
+    assert not optimizer.built
+    assert optimizer.variables == first
+    optimizer.fails = False
+    optimizer.build(variables())
+    assert len(optimizer.variables) == len(first) + 3

@@ -114,11 +114,8 @@ class Buildable(StateOwner):
         if not self.built and any(not part.built for part in self._sublayers()):
             dtype = self._dtype_policy.compute_dtype
             symbols = map_shapes(lambda s: KerasTensor(s, dtype), input_shape)
-            outer, context.symbolic = context.symbolic, True
-            try:
+            with context.inside(symbolic=True):
                 infer(self.call, (symbols,), {})
-            finally:
-                context.symbolic = outer
 
     def _build_for(self, arguments: Arguments) -> None:
         """Build for the arguments of the first call, if the class defines `build`."""

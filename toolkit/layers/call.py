@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -21,10 +20,11 @@ from toolkit.symbolic import (
     record,
 )
 from toolkit.tensor import Tensor
+from toolkit.thread_state import ThreadState
 from toolkit.variable import Variable
 
 
-class _Context(threading.local):
+class _Context(ThreadState):
     """The layer calls that are going on in this thread."""
 
     layer: Any = None  # the innermost layer that is being called or built

@@ -244,13 +244,10 @@ class Layer(
     def _symbolic_run(
         self, arguments: Arguments, args: Any, kwargs: Any, training: bool | None
     ) -> Any:
-        outer, context.symbolic = context.symbolic, True
-        try:
+        with context.inside(symbolic=True):
             outputs = self._run(
                 self.compute_output_spec, args, kwargs, training, arguments
             )
-        finally:
-            context.symbolic = outer
         # A symbol that passed through unchanged must not lose where it came from.
         return tree.map_structure(_own_symbol, outputs)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -57,11 +56,8 @@ def _output_size(layer: Any, args: Any, kwargs: Any) -> int:
         lambda x: KerasTensor(x.shape, x.dtype) if isinstance(x, Tensor) else x,
         (args, kwargs),
     )
-    outer, context.symbolic = context.symbolic, True
-    try:
+    with context.inside(symbolic=True):
         outputs = layer.compute_output_spec(*args, **kwargs)
-    finally:
-        context.symbolic = outer
     shapes = [x.shape for x in tree.flatten(outputs) if isinstance(x, KerasTensor)]
     return sum(math.prod(n or 1 for n in shape) for shape in shapes)
 
@@ -178,8 +174,10 @@ class _Application:
             leaves[i] = x
         pairs = zip(self.variables, xs[count:], strict=True)
         sources = [x for x in xs if dtypes.is_float(x.dtype)]
+        layer, training, autocast = self.surroundings
         with (
-            self._as_then(),
+            context.inside(layer=layer, training=training),
+            state.inside(autocast=autocast),
             GradientTape(watch_accessed_variables=False) as tape,
             _Again(pairs),
         ):
@@ -191,15 +189,6 @@ class _Application:
                 layer._losses[:] = kept.get(layer, [])
         found = iter(tape.gradient(outputs, sources, list(gs)))
         return tuple(next(found) if dtypes.is_float(x.dtype) else None for x in xs)
-
-    @contextmanager
-    def _as_then(self) -> Iterator[None]:
-        outer = context.layer, context.training, state.autocast
-        context.layer, context.training, state.autocast = self.surroundings
-        try:
-            yield
-        finally:
-            context.layer, context.training, state.autocast = outer
 
 
 def _read(x: Any) -> Any:

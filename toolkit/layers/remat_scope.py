@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from toolkit.errors import unknown_choice
+from toolkit.thread_state import ThreadState
 
 MODES = ("full", "activations", "larger_than", "list_of_layers", None)
 
 
-class _Scopes(threading.local):
+class _Scopes(ThreadState):
     stack: tuple[RematScope, ...] = ()
 
 

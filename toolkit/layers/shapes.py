@@ -71,13 +71,9 @@ class Inferring:
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
         """The output symbols by way of a twin, whose weights cost nothing."""
-        outer, context.weightless = context.weightless, True
-        try:
-            with keep_counts():
-                twin = type(self).from_config(self.get_config())
-                return twin._general_call(args, kwargs, recorded=False)
-        finally:
-            context.weightless = outer
+        with context.inside(weightless=True), keep_counts():
+            twin = type(self).from_config(self.get_config())
+            return twin._general_call(args, kwargs, recorded=False)
 
 
 _inferred_shape = Inferring.compute_output_shape

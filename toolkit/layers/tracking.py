@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
 from toolkit.metrics.metric import Metric
 from toolkit.random import SeedGenerator
+from toolkit.thread_state import ThreadState
 from toolkit.variable import Variable
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
-class _Tracking(threading.local):
+class _Tracking(ThreadState):
     on = True
     walking = False  # whether what a method finds is part of what another one finds
 
@@ -28,14 +28,9 @@ class _Tracking(threading.local):
 _tracking = _Tracking()
 
 
-@contextmanager
-def no_tracking() -> Iterator[None]:
-    """Let attributes that are set inside belong to no layer."""
-    outer, _tracking.on = _tracking.on, False
-    try:
-        yield
-    finally:
-        _tracking.on = outer
+def no_tracking() -> AbstractContextManager[None]:
+    """A context in which the attributes that are set belong to no layer."""
+    return _tracking.inside(on=False)
 
 
 def unique(values: Iterator[T] | list[T]) -> list[T]:

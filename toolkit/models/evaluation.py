@@ -24,6 +24,7 @@ from toolkit.models.epochs import EpochBatches, make_batches
 from toolkit.models.steps import Steps, overrides
 from toolkit.symbolic import KerasTensor, infer
 from toolkit.tensor import fetch
+from toolkit.thread_state import restored
 
 _VERBOSE = ("auto", 0, 1, 2)
 
@@ -196,6 +197,7 @@ class Evaluation(Steps):
             steps=batches.num_batches,
         )
 
+    @restored
     def _prepare_for(self, batch: Any, step: str) -> None:
         """Make whatever is missing of weights, losses and metrics.
 

@@ -19,6 +19,7 @@ from toolkit.metrics.metric import Metric
 from toolkit.models.data_adapters import unpack_x_y_sample_weight
 from toolkit.tape import GradientTape
 from toolkit.tensor import Tensor
+from toolkit.thread_state import restored
 from toolkit.trace import StatelessScope
 
 Step = Callable[[Any], Any]
@@ -118,6 +119,7 @@ class EagerStep:
     def __init__(self, step: Step) -> None:
         self.step = step
 
+    @restored
     def __call__(self, batch: Any) -> Any:
         with StatelessScope() as scope:
             outputs = self.step(batch)

@@ -33,6 +33,7 @@ from toolkit.models.evaluation import Evaluation, check_run, one_batch
 from toolkit.models.resuming import Progress
 from toolkit.models.sources import make_source
 from toolkit.models.steps import overrides
+from toolkit.thread_state import restored
 from toolkit.tracebacks import shorten
 
 _WATCH = 0.1  # seconds between two looks at the loss
@@ -131,6 +132,7 @@ class Trainer(CompileConfigured, Evaluation):
         return scaling(optimizer, name="loss_scale_optimizer")
 
     @checked
+    @restored
     def fit(
         self,
         x: Any = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from functools import wraps
 from numbers import Real
 from typing import Any
 
@@ -24,6 +25,22 @@ from toolkit.trace import no_trace
 from toolkit.variable import Variable
 
 
+def _all_or_nothing(build: Any) -> Any:
+    """`build`; one that fails, or is interrupted, leaves no variables behind."""
+
+    @wraps(build)
+    def wrapper(self: OptimizerState, variables: Any) -> None:
+        before, built = len(self._variables), self.built
+        try:
+            build(self, variables)
+        except BaseException:
+            del self._variables[before:]
+            self.built = built
+            raise
+
+    return wrapper
+
+
 class OptimizerState(Checked):
     """The part of an optimizer that holds variables; see `Optimizer`."""
 
@@ -42,6 +59,11 @@ class OptimizerState(Checked):
     _iterations: Variable
     _learning_rate: Any
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "build" in vars(cls):
+            cls.build = _all_or_nothing(cls.build)  # type: ignore[method-assign]
+
     # --- variables --------------------------------------------------------------------
 
     @property
@@ -56,6 +78,7 @@ class OptimizerState(Checked):
             return ops.floor_divide(self._iterations, self.gradient_accumulation_steps)
         return self._iterations
 
+    @_all_or_nothing
     def build(self, variables: Iterable[Variable]) -> None:
         """Create what is remembered of each variable."""
         if self.built:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from toolkit.thread_state import ThreadState
 
-class _Shared(threading.local):
+
+class _Shared(ThreadState):
     """What the scope that is open in this thread has seen; None outside of scopes."""
 
     configs: dict[int, tuple[Any, dict[str, Any]]] | None = None

@@ -1,0 +1,102 @@
+"""An interrupt at any call of a function leaves nothing half done."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import Input, Sequential, layers
+
+PACKAGE = os.path.dirname(toolkit.__file__) + os.sep
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((8, 5)).astype("float32")
+Y = RANDOM.standard_normal((8, 3)).astype("float32")
+
+
+class Calls:
+    """A tracer that counts calls of the package's functions, and interrupts at one."""
+
+    def __init__(self, interrupt_at=None):
+        self.interrupt_at = interrupt_at
+        self.names = []
+
+    def __call__(self, frame, event, arg):
+        path = frame.f_code.co_filename
+        if path.startswith(PACKAGE) or path.endswith("contextlib.py"):
+            if len(self.names) == self.interrupt_at:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            self.names.append(frame.f_code.co_name)
+
+
+def traced_fit(model, interrupt_at=None):
+    calls = Calls(interrupt_at)
+    sys.settrace(calls)
+    try:
+        model.fit(X, Y, batch_size=4, epochs=2, shuffle=False, verbose=0)
+    finally:
+        sys.settrace(None)
+    return calls.names
+
+
+def made(run_eagerly):
+    toolkit.random.set_random_seed(9)
+    model = Sequential([Input((5,)), layers.Dense(4, activation="relu")])
+    for layer in (layers.Dropout(0.5), layers.BatchNormalization(), layers.Dense(3)):
+        model.add(layer)
+    model.compile("adam", "mse", metrics=["mae"], run_eagerly=run_eagerly)
+    return model
+
+
+def state_of(model):
+    return [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
+
+
+class References:
+    """What a model holds after some steps, and after one more `fit`."""
+
+    def __init__(self, run_eagerly):
+        self.run_eagerly = run_eagerly
+        self.known = {}
+
+    def after(self, steps):
+        if steps not in self.known:
+            model = made(self.run_eagerly)
+            batches = [(X[:4], Y[:4]), (X[4:], Y[4:])] * 2
+            for x, y in batches[:steps]:
+                model.fit(x, y, shuffle=False, verbose=0)
+            found = state_of(model) if steps else None
+            model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+            self.known[steps] = found, state_of(model)
+        return self.known[steps]
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_any_call_leaves_whole_steps(run_eagerly):
+    names = traced_fit(made(run_eagerly))
+    ends = [i for i, name in enumerate(names) if name in ("__enter__", "__exit__")]
+    random = np.random.default_rng(0)
+    calls = {*random.choice(ends, 50, False), *random.choice(len(names), 30, False)}
+    references = References(run_eagerly)
+    interrupted = 0
+    for call in sorted(calls):
+        model = made(run_eagerly)
+        try:
+            traced_fit(model, call)
+        except KeyboardInterrupt:
+            interrupted += 1
+        steps = int(model.optimizer.iterations)
+        before, after = references.after(steps)
+        if steps:
+            assert_same(state_of(model), before, names[call], call)
+        model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
+        assert_same(state_of(model), after, names[call], call)
+    assert interrupted > 60
+
+
+def assert_same(found, expected, *what):
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b, f"interrupted at {what}")

@@ -1,0 +1,67 @@
+"""What a thread is in the middle of, and how it is put back after an interrupt."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ContextDecorator
+from functools import wraps
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_all: list[ThreadState] = []
+
+
+class ThreadState(threading.local):
+    """Base of what the scopes, traces, tapes and calls of a thread set and put back.
+
+    The values of attributes are replaced, never changed.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ThreadState:
+        found = super().__new__(cls, *args, **kwargs)
+        _all.append(found)
+        return found
+
+    def inside(self, **values: Any) -> AbstractContextManager[None]:
+        """A context in which attributes have these values."""
+        return _Inside(self, values)
+
+
+class _Inside(ContextDecorator):
+    """No generator: one that an interrupt leaves open ends at any later moment."""
+
+    def __init__(self, where: ThreadState, values: dict[str, Any]) -> None:
+        self.where, self.values = where, values
+        self.outer: list[dict[str, Any]] = []  # one for each time that it was entered
+
+    def __enter__(self) -> None:
+        where = self.where
+        self.outer.append({name: getattr(where, name) for name in self.values})
+        where.__dict__.update(self.values)
+
+    def __exit__(self, *exception: object) -> None:
+        self.where.__dict__.update(self.outer.pop())
+
+
+def restored(function: Function) -> Function:
+    """A function after whose errors the thread is in the middle of what it was before.
+
+    For what runs much code of the package at once. Ctrl-C can come at the very call
+    that ends a scope, as Python runs the handlers of signals when a function starts;
+    that scope would last for ever, and take all that Variables are assigned later.
+    """
+
+    @wraps(function)
+    def restoring(*args: Any, **kwargs: Any) -> Any:
+        before = [(now, dict(now)) for now in (part.__dict__ for part in _all)]
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            for now, then in before:
+                now.clear()
+                now.update(then)
+            raise
+
+    return restoring  # type: ignore[return-value]
