@@ -1,4 +1,6 @@
-"""Shared checks: closeness by dtype, and gradients by central differences."""
+"""Shared checks: closeness by dtype, gradients by central differences, locks."""
+
+import threading
 
 import numpy as np
 
@@ -88,3 +90,18 @@ def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
 def tensor(x):
     """An array as a Tensor of the same dtype."""
     return x if isinstance(x, Tensor) else ops.convert_to_tensor(np.asarray(x))
+
+
+def is_free(variable):
+    """Whether another thread can take the lock of a Variable now."""
+    found = []
+
+    def take():
+        found.append(variable.lock.acquire(blocking=False))
+        if found[0]:
+            variable.lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return found[0]

@@ -1,7 +1,6 @@
 """Arguments of public classes and methods, checked by the types in their signatures."""
 
 import inspect
-import warnings
 
 import numpy as np
 import pytest
@@ -273,26 +272,6 @@ def test_names_that_only_type_checkers_import_mean_anything():
     def function(self, x: "Unknown | None", y: "int"): ...  # noqa: F821
 
     assert list(taken_by(function).kinds) == ["y"]
-
-
-@pytest.mark.parametrize("rate", [float("nan"), float("inf"), np.float32("nan")])
-def test_a_learning_rate_is_finite(rate):
-    with pytest.raises(ArgumentError, match="finite learning_rate"):
-        optimizers.SGD(rate)
-    optimizer = optimizers.SGD(0.5)
-    with pytest.raises(ArgumentError, match="finite learning_rate"):
-        optimizer.learning_rate = rate
-    assert float(optimizer.learning_rate) == 0.5
-
-
-def test_a_negative_learning_rate_is_warned_of():
-    with pytest.warns(UserWarning, match="negative"):
-        optimizer = optimizers.SGD(-0.1)
-    with pytest.warns(UserWarning, match="negative"):
-        optimizer.learning_rate = -0.2
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        optimizer.learning_rate = 0.0
 
 
 # Arguments that a constructor needs -> one that is right.

@@ -1,12 +1,10 @@
 """One trace of a function, called by itself: what it takes, writes, holds and tells."""
 
-import threading
-
 import numpy as np
 import pytest
 
 import toolkit
-from tests.helpers import assert_close
+from tests.helpers import assert_close, is_free
 from toolkit import concrete, ops
 from toolkit.errors import ShapeError
 from toolkit.variable import Variable
@@ -16,21 +14,6 @@ X = np.array([1.0, 2.0, 3.0], "float32")
 
 def traced(function, *arguments):
     return toolkit.function(function).get_concrete_function(*arguments)
-
-
-def free(v):
-    """Whether another thread could take the lock of a Variable now."""
-    found = []
-
-    def take():
-        found.append(v.lock.acquire(blocking=False))
-        if found[0]:
-            v.lock.release()
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join()
-    return found[0]
 
 
 def test_it_takes_the_shapes_and_types_of_its_trace():
@@ -143,7 +126,7 @@ def test_no_lock_is_held_while_the_host_computes():
     program, seen = call.program, []
 
     def watched(*arguments):
-        seen.append(free(v))
+        seen.append(is_free(v))
         return program(*arguments)
 
     call.program = watched

@@ -2,13 +2,12 @@
 
 import copy
 import pickle
-import threading
 
 import numpy as np
 import pytest
 
 import toolkit
-from tests.helpers import assert_close
+from tests.helpers import assert_close, is_free
 from toolkit import naming, ops, variable
 from toolkit.backends import base
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, TraceError
@@ -514,28 +513,13 @@ def test_values_of_views_are_not_shared_with_what_they_view():
 # --- locks ----------------------------------------------------------------------------
 
 
-def free(v):
-    """Whether another thread can take the lock of a Variable."""
-    found = []
-
-    def take():
-        found.append(v.lock.acquire(blocking=False))
-        if found[0]:
-            v.lock.release()
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join()
-    return found[0]
-
-
 def test_all_locks_are_taken_in_one_order_and_given_back():
     variables = [Variable(float(i)) for i in range(3)]
     forwards, backwards = Locks(variables), Locks(variables[::-1])
     assert forwards.locks == backwards.locks
     with forwards:
-        assert not any(map(free, variables))
-    assert all(map(free, variables))
+        assert not any(map(is_free, variables))
+    assert all(map(is_free, variables))
 
 
 def test_an_interrupt_while_locks_are_taken_gives_them_back():
@@ -548,7 +532,7 @@ def test_an_interrupt_while_locks_are_taken_gives_them_back():
     locks.locks.append(Interrupting())
     with pytest.raises(KeyboardInterrupt):
         locks.__enter__()
-    assert all(map(free, variables))
+    assert all(map(is_free, variables))
 
 
 def test_copies_have_locks_of_their_own():
@@ -557,6 +541,6 @@ def test_copies_have_locks_of_their_own():
     for other in (copy.copy(v), copy.deepcopy(v)):
         assert other.lock is not v.lock and other._spare is None
         with v.lock:
-            assert free(other)
+            assert is_free(other)
     memo = {}
     assert copy.deepcopy([v, v], memo)[0] is memo[id(v)]

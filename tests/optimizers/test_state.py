@@ -70,7 +70,9 @@ def test_a_rate_is_a_number_a_schedule_or_a_function(wrong):
         optimizers.SGD(wrong)
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), np.float32("-inf")])
+@pytest.mark.parametrize(
+    "wrong", [float("nan"), float("inf"), *np.float32(["nan", "-inf"])]
+)
 def test_a_rate_that_is_not_finite_is_refused(wrong):
     with pytest.raises(ArgumentError, match="a finite learning_rate; received"):
         optimizers.SGD(wrong)

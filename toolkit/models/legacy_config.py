@@ -48,16 +48,16 @@ def _modern(config: Any) -> Any:
     if not isinstance(config.get("config"), dict) or "class_name" not in config:
         if config.get("class_name") == "Sequential" and "config" in config:
             # Keras 1: the config of a Sequential is the list of its layers.
-            inner = {"name": "sequential", "layers": _stacked(config["config"])}
-            return {**config, "config": inner}
+            inner = {"name": "sequential", "layers": config["config"]}
+            return _modern({**config, "config": inner})
         return {key: _modern(value) for key, value in config.items()}
     name = config["class_name"]
     if name == "Model":
         name = "Functional" if "layers" in config["config"] else name
-    inner = {key: _modern(value) for key, value in config["config"].items()}
-    if name == "Sequential" and isinstance(inner.get("layers"), list):
-        inner["layers"] = _stacked(config["config"]["layers"])
-    inner = _modern_arguments(name, inner)
+    inner = dict(config["config"])
+    if name == "Sequential" and "layers" in inner:
+        inner["layers"] = _stacked(inner["layers"])
+    inner = _modern_arguments(name, {key: _modern(x) for key, x in inner.items()})
     modern = {**config, "class_name": name, "config": inner}
     if "inbound_nodes" in config and name in ("Functional", "Sequential"):
         modern.setdefault("name", inner.get("name"))
@@ -70,9 +70,8 @@ def _stacked(layers: Any) -> Any:
     inner = first.get("config") if isinstance(first, dict) else None
     shape = inner.get("batch_input_shape") if isinstance(inner, dict) else None
     if shape is None or first.get("class_name") == "InputLayer":
-        return _modern(layers)
-    given = {"class_name": "InputLayer", "config": {"batch_shape": shape}}
-    return [given, *_modern(layers)]
+        return layers
+    return [{"class_name": "InputLayer", "config": {"batch_shape": shape}}, *layers]
 
 
 def _modern_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:

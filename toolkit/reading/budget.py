@@ -8,14 +8,13 @@ a file says asks for them here first.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from toolkit.errors import ArgumentError, LoadBudgetError
+from toolkit.thread_state import ThreadState
 
 _NEVER_LESS = 8  # times the file: what reading it takes where memory is short
 
@@ -48,7 +47,7 @@ class Budget:
         self.left -= nbytes
 
 
-class _Account(threading.local):
+class _Account(ThreadState):
     """The budget of the load that this thread is in the middle of."""
 
     budget: Budget | None = None
@@ -102,9 +101,13 @@ def load_budget(size: int) -> int:
         >>> toolkit.saving.load_budget(16 << 10) >> 20
         64
     """
-    share = int(_limits.share * _memory())
-    most = int(min(_limits.ratio * size, share))
+    most = int(min(_limits.ratio * size, _share()))
     return max(_limits.least, _NEVER_LESS * size, most)
+
+
+def _share() -> int:
+    """Bytes that loads may take of the machine's memory."""
+    return int(_limits.share * _memory())
 
 
 @cache
@@ -120,33 +123,23 @@ def _memory() -> int:
         return found
 
 
-@contextmanager
-def limited_load(path: Path | str) -> Iterator[Budget]:
+def limited_load(path: Path | str) -> AbstractContextManager[None]:
     """A load of a file, or of all files in a folder, within its budget.
 
     Inside of another load it is a part of that.
     """
-    if _account.budget is not None:
-        yield _account.budget
-        return
     size = size_of(Path(path))
-    total = load_budget(size)
-    _account.budget = Budget(repr(str(path)), size, total, total)
-    try:
-        yield _account.budget
-    finally:
-        _account.budget = None
+    return _load_within(repr(str(path)), size, load_budget(size))
 
 
-@contextmanager
-def limited_text(label: str, size: int) -> Iterator[None]:
+def limited_text(label: str, size: int) -> AbstractContextManager[None]:
     """A load of what no file holds: it may take the share of the machine's memory."""
-    outer, share = _account.budget, int(_limits.share * _memory())
-    _account.budget = outer or Budget(label, size, share, share)
-    try:
-        yield
-    finally:
-        _account.budget = outer
+    return _load_within(label, size, _share())
+
+
+def _load_within(label: str, size: int, total: int) -> AbstractContextManager[None]:
+    known = _account.budget
+    return _account.inside(budget=known or Budget(label, size, total, total))
 
 
 def size_of(path: Path) -> int:
