@@ -165,6 +165,18 @@ def test_reshapes_do_not_part_what_they_lie_between():
 
     graph = fused(function, (4, 6))
     assert op_names(graph) == ["fused", "reshape"]
+    assert members(graph)[0][-1] == "add"  # what only others read is no member
+
+
+def test_reshapes_that_are_read_inside_and_outside_are_two():
+    def function(x):
+        y = ops.reshape(ops.exp(x), (24,))
+        return y, y * 2.0
+
+    kernel, view = fused(function, (4, 6)).nodes
+    body = kernel.attrs["body"]
+    assert op_names(body) == ["exp", "reshape", "multiply"]
+    assert body.nodes[1].outputs[0] is not view.outputs[0]
 
 
 def test_what_is_not_a_row_stays_apart():
@@ -186,6 +198,19 @@ def test_arithmetic_on_numbers_is_one_node():
         return a * 2.0, b * 3.0
 
     assert op_names(fused(function, (), ())) == ["fused"]
+
+
+@pytest.mark.parametrize(("most", "joined"), [(2, "first"), (1, "second")])
+def test_what_others_could_not_join_is_not_tried_again(monkeypatch, most, joined):
+    def function(a, b):
+        first = a * 2.0
+        second = first @ first + 1.0  # may not join the first: a product is between
+        return first, second, b - 3.0
+
+    monkeypatch.setattr(fusion, "MOST_REFUSALS", most)
+    found = members(fused(function, (1, 1), (1, 1)))
+    together = {"first": ["multiply", "subtract"], "second": ["add", "subtract"]}
+    assert together[joined] in found
 
 
 def test_what_follows_a_product_is_its_epilogue():

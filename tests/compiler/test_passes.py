@@ -106,6 +106,8 @@ def test_share_compares_constants_up_to_a_size(more, count):
         (lambda x: 1.0 * x, []),
         (lambda x: x / 1.0, []),
         (lambda x: x - 0.0, []),
+        (lambda x: x * ops.array([[[1.0]]]), ["multiply"]),  # the result has three axes
+        (lambda x: x / ops.array([[[1.0]]]), ["divide"]),
         (lambda x: x - (-0.0), ["subtract"]),  # -0.0 - -0.0 is 0.0
         (lambda x: x + 0.0, ["add"]),  # -0.0 + 0.0 is 0.0
         (lambda x: ops.negative(ops.negative(x)), ["negative"]),
@@ -214,6 +216,16 @@ def test_what_is_computed_from_open_constants_is_open_too():
     (factor,) = open_constants(optimized)
     assert factor.spec.size == 1  # not an array of as many equal numbers
     np.testing.assert_allclose(factor.constant, 1 / 24)
+
+
+def test_fold_tells_what_is_computed_from_open_constants_from_the_rest():
+    def function(x):
+        from_open = extent(4, "float32") + ops.convert_to_tensor(1.0)
+        return x * from_open, x * ops.sqrt(ops.convert_to_tensor(4.0))
+
+    graph = after(passes.fold, function, (3,))
+    assert op_names(graph) == ["multiply", "multiply"]
+    assert [is_open(node.inputs[1]) for node in graph.nodes] == [True, False]
 
 
 def test_open_constants_are_not_shared_with_numbers_that_happen_to_be_equal():
