@@ -102,7 +102,12 @@ def test_a_cell_that_takes_training_is_told(training):
     ],
 )
 @pytest.mark.parametrize(
-    "cls", [layers.RNN, lambda c: layers.RNN([layers.GRUCell(1), c])]
+    "cls",
+    [
+        layers.RNN,
+        lambda c: layers.RNN([layers.GRUCell(1), c]),
+        lambda c: layers.StackedRNNCells([c]),
+    ],
 )
 def test_what_is_no_cell_is_refused(cls, cell):
     with pytest.raises(ArgumentError, match="a cell needs `call.*and `state_size`"):

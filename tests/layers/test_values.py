@@ -289,6 +289,19 @@ def test_multi_head_attention(rng, causal, scores):
     assert_close(found[0] if scores else found, expected[0], factor=10)
 
 
+def test_attention_over_two_axes_is_that_over_them_laid_in_a_row(rng):
+    x, allowed = rng.normal(size=(2, 2, 3, 8)), rng.random((2, 6, 6)) < 0.7
+    allowed[..., 0] = True
+    row = x.reshape(2, 6, 8)
+    flat, weights = with_weights(layers.MultiHeadAttention(2, 4), rng, row, row)
+    layer = layers.MultiHeadAttention(2, 4, attention_axes=(1, 2))
+    layer, _ = with_weights(layer, rng, x, x)
+    layer.set_weights(weights)
+    expected = flat(row, row, attention_mask=allowed).numpy()
+    mask = allowed.reshape(2, 2, 3, 2, 3)
+    assert_close(layer(x, x, attention_mask=mask), expected.reshape(x.shape))
+
+
 def test_keys_are_repeated_only_where_heads_share_them(rng):
     x = ops.convert_to_tensor(rng.normal(size=(2, 5, 2, 4)))
     assert layers.MultiHeadAttention(2, 4)._for_each_head(x) is x

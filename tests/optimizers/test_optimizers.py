@@ -375,6 +375,12 @@ def test_infinite_gradients_are_not_hidden_by_clipping():
     assert all(np.isnan(v.numpy()).all() for v in vs)
 
 
+def test_what_has_no_length_takes_a_step_of_the_plain_rate():
+    v = Variable([0.0, 0.0])
+    optimizers.Lamb(0.5).apply([ops.convert_to_tensor([2.0, -3.0])], [v])
+    assert_close(v, [-0.5, 0.5])
+
+
 def test_a_zero_gradient_is_not_divided_by_its_norm():
     for clip in ("clipnorm", "global_clipnorm"):
         v = Variable([1.0])
