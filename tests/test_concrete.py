@@ -184,6 +184,19 @@ def test_tapes_are_told_of_a_call_as_one_node():
     assert call._gradient.trace_count == 1
 
 
+def test_the_function_of_gradients_is_made_once():
+    call = traced(lambda x: x * x, X)
+    made = []
+    for _ in range(2):
+        with toolkit.GradientTape() as tape:
+            x = ops.convert_to_tensor(X)
+            tape.watch(x)
+            y = call(x)
+        assert_close(tape.gradient(y, x), 2 * X)
+        made.append(call._gradient)
+    assert made[0] is made[1]
+
+
 @pytest.mark.parametrize("watched", ["x", "v", None])
 def test_only_what_is_watched_is_recorded(watched):
     v, x = Variable(X, trainable=watched == "v"), ops.convert_to_tensor(X)

@@ -189,6 +189,11 @@ def test_integers_beside_floats_and_no_sources_at_all_are_not_warned_of():
     assert tape.gradient(y, []) == []
 
 
+def test_integers_with_weights_of_their_own_are_not_warned_of():
+    x, y = ops.ones(2), ops.ones(2, "int32")
+    assert GradientTape().gradient(y, x, output_gradients=ops.ones(2)) is None
+
+
 @pytest.mark.parametrize("sources", [1.0, "x", np.ones(2), [None]])
 def test_wrong_sources_are_refused(sources):
     x = Variable(1.0)
