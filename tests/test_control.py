@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.errors import ArgumentError, GradientError, ShapeError
 
@@ -176,6 +177,29 @@ def test_scan_values_and_gradients(reverse):
     args = [number(a) for a in (w, b, generator.standard_normal((2, 3)), xs)]
     both(function, *args)
     both(gradients, *args)
+
+
+@pytest.mark.parametrize("change", [lambda x: x, ops.exp, ops.transpose])
+def test_gradients_of_weights_that_multiply_what_is_turned_over(change):
+    generator = np.random.default_rng(0)
+    w, xs = (number(generator.standard_normal(n)) for n in ((3, 3), (5, 3, 3)))
+
+    def loss(w):
+        def step(total, x):
+            return total + ops.sin(ops.matmul(ops.transpose(change(x)), w)), None
+
+        return ops.sum(ops.scan(step, ops.zeros((3, 3), "float64"), xs)[0])
+
+    def gradient(w):
+        with toolkit.GradientTape() as tape:
+            tape.watch(w)
+            y = loss(w)
+        return tape.gradient(y, w)
+
+    found = both(gradient, w)
+    turned = [np.swapaxes(change(x).numpy(), 0, 1) for x in xs]
+    expected = sum(a.T @ np.cos(a @ w.numpy()) for a in turned)
+    assert_close(found, expected)
 
 
 def test_scan_second_order():

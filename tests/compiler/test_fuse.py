@@ -268,13 +268,18 @@ def test_a_call_makes_no_value_that_others_read_before_its_end():
         y = x @ w
         return y * 2.0, ops.exp(y)
 
+    def returned(x, w):
+        y = x @ w
+        return y, ops.exp(y)
+
     found = []
-    for function in one, two:
+    for function in one, two, returned:
         graph = optimize(trace_of(function, (4, 6), (6, 5)), backend())
         found.append(members(fuse(graph, backend().fuses, ANCHORS, AnyCall())))
     assert found == [
         [["matmul", "exp", "multiply"]],
         ["matmul", ["multiply", "exp"]],
+        ["matmul", ["exp"]],
     ]
 
 
@@ -314,6 +319,21 @@ def test_what_is_cheap_is_computed_again_where_it_is_read():
 
     graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph) == [["multiply", "exp"], "matmul", ["multiply", "multiply"]]
+
+
+def test_what_has_to_be_kept_for_longer_counts_what_is_given_does_not():
+    def of_inputs(a, b, w):
+        y = a + b
+        return (ops.exp(y) @ w) * y
+
+    def of_products(a, b, w):
+        return of_inputs(a @ w, b @ w, w)
+
+    shapes = [(LARGE, LARGE)] * 3
+    last = [
+        members(fused(function, *shapes))[-1] for function in (of_inputs, of_products)
+    ]
+    assert last == [["add", "multiply"], ["multiply"]]
 
 
 def test_what_is_dear_or_small_is_stored():

@@ -65,6 +65,12 @@ def test_fold_computes_constants():
     assert graph.nodes[0].inputs[1].constant.tolist() == [2.0, 2.0, 2.0]
 
 
+def test_fold_makes_views_of_any_size():
+    graph = after(passes.fold, lambda x: x + ops.broadcast_to(2.0, (300, 300)), (300,))
+    assert op_names(graph) == ["add"]
+    assert graph.nodes[0].inputs[1].constant.strides == (0, 0)
+
+
 def test_fold_leaves_large_results_alone():
     ones = ops.ones((300,))
     graph = after(
@@ -226,6 +232,11 @@ def test_fold_tells_what_is_computed_from_open_constants_from_the_rest():
     graph = after(passes.fold, function, (3,))
     assert op_names(graph) == ["multiply", "multiply"]
     assert [is_open(node.inputs[1]) for node in graph.nodes] == [True, False]
+
+
+def test_an_open_constant_may_have_no_elements():
+    graph = trace_of(lambda x: x * (extent(4, "float32") * ops.ones((0,))), (3, 0))
+    assert evaluate(optimize(graph, backend()), [np.ones((3, 0))])[0].shape == (3, 0)
 
 
 def test_open_constants_are_not_shared_with_numbers_that_happen_to_be_equal():

@@ -122,7 +122,7 @@ class _Relief:
     def apply(self) -> None:
         """Copy what is to be made again to where it is read."""
         self._drop_what_readers_refuse()
-        if self.spared and not self._saves(self.spared.values()):
+        if not self._saves(self.spared.values()):
             alone = {i: v for i, v in self.spared.items() if self._saves_alone(v)}
             self.spared = alone
             self._drop_what_readers_refuse()
