@@ -122,6 +122,7 @@ def test_the_total_of_matched_targets_and_outputs(case):
     [
         ("mse", 2.0, (2, 2)),
         ("mse", 3, (3, 3)),
+        ("mse", [2.0], (2, 2)),
         ("mse", [2.0, 0.5], (2, 0.5)),
         ("mse", (2.0, 0.5), (2, 0.5)),
         ("mse", {"z": 2.0, "a": 0.5}, (2, 0.5)),
@@ -204,6 +205,17 @@ def test_each_of_several_losses_has_a_name_in_the_logs(loss, y_pred, names, expe
     compiled, _ = loss_of(loss, y_pred, y_pred, names=names)
     assert [m.name for m in compiled.metrics] == expected.split()
     assert compiled.variables == [v for m in compiled.metrics for v in m.variables]
+
+
+@pytest.mark.parametrize("names", [None, ["z", "a", "p"]])
+def test_a_loss_of_several_outputs_goes_by_its_own_name(names):
+    def both(y_true, y_pred):
+        errors = toolkit.tree.map_structure(ops.subtract, y_true, y_pred)
+        return sum(ops.mean(ops.square(error)) for error in errors)
+
+    compiled, _ = loss_of([both, "mse"], [[A, B], A], [[C, D], C], names=names)
+    last = "mse_loss" if names is None else "p_loss"
+    assert [m.name for m in compiled.metrics] == ["both_loss", last]
 
 
 def test_parts_in_the_logs_are_means_over_all_samples():

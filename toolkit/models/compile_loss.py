@@ -233,9 +233,10 @@ def _terms(
         return
     if not tree.is_nested(nest):
         loss = get_loss(nest.loss, y_true, y_pred)
-        output = path[-1] if path and isinstance(path[-1], str) else names
+        in_list = not path or isinstance(path[-1], int)
+        output = names if in_list else str(path[-1])
         output = None if tree.is_nested(output) else output
-        yield Term(path, loss, nest.weight, _term_name(loss, names, path), output)
+        yield Term(path, loss, nest.weight, _term_name(loss, output, path), output)
     elif isinstance(nest, (list, tuple)) and not isinstance(y_pred, (list, tuple)):
         for each in nest:  # several losses of one output
             yield from _terms(each, y_true, y_pred, names, path)
@@ -262,14 +263,15 @@ def _has(structure: Any, key: Any) -> bool:
     return isinstance(structure, dict) and key in structure
 
 
-def _term_name(loss: Any, output_name: Any, path: Path) -> str:
-    """The path of the output; a place in a list goes by the output's name."""
-    own = (
-        loss.name if output_name is None or tree.is_nested(output_name) else output_name
-    )
-    if not path:
-        return str(own)
-    last = own if isinstance(path[-1], int) else path[-1]
+def _term_name(loss: Any, output: str | None, path: Path) -> str:
+    """The path of the output, which ends in its name, or in the loss's for want of it.
+
+    Args:
+        loss: of the output.
+        output: the name of the output, if it has one.
+        path: of the output.
+    """
+    last = loss.name if output is None else output
     return "/".join(map(str, (*path[:-1], last)))
 
 
