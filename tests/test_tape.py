@@ -266,12 +266,23 @@ def test_stop_gradient():
 
 def test_reset_forgets():
     x = Variable(3.0)
-    with GradientTape() as tape:
+    with GradientTape(persistent=True) as tape:
         y = x * x
         tape.reset()
+        assert tape.watched_variables() == ()
         z = x * 5.0
-    assert float(tape.gradient(z + y, x) or 0) in (0.0, 5.0)
-    assert tape.watched_variables() == ()
+    assert tape.gradient(y, x) is None
+    assert float(tape.gradient(z, x)) == 5.0
+
+
+def test_a_tape_is_used_again_after_reset():
+    x = Variable(3.0)
+    tape = GradientTape()
+    for _ in range(2):
+        with tape:
+            y = x * x
+        assert float(tape.gradient(y, x)) == 6.0
+        tape.reset()
 
 
 def test_an_error_inside_ends_the_recording():
@@ -344,6 +355,14 @@ def test_jacobian():
     assert_close(found["b"], np.zeros((2, 2), np.float32))
     with pytest.raises(GradientError):
         tape.jacobian(y, x)
+
+
+@pytest.mark.parametrize(
+    "target", [Variable([1.0, 2.0]), [tensor([1.0])], 1.0, tensor(np.zeros((0, 2)))]
+)
+def test_a_jacobian_is_of_one_tensor_that_has_elements(target):
+    with pytest.raises(GradientError, match="jacobian: expected a tensor that is not"):
+        GradientTape().jacobian(target, Variable(1.0))
 
 
 def test_a_persistent_tape_records_on_after_a_jacobian():
