@@ -124,6 +124,21 @@ def test_steps_of_a_layer_drop_the_same(stacked, unroll, compiled):
     np.testing.assert_array_equal(np.array(call(X)), 1.0)
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("function", [None, masked], ids=["ours", "own call"])
+def test_random_numbers_are_drawn_only_in_training(stacked, function):
+    base = layers.SimpleRNNCell
+    cell = (with_call(base, function) if function else base)(4, **BOTH)
+    layer = layers.RNN([cell] if stacked else cell)
+
+    def drawn(training):
+        before = cell.seed_generator.state.numpy()
+        layer(X, training=training)
+        return (cell.seed_generator.state.numpy() != before).any()
+
+    assert drawn(True) and not drawn(False)
+
+
 def test_steps_drop_the_same_where_the_base_is_called():
     def called(self, inputs, states, training):
         return layers.SimpleRNNCell.call(self, inputs, states, training)

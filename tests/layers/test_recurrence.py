@@ -300,10 +300,15 @@ def test_stacked_cells_may_say_how_they_begin():
 # --- what is computed -----------------------------------------------------------------
 
 
-def scans_of(layer):
+def nodes_of(layer, name):
+    """The nodes of an operation, but for those in the bodies of loops."""
     layer(X)
     graph = trace_of(lambda x: toolkit.tree.flatten(layer(x)), X.shape)
-    return [node for node in graph.nodes if node.op.name == "scan"]
+    return [node for node in graph.nodes if node.op.name == name]
+
+
+def scans_of(layer):
+    return nodes_of(layer, "scan")
 
 
 @pytest.mark.parametrize("unroll", [False, True])
@@ -317,6 +322,12 @@ def test_steps_are_repeated_in_the_graph_only_where_that_is_wanted(unroll):
 def test_outputs_are_stacked_only_where_they_are_returned(sequences):
     (scan,) = scans_of(layers.LSTM(4, return_sequences=sequences))
     assert len(scan.outputs) - scan.attrs["carry"] == sequences
+
+
+@pytest.mark.parametrize("cls", [layers.SimpleRNN, layers.GRU, layers.LSTM])
+def test_inputs_of_all_steps_are_projected_at_once(cls):
+    (matmul,) = nodes_of(cls(4), "matmul")
+    assert matmul.inputs[0].shape == (5, 2, 3)
 
 
 def test_cells_of_other_precision_keep_theirs():
