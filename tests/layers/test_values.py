@@ -302,6 +302,28 @@ def test_attention_over_two_axes_is_that_over_them_laid_in_a_row(rng):
     assert_close(layer(x, x, attention_mask=mask), expected.reshape(x.shape))
 
 
+@pytest.mark.parametrize("cls", [layers.MultiHeadAttention, layers.GroupQueryAttention])
+def test_projections_of_attention_start_from_functions(rng, cls):
+    def sevens(shape, dtype=None):
+        return ops.full(shape, 7.0, dtype=dtype)
+
+    arguments = (2, 4, 2) if cls is layers.GroupQueryAttention else (2, 4)
+    layer = cls(*arguments, kernel_initializer=sevens, bias_initializer=sevens)
+    x = rng.normal(size=(2, 5, 8))
+    layer(x, x)
+    assert len(layer.weights) == 8
+    assert all((weight == 7.0).all() for weight in layer.get_weights())
+
+
+def test_projections_of_attention_start_differently(rng):
+    initializer = toolkit.initializers.RandomNormal()
+    layer = layers.MultiHeadAttention(2, 4, kernel_initializer=initializer)
+    x = rng.normal(size=(2, 5, 8))
+    layer(x, x)
+    query, key, value = (w for w in layer.get_weights() if w.shape == (8, 2, 4))
+    assert (query != key).any() and (key != value).any() and (query != value).any()
+
+
 def test_keys_are_repeated_only_where_heads_share_them(rng):
     x = ops.convert_to_tensor(rng.normal(size=(2, 5, 2, 4)))
     assert layers.MultiHeadAttention(2, 4)._for_each_head(x) is x
