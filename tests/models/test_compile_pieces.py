@@ -152,6 +152,7 @@ def test_weights_of_several_losses_of_one_output():
     "loss, weights, message",
     [
         ("mse", [1.0, 2.0, 3.0], r"match the number of losses, 2; received 3"),
+        ("mse", {"z": 2.0}, r"match the number of losses, 2; received 1"),
         (["mse", "mae"], [1.0], r"as many loss_weights as losses, 2; received 1"),
         ({"z": "mse", "a": "mae"}, {"b": 1.0}, r"keys \['b'\]; the losses have"),
         ("mse", object(), "loss_weights to be a number"),

@@ -99,10 +99,11 @@ class CompileLoss:
             check_values(term.loss, term.output, true, pred)
 
     def _check_weights(self, outputs: int) -> None:
-        """One loss for all outputs has one weight, or one for each output."""
+        """One loss for all outputs has one weight, without a name, or one for each."""
         given = len(tree.flatten(self._loss_weights))
         several = not tree.is_nested(self._loss) and tree.is_nested(self._loss_weights)
-        if several and given not in (1, outputs):
+        shared = given == 1 and not isinstance(self._loss_weights, dict)
+        if several and given != outputs and not shared:
             raise ArgumentError(
                 f"compile: `loss_weights` must match the number of losses, {outputs}; "
                 f"received {given} weights"
