@@ -70,6 +70,18 @@ def test_variables_are_known_with_what_is_written():
     assert_close(written, X + 1)
 
 
+def test_machine_code_writes_variables_where_they_are():
+    v = Variable(X)
+    call = traced(lambda x: v.assign_add(x * 2.0), X)
+    call(X)
+    if not call.program.in_place:
+        pytest.skip("no machine code")
+    array = v._tensor._array
+    call(X)
+    assert v._tensor._array is array and v._spare is None
+    assert_close(v, X * 5)
+
+
 def test_the_compiler_is_told_which_input_each_new_value_replaces(monkeypatch):
     told, compiled = [], concrete.compile_graph
 

@@ -202,6 +202,11 @@ def test_gradients_of_weights_that_multiply_what_is_turned_over(change):
     assert_close(found, expected)
 
 
+def test_scan_over_numbers_is_refused():
+    with pytest.raises(ArgumentError, match="xs of one leading extent, to scan over"):
+        ops.scan(lambda c, x: (c + x, None), number(0.0), number(1.0))
+
+
 def test_scan_second_order():
     def function(x):
         def step(c, t):

@@ -103,6 +103,18 @@ def test_groups_join_where_few_others_are_to_be_looked_at(monkeypatch, most, cou
     assert len(fused(lambda x: ops.tanh(ops.exp(x)), (3,)).nodes) == count
 
 
+@pytest.mark.parametrize(("most", "count"), [(7, 1), (6, 2)])
+def test_groups_stay_apart_that_would_move_many_others(monkeypatch, most, count):
+    def function(x, w):
+        a, b = ops.exp(x), ops.tanh(x)
+        return a @ w, *(b @ w for _ in range(6))
+
+    monkeypatch.setattr(grouping, "MOST_VISITED", most)
+    graph = fuse(trace_of(function, (3, 3), (3, 3)), backend().fuses)
+    assert op_names(graph).count("matmul") == 7
+    assert len(graph.nodes) == 7 + count
+
+
 def test_values_that_others_read_are_outputs():
     def function(x):
         y = x * 2.0
@@ -177,6 +189,17 @@ def test_reshapes_that_are_read_inside_and_outside_are_two():
     body = kernel.attrs["body"]
     assert op_names(body) == ["exp", "reshape", "multiply"]
     assert body.nodes[1].outputs[0] is not view.outputs[0]
+
+
+def test_reshapes_of_reshapes_that_others_read_stand_in_order():
+    def function(x):
+        y = ops.reshape(ops.exp(x), (24,))
+        z = ops.reshape(y, (2, 12))
+        return y, z, ops.reshape(z, (3, 8)), z * 2.0
+
+    graph = fuse(trace_of(function, (4, 6)), backend().fuses)
+    graph.verify()
+    assert op_names(graph) == ["fused", "reshape", "reshape", "reshape"]
 
 
 def test_what_is_not_a_row_stays_apart():
@@ -334,6 +357,15 @@ def test_what_has_to_be_kept_for_longer_counts_what_is_given_does_not():
         members(fused(function, *shapes))[-1] for function in (of_inputs, of_products)
     ]
     assert last == [["add", "multiply"], ["multiply"]]
+
+
+def test_what_would_have_to_be_stored_instead_is_not_made_again():
+    def function(x, w):
+        y = (x @ w) * 2.0
+        return (ops.exp(y) @ w) * y
+
+    graph = fused(function, *[(LARGE, LARGE)] * 2, anchors=ANCHORS)
+    assert members(graph) == [["matmul", "multiply", "exp"], ["matmul", "multiply"]]
 
 
 def test_what_is_dear_or_small_is_stored():

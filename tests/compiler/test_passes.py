@@ -65,6 +65,13 @@ def test_fold_computes_constants():
     assert graph.nodes[0].inputs[1].constant.tolist() == [2.0, 2.0, 2.0]
 
 
+def test_fold_runs_no_loops():
+    def function(x):
+        return x + ops.scan(lambda c, t: (c * t, None), ops.ones(()), ops.ones((4,)))[0]
+
+    assert op_names(after(passes.fold, function, (3,)))[0] == "scan"
+
+
 def test_fold_makes_views_of_any_size():
     graph = after(passes.fold, lambda x: x + ops.broadcast_to(2.0, (300, 300)), (300,))
     assert op_names(graph) == ["add"]
@@ -123,6 +130,7 @@ def test_share_compares_constants_up_to_a_size(more, count):
         (lambda x: ops.transpose(ops.transpose(x)), ["transpose"]),
         (lambda x: ops.where(True, x, x * 2.0), ["multiply"]),
         (lambda x: ops.where(False, x * 2.0, x), ["multiply"]),
+        (lambda x: ops.where(ops.array([[[True]]]), x, x * 2.0), ["multiply", "where"]),
         (lambda x: ops.split(x, 1)[0], []),
         (lambda x: x + ops.broadcast_to(ops.ones((1, 1)), (2, 3)), None),
     ],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import toolkit
+from tests.compiler.graphs import op_names, trace_of
 from toolkit import ops
 from toolkit.compiler.residuals import cheapest_residuals
 
@@ -62,6 +63,21 @@ def test_an_lstm_keeps_gates_and_states_only():
     forward = scans[0].attrs
     # i, f, g, o, tanh(c), and the states before the step.
     assert len(forward["body"].outputs) - forward["carry"] == 7
+
+
+def test_the_gradient_of_a_weight_is_one_product_over_all_steps():
+    def gradient(w, xs):
+        with toolkit.GradientTape() as tape:
+            tape.watch(w)
+            start = ops.zeros((2, 4))
+            last, _ = ops.scan(lambda c, x: (ops.tanh(c + x @ w), None), start, xs)
+            loss = ops.sum(last)
+        return tape.gradient(loss, w)
+
+    graph = trace_of(gradient, (3, 4), (5, 2, 3))
+    product = graph.nodes[-1]
+    assert op_names(graph).count("matmul") == 1 and product.op.name == "matmul"
+    assert [x.spec.shape for x in product.inputs] == [(3, 10), (10, 4)]
 
 
 def test_gradients_of_a_scan_do_not_depend_on_what_is_kept():

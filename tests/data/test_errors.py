@@ -42,6 +42,16 @@ def test_map_after_files_names_the_file(tmp_path):
     assert "numbers.txt, record 2" in error.value.__notes__[0]
 
 
+def test_map_after_a_cache_names_the_file_of_the_element(tmp_path):
+    path = tmp_path / "numbers"
+    Dataset.range(5).save(path)
+    dataset = Dataset.load(path).cache().map(failing_at(3))
+    with pytest.raises(Odd) as error:
+        list(dataset)
+    assert "element 3, from " in error.value.__notes__[0]
+    assert "numbers" in error.value.__notes__[0]
+
+
 def test_function_in_a_batch_names_its_element():
     dataset = Dataset.range(100).map(failing_at(57)).batch(10)
     with pytest.raises(Odd) as error:

@@ -302,6 +302,16 @@ def test_attention_over_two_axes_is_that_over_them_laid_in_a_row(rng):
     assert_close(layer(x, x, attention_mask=mask), expected.reshape(x.shape))
 
 
+def test_axes_of_attention_count_from_the_end_too(rng):
+    x = rng.normal(size=(2, 3, 4, 5, 8))
+    layer = layers.MultiHeadAttention(2, 4, attention_axes=(1, 3))
+    layer, weights = with_weights(layer, rng, x, x)
+    other = layers.MultiHeadAttention(2, 4, attention_axes=(-4, -2))
+    other.build(x.shape, x.shape)
+    other.set_weights(weights)
+    assert_close(other(x, x), layer(x, x).numpy())
+
+
 @pytest.mark.parametrize("cls", [layers.MultiHeadAttention, layers.GroupQueryAttention])
 def test_projections_of_attention_start_from_functions(rng, cls):
     def sevens(shape, dtype=None):

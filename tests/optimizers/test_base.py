@@ -24,6 +24,7 @@ def ones(*shape):
         {"ema_momentum": 1, "use_ema": True},
         {"ema_overwrite_frequency": 1},
         {"gradient_accumulation_steps": 2},
+        {"gradient_accumulation_steps": np.int64(2)},
         {"clipnorm": 1e-9},
         {"clipvalue": 0.5, "clipnorm": None},
         {"global_clipnorm": 0.5},

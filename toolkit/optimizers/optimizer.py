@@ -129,7 +129,7 @@ class Optimizer(OptimizerState):
             )
         for name in ("ema_overwrite_frequency", "gradient_accumulation_steps"):
             value, least = getattr(self, name), 1 if name.startswith("ema") else 2
-            if value is not None and not (isinstance(value, int) and value >= least):
+            if value is not None and value < least:
                 raise ArgumentError(
                     f"{self.name}: expected {name} to be an integer >= {least} or "
                     f"None; received {value!r}"
