@@ -58,10 +58,12 @@ def restored(function: Function) -> Function:
         before = [(now, dict(now)) for now in (part.__dict__ for part in _all)]
         try:
             return function(*args, **kwargs)
-        except BaseException:
+        except BaseException as error:
             for now, then in before:
                 now.clear()
                 now.update(then)
+            if error.__traceback__ is not None:  # whose first frame is this one
+                error.__traceback__ = error.__traceback__.tb_next
             raise
 
     return restoring  # type: ignore[return-value]

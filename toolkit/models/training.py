@@ -132,7 +132,6 @@ class Trainer(CompileConfigured, Evaluation):
         return scaling(optimizer, name="loss_scale_optimizer")
 
     @checked
-    @restored
     def fit(
         self,
         x: Any = None,
@@ -227,6 +226,7 @@ class Trainer(CompileConfigured, Evaluation):
         )
         return self.history
 
+    @restored
     def _fit(
         self,
         batches: EpochBatches,
@@ -346,6 +346,7 @@ class Trainer(CompileConfigured, Evaluation):
         """What copies and pickles hold: all but the identities of Variables."""
         return {**self.__dict__, "_trained": None, "_progress": None}
 
+    @restored
     def _prepare_optimizer(self) -> None:
         """Give the optimizer its slots, and notice what is trainable now."""
         if self.optimizer is None:
