@@ -3,6 +3,8 @@
 import copy
 import operator
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from toolkit.errors import (
     ShapeError,
     TraceError,
 )
-from toolkit.tensor import Tensor
+from toolkit.tensor import Tensor, state
 
 A = np.array([[1.5, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
 B = np.array([[2.0, 3.0, -1.5], [1.0, -2.0, 0.5]], np.float32)
@@ -354,6 +356,33 @@ def test_device_scope():
     with pytest.raises(DeviceError, match="expected one of"):
         with toolkit.device("gpu:77"):
             pass
+
+
+def test_a_scope_of_a_device_decorates_what_runs_in_two_threads():
+    begun, both, left = (threading.Event() for _ in range(3))
+
+    @toolkit.device("cpu:0")
+    def scoped(mine, other):
+        mine.set()
+        return other.wait(5)
+
+    def first():
+        with toolkit.device("cpu:0"):
+            scoped(begun, both)
+            after = state.device
+        left.set()
+        return after
+
+    def second():
+        return begun.wait(5) and scoped(both, left) and state.device
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(first), pool.submit(second)]
+        assert [each.result() for each in found] == ["cpu:0", None]
+
+
+def test_large_numbers_become_complex_without_a_warning():
+    assert complex(tensor(1e6, "complex64").numpy()) == 1e6
 
 
 def test_traced_tensors_have_no_value():

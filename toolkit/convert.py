@@ -89,7 +89,8 @@ def _scalar(x: Any, dtype: str | None) -> Any:
             dtype = "int64"
     elif isinstance(x, float) and dtypes.is_integer(dtype):
         x = int(x) if np.isfinite(x) else 0
-    if isinstance(x, float) and not -_LEAST_LARGE <= x <= _LEAST_LARGE:
+    is_large = isinstance(x, float) and not -_LEAST_LARGE <= x <= _LEAST_LARGE
+    if is_large and dtypes.is_float(dtype):
         x = _rounded(x, dtype)
     try:
         return _stored(x, dtype)

@@ -208,11 +208,10 @@ class Function:
             )
         return tree.pack_sequence_as(args, given)
 
-    @restored
     def _trace(self, key: Any, args: Any, kwargs: Any, leaves: list[Any]) -> Concrete:
         """Run the Python code on placeholders and compile what it did."""
         self._watch_retraces(key)
-        with working(f"compiling {self.name}"):
+        with restored(), working(f"compiling {self.name}"):
             concrete = self._compiled(key, args, kwargs, leaves)
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.

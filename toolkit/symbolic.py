@@ -224,13 +224,12 @@ class Probe(Trace):
         self.outputs: Any = None
 
 
-@restored
 def _probe(
     function: Callable[..., Any], args: Any, kwargs: Any, extent: int, pinned: Any
 ) -> Probe:
     pinned = pinned or {}
     trace = Probe(extent)
-    with trace:
+    with restored(), trace:
 
         def stand_in(leaf: Any) -> Any:
             if not is_symbolic(leaf):

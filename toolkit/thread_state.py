@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ContextDecorator
-from functools import wraps
-from typing import Any, TypeVar
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from typing import Any
 
 _all: list[ThreadState] = []
 
@@ -16,7 +12,7 @@ _all: list[ThreadState] = []
 class ThreadState(threading.local):
     """Base of what the scopes, traces, tapes and calls of a thread set and put back.
 
-    The values of attributes are replaced, never changed.
+    What a scope collects may be changed in place; which scope it is, is an attribute.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ThreadState:
@@ -36,6 +32,10 @@ class _Inside(ContextDecorator):
         self.where, self.values = where, values
         self.outer: list[dict[str, Any]] = []  # one for each time that it was entered
 
+    def _recreate_cm(self) -> _Inside:
+        """One of its own for each call of a function that it decorates."""
+        return _Inside(self.where, self.values)
+
     def __enter__(self) -> None:
         where = self.where
         self.outer.append({name: getattr(where, name) for name in self.values})
@@ -45,25 +45,19 @@ class _Inside(ContextDecorator):
         self.where.__dict__.update(self.outer.pop())
 
 
-def restored(function: Function) -> Function:
-    """A function after whose errors the thread is in the middle of what it was before.
+class restored:
+    """A context after whose errors the thread is in the middle of what it was before.
 
     For what runs much code of the package at once. Ctrl-C can come at the very call
     that ends a scope, as Python runs the handlers of signals when a function starts;
     that scope would last for ever, and take all that Variables are assigned later.
     """
 
-    @wraps(function)
-    def restoring(*args: Any, **kwargs: Any) -> Any:
-        before = [(now, dict(now)) for now in (part.__dict__ for part in _all)]
-        try:
-            return function(*args, **kwargs)
-        except BaseException as error:
-            for now, then in before:
+    def __enter__(self) -> None:
+        self.before = [(now, dict(now)) for now in (part.__dict__ for part in _all)]
+
+    def __exit__(self, kind: Any, *error: object) -> None:
+        if kind is not None:
+            for now, then in self.before:
                 now.clear()
                 now.update(then)
-            if error.__traceback__ is not None:  # whose first frame is this one
-                error.__traceback__ = error.__traceback__.tb_next
-            raise
-
-    return restoring  # type: ignore[return-value]

@@ -28,6 +28,7 @@ def check(seed, count, folder):
 def test_each_format_has_its_share():
     assert {form.name for form in FORMATS} == set(order())
     assert len(order()) < 400
+    assert len(FORMATS) == 42  # as the guide to saving says
 
 
 def test_damaged_files(tmp_path):

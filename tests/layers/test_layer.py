@@ -898,6 +898,11 @@ def test_old_names_of_arguments_are_taken_with_a_warning():
     assert type(layer).from_config(layer.get_config()).input_dim == 3
 
 
+def test_two_shapes_of_inputs_that_differ_are_refused():
+    with pytest.raises(ArgumentError, match="Dense: .*`input_dim` or `input_shape`"):
+        layers.Dense(2, input_dim=3, input_shape=(5,))
+
+
 @pytest.mark.parametrize(
     "make, shape",
     [

@@ -98,6 +98,8 @@ WRONG_ARGUMENTS = [
     ("swapaxes", (A, 0.5, 1), {}, "expected an integer as an axis"),
     ("transpose", (A, (0.0, 1.5)), {}, "whole numbers in a shape.*received 1.5"),
     ("zeros", ((1.5, 2),), {}, "whole numbers in a shape.*received 1.5"),
+    ("zeros", ((np.inf, 2),), {}, "whole numbers in a shape.*received inf"),
+    ("zeros", ((np.nan, 2),), {}, "whole numbers in a shape.*received nan"),
     ("reshape", (A, (np.float32(1.5), -1)), {}, "whole numbers.*received 1.5"),
     ("unstack", (A,), {"axis": 0.5}, "expected an integer as an axis"),
     ("repeat", (A, 2), {"axis": 0.5}, "expected an integer as an axis"),

@@ -117,6 +117,11 @@ def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | 
     dim, shape = kwargs.pop("input_dim", None), kwargs.pop("input_shape", None)
     if dim is None and shape is None:
         return None
+    if dim is not None and shape is not None and tuple(shape) != (dim,):
+        raise ArgumentError(
+            f"{type(layer).__name__}: expected `input_dim` or `input_shape`; received "
+            f"both, {dim!r} and {shape!r}"
+        )
     for name in ("input_dim", "input_shape"):  # a config does not tell them
         (layer._arguments or {}).pop(name, None)
     if type(layer) not in _told_of_shapes:

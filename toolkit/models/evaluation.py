@@ -197,7 +197,6 @@ class Evaluation(Steps):
             steps=batches.num_batches,
         )
 
-    @restored
     def _prepare_for(self, batch: Any, step: str) -> None:
         """Make whatever is missing of weights, losses and metrics.
 
@@ -205,7 +204,8 @@ class Evaluation(Steps):
         it may call the model with other data, or compare other things.
         """
         try:
-            self._make_missing(batch)
+            with restored():
+                self._make_missing(batch)
         except Exception:
             if not overrides(self, step):
                 raise

@@ -119,9 +119,8 @@ class EagerStep:
     def __init__(self, step: Step) -> None:
         self.step = step
 
-    @restored
     def __call__(self, batch: Any) -> Any:
-        with StatelessScope() as scope:
+        with restored(), StatelessScope() as scope:
             outputs = self.step(batch)
         writes = list(scope.writes.items())
         try:

@@ -226,7 +226,6 @@ class Trainer(CompileConfigured, Evaluation):
         )
         return self.history
 
-    @restored
     def _fit(
         self,
         batches: EpochBatches,
@@ -244,19 +243,20 @@ class Trainer(CompileConfigured, Evaluation):
             epochs = range(progress.epoch, epochs.stop)
             progress.begin()
         try:
-            for epoch in epochs:
-                progress.begin_epoch()
-                callbacks.on_epoch_begin(epoch)
-                logs = self._train_epoch(batches, callbacks, watch)
-                if batches.exhausted and not logs:
-                    break
-                logs = self._final_logs(logs)
-                if validation is not None and _is_due(epoch, validation_freq):
-                    found = self._evaluate(validation, callbacks)
-                    logs.update({f"val_{name}": x for name, x in found.items()})
-                callbacks.on_epoch_end(epoch, logs)
-                if self.stop_training or batches.exhausted:
-                    break
+            with restored():
+                for epoch in epochs:
+                    progress.begin_epoch()
+                    callbacks.on_epoch_begin(epoch)
+                    logs = self._train_epoch(batches, callbacks, watch)
+                    if batches.exhausted and not logs:
+                        break
+                    logs = self._final_logs(logs)
+                    if validation is not None and _is_due(epoch, validation_freq):
+                        found = self._evaluate(validation, callbacks)
+                        logs.update({f"val_{name}": x for name, x in found.items()})
+                    callbacks.on_epoch_end(epoch, logs)
+                    if self.stop_training or batches.exhausted:
+                        break
         except KeyboardInterrupt:
             callbacks.on_train_end(logs)
             raise
@@ -346,7 +346,6 @@ class Trainer(CompileConfigured, Evaluation):
         """What copies and pickles hold: all but the identities of Variables."""
         return {**self.__dict__, "_trained": None, "_progress": None}
 
-    @restored
     def _prepare_optimizer(self) -> None:
         """Give the optimizer its slots, and notice what is trainable now."""
         if self.optimizer is None:

@@ -30,7 +30,7 @@ def extents_of(shape: Any) -> Shape:
 
 
 def _extent(n: Any) -> int:
-    if isinstance(n, (float, np.floating)) and n != int(n):
+    if isinstance(n, (float, np.floating)) and not float(n).is_integer():
         raise ArgumentTypeError(
             f"expected whole numbers in a shape or an order of axes; received {n}"
         )

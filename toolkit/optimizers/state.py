@@ -21,6 +21,7 @@ from toolkit.errors import (
 from toolkit.naming import name_scope
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.recording import constructor_signature
+from toolkit.thread_state import restored
 from toolkit.trace import no_trace
 from toolkit.variable import Variable
 
@@ -32,7 +33,8 @@ def _all_or_nothing(build: Any) -> Any:
     def wrapper(self: OptimizerState, variables: Any) -> None:
         before, built = len(self._variables), self.built
         try:
-            build(self, variables)
+            with restored():
+                build(self, variables)
         except BaseException:
             del self._variables[before:]
             self.built = built
