@@ -75,7 +75,7 @@ To repeat it:
 <!-- not run: it installs other libraries and takes an hour -->
 ```sh
 benchmarks/make_peers.sh ../peers
-python benchmarks/peers.py --peers ../peers --rounds {rounds} --threads {threads} \
+python benchmarks/peers.py --peers ../peers --rounds {rounds} --threads {threads} \\
   --write docs/benchmarks.md
 ```
 
