@@ -47,6 +47,14 @@ def test_cond(x):
     assert (float(y), float(g)) == ((4.0, 4.0) if x > 0 else (-10.0, 5.0))
 
 
+@pytest.mark.parametrize("kind", [bool, np.bool_, np.array, ops.convert_to_tensor])
+@pytest.mark.parametrize("pred", [True, False])
+def test_cond_of_a_known_predicate_runs_one_branch(pred, kind):
+    ran = []
+    found = ops.cond(kind(pred), lambda: ran.append(1) or 1, lambda: ran.append(0) or 0)
+    assert (found, ran) == (int(pred), [int(pred)])
+
+
 def test_cond_branches_must_agree():
     traced = toolkit.function(
         lambda x: ops.cond(x > 0, lambda: x, lambda: ops.stack([x, x]))
@@ -199,6 +207,32 @@ def test_gradients_of_weights_that_multiply_what_is_turned_over(change):
     found = both(gradient, w)
     turned = [np.swapaxes(change(x).numpy(), 0, 1) for x in xs]
     expected = sum(a.T @ np.cos(a @ w.numpy()) for a in turned)
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize("turned", [(0, 2, 1), (0, 1, 2), (2, 1, 0)])
+def test_gradients_of_stacks_of_matrices_that_multiply(turned):
+    generator = np.random.default_rng(0)
+    w, xs, scale = (
+        generator.standard_normal(n) for n in ((3, 3, 3), (5, 3, 3), (3, 3, 3))
+    )
+
+    def loss(w, xs):
+        def step(total, x):
+            y = ops.transpose(ops.matmul(w, x), turned)
+            return total + ops.sum(ops.sin(y) * scale), None
+
+        return ops.scan(step, number(0.0), xs)[0]
+
+    def gradient(w, xs):
+        with toolkit.GradientTape() as tape:
+            tape.watch(w)
+            y = loss(w, xs)
+        return tape.gradient(y, w)
+
+    found = both(gradient, number(w), number(xs))
+    back = np.transpose(scale, np.argsort(turned))
+    expected = sum(np.cos(w @ x) * back @ x.T for x in xs)
     assert_close(found, expected)
 
 

@@ -164,6 +164,25 @@ def test_unconnected_sources():
         tape.gradient(z, y, unconnected_gradients="ones")
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: ops.concatenate([x, w]),  # one rule for all inputs
+        lambda x, w: ops.slice_update(x, (1, 0), w[:1]),
+        lambda x, w: ops.matmul(x, w),  # a rule for each
+        lambda x, w: ops.linalg.solve(x, w),
+    ],
+)
+@pytest.mark.parametrize("watched", [0, 1])
+def test_no_gradient_flows_to_what_is_not_watched(function, watched):
+    pair = [tensor([[2.0, 1.0], [0.5, 3.0]]), tensor([[1.0, 2.0], [3.0, 4.0]])]
+    with GradientTape() as tape:
+        tape.watch(pair[watched])
+        y = function(*pair)
+    found = tape.gradient(y, pair)
+    assert [g is not None for g in found] == [watched == 0, watched == 1]
+
+
 def test_integers_carry_no_gradient():
     x = Variable(2.6)
     with GradientTape() as tape:

@@ -103,6 +103,58 @@ def test_groups_join_where_few_others_are_to_be_looked_at(monkeypatch, most, cou
     assert len(fused(lambda x: ops.tanh(ops.exp(x)), (3,)).nodes) == count
 
 
+def test_what_reads_inside_a_group_is_not_looked_at(monkeypatch):
+    monkeypatch.setattr(grouping, "MOST_VISITED", 1)
+    graph = fused(lambda x: ops.sin(ops.tanh(ops.exp(x))), (3,))
+    assert members(graph) == [["exp", "tanh", "sin"]]
+
+
+def test_groups_above_both_are_not_looked_at(monkeypatch):
+    def function(x, w):
+        above = ops.exp(x)
+        for _ in range(6):
+            above = above @ w
+        return above, ops.tanh(x)
+
+    monkeypatch.setattr(grouping, "MOST_VISITED", 3)
+    assert members(fused(function, (3, 3), (3, 3)))[0] == ["exp", "tanh"]
+
+
+def test_a_group_between_others_is_looked_at_once(monkeypatch):
+    def function(x, w):
+        a, b = ops.exp(x), ops.tanh(x)
+        low = a @ w
+        for _ in range(3):  # eight ways lead up
+            low = low @ w + low @ x
+        return low, b @ w @ w @ w @ w @ w @ w @ w @ w
+
+    visited = []
+    real = grouping.Groups._readers_of
+
+    def counted(self, group):
+        for reader in real(self, group):
+            visited.append(reader)
+            yield reader
+
+    monkeypatch.setattr(grouping.Groups, "_readers_of", counted)
+    groups = grouping.Groups(trace_of(function, (3, 3), (3, 3)))
+    for node in groups.graph.nodes:
+        groups.add(node)
+    first, last = groups.graph.nodes[0], groups.graph.nodes[-1]
+    assert groups.may_join(groups.of(first), groups.of(last))
+    assert len(visited) == 1 + 3 * 4
+
+
+def test_groups_are_no_larger_than_they_may_be(monkeypatch):
+    def function(x):
+        for _ in range(7):
+            x = ops.tanh(x)
+        return x
+
+    monkeypatch.setattr(fusion, "MOST_NODES", 3)
+    assert [len(names) for names in members(fused(function, (3,)))] == [3, 3, 1]
+
+
 @pytest.mark.parametrize(("most", "count"), [(7, 1), (6, 2)])
 def test_groups_stay_apart_that_would_move_many_others(monkeypatch, most, count):
     def function(x, w):
@@ -214,6 +266,17 @@ def test_readers_of_one_array_read_it_together():
         return ops.sum(x, axis=0), ops.max(x, axis=1), ops.exp(x)
 
     assert op_names(fused(function, (4, 6))) == ["fused"]
+
+
+def test_readers_that_cannot_be_fused_keep_no_others_apart():
+    def function(x, w):
+        return x @ w, ops.exp(x), ops.sum(x, axis=1)
+
+    assert members(fused(function, (3, 3), (3, 3))) == ["matmul", ["exp", "sum"]]
+
+
+def test_sums_over_axes_in_the_middle_stay_as_they_are():
+    assert members(fused(lambda x: ops.sum(x, axis=1), (3, 4, 5))) == ["sum"]
 
 
 def test_arithmetic_on_numbers_is_one_node():
@@ -342,6 +405,12 @@ def test_what_is_cheap_is_computed_again_where_it_is_read():
 
     graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph) == [["multiply", "exp"], "matmul", ["multiply", "multiply"]]
+
+
+def test_what_the_backend_cannot_generate_is_not_copied():
+    graph = trace_of(lambda x: ops.exp(-x), (LARGE, LARGE))
+    graph = fuse(graph, lambda node: node.op.name != "negative")
+    assert members(graph) == ["negative", ["exp"]]
 
 
 def test_what_has_to_be_kept_for_longer_counts_what_is_given_does_not():

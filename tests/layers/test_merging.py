@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.compiler.graphs import op_names, trace_of
 from tests.helpers import assert_close
 from toolkit import layers, ops
 from toolkit.errors import ArgumentError, ShapeError
@@ -79,6 +80,11 @@ def test_fewer_axes_become_more_after_the_batch(name):
     assert_close(layer([small, A]), function(small[:, None], A))
     one = RNG.normal(size=(2,)).astype("float32")
     assert_close(layer([one, A]), function(one[:, None, None], A))
+
+
+def test_nothing_is_reshaped_where_all_have_as_many_axes():
+    graph = trace_of(lambda a, b: layers.Add()([a, b]), (2, 3), (2, 3))
+    assert op_names(graph) == ["add"]
 
 
 def test_masks_may_be_of_single_elements():

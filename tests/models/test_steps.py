@@ -359,6 +359,7 @@ def test_the_first_batch_can_be_inspected_again():
     assert step.inspect() is None
     step((T, None))
     step((T[:1], None))
+    step((T[:1], T))  # of another structure
     assert step.inspect().graph.inputs[0].spec.shape == (2, 3)
     assert step.inspect((T[:1], None)).graph.inputs[0].spec.shape == (1, 3)
     assert EagerStep(total).inspect((T,)) is None

@@ -46,9 +46,7 @@ class _Substitution:
         self.by_id[id(old)] = old, new
 
     def node(self, node: Node) -> Node:
-        inputs = [self(x) for x in node.inputs]
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        return node if same else node.with_inputs(inputs)
+        return node.with_inputs([self(x) for x in node.inputs])
 
 
 def decompose(graph: Graph, backend: Backend) -> Graph:

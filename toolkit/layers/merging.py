@@ -6,6 +6,7 @@ from functools import reduce
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
@@ -183,9 +184,8 @@ class Concatenate(Merge):
 
     def call(self, inputs: Any) -> Any:
         if not isinstance(inputs, (list, tuple)) or not inputs:
-            _checked(
-                self, inputs
-            )  # else batches may differ: they may be what is joined
+            _checked(self, inputs)
+        # Batches may differ: they may be what is joined.
         return ops.concatenate(inputs, axis=self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -227,8 +227,8 @@ class Dot(Merge):
 
     def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        pair = (axes, axes) if isinstance(axes, int) else tuple(axes)
-        if len(pair) != 2 or not all(isinstance(axis, int) for axis in pair):
+        pair = (axes, axes) if is_int(axes) else tuple(axes)
+        if len(pair) != 2 or not all(is_int(axis) for axis in pair):
             raise ArgumentError(
                 f"Dot: axes must be an integer or two of them; received {axes!r}"
             )
