@@ -17,7 +17,7 @@ LEVELS = (
         "arguments",
         "reading",
         *("staging", "file_sets"),
-        "tracebacks",
+        *("frames", "tracebacks"),
         "pictures",
         "progress",
     ),
@@ -224,6 +224,17 @@ def test_no_backend_is_named_above_the_backends():
         for path, tree in sources().items()
         if not path.startswith(MAY_NAME_BACKENDS)
         for line, name in named_backends(tree)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_warnings_name_the_line_of_the_user():
+    wrong = [
+        f"{path}:{node.lineno}: use frames.warn"
+        for path, tree in sources().items()
+        for node in ast.walk(tree)
+        if path != "frames.py" and isinstance(node, ast.Attribute)
+        if ast.unparse(node).startswith("warnings.warn")
     ]
     assert not wrong, "\n".join(wrong)
 

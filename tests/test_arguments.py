@@ -13,6 +13,7 @@ from toolkit import (
     layers,
     losses,
     metrics,
+    ops,
     optimizers,
     regularizers,
 )
@@ -347,3 +348,109 @@ def test_no_argument_takes_an_object_that_means_nothing(cls):
             continue
         accepted.append(f"{cls.__name__}.{name}")
     assert set(accepted) <= ANYTHING
+
+
+# --- numbers of NumPy -----------------------------------------------------------------
+
+X, IMAGES = np.ones((2, 6, 4), "float32"), np.ones((2, 8, 8, 4), "float32")
+PROBABILITIES = np.full((2, 4), 0.25, "float32")
+WORDS = ["a b c", "c d"]
+
+WHOLE = {
+    "conv": lambda n: ops.conv(IMAGES, np.ones((3, 3, 4, 2)), n(2), dilation_rate=n(1)),
+    "max_pool": lambda n: ops.max_pool(IMAGES, n(2), strides=(n(2), n(1))),
+    "unfold": lambda n: ops.unfold(IMAGES, n(2), padding=n(1)),
+    "depth_to_space": lambda n: ops.depth_to_space(IMAGES, n(2)),
+    "stft": lambda n: ops.stft(np.ones((2, 64), "float32"), n(16), n(8), n(16))[0],
+    "histogram": lambda n: ops.histogram(X.ravel(), n(3))[0],
+    "array_split": lambda n: ops.array_split(X, n(2), axis=n(1))[0],
+    "tensordot": lambda n: ops.tensordot(X, np.ones((4, 3), "float32"), n(1)),
+    "extract_patches": lambda n: ops.image.extract_patches(IMAGES, n(2)),
+    "fori_loop": lambda n: ops.fori_loop(n(0), n(3), lambda i, x: x + i, n(1)),
+    "crossentropy": lambda n: losses.categorical_crossentropy(
+        PROBABILITIES, PROBABILITIES, axis=n(-1)
+    ),
+    "Conv2D": lambda n: layers.Conv2D(n(2), n(3), strides=(n(2), n(1)))(IMAGES),
+    "Reshape": lambda n: layers.Reshape(n(24))(X),
+    "Dot": lambda n: layers.Dot(n(2))([X, X]),
+    "PReLU": lambda n: layers.PReLU(shared_axes=n(1))(X),
+    "EinsumDense": lambda n: layers.EinsumDense("abc,cd->abd", (None, n(3)))(X),
+    "MultiHeadAttention": lambda n: layers.MultiHeadAttention(
+        n(2), n(3), attention_axes=n(1)
+    )(X, X),
+    "Dropout": lambda n: layers.Dropout(0.5, (n(2), n(1), n(4)), seed=n(3))(
+        X, training=True
+    ),
+    "Equalization": lambda n: layers.Equalization(bins=n(16))(IMAGES),
+    "Hashing": lambda n: layers.Hashing(n(3), salt=n(3))(np.arange(4)),
+    "split_dataset": lambda n: [
+        len(part) for part in toolkit.utils.split_dataset(X, left_size=n(1))
+    ],
+    "TextVectorization": lambda n: layers.TextVectorization(
+        n(9), output_sequence_length=n(3), ngrams=n(2), vocabulary=["a", "b", "c d"]
+    )(WORDS),
+    "Input": lambda n: layers.Dense(2)(toolkit.Input(n(3), batch_size=n(2))),
+}
+REAL = {
+    "SGD": lambda n: optimizers.SGD(n(0.5), momentum=n(0.25)).get_config()["momentum"],
+    "L2": lambda n: regularizers.L2(n(0.5))(X),
+    "MaxNorm": lambda n: constraints.MaxNorm(n(0.5))(X),
+    "Dropout": lambda n: layers.Dropout(n(0.5), seed=3)(X, training=True),
+    "RandomBrightness": lambda n: layers.RandomBrightness(n(0.25), seed=3)(IMAGES),
+    "Precision": lambda n: metrics.Precision(thresholds=n(0.5)).get_config()[
+        "thresholds"
+    ],
+}
+NUMBERS = [(np.int64, function) for function in WHOLE.values()]
+NUMBERS += [(np.float32, function) for function in REAL.values()]
+
+
+@pytest.mark.parametrize("number, function", NUMBERS, ids=[*WHOLE, *REAL])
+def test_numbers_of_numpy_are_taken_for_pythons(number, function):
+    found = []
+    for kind in (number, lambda value: value):
+        toolkit.utils.set_random_seed(0)
+        found.append(function(kind))
+    assert tuple(np.shape(found[0])) == tuple(np.shape(found[1]))
+    if not isinstance(found[0], toolkit.KerasTensor):
+        np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_numbers_of_numpy_are_pythons_in_configs():
+    model = toolkit.Sequential(
+        [
+            toolkit.Input(shape=(np.int64(6), np.int64(4))),
+            layers.PReLU(shared_axes=np.int64(1)),
+            layers.Reshape(np.int64(24)),
+            layers.Dropout(np.float32(0.5), noise_shape=(None, np.int64(24))),
+        ]
+    )
+    copy = toolkit.models.model_from_json(model.to_json())
+    assert copy.to_json() == model.to_json()
+
+
+def test_training_takes_numbers_of_numpy(tmp_path):
+    model = toolkit.Sequential([toolkit.Input((2,)), layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=np.int64(2))
+    x, y = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+    path = tmp_path / "model.keras"
+    history = model.fit(
+        *(x, y),
+        batch_size=np.int64(1),
+        epochs=np.int64(2),
+        validation_data=(x, y),
+        validation_freq=np.int64(2),
+        callbacks=[callbacks.ModelCheckpoint(path, save_freq=np.int64(4))],
+        verbose=0,
+    )
+    assert len(history.history["val_loss"]) == 1
+    assert path.exists()
+
+
+def test_settings_take_numbers_of_numpy():
+    before = toolkit.config.num_threads()
+    try:
+        toolkit.config.set_num_threads(np.int64(1))
+        assert toolkit.config.num_threads() == 1
+    finally:
+        toolkit.config.set_num_threads(before)

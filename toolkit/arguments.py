@@ -15,7 +15,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
-from numbers import Real
+from numbers import Integral, Real
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    TypeGuard,
     TypeVar,
     Union,
     get_args,
@@ -34,6 +35,16 @@ from typing import (
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_arguments
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def is_int(value: Any) -> TypeGuard[int]:
+    """Whether it is an integer of Python or NumPy, which has types of its own."""
+    return isinstance(value, Integral)
+
+
+def is_real(value: Any) -> TypeGuard[float]:
+    """Whether it is a real number of Python or NumPy."""
+    return isinstance(value, Real)
 
 
 class Between(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.errors import (
     ArgumentError,
     BackendUnavailable,
@@ -381,12 +382,12 @@ def set_num_threads(count: int | None) -> None:
     """
     from toolkit.backends.registry import get_backend
 
-    whole = isinstance(count, int) and not isinstance(count, bool)
+    whole = is_int(count) and not isinstance(count, bool)
     if count is not None and not (whole and count > 0):
         raise ArgumentError(
             f"set_num_threads: expected a number of threads or None; received {count!r}"
         )
-    _settings["threads"] = count
+    _settings["threads"] = None if count is None else int(count)
     get_backend(backend()).use_threads(num_threads())
 
 
@@ -401,12 +402,12 @@ def set_logical_devices(kind: str, count: int) -> None:
     """
     if kind != "cpu":
         raise unknown_choice("set_logical_devices: kind", kind, ("cpu",))
-    whole = isinstance(count, int) and not isinstance(count, bool)
+    whole = is_int(count) and not isinstance(count, bool)
     if not (whole and count > 0):
         raise ArgumentError(
             f"set_logical_devices: expected a number of devices; received {count!r}"
         )
-    _settings["logical_devices"][kind] = count
+    _settings["logical_devices"][kind] = int(count)
 
 
 def logical_devices(kind: str) -> int:

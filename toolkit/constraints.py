@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import config, ops, serialization
-from toolkit.arguments import Axes, Fraction, NonNegative
+from toolkit.arguments import Axes, Fraction, NonNegative, is_real
 from toolkit.errors import ArgumentError
 from toolkit.recording import Recorded
 from toolkit.tensor import Tensor
@@ -37,7 +37,7 @@ def _norm(w: Tensor, axis: Any) -> Tensor:
 
 
 def _check_bound(constraint: Any, name: str, value: Any) -> None:
-    if not isinstance(value, (int, float)) or value < 0:
+    if not is_real(value) or value < 0:
         raise ArgumentError(
             f"{type(constraint).__name__}: {name} must be a number >= 0; "
             f"received {value!r}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit import dtypes, ops, tree
+from toolkit.arguments import is_int
 from toolkit.control_bodies import (
     Body,
     assign_all,
@@ -233,7 +234,7 @@ def fori_loop(
     lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any
 ) -> Any:
     """Apply `body_fun(i, value)` for i from `lower` up to, not including, `upper`."""
-    if isinstance(lower, int) and isinstance(upper, int):
+    if is_int(lower) and is_int(upper):
         counter = ops.arange(lower, max(lower, upper), dtype="int32")
         step = lambda value, i: (body_fun(i, value), None)  # noqa: E731
         return scan(step, init_val, counter)[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
@@ -16,6 +15,7 @@ from toolkit.concrete import DATA, Concrete
 from toolkit.config import placement
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, leaked, unknown_choice
+from toolkit.frames import warn
 from toolkit.inspection import Inspection, inspect_program
 from toolkit.ir import Spec
 from toolkit.progress import stage, working
@@ -252,12 +252,11 @@ class Function:
                 for i, (old, new) in enumerate(zip(last, parts, strict=False))
                 if old != new
             ]
-            warnings.warn(
+            warn(
                 f"{self.name} is traced for the {RETRACES + 1}th time, for arguments "
                 "that differ in more than their leading extent: "
                 f"{'; '.join(changes) or 'their structure changed'}. Pass tensors "
-                "instead of Python numbers, or pad to fewer shapes.",
-                stacklevel=4,
+                "instead of Python numbers, or pad to fewer shapes."
             )
         if len(self._retraces) <= RETRACES:
             self._retraces.add(general)

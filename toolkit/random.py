@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
+from toolkit.arguments import is_int
 from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.ir import Kind, Spec, primitive
@@ -136,7 +137,7 @@ def make_default_seed() -> int:
 
 
 def _checked(seed: Any) -> int:
-    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32:
+    if not is_int(seed) or not 0 <= seed < 2**32:
         raise ArgumentError(
             "Expected `seed` argument to be an integer in [0, 2 ** 32); received "
             f"{seed!r}"
@@ -157,7 +158,7 @@ def draw_seed(seed: Any) -> Tensor:
         return seed
     if isinstance(seed, SeedGenerator):
         return seed.next()
-    if isinstance(seed, (int, np.integer)):
+    if is_int(seed):
         return convert([_checked(seed), 0], "uint32")
     raise ArgumentError(
         f"seed: expected an integer, a SeedGenerator or None; received {seed!r}"
@@ -265,7 +266,7 @@ def randint(
     name = dtypes.standardize(dtype)
     if not dtypes.is_integer(name):
         raise DTypeError(f"random.randint: expected an integer dtype; received {name}")
-    if isinstance(minval, int) and isinstance(maxval, int):
+    if is_int(minval) and is_int(maxval):
         if not 0 < maxval - minval <= 2**53:
             raise ArgumentError(
                 "random.randint: expected 0 < maxval - minval <= 2 ** 53; received "

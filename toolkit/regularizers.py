@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from toolkit import ops, serialization
+from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.recording import Recorded
 from toolkit.tensor import Tensor
@@ -33,7 +34,7 @@ class Regularizer(Recorded):
 
 
 def _factor(regularizer: Any, name: str, value: Any) -> float:
-    valid = isinstance(value, (int, float)) and not isinstance(value, bool)
+    valid = is_real(value) and not isinstance(value, bool)
     if not valid or not math.isfinite(value) or value < 0:
         raise ArgumentError(
             f"{type(regularizer).__name__}: {name} must be a finite number >= 0; "

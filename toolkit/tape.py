@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from toolkit import dtypes, ops, tree
 from toolkit.convert import convert
 from toolkit.errors import GradientError, unknown_choice
+from toolkit.frames import warn
 from toolkit.ir import Kind, Node, Primitive
 from toolkit.naming import scopes
 from toolkit.ops.shape import sum_to
@@ -366,10 +366,9 @@ def _warn_of_integers(target: Any, sources: list[Any]) -> None:
     for what, given in (("target", tree.flatten(target)), ("source", sources)):
         found = [getattr(x, "dtype", None) for x in given]
         if found and all(map(dtypes.is_integer, filter(None, found))):
-            warnings.warn(
+            warn(
                 "GradientTape.gradient: only floating tensors have gradients; received "
-                f"a {what} of {found[0]}, which gives None",
-                stacklevel=3,
+                f"a {what} of {found[0]}, which gives None"
             )
             return
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from types import TracebackType
 
 from toolkit import config
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep  # as good as the user's
+from toolkit.frames import is_own
 
 
 def shorten(error: BaseException) -> None:
@@ -23,8 +20,7 @@ def shorten(error: BaseException) -> None:
 def _filtered(traceback: TracebackType | None) -> TracebackType | None:
     frames = []
     while traceback is not None:
-        path = os.path.abspath(traceback.tb_frame.f_code.co_filename)
-        if not path.startswith(_PACKAGE) or path.startswith(_EXAMPLES):
+        if not is_own(traceback.tb_frame):
             frames.append(traceback)
         traceback = traceback.tb_next
     kept = None

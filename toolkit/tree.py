@@ -12,7 +12,6 @@ Example:
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -21,6 +20,7 @@ from operator import itemgetter
 from typing import Any
 
 from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.frames import warn
 
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -264,11 +264,10 @@ def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> No
             does not look at types.
     """
     if check_types is not None:
-        warnings.warn(
+        warn(
             "assert_same_structure: check_types has no effect; use assert_same_paths "
             "where types do not matter",
             DeprecationWarning,
-            stacklevel=2,
         )
     _check_container(a, b)
     if is_nested(a):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from toolkit import activations, config, ops
 from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.frames import warn
 from toolkit.utils.files import get_file
 
 __all__ = ["decode_predictions", "preprocess_input"]
@@ -174,10 +174,9 @@ def obtain_input_shape(
             f"input_shape={input_shape}"
         )
     if channels not in (1, 3):
-        warnings.warn(
+        warn(
             f"this model usually expects 1 or 3 input channels, not the {channels} of "
-            f"input_shape={input_shape}",
-            stacklevel=3,
+            f"input_shape={input_shape}"
         )
     if not input_shape:
         input_shape = arranged(3, default_size if require_flatten else None)

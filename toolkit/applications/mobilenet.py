@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import config, layers
 from toolkit.applications.common import Network, normed, preprocessor, relu6
 from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.models.functional import Functional
 
 __all__ = ["MobileNet", "decode_predictions", "preprocess_input"]
@@ -50,10 +50,9 @@ def rows_of_weights(
         )
     if rows == columns and rows in sizes:
         return rows
-    warnings.warn(
+    warn(
         f"input_shape is undefined or not square, or its height is not in {sizes}: "
-        "the weights for an input shape of (224, 224) are loaded",
-        stacklevel=3,
+        "the weights for an input shape of (224, 224) are loaded"
     )
     return 224
 

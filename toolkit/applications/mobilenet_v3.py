@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,6 +25,7 @@ from toolkit.applications.imagenet_utils import (
 from toolkit.applications.mobilenet import extents
 from toolkit.applications.mobilenet_v2 import NORM, check_tensor
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.models.functional import Functional
 
 __all__ = [
@@ -140,10 +140,9 @@ def _check_weights(shape: Any, alpha: float, minimalistic: bool) -> None:
             f"one of {allowed}; received alpha={alpha}"
         )
     if extents(shape) != (224, 224):
-        warnings.warn(
+        warn(
             "input_shape is undefined or not 224 x 224: the weights for an input shape "
-            "of (224, 224) are loaded",
-            stacklevel=4,
+            "of (224, 224) are loaded"
         )
 
 

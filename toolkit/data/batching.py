@@ -327,7 +327,7 @@ class Rebatch(Dataset):
         drop_remainder: bool = False,
     ) -> None:
         super().__init__(dataset.unbatch())
-        sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+        sizes = list(batch_size) if isinstance(batch_size, Sequence) else [batch_size]
         self._sizes = [check_size("rebatch", size) for size in sizes]
         self._drops = drop_remainder
 

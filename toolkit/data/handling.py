@@ -10,6 +10,7 @@ from toolkit.data.options import Options
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
 from toolkit.errors import ArgumentError, DatasetError
+from toolkit.frames import warn
 
 
 class _SameStream(Stream):
@@ -43,7 +44,7 @@ class IgnoreErrors(Dataset):
         log: Callable[[str], Any] | None = None,
     ) -> None:
         super().__init__(dataset)
-        self._log = _warn if log is None else log
+        self._log = warn if log is None else log
 
     def _stream(self, here: Pass) -> Stream:
         parent = here._replace(on_error=self._note).open(self._parents[0])
@@ -58,12 +59,6 @@ class IgnoreErrors(Dataset):
     def _note(self, error: Exception, stage: str) -> None:
         where = "; ".join(getattr(error, "__notes__", [])) or f"data set: stage {stage}"
         self._log(f"ignore_errors: {type(error).__name__}: {error} ({where})")
-
-
-def _warn(sentence: str) -> None:
-    import warnings
-
-    warnings.warn(sentence, stacklevel=2)
 
 
 @transformation("assert_cardinality")

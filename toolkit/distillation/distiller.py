@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, tree
+from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.tracking import no_tracking
 from toolkit.metrics import Mean
@@ -181,7 +182,7 @@ class Distiller(Model):
 
 
 def _checked_share(value: Any) -> float:
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+    if not is_real(value) or not 0 <= value <= 1:
         raise ArgumentError(
             "Distiller: student_loss_weight must be a number and between 0.0 and 1.0; "
             f"received {value!r}"

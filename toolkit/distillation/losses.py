@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import losses, ops, tree
+from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError
 from toolkit.recording import Recorded
 
@@ -166,7 +167,7 @@ class LogitsDistillation(_Nested):
 
     def __init__(self, temperature: float = 3.0, loss: Any = "kl_divergence") -> None:
         self.loss = _losses_of("LogitsDistillation", loss)
-        if not isinstance(temperature, (int, float)) or temperature <= 0:
+        if not is_real(temperature) or temperature <= 0:
             raise ArgumentError(
                 "LogitsDistillation: temperature must be a number and positive; "
                 f"received {temperature!r}"

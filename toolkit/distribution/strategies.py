@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ from toolkit.convert import convert
 from toolkit.distribution.devices import list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
+from toolkit.frames import warn
 from toolkit.symbolic import is_symbolic
 
 _current: Distribution | None = None
@@ -117,10 +117,9 @@ class DataParallel(Distribution):
         names = getattr(device_mesh, "axis_names", [None])
         super().__init__(device_mesh, names[0], auto_shard_dataset)
         if len(names) > 1:
-            warnings.warn(
+            warn(
                 f"DataParallel: expected a mesh of one axis; of {device_mesh} the "
-                "first is used",
-                stacklevel=2,
+                "first is used"
             )
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.dtype_policies.policy import DTypePolicy, default_policy, parse
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
@@ -67,7 +68,7 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
         amax_history_length: int = 1024,
     ) -> None:
         super().__init__(mode, source_name)
-        if not isinstance(amax_history_length, int):
+        if not is_int(amax_history_length):
             raise ArgumentTypeError(
                 "QuantizedFloat8DTypePolicy: amax_history_length must be an integer. "
                 f"Received {amax_history_length!r}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, config, ops, regularizers
-from toolkit.arguments import Axes
+from toolkit.arguments import Axes, is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.configuring import renamed
 from toolkit.layers.input_spec import InputSpec
@@ -162,7 +162,7 @@ class PReLU(Layer):
         declare_weight(
             self, "alpha", alpha_initializer, alpha_regularizer, alpha_constraint
         )
-        single = isinstance(shared_axes, int)
+        single = is_int(shared_axes)
         self.shared_axes = (shared_axes,) if single else tuple(shared_axes or ())
         self.supports_masking = True
 

@@ -9,7 +9,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from toolkit import constraints, initializers, ops, regularizers
-from toolkit.arguments import Axes, Seed
+from toolkit.arguments import Axes, Seed, is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.activation import Softmax
 from toolkit.layers.core import EinsumDense
@@ -84,7 +84,7 @@ class ProjectedAttention(Layer):
         self.use_bias = use_bias
         self.use_gate = use_gate
         self._output_shape = _as_extents(output_shape)
-        single = isinstance(attention_axes, int)
+        single = is_int(attention_axes)
         self.attention_axes = (attention_axes,) if single else attention_axes
         if sliding_window is not None:
             positive(self, "sliding_window", sliding_window)

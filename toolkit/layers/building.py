@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any
 
 from toolkit import constraints, dtypes, initializers, regularizers
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
@@ -237,7 +238,7 @@ Buildable.build = in_scope(Buildable.build)  # type: ignore[method-assign]
 def _weight_shape(layer: Any, shape: Any, name: str | None) -> tuple[int, ...]:
     if shape is None:
         return ()
-    extents = standardize_shape((shape,) if isinstance(shape, int) else shape)
+    extents = standardize_shape((shape,) if is_int(shape) else shape)
     if None in extents:
         raise ArgumentError(
             f"{describe(layer)}: the weight {name!r} needs extents that are known; "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import activations, dtype_policies
 from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.frames import warn
 from toolkit.recording import Recorded, accepts, constructor_signature
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
@@ -46,10 +46,7 @@ def renamed(
     arguments = {k: v for k, v in (layer._arguments or {}).items() if k != old}
     layer.__dict__["_arguments"] = arguments | ({new: given} if new else {})
     advice = f"use `{new}`" if new else "leave it out"
-    warnings.warn(
-        f"{type(layer).__name__}: the argument `{old}` is deprecated; {advice}",
-        stacklevel=3,
-    )
+    warn(f"{type(layer).__name__}: the argument `{old}` is deprecated; {advice}")
     return given if new else value
 
 
@@ -126,10 +123,9 @@ def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | 
         (layer._arguments or {}).pop(name, None)
     if type(layer) not in _told_of_shapes:
         _told_of_shapes.add(type(layer))
-        warnings.warn(
+        warn(
             f"{type(layer).__name__}: Do not pass an `input_shape`/`input_dim` "
-            "argument to a layer; put an Input(shape) first in the Sequential instead",
-            stacklevel=4,
+            "argument to a layer; put an Input(shape) first in the Sequential instead"
         )
     return tuple(shape) if dim is None else (dim,)
 

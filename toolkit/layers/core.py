@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from toolkit import activations, dtypes, ops
-from toolkit.arguments import Positive
+from toolkit.arguments import Positive, is_int
 from toolkit.errors import UnsupportedError
+from toolkit.frames import warn
 from toolkit.layers.configuring import renamed
 from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec
@@ -150,7 +150,7 @@ class EinsumDense(QuantizedWeight):
     ) -> None:
         super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
         self.equation = equation
-        single = isinstance(output_shape, int)
+        single = is_int(output_shape)
         self.partial_output_shape = (output_shape,) if single else tuple(output_shape)
         self.activation = activations.get(activation)
         self.bias_axes = bias_axes
@@ -302,10 +302,9 @@ class Embedding(QuantizedWeight):
         if isinstance(known, np.ndarray) and not self._warned_of_negative:
             if known.size and known.min() < 0:
                 self.__dict__["_warned_of_negative"] = True
-                warnings.warn(
+                warn(
                     f"Embedding {self.name!r}: received the index {known.min()}: "
-                    "negative ones count from the end of the table",
-                    stacklevel=4,
+                    "negative ones count from the end of the table"
                 )
         if inputs.dtype in ("int32", "int64"):
             return inputs

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.arguments import checked, unknown_to
+from toolkit.arguments import checked, is_int, unknown_to
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.layer import Layer
 from toolkit.symbolic import record
@@ -43,16 +43,13 @@ class InputLayer(Layer):
     ) -> None:
         super().__init__(name=name)
         if "input_shape" in kwargs and shape is None:
-            warnings.warn(
-                "Argument `input_shape` is deprecated. Use `shape` instead.",
-                stacklevel=2,
-            )
+            warn("Argument `input_shape` is deprecated. Use `shape` instead.")
             shape = kwargs.pop("input_shape")
         if "batch_input_shape" in kwargs and batch_shape is None:
             batch_shape = kwargs.pop("batch_input_shape")
         if kwargs:
             raise unknown_to(self, kwargs)
-        shape = (shape,) if isinstance(shape, int) else shape
+        shape = (shape,) if is_int(shape) else shape
         given = {"shape": shape, "batch_shape": batch_shape, "batch_size": batch_size}
         if input_tensor is not None:
             _check_fits(input_tensor, **given, dtype=dtype, sparse=sparse)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import dtype_policies, dtypes, regularizers, tree
 from toolkit.arguments import unknown_to
 from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError
+from toolkit.frames import warn
 from toolkit.layers.building import Buildable
 from toolkit.layers.call import (
     Arguments,
@@ -298,10 +298,9 @@ class Layer(
         if not self.supports_masking:
             if masked and not self._warned_of_mask:
                 self._warned_of_mask = True
-                warnings.warn(
+                warn(
                     f"{describe(self)}: does not support masking; the layers after it "
-                    "will not see the mask of its inputs",
-                    stacklevel=4,
+                    "will not see the mask of its inputs"
                 )
             return
         if not masked and not self._computes_mask:

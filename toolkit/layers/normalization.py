@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import dtypes, ops
 from toolkit.arguments import NonNegative
 from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.frames import warn
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, declare_weight, known, positive
@@ -120,11 +120,10 @@ class LayerNormalization(Affine):
         )
         self.axis = _axes(axis)
         if rms_scaling:
-            warnings.warn(
+            warn(
                 "LayerNormalization: rms_scaling is deprecated, and is no RMS "
                 "normalization; use RMSNormalization",
                 DeprecationWarning,
-                stacklevel=2,
             )
             self.center = False
         self.rms_scaling = rms_scaling

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import is_int
 from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
@@ -74,11 +75,11 @@ def _checked_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
         return None
     is_sequence = isinstance(noise_shape, (list, tuple))
     if not is_sequence or not all(
-        n is None or (isinstance(n, int) and n > 0) for n in noise_shape
+        n is None or (is_int(n) and n > 0) for n in noise_shape
     ):
         expected = "a tuple or list of integers"
         if is_sequence:
-            numbers = all(n is None or isinstance(n, int) for n in noise_shape)
+            numbers = all(n is None or is_int(n) for n in noise_shape)
             what = "dimensions to be positive" if numbers else "elements to be"
             expected = f"all {what} integers or None"
         raise ArgumentError(

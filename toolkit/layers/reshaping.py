@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import is_int
 from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
@@ -59,7 +60,7 @@ class Reshape(Layer):
 
     def __init__(self, target_shape: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        single = isinstance(target_shape, int)
+        single = is_int(target_shape)
         target = (target_shape,) if single else tuple(target_shape)
         if not all(hasattr(n, "__index__") and n >= -1 for n in target):
             raise ArgumentError(

@@ -134,7 +134,7 @@ class RNN(Layer):
         # Steps lead before they are projected: less is moved, and each is in one piece.
         xs, step = step_function(self.cell, _time_first(sequences), training)
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
-        calls = _dropping_calls(self.cell, sequences[:, 0], states) if training else []
+        calls = _dropping_calls(self.cell, sequences, states) if training else []
         with one_mask(calls):
             last, outputs, states = self._loop(xs, step, states, mask)
         if self.stateful:
@@ -248,7 +248,7 @@ def step_function(cell: Any, inputs: Any, training: bool | None) -> tuple[Any, A
         inputs: (steps, batch, ...).
         training: whether to drop.
     """
-    if _is_stepped(cell) and cell.dtype_policy == context.layer.dtype_policy:
+    if _is_projected(cell):
         masks = cell.dropout_masks(inputs.shape[1], inputs.shape[-1], training)
         xs = cell.project(inputs, masks[0])
         return xs, lambda x, states: cell.step(x, states, masks[1])
@@ -262,22 +262,31 @@ def _is_stepped(cell: Any) -> bool:
     return isinstance(cell, Cell) and cell._info.own
 
 
-def _dropping_calls(cell: Any, x: Any, states: Any) -> list[tuple[Any, Any, Any]]:
+def _is_projected(cell: Any) -> bool:
+    """Whether the inputs of all steps are projected at once, in the layer's dtypes."""
+    return _is_stepped(cell) and cell.dtype_policy == context.layer.dtype_policy
+
+
+def _dropping_calls(
+    cell: Any, sequences: Any, states: Any
+) -> list[tuple[Any, Any, Any]]:
     """The cells that drop in their `call`, with a step's inputs and first state.
 
     Args:
         cell: of a recurrent layer.
-        x: the inputs of one step.
+        sequences: (batch, steps, ...).
         states: of the layer.
     """
     stacked = isinstance(cell, StackedRNNCells)
     cells = cell.cells if stacked else [cell]
-    calls = []
-    for one, own_states in zip(cells, states if stacked else [states], strict=True):
-        stepped = _is_stepped(one) and (
-            stacked or one.dtype_policy == context.layer.dtype_policy
-        )
-        if isinstance(one, DropoutRNNCell) and not stepped:
+    is_stepped = _is_stepped if stacked else _is_projected
+    dropping = [isinstance(c, DropoutRNNCell) and not is_stepped(c) for c in cells]
+    if not any(dropping):
+        return []
+    calls, x = [], sequences[:, 0]
+    states = states if stacked else [states]
+    for one, drops, own_states in zip(cells, dropping, states, strict=True):
+        if drops:
             calls.append((one, x, tree.flatten(own_states)[0]))
         x = ops.ones((x.shape[0], *_extents(_output_size(one))), dtype=x.dtype)
     return calls

@@ -6,6 +6,7 @@ from operator import index
 from typing import Any
 
 from toolkit import constraints, initializers, regularizers
+from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
 from toolkit.variable import Variable
 
@@ -55,7 +56,7 @@ def choice(layer: Any, argument: str, value: Any, choices: Any) -> Any:
 
 def fraction(layer: Any, argument: str, value: Any) -> float:
     """`value`, checked to lie in [0, 1]."""
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+    if not is_real(value) or not 0 <= value <= 1:
         raise ArgumentError(
             f"{type(layer).__name__}: Invalid value received for argument "
             f"`{argument}`. Expected a float value between 0 and 1; received {value!r}"

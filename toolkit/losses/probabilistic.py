@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import config, ops
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.losses.regression import as_pair
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor
@@ -239,12 +240,11 @@ def _smoothed_towards_uniform(y_true: Any, amount: float) -> Any:
 
 
 def _check_classes(what: str, y_pred: Any, axis: Any) -> None:
-    if isinstance(axis, bool) or not isinstance(axis, int):
+    if isinstance(axis, bool) or not is_int(axis):
         raise ArgumentError(f"{what}: axis must be an integer; received {axis!r}")
     if y_pred.shape[-1] == 1:
-        warnings.warn(
+        warn(
             f"{what}: y_pred of shape {y_pred.shape} has a single class; did you mean "
             "binary_crossentropy?",
             SyntaxWarning,
-            stacklevel=4,
         )

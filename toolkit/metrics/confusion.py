@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, ops
-from toolkit.arguments import Positive
+from toolkit.arguments import Positive, is_real
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.losses.loss import check_weight, match_ranks
 from toolkit.metrics.metric import Metric
@@ -24,9 +24,7 @@ def parse_thresholds(what: str, thresholds: Any, default: float = 0.5) -> list[f
     values = default if thresholds is None else thresholds
     values = list(values) if isinstance(values, (list, tuple, np.ndarray)) else [values]
     # A default may be minus infinity: then all of the top k are positive.
-    if thresholds is not None and not all(
-        isinstance(t, (int, float)) and 0 <= t <= 1 for t in values
-    ):
+    if thresholds is not None and not all(is_real(t) and 0 <= t <= 1 for t in values):
         raise ArgumentError(
             f"{what}: expected thresholds in [0, 1]; received {thresholds!r}"
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from toolkit import config, dtypes, ops
 from toolkit.arguments import Positive
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.metrics.metric import Metric
 from toolkit.tensor import Tensor
 
@@ -77,10 +77,9 @@ class IoU(Metric):
         if sample_weight is not None:
             given = ops.convert_to_tensor(sample_weight)
             if dtypes.is_float(given.dtype) and not dtypes.is_float(self.dtype):
-                warnings.warn(
+                warn(
                     f"{type(self).__name__}: the sample weight is float, the metric "
-                    f"counts in int: casting {given.dtype} to {self.dtype}",
-                    stacklevel=2,
+                    f"counts in int: casting {given.dtype} to {self.dtype}"
                 )
             given = ops.cast(given, self.dtype)
             given = ops.reshape(given, (-1,)) if given.ndim > 1 else given

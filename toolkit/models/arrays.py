@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from toolkit import config, dtypes, tree
+from toolkit.arguments import is_real
 from toolkit.convert import is_strings
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.frames import warn
 from toolkit.tensor import Tensor, backend
 from toolkit.variable import Variable
 
@@ -157,7 +157,7 @@ def _labels(y: Any) -> np.ndarray[Any, Any]:
 def check_class_weight(class_weight: Any) -> None:
     """Raise unless it maps classes, whole numbers, to finite weights."""
     for key, weight in (class_weight or {}).items():
-        if not isinstance(key, Real) or key % 1 != 0:
+        if not is_real(key) or key % 1 != 0:
             raise ArgumentError(
                 "class_weight: expected classes, whole numbers, as keys; received "
                 f"{key!r} of type {type(key).__name__}"
@@ -173,10 +173,7 @@ def warn_of_absent_classes(y: Any, class_weight: dict[int, float]) -> None:
     """Warn of weights for classes that no sample is of."""
     absent = sorted(set(map(int, class_weight)) - set(np.unique(_labels(y)).tolist()))
     if absent:
-        warnings.warn(
-            f"class_weight: no sample is of the classes {absent}, which have weights",
-            stacklevel=6,
-        )
+        warn(f"class_weight: no sample is of the classes {absent}, which have weights")
 
 
 def split_arrays(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from toolkit import losses
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.frames import warn
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.tensor import Tensor
 
@@ -82,11 +82,10 @@ def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
     with told_apart("loss", loss.name, output, true, pred):
         broadcast_shapes("targets and outputs", *shapes)
     if shapes[0] != shapes[1]:
-        warnings.warn(
+        warn(
             f"{place_of('loss', loss.name, output)}: the targets of shape "
             f"{tuple(true.shape)} and the outputs of shape {tuple(pred.shape)} differ, "
-            "and are repeated to fit each other; give targets the shape of the outputs",
-            stacklevel=6,
+            "and are repeated to fit each other; give targets the shape of the outputs"
         )
 
 
@@ -107,10 +106,9 @@ def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
         values = true.numpy()
         low, high = float(values.min()), float(values.max())
         if low < 0 or high > 1:
-            warnings.warn(
+            warn(
                 f"{place_of('loss', loss.name, output)}: expected targets in [0, 1]; "
-                f"those of the first batch go from {low:g} to {high:g}",
-                stacklevel=6,
+                f"those of the first batch go from {low:g} to {high:g}"
             )
 
 

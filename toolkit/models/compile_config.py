@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit.errors import ToolkitError
+from toolkit.frames import warn
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
 
@@ -28,11 +28,10 @@ class CompileConfigured:
         A class with a `compile` of its own must define this too, or is left as it is.
         """
         if not _is_ours(type(self).compile):
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} has a `compile` of its own: define "
                 "`get_compile_config` and `compile_from_config` to have models "
-                "compiled again when they are loaded, or compile them then",
-                stacklevel=2,
+                "compiled again when they are loaded, or compile them then"
             )
             return
         try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import metrics as metrics_module
 from toolkit import tree
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.models.compile_checks import told_apart
 from toolkit.models.compile_utils import (
     ACCURACY,
@@ -106,10 +106,9 @@ class CompileMetrics:
         if len(pred) == 1:
             flat = tree.flatten(given)
             if isinstance(given, dict) and names[0] and not set(given) <= set(names):
-                warnings.warn(
+                warn(
                     f"compile: {argument} are for {sorted(given)}; the only output, "
-                    f"which they are given, is {names[0]!r}",
-                    stacklevel=5,
+                    f"which they are given, is {names[0]!r}"
                 )
             return [_group(flat, tree.flatten(y_true)[0], pred[0], None)]
         per_output = self._per_output(argument, given, y_pred, names)

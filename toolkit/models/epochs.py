@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from itertools import islice
 from math import ceil
@@ -10,6 +9,7 @@ from typing import Any
 
 from toolkit.config import max_steps_per_epoch
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.models.sources import Source, make_source
 
 
@@ -122,10 +122,9 @@ class EpochBatches:
         )
         if self.steps is not None or self.exhausted:
             wanted = self.steps or "an unknown number of"
-            warnings.warn(
+            warn(
                 f"the data ran out after {done} of {wanted} steps; it must return at "
-                "least steps * epochs batches",
-                stacklevel=4,
+                "least steps * epochs batches"
             )
 
 

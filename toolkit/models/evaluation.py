@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
-from toolkit.arguments import checked
+from toolkit.arguments import checked, is_int
 from toolkit.backends.base import accelerators
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.arrays import batch_tensors
@@ -268,7 +268,7 @@ def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
     if verbose not in _VERBOSE:
         raise unknown_choice(f"{method}: verbose", verbose, _VERBOSE)
     allowed = isinstance(validation_freq, (list, tuple, set))
-    if not allowed and not (isinstance(validation_freq, int) and validation_freq > 0):
+    if not allowed and not (is_int(validation_freq) and validation_freq > 0):
         raise ArgumentError(
             f"{method}: expected validation_freq to be a number >= 1 or a list of "
             f"epochs; received {validation_freq!r}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from toolkit import tree
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.ir import Node
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
@@ -230,10 +230,9 @@ def _check_symbols(what: str, structure: Any) -> None:
 def _warn_of_names(inputs: Any) -> None:
     for key, symbol in inputs.items() if isinstance(inputs, dict) else ():
         if is_symbolic(symbol) and symbol.name != key:
-            warnings.warn(
+            warn(
                 f"Model: the input under the key {key!r} is named {symbol.name!r}; "
-                "name it like its key, Input(..., name=key)",
-                stacklevel=4,
+                "name it like its key, Input(..., name=key)"
             )
 
 

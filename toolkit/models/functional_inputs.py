@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit import tree
 from toolkit.convert import convert_input
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.frames import warn
 from toolkit.layers import InputSpec
 from toolkit.symbolic import KerasTensor, is_symbolic
 from toolkit.tensor import Tensor
@@ -45,7 +45,7 @@ class FunctionalInputs:
         flat = self._ordered(inputs)
         several = len(flat) > 1 or isinstance(inputs, dict)
         if several and not _is_alike(self._inputs_struct, inputs):
-            warnings.warn(self._unlike(inputs), stacklevel=6)
+            warn(self._unlike(inputs))
         return [
             self._standardize_one(x, own)
             for x, own in zip(flat, self._inputs, strict=True)

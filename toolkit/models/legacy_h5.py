@@ -7,7 +7,6 @@ Layers are matched by their order, or by their names. Each has the attribute
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from toolkit import config
 from toolkit.errors import ModelFileError
+from toolkit.frames import warn
 from toolkit.models.h5_files import created, write_array
 from toolkit.models.legacy_config import (
     compile_arguments,
@@ -242,7 +242,7 @@ def _pair(
     )
     if not skip_mismatch:
         raise ModelFileError(message)
-    warnings.warn(f"load_weights: {message}; left as they were", stacklevel=7)
+    warn(f"load_weights: {message}; left as they were")
     return iter(())
 
 
@@ -256,9 +256,7 @@ def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
     if wrong and not skip_mismatch:
         raise ModelFileError("Shape mismatch:\n  " + "\n  ".join(wrong))
     if wrong:
-        warnings.warn(
-            "load_weights: left as it was:\n  " + "\n  ".join(wrong), stacklevel=6
-        )
+        warn("load_weights: left as it was:\n  " + "\n  ".join(wrong))
     fitting = [(v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape]
     for variable, value in fitting:
         variable.assign(value)
@@ -270,10 +268,9 @@ def _load_optimizer(model: Any, group: _Group) -> None:
     stored = group.weights()
     shapes = [tuple(v.shape) for v in optimizer.variables]
     if shapes != [d.shape for d in stored]:
-        warnings.warn(
+        warn(
             "load_model: the file holds the state of another optimizer than "
-            f"{optimizer.name!r}; it starts anew",
-            stacklevel=5,
+            f"{optimizer.name!r}; it starts anew"
         )
         return
     optimizer.set_weights([d.read() for d in stored])

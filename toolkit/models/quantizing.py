@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.frames import warn
 from toolkit.quantizers.configs import resolve
 
 _MODES = ("int8", "float8")
@@ -73,7 +73,7 @@ def _quantize(layer: Any, config: Any, type_check: bool) -> bool:
         layer.quantize(config.mode, type_check=type_check, config=config)
     except NotImplementedError as error:
         if layer.weights:
-            warnings.warn(str(error), stacklevel=3)
+            warn(str(error))
         return False
     return True
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from toolkit.errors import (
     UnwritableFileError,
 )
 from toolkit.file_sets import FileSet
+from toolkit.frames import warn
 from toolkit.models.h5_files import write_groups
 from toolkit.models.state import Groups, load_state
 from toolkit.reading.hdf5 import Dataset, contents_checksum, open_datasets
@@ -110,10 +110,9 @@ def _list_path(path: Path) -> Path:
     if path.suffix == ".json":
         return path
     renamed = path.with_suffix(".json")
-    warnings.warn(
+    warn(
         f"sharded weights are listed in a `*.json` file: {str(path)!r} becomes "
-        f"{str(renamed)!r}",
-        stacklevel=5,
+        f"{str(renamed)!r}"
     )
     return renamed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import count, islice
@@ -16,6 +15,7 @@ from toolkit.convert import is_strings
 from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, PickedRows, Rows
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.frames import warn
 from toolkit.models.arrays import (
     PARTS,
     as_tensor,
@@ -336,10 +336,9 @@ def make_source(
                 f"({type(x).__name__}) returns; received it beside x"
             )
     if batch_size is not None:
-        warnings.warn(
+        warn(
             f"batch_size={batch_size} is not used: x ({type(x).__name__}) returns "
-            "whole batches",
-            stacklevel=4,
+            "whole batches"
         )
     source = _source_of_batches(x, shuffle)
     source.class_weight = class_weight

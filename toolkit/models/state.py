@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from toolkit.errors import ModelFileError
+from toolkit.frames import warn
 from toolkit.layers.tracking import StateOwner
 from toolkit.models.parts import parts_of
 from toolkit.optimizers import Optimizer
@@ -64,10 +64,7 @@ def load_state(
             "changed:\n  " + "\n  ".join(map(str, problems))
         )
     if problems:
-        warnings.warn(
-            "load_weights: left as it was:\n  " + "\n  ".join(map(str, problems)),
-            stacklevel=4,
-        )
+        warn("load_weights: left as it was:\n  " + "\n  ".join(map(str, problems)))
     for variable, value in scope.writes.items():
         variable.assign(value)
 
@@ -181,10 +178,9 @@ def _optimizer_fits(load: Load, model: Any) -> bool:
         optimizer.build(model.trainable_variables)
     if not _differences(load):
         return True
-    warnings.warn(
+    warn(
         f"load_weights: the file holds the state of another optimizer than "
-        f"{optimizer.name!r}; it starts anew",
-        stacklevel=4,
+        f"{optimizer.name!r}; it starts anew"
     )
     return False
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.frames import warn
 
 Tree = dict[str, Any]
 _READ = {"backend_tensor": lambda v: v.value, "numpy_array": lambda v: v.numpy()}
@@ -48,10 +48,9 @@ def assign_state_tree(model: Any, tree: Tree) -> None:
             else:
                 unknown.append(path)
     if unknown:
-        warnings.warn(
+        warn(
             f"set_state_tree: the model has no variables {', '.join(unknown)}; they "
-            "are left out",
-            stacklevel=3,
+            "are left out"
         )
 
 

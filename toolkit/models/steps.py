@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from toolkit import config, ops, tree
 from toolkit.convert import convert, extent, is_strings
 from toolkit.errors import ArgumentError, OutOfRangeError
+from toolkit.frames import warn
 from toolkit.functions import Function
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import remembered, unique
@@ -187,10 +187,7 @@ class Steps:
         if variables:
             self.optimizer.apply(tape.gradient(scaled, variables), variables)
         else:
-            warnings.warn(
-                f"{self.name}: the model has no trainable weights",
-                stacklevel=2,
-            )
+            warn(f"{self.name}: the model has no trainable weights")
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def test_step(self, data: Any) -> dict[str, Any]:
@@ -376,7 +373,7 @@ class Steps:
 
 
 def _warn_of_old_name(name: str, instead: str) -> None:
-    warnings.warn(f"`{name}` is deprecated: use self.{instead}", stacklevel=3)
+    warn(f"`{name}` is deprecated: use self.{instead}")
 
 
 class _NoMetrics:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from toolkit import metrics as metrics_module
 from toolkit import optimizers
-from toolkit.arguments import checked
+from toolkit.arguments import checked, is_int
 from toolkit.config import max_epochs
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.frames import warn
 from toolkit.inspection import Inspection
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.arrays import (
@@ -79,16 +77,15 @@ class Trainer(CompileConfigured, Evaluation):
             raise unknown_choice(
                 "compile: jit_compile", jit_compile, ("auto", True, False)
             )
-        if not isinstance(steps_per_execution, int) or steps_per_execution < 1:
+        if not is_int(steps_per_execution) or steps_per_execution < 1:
             raise ArgumentError(
                 "compile: expected steps_per_execution >= 1; received "
                 f"{steps_per_execution!r}"
             )
         if jit_compile is True and run_eagerly:
-            warnings.warn(
+            warn(
                 "compile: run_eagerly=True leaves nothing to compile; jit_compile "
-                "becomes False",
-                stacklevel=2,
+                "becomes False"
             )
             jit_compile = False
         names = getattr(self, "output_names", None)
@@ -185,20 +182,16 @@ class Trainer(CompileConfigured, Evaluation):
         self._check_compiled("fit")
         check_run("fit", verbose, validation_freq)
         for name, number in (("epochs", epochs), ("initial_epoch", initial_epoch)):
-            if not isinstance(number, (int, np.integer)) or number < 0:
+            if not is_int(number) or number < 0:
                 raise ArgumentError(f"fit: expected {name} >= 0; received {number!r}")
         if initial_epoch > epochs:
-            warnings.warn(
+            warn(
                 f"fit: nothing is trained: initial_epoch, {initial_epoch}, is beyond "
-                f"epochs, {epochs}, the number of the last one",
-                stacklevel=3,
+                f"epochs, {epochs}, the number of the last one"
             )
         limit = max_epochs()
         if limit is not None and limit < epochs:
-            warnings.warn(
-                f"fit: limiting epochs to {limit}, as set_max_epochs has it",
-                stacklevel=2,
-            )
+            warn(f"fit: limiting epochs to {limit}, as set_max_epochs has it")
             epochs = limit
         with named("fit"):
             if validation_split and validation_data is None:
@@ -360,10 +353,9 @@ class Trainer(CompileConfigured, Evaluation):
         if self._trained == trained:
             return
         if self._trained is not None:
-            warnings.warn(
+            warn(
                 f"{self.name}: what is trainable has changed since the last step; call "
-                "compile() again to give the optimizer the new variables",
-                stacklevel=4,
+                "compile() again to give the optimizer the new variables"
             )
             self.train_function = None
         self._trained = trained
@@ -427,15 +419,14 @@ class _LossWatch:
         self.warned = True
         bad = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
         first = next(bad)
-        warnings.warn(
+        warn(
             f"fit: the loss is {float(losses[first])} since step "
             f"{self._step + first + 1}; try a lower learning rate or clip the "
-            "gradients",
-            stacklevel=6,
+            "gradients"
         )
 
 
 def _is_due(epoch: int, validation_freq: Any) -> bool:
-    if isinstance(validation_freq, int):
+    if is_int(validation_freq):
         return (epoch + 1) % validation_freq == 0
     return epoch + 1 in validation_freq

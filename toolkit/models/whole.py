@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.frames import warn
 from toolkit.models.archives import load_archive, save_archive
 from toolkit.models.folders import is_model_folder, load_folder, save_folder
 from toolkit.models.legacy_h5 import load_legacy, save_legacy
@@ -69,10 +69,9 @@ def save_model(
         )
     check_free(path, overwrite, "save_model")
     if not model.built:
-        warnings.warn(
+        warn(
             f"save_model: the model {model.name!r} has no weights yet; build it or "
-            "call it on data first",
-            stacklevel=2,
+            "call it on data first"
         )
     if legacy:
         save_legacy(model, path, include_optimizer)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.arguments import is_int
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import extents_of, known_values, normalize_axis
@@ -130,7 +131,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
 
 def _roll(x: Tensor, places: Any, axis: int) -> Tensor:
     n = x.shape[axis]
-    if not isinstance(places, (int, np.integer)):
+    if not is_int(places):
         sources = (arange(n, dtype="int32") - as_indices("roll", places)) % max(n, 1)
         return bind(gather_p, x, sources, axis=axis)
     cut = -int(places) % max(n, 1)
@@ -274,7 +275,7 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]
     """
     x = convert(x)
     axis = normalize_axis("array_split", axis, x.ndim)
-    if not isinstance(indices_or_sections, int):
+    if not is_int(indices_or_sections):
         return split(x, indices_or_sections, axis)
     if indices_or_sections < 1:
         raise ArgumentError(

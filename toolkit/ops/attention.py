@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.arguments import is_real
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.contract import matmul
@@ -280,7 +281,7 @@ def dot_product_attention(
     (query, key, value), dtype = operands(query, key, value)
     _check(query, key, value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    if not isinstance(scale, (int, float)):
+    if not is_real(scale):
         query, scale = query * convert(scale, dtype), 1.0
     wide = dtypes.result_type(dtype, "float32")
     bias = None if bias is None else _with_four_axes(convert(bias, wide))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.arguments import is_int
 from toolkit.config import standardize_data_format
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
@@ -40,12 +41,12 @@ class _Blocks:
         dilation = per_axis(op, "dilation", dilation, 2)
         stride = per_axis(op, "stride", stride, 2)
         pads = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * 2
-        if len(pads) != 2 or any(not isinstance(n, int) or n < 0 for n in pads):
+        if len(pads) != 2 or any(not is_int(n) or n < 0 for n in pads):
             raise ArgumentError(
                 f"{op}: padding must be an integer >= 0 or 2 of them; "
                 f"received {padding!r}"
             )
-        self.pads = pads
+        self.pads = tuple(map(int, pads))
         pairs = tuple((n, n) for n in pads)
         self.counts = window_counts(op, spatial, self.size, stride, pairs, dilation)
         self.padded = tuple(n + 2 * p for n, p in zip(spatial, pads, strict=True))
@@ -132,7 +133,7 @@ def _check_blocks(op: str, x: Any, block_size: int) -> Tensor:
     x = convert(x)
     if x.ndim != 4:
         raise ShapeError(f"{op}: expected a tensor of 4 axes; received {x.shape}")
-    if not isinstance(block_size, int) or block_size < 2:
+    if not is_int(block_size) or block_size < 2:
         raise ArgumentError(
             f"{op}: `block_size` must be at least 2. Received: block_size={block_size}"
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.arguments import is_int
 from toolkit.dtypes import is_integer
 from toolkit.errors import (
     ArgumentError,
@@ -26,7 +27,7 @@ def extents_of(shape: Any) -> Shape:
     """A shape as a tuple of integers; it may be a tensor, or hold some."""
     if hasattr(shape, "__array__"):
         shape = np.asarray(shape).tolist()
-    return (int(shape),) if isinstance(shape, int) else tuple(map(_extent, shape))
+    return (int(shape),) if is_int(shape) else tuple(map(_extent, shape))
 
 
 def _extent(n: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.convert import convert, operands, tensors, weak_type
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Kind, Spec, primitive
@@ -156,7 +157,7 @@ def _in_order(x: Tensor, axes: list[int]) -> Tensor:
 
 
 def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int]]:
-    if isinstance(axes, int):
+    if is_int(axes):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ArgumentError(
                 f"tensordot: {axes} axes of shapes {x1.shape} and {x2.shape}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.config import standardize_data_format
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -50,13 +51,13 @@ def per_axis(op: str, name: str, value: Any, ndim: int) -> Extents:
     """An argument given once or for each spatial axis, as a tuple of positive ints."""
     several = isinstance(value, (tuple, list))
     values = tuple(value) if several else (value,) * ndim
-    valid = len(values) == ndim and all(isinstance(n, int) and n > 0 for n in values)
+    valid = len(values) == ndim and all(is_int(n) and n > 0 for n in values)
     if not valid:
         raise ArgumentError(
             f"{op}: {name} must be a positive integer or {ndim} of them; "
             f"received {value!r}"
         )
-    return values
+    return tuple(map(int, values))
 
 
 def padding_pairs(

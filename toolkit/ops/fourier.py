@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.arguments import is_int
 from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, primitive
@@ -176,7 +177,7 @@ def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> T
 
 
 def _check_lengths(op: str, length: int, stride: int, fft_length: int) -> None:
-    if not isinstance(stride, int) or stride <= 0:
+    if not is_int(stride) or stride <= 0:
         raise ArgumentError(
             f"{op}: expected sequence_stride, an integer > 0; received {stride!r}"
         )

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from toolkit import config, dtypes
+from toolkit.arguments import is_int
 from toolkit.convert import convert, extent, floating
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
@@ -292,7 +293,7 @@ def normalize(
         order: p >= 1 of the norm sum(abs(x) ** p) ** (1 / p).
         epsilon: a smaller norm counts as this; None for the global default.
     """
-    if not isinstance(order, int) or order < 1:
+    if not is_int(order) or order < 1:
         raise ArgumentError(
             f"normalize: expected order, an integer >= 1; received {order!r}"
         )

@@ -6,10 +6,11 @@ the data where those of the bodies take seven.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.convert import convert, floating
+from toolkit.frames import warn
 from toolkit.ir import Primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis
 from toolkit.ops.creation import arange
@@ -82,11 +83,10 @@ def _warn_if_constant(x: Any, axis: Any) -> None:
     shape = getattr(x, "shape", ())
     if isinstance(state.trace, Probe) and state.trace.extent == 1:
         return  # where an extent is unknown, 1 is tried, too
-    if isinstance(axis, int) and -len(shape) <= axis < len(shape) and shape[axis] == 1:
-        warnings.warn(
+    if is_int(axis) and -len(shape) <= axis < len(shape) and shape[axis] == 1:
+        warn(
             f"softmax: axis {axis} has extent 1, so the result is 1 everywhere; did "
-            "you mean sigmoid?",
-            stacklevel=4,
+            "you mean sigmoid?"
         )
 
 

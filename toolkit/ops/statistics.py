@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.arguments import is_int, is_real
 from toolkit.convert import convert, floating
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import PRIMITIVES
@@ -249,7 +250,7 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
         raise ShapeError(
             f"histogram: Input tensor must be 1-dimensional; received shape {x.shape}"
         )
-    edges = _edges(x, bins, range) if isinstance(bins, int) else convert(bins, x.dtype)
+    edges = _edges(x, bins, range) if is_int(bins) else convert(bins, x.dtype)
     count = edges.size - 1
     places = bind(searchsorted_p, edges, x, side="right")
     last = slice_axis(edges, 0, count, count + 1)
@@ -272,7 +273,7 @@ def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:
             "histogram: Argument `range` must be a tuple of two elements; received "
             f"{limits}"
         )
-    numbers = [limit for limit in limits or () if isinstance(limit, (int, float))]
+    numbers = [limit for limit in limits or () if is_real(limit)]
     if len(numbers) == 2 and numbers[1] < numbers[0]:
         raise ArgumentError(
             "histogram: The second element of `range` must be greater than the first; "

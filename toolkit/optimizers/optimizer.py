@@ -8,7 +8,6 @@ schedules, averaging and accumulation live here.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative, unknown_to
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.naming import auto_name, name_scope
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from toolkit.optimizers.state import OptimizerState
@@ -74,10 +74,9 @@ class Optimizer(OptimizerState):
         **kwargs: Any,
     ) -> None:
         if kwargs.pop("decay", None) is not None:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: `decay` is no longer supported and is "
-                "ignored; use a schedule, such as schedules.InverseTimeDecay",
-                stacklevel=3,
+                "ignored; use a schedule, such as schedules.InverseTimeDecay"
             )
         if kwargs:
             raise unknown_to(self, kwargs)
@@ -234,10 +233,9 @@ class Optimizer(OptimizerState):
                 f"{self.name}.apply: No gradients provided for any variable."
             )
         if missing:
-            warnings.warn(
+            warn(
                 f"{self.name}: no gradient for the variables {', '.join(missing)}; "
-                "the loss does not depend on them",
-                stacklevel=4,
+                "the loss does not depend on them"
             )
         return [(g, v) for g, v in pairs if g is not None]
 

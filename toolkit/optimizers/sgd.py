@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.arguments import Fraction
+from toolkit.arguments import Fraction, is_real
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
 from toolkit.tensor import Tensor
@@ -36,7 +36,7 @@ class SGD(Optimizer):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(momentum, (int, float)) or not 0 <= momentum <= 1:
+        if not is_real(momentum) or not 0 <= momentum <= 1:
             raise ArgumentError(
                 "SGD: `momentum` must be a float between [0, 1]. Received: "
                 f"momentum={momentum!r}"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from functools import wraps
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from toolkit import config, ops, serialization
-from toolkit.arguments import Checked
+from toolkit.arguments import Checked, is_real
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
     ModelFileError,
     NotBuiltError,
 )
+from toolkit.frames import warn
 from toolkit.naming import name_scope
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.recording import constructor_signature
@@ -211,7 +210,7 @@ class OptimizerState(Checked):
             value = serialization.deserialize_keras_object(value)
         if callable(value):
             return value
-        if not isinstance(value, (int, float)) and not hasattr(value, "dtype"):
+        if not is_real(value) and not hasattr(value, "dtype"):
             raise ArgumentError(
                 f"{self.name}: expected learning_rate to be a number, a schedule or a "
                 f"function; received {value!r}"
@@ -227,7 +226,7 @@ class OptimizerState(Checked):
 
     def _check_rate(self, value: Any) -> None:
         """Raise for a rate that is no finite number; tensors are not looked into."""
-        if not isinstance(value, (Real, np.ndarray)):
+        if not is_real(value) and not isinstance(value, np.ndarray):
             return
         rate = np.asarray(value, dtype=float)
         if not np.all(np.isfinite(rate)):
@@ -235,10 +234,9 @@ class OptimizerState(Checked):
                 f"{self.name}: expected a finite learning_rate; received {value}"
             )
         if np.any(rate < 0):
-            warnings.warn(
+            warn(
                 f"{self.name}: the learning_rate {value} is negative: steps go up the "
-                "gradient, and the loss grows",
-                stacklevel=3,
+                "gradient, and the loss grows"
             )
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
+from toolkit.arguments import is_int
 from toolkit.config import epsilon as default_epsilon
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
@@ -105,7 +106,7 @@ class AbsMaxQuantizer(Quantizer):
                 "AbsMaxQuantizer: output_dtype='int8' needs a value_range within "
                 f"[-128, 127]; received value_range={value_range}"
             )
-        self.axis = (axis,) if isinstance(axis, int) else axis and tuple(axis)
+        self.axis = (axis,) if is_int(axis) else axis and tuple(axis)
         self.value_range = low, high
         self.epsilon = default_epsilon() if epsilon is None else epsilon
 

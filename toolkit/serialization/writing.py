@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import types
-import warnings
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import ArgumentTypeError
+from toolkit.frames import warn
 from toolkit.keras_tensor import KerasTensor
 from toolkit.registration import get_registered_name
 from toolkit.serialization.places import place_of, public_place
@@ -81,10 +81,9 @@ def _serialize_function(obj: Any) -> dict[str, Any]:
             f"function; received {obj!r}"
         )
     if name == "<lambda>":
-        warnings.warn(
+        warn(
             "serialize_keras_object: configs and files hold no code: whoever reads "
-            "this one must pass the lambda again. Prefer a named, registered function",
-            stacklevel=3,
+            "this one must pass the lambda again. Prefer a named, registered function"
         )
         return _tagged("__lambda__", value=None)
     place = public_place(obj)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, DatasetError
 from toolkit.utils.directories import common_arguments, from_directory
 
@@ -132,7 +133,7 @@ def audio_dataset_from_directory(
             f"{caller}: `ragged=True` cannot be used: there are no ragged tensors"
         )
     if sampling_rate is not None:
-        if not isinstance(sampling_rate, int) or sampling_rate <= 0:
+        if not is_int(sampling_rate) or sampling_rate <= 0:
             raise ArgumentError(
                 f"{caller}: `sampling_rate` should be higher than 0, an integer value; "
                 f"received {sampling_rate!r}"

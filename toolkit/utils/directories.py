@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
+from toolkit.arguments import is_int
 from toolkit.config import standardize_data_format
 from toolkit.data.made import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
@@ -286,7 +287,7 @@ def image_dataset_from_directory(
     """
     common = common_arguments(locals())
     caller = "image_dataset_from_directory"
-    size = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
+    size = (image_size,) * 2 if is_int(image_size) else tuple(image_size)
     if len(size) != 2:
         raise ArgumentError(
             f"{caller}: invalid `image_size`: expected two integers; received "

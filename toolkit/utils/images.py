@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import struct
-import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from toolkit import ops
 from toolkit.config import floatx, standardize_data_format
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
+from toolkit.frames import warn
 from toolkit.reading.images import open_image
 
 _MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
@@ -185,10 +185,8 @@ def save_img(
         return _write_png(path, pixels)
     image = _pillow("save_img").fromarray(pixels)
     if image.mode == "RGBA" and file_format == "jpeg":
-        warnings.warn(
-            "save_img: The JPEG format does not support RGBA images, converting to "
-            "RGB.",
-            stacklevel=2,
+        warn(
+            "save_img: The JPEG format does not support RGBA images, converting to RGB."
         )
         image = image.convert("RGB")
     image.save(path, format=file_format, **kwargs)

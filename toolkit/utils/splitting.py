@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.arguments import is_int, is_real
 from toolkit.data.batching import Batch
 from toolkit.data.rows import ItemRows, Rows
 from toolkit.data.sources import FromRows
@@ -134,14 +135,14 @@ def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:
 def _count(name: str, size: Any, total: int) -> int | None:
     if size is None:
         return None
-    if type(size) not in (int, float):
+    if isinstance(size, bool) or not is_real(size):
         raise ArgumentTypeError(
             f"split_dataset: invalid `{name}` type: expected an integer, a float or "
             f"None; received {type(size).__name__}"
         )
-    if not 0 < size < (total if isinstance(size, int) else 1):
+    if not 0 < size < (total if is_int(size) else 1):
         raise ArgumentError(
             f"split_dataset: `{name}` should be either a positive integer smaller than "
             f"{total}, or a float within the range (0, 1); received {size}"
         )
-    return size if isinstance(size, int) else round(size * total)
+    return int(size) if is_int(size) else round(size * total)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import Any
 
 from toolkit import config
 from toolkit.backends.cupy import cudnn, libraries
 from toolkit.errors import BackendUnavailable
+from toolkit.frames import warn
 
 EXTRAS = "pip install 'toolkit[cuda13]' (or 'toolkit[cuda12]' for an older driver)"
 
@@ -89,8 +89,7 @@ def warn_of_missing(found: frozenset[str]) -> None:
     if "cudnn" not in found:
         if config.environment("REQUIRE_CUDNN"):
             raise BackendUnavailable(f"gpu: {missing['cudnn']}")
-        warnings.warn(
+        warn(
             f"convolutions run as matrix products, several times slower: "
-            f"{missing['cudnn']}",
-            stacklevel=3,
+            f"{missing['cudnn']}"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -15,6 +14,7 @@ import numpy as np
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand
 from toolkit.backends.numpy.blas import find_blas
+from toolkit.frames import warn
 
 
 class NumPyBackend(Backend):
@@ -86,10 +86,9 @@ class NumPyBackend(Backend):
     def jit(self) -> Any:
         """The generator of kernels; None, after one warning, without llvmlite."""
         if find_spec("llvmlite") is None:
-            warnings.warn(
+            warn(
                 "llvmlite is not installed: compiled functions run on NumPy's kernels, "
-                "several times slower (pip install llvmlite)",
-                stacklevel=2,
+                "several times slower (pip install llvmlite)"
             )
             return None
         return import_module("toolkit.backends.numpy.jit.elementwise")

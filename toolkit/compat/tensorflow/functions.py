@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
 from toolkit.errors import ShapeError
+from toolkit.frames import warn
 from toolkit.ops import zeros
 from toolkit.tensor import state
 
@@ -56,10 +56,9 @@ class Function(functions.Function):
             if state.trace is not None:
                 raise  # so does the function that calls this one
         self._runs_eagerly = True
-        warnings.warn(
+        warn(
             f"{self.name} loops over a data set, whose elements a graph cannot hold: "
-            "it runs eagerly; put tf.function on the step that it repeats",
-            stacklevel=2,
+            "it runs eagerly; put tf.function on the step that it repeats"
         )
         return self.python_function(*args, **kwargs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from toolkit import ops, random
+from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 from toolkit.ops.conv import channels_last, in_format
@@ -15,7 +16,7 @@ BYTES = (0.0, 255.0)  # the range that tables of 256 entries are for
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real(value) and not isinstance(value, bool)
 
 
 def factor_range(

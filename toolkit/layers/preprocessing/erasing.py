@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     RandomColorLayer,
@@ -60,7 +61,8 @@ class RandomErasing(RandomColorLayer):
         numbers = fill_value if isinstance(fill_value, (tuple, list)) else [0.0] * 3
         if len(numbers) != 3 or (
             numbers is not fill_value
-            and not isinstance(fill_value, (int, float, type(None)))
+            and fill_value is not None
+            and not is_real(fill_value)
         ):
             raise ArgumentError(
                 "RandomErasing: The `fill_value` argument should be a number (or a "

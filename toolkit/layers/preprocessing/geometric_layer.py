@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import batch_size
@@ -29,8 +30,7 @@ def symmetric_range(
     ends = factor if isinstance(factor, (tuple, list)) else (factor, factor)
     low, high = bounds
     if len(ends) != 2 or not all(
-        isinstance(x, (int, float)) and low <= x <= high and not (open_low and x == low)
-        for x in ends
+        is_real(x) and low <= x <= high and not (open_low and x == low) for x in ends
     ):
         raise ArgumentError(
             f"{type(layer).__name__}: The `{name}` argument should be a number (or a "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, DTypeError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
@@ -32,10 +33,10 @@ def checked_salt(layer: Any, salt: Any) -> list[int] | None:
     """A salt as two integers."""
     if salt is None:
         return None
-    if isinstance(salt, int):
-        return [salt, salt]
+    if is_int(salt):
+        return [int(salt)] * 2
     if isinstance(salt, (tuple, list)) and len(salt) == 2:
-        return list(salt)
+        return list(map(int, salt))
     raise ArgumentError(
         f"{type(layer).__name__}: the salt can only be a tuple of size 2 (of "
         f"integers) or one integer; received {salt!r}"
@@ -122,7 +123,7 @@ class Hashing(HostLayer):
                 'Hashing: When `output_mode="int"`, `dtype` should be an integer type, '
                 f"int32 or int64; received {self.compute_dtype}"
             )
-        self.num_bins = num_bins
+        self.num_bins = int(num_bins)
         self.mask_value = mask_value
         self.salt = checked_salt(self, salt)
         self.sparse = False

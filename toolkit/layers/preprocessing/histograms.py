@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import BYTES, ColorLayer, rescaled
 
@@ -89,7 +90,7 @@ class Equalization(ColorLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)
-        if not isinstance(bins, int) or bins < 1:
+        if not is_int(bins) or bins < 1:
             raise ArgumentError(
                 f"Equalization: expected bins, an integer > 0; received {bins!r}"
             )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from toolkit import config, ops
-from toolkit.arguments import Axes
+from toolkit.arguments import Axes, is_int
 from toolkit.backends.base import on_host
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError, ShapeError
+from toolkit.frames import warn
 from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.host import batches_of
 from toolkit.tensor import Tensor
@@ -54,7 +54,7 @@ class Normalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        axes = () if axis is None else (axis,) if isinstance(axis, int) else axis
+        axes = () if axis is None else (axis,) if is_int(axis) else axis
         self.axis = tuple(axes)
         self.input_mean, self.input_variance = mean, variance
         self.invert = invert
@@ -198,10 +198,9 @@ class Normalization(Layer):
         held = (self.adapt_mean, self.adapt_variance)
         mean, variance = (on_host(v._tensor._array) for v in held)
         if not mean.any() and (variance == 1).all():
-            warnings.warn(
+            warn(
                 f"Normalization {self.name!r}: it has not been adapted, and lets its "
-                "inputs through; call `adapt`, or pass `mean` and `variance`",
-                stacklevel=4,
+                "inputs through; call `adapt`, or pass `mean` and `variance`"
             )
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from toolkit import config, dtypes, initializers, ops
 from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError, DTypeError, unknown_choice
+from toolkit.frames import warn
 from toolkit.initializers.fourier import check_scaling, check_window
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
@@ -97,10 +97,9 @@ class STFTSpectrogram(Layer):
                 f"Received fft_length={count}, frame_length={length}"
             )
         if count is not None and count & (count - 1):
-            warnings.warn(
+            warn(
                 "STFTSpectrogram: `fft_length` is recommended to be a power of two. "
-                f"Received fft_length={count}",
-                stacklevel=3,
+                f"Received fft_length={count}"
             )
 
     def build(self, input_shape: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
@@ -123,7 +124,7 @@ class TextVectorization(AdaptableLayer):
                 "TextVectorization: `output_sequence_length` must not be set if "
                 f"`output_mode` is not 'int'; received {length!r}"
             )
-        if not isinstance(length, int):
+        if not is_int(length):
             raise ArgumentError(
                 "TextVectorization: `output_sequence_length` must be either None or "
                 f"an integer; received {length!r}"
@@ -291,9 +292,9 @@ def _named(layer: Any, argument: str, value: Any, table: dict[str, Any]) -> Any:
 def _widths(ngrams: Any) -> tuple[int, ...] | None:
     if ngrams is None:
         return None
-    if isinstance(ngrams, int):
+    if is_int(ngrams):
         return tuple(range(1, ngrams + 1))
-    if isinstance(ngrams, tuple) and all(isinstance(n, int) for n in ngrams):
+    if isinstance(ngrams, tuple) and all(is_int(n) for n in ngrams):
         return ngrams
     raise ArgumentError(
         "TextVectorization: `ngrams` must be None, an integer or a tuple of integers; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     BYTES,
@@ -135,7 +136,7 @@ class RandomGaussianBlur(RandomColorLayer):
         sizes = (
             kernel_size if isinstance(kernel_size, (tuple, list)) else [kernel_size] * 2
         )
-        if len(sizes) != 2 or not all(isinstance(n, int) and n % 2 for n in sizes):
+        if len(sizes) != 2 or not all(is_int(n) and n % 2 for n in sizes):
             raise ArgumentError(
                 "RandomGaussianBlur: kernel_size must be an odd number, or two of "
                 f"them. Received: kernel_size={kernel_size!r}"

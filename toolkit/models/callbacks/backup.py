@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
 from toolkit.file_sets import FileSet
 from toolkit.models.callbacks.callback import Callback, Logs
@@ -55,7 +56,7 @@ class BackupAndRestore(Callback):
         super().__init__()
         if not backup_dir:
             raise ArgumentError("BackupAndRestore: Empty `backup_dir` argument passed")
-        if save_freq != "epoch" and not isinstance(save_freq, int):
+        if save_freq != "epoch" and not is_int(save_freq):
             raise ArgumentError(
                 "BackupAndRestore: Invalid value for argument `save_freq`: expected "
                 f"'epoch' or a number of batches; received {save_freq!r}"

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, MissingKeyError
 from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Logs
@@ -58,7 +59,7 @@ class ModelCheckpoint(MonitorCallback):
         self._epoch = 0
         self._batches_since_save = 0
         self._last_batch = -1
-        if save_freq != "epoch" and not isinstance(save_freq, int):
+        if save_freq != "epoch" and not is_int(save_freq):
             raise ArgumentError(
                 "ModelCheckpoint: expected save_freq to be 'epoch' or a number of "
                 f"batches; received {save_freq!r}"

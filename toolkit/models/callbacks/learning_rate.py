@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from toolkit.arguments import unknown_to
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
@@ -100,10 +100,9 @@ class ReduceLROnPlateau(MonitorCallback):
     ) -> None:
         if "epsilon" in kwargs:
             min_delta = kwargs.pop("epsilon")
-            warnings.warn(
+            warn(
                 "ReduceLROnPlateau: the argument `epsilon` is deprecated; use "
-                "`min_delta`",
-                stacklevel=2,
+                "`min_delta`"
             )
         if kwargs:
             raise unknown_to(self, kwargs)

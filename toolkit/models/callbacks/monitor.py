@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.models.callbacks.callback import Callback, Logs
 
 _MODES = ("auto", "min", "max")
@@ -37,10 +37,9 @@ class MonitorCallback(Callback):
     ) -> None:
         super().__init__()
         if mode not in _MODES:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: mode {mode!r} is unknown; it falls back to "
-                f"'auto'. Expected one of {', '.join(_MODES)}",
-                stacklevel=3,
+                f"'auto'. Expected one of {', '.join(_MODES)}"
             )
             mode = "auto"
         self.monitor = monitor
@@ -82,10 +81,9 @@ class MonitorCallback(Callback):
         """The quantity in the logs; None, after a warning, where it is missing."""
         value = (logs or {}).get(self.monitor)
         if value is None:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: {self.monitor!r} is not in the logs; they "
-                f"hold {', '.join(logs or {}) or 'nothing'}",
-                stacklevel=2,
+                f"hold {', '.join(logs or {}) or 'nothing'}"
             )
         return value
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import Any
 
 import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.frames import warn
 from toolkit.models.callbacks.callback import Callback, Logs
 
 _SECONDS = 10  # to wait for the server
@@ -65,9 +65,7 @@ class RemoteMonitor(Callback):
             request = Request(self.root + self.path, text.encode(), headers)
             urlopen(request, timeout=_SECONDS).close()
         except OSError as error:
-            warnings.warn(
-                f"RemoteMonitor: could not reach {self.root}: {error}", stacklevel=2
-            )
+            warn(f"RemoteMonitor: could not reach {self.root}: {error}")
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError
 from toolkit.ops.blocks import window_places
 from toolkit.ops.conv import padding_pairs, per_axis
@@ -73,17 +74,17 @@ def extract_patches(
         >>> ops.image.extract_patches(ops.ones((20, 20, 3)), (5, 5)).shape
         (4, 4, 75)
     """
-    if not isinstance(size, (int, tuple, list)):
+    if not is_int(size) and not isinstance(size, (tuple, list)):
         raise TypeError(
             "extract_patches: Invalid `size` argument. Expected an int or a tuple. "
             f"Received: size={size!r}"
         )
-    if not isinstance(size, int) and len(size) not in (2, 3):
+    spatial = len(size) if isinstance(size, (tuple, list)) else 2
+    if spatial not in (2, 3):
         raise ArgumentError(
             "extract_patches: Invalid `size` argument. Expected a tuple of length 2 or "
             f"3. Received: size={size}"
         )
-    spatial = 2 if isinstance(size, int) else len(size)
     options = (strides, dilation_rate, padding, data_format, spatial)
     return _patches("extract_patches", images, size, *options)
 
