@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.compiler.graphs import op_names, trace_of
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.errors import ArgumentError, GradientError, ShapeError
@@ -266,6 +267,17 @@ def test_scan_without_xs_and_without_ys():
     with pytest.raises(ArgumentError, match="scan: expected `length`"):
         function_without = ops.scan(lambda c, _: (c, None), number(1.0))
         assert function_without
+
+
+@pytest.mark.parametrize(
+    "unroll, repeated", [(True, 1), (False, 0), (1, 0), (2, 0), (3, 1), (4, 1)]
+)
+def test_scan_is_a_loop_unless_all_steps_are_unrolled(unroll, repeated):
+    def function(xs):
+        return ops.scan(lambda c, x: (c + x, c), 0.0, xs, unroll=unroll)[0]
+
+    names = op_names(trace_of(function, (3,)))
+    assert names.count("scan") == 1 - repeated
 
 
 def test_scan_of_length_zero():

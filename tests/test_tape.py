@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.compiler.graphs import trace_of
 from tests.helpers import assert_close, check_grads
 from toolkit import ops
 from toolkit.customizing import custom_gradient
@@ -71,6 +72,14 @@ def test_a_variable_that_is_watched_by_hand_counts_as_read():
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(v)
     assert float(tape.gradient(v, v)) == 1.0
+
+
+def test_a_variable_counts_as_read_whose_value_is_watched_by_hand():
+    v = Variable(3.0)
+    with GradientTape() as tape:
+        tape.watch(v.value)
+        y = v * v
+    assert float(tape.gradient(y, v)) == 6.0
 
 
 def test_what_is_watched_lives_on_so_that_nothing_new_is_taken_for_it():
@@ -329,6 +338,23 @@ def test_second_and_third_derivative():
     assert list(map(float, (dy, d2y, d3y))) == [32.0, 48.0, 48.0]
 
 
+def test_nodes_of_gradients_say_so_once():
+    def second(x):
+        with GradientTape() as outer:
+            outer.watch(x)
+            with GradientTape() as inner:
+                inner.watch(x)
+                with toolkit.name_scope("layer"):
+                    y = ops.sum(ops.tanh(x))
+            g = inner.gradient(y, x)
+        return outer.gradient(g, x)
+
+    graph = trace_of(second, (3,))
+    origins = {getattr(x, "_origin", ()) for node in graph.nodes for x in node.outputs}
+    assert ("layer", "gradient") in origins
+    assert not [names for names in origins if names.count("gradient") > 1]
+
+
 def test_a_gradient_taken_inside_the_tape_is_recorded():
     x = Variable(3.0)
     with GradientTape(persistent=True) as tape:
@@ -382,6 +408,16 @@ def test_jacobian():
 def test_a_jacobian_is_of_one_tensor_that_has_elements(target):
     with pytest.raises(GradientError, match="jacobian: expected a tensor that is not"):
         GradientTape().jacobian(target, Variable(1.0))
+
+
+def test_jacobian_of_a_single_element_and_of_what_it_does_not_depend_on():
+    x, other = tensor([1.0, 2.0]), tensor([3.0])
+    with GradientTape() as tape:
+        tape.watch([x, other])
+        y = ops.sum(x * x, keepdims=True)
+    found = tape.jacobian(y, {"x": x, "other": other})
+    assert found["other"] is None
+    assert_close(found["x"], [[2.0, 4.0]])
 
 
 def test_a_persistent_tape_records_on_after_a_jacobian():

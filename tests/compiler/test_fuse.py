@@ -254,6 +254,14 @@ def test_reshapes_of_reshapes_that_others_read_stand_in_order():
     assert op_names(graph) == ["fused", "reshape", "reshape", "reshape"]
 
 
+def test_groups_with_reshapes_read_one_array_with_others():
+    def function(x):
+        y = ops.reshape(ops.tanh(ops.reshape(ops.exp(x), (24,))), (4, 6))
+        return y + 1.0, ops.sum(x, axis=1)
+
+    assert [n.op.name for n in fused(function, (4, 6)).nodes] == ["fused"]
+
+
 def test_what_is_not_a_row_stays_apart():
     def function(x):  # square: the sums of the rows, laid along the columns
         return ops.exp(x) + ops.sum(x, axis=1)
@@ -275,8 +283,10 @@ def test_readers_that_cannot_be_fused_keep_no_others_apart():
     assert members(fused(function, (3, 3), (3, 3))) == ["matmul", ["exp", "sum"]]
 
 
-def test_sums_over_axes_in_the_middle_stay_as_they_are():
-    assert members(fused(lambda x: ops.sum(x, axis=1), (3, 4, 5))) == ["sum"]
+@pytest.mark.parametrize(("axis", "left"), [(0, [["sum"]]), (1, ["sum"])])
+def test_sums_that_are_no_rows_are_not_fused_by_any_backend(axis, left):
+    graph = trace_of(lambda x: ops.sum(x, axis=axis), (3, 4, 5))
+    assert members(fuse(graph, lambda node: True)) == left
 
 
 def test_arithmetic_on_numbers_is_one_node():
@@ -453,6 +463,33 @@ def test_what_is_dear_or_small_is_stored():
 
     graph = fused(small, (8, 8), (8, 8))
     assert members(graph)[-1] == ["multiply"]
+
+
+def test_what_leads_to_copies_is_copied_where_it_is_not_stored_either():
+    def function(x, w):
+        first = x * 2.0
+        second = first + 1.0
+        y = ops.exp(second) @ w * second
+        return y @ w * first
+
+    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    assert members(graph) == [
+        ["multiply", "add", "exp"],
+        *("matmul", ["multiply", "add", "multiply"]),
+        *("matmul", ["multiply", "multiply"]),
+    ]
+
+
+def test_every_reader_may_refuse_copies():
+    def function(x, w):
+        first = second = x
+        for _ in range(6):
+            first, second = ops.tanh(first), ops.sin(second)
+        y = (first + second) @ w * first
+        return y @ w * second
+
+    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    assert members(graph)[1:] == ["matmul", ["multiply"], "matmul", ["multiply"]]
 
 
 def test_masks_of_bits_are_stored():

@@ -143,6 +143,11 @@ def test_simplify(function, left):
         assert op_names(graph) == left
 
 
+def test_reshapes_in_a_row_are_one():
+    graph = after(optimize, lambda x: ops.reshape(ops.reshape(x, (6,)), (3, 2)), (2, 3))
+    assert op_names(graph) == ["reshape"]
+
+
 def test_what_is_replaced_stays_alive_while_its_id_stands_for_it():
     substitute = passes._Substitution()
     old, new = (Tensor(None, Spec((2,), "float32")) for _ in range(2))

@@ -144,6 +144,8 @@ def test_rows_may_differ_in_length(splits):
     assert dataset.element_spec.shape == (None, None)
     whole = Dataset.from_tensor_slices(np.ones((4, 5))).ragged_batch(2, True)
     assert whole.element_spec.shape == (2, None)
+    deep = Dataset.from_tensor_slices(np.ones((4, 5, 3))).ragged_batch(2)
+    assert deep.element_spec.shape == (None, None, 3)
     assert Dataset.range(4).ragged_batch(2).element_spec.shape == (None,)
 
 

@@ -7,6 +7,7 @@ from tests.compiler.graphs import op_names, trace_of
 from tests.helpers import assert_close
 from toolkit import layers, ops
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.initializers import Constant
 
 RNG = np.random.default_rng(0)
 X = (RNG.normal(size=(4, 5, 3)) * 2 + 1).astype("float32")
@@ -240,3 +241,12 @@ def test_other_channels_are_refused(axis, other):
         layer(np.zeros(other, "float32"))
     with pytest.raises((ArgumentError, ShapeError)):
         layer(np.zeros((4, 5, 3, 1), "float32"))
+
+
+def test_deviations_start_in_the_precision_of_the_layer():
+    layer = layers.BatchNormalization(
+        renorm=True, moving_variance_initializer=Constant(0.1), dtype="float64"
+    )
+    layer.build((None, 2))
+    for found in (layer.moving_stddev, layer.renorm_stddev):
+        np.testing.assert_allclose(found, [0.1**0.5] * 2, rtol=1e-14)

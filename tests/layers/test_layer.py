@@ -586,6 +586,14 @@ def test_layers_inside_are_part_of_the_config():
     assert twin.layer.units == 3 and twin.layer is not layer.layer
 
 
+@pytest.mark.parametrize("penalty", [None, "l2"])
+def test_attention_has_a_penalty_in_its_config_if_it_has_one(penalty):
+    layer = layers.MultiHeadAttention(2, 3, activity_regularizer=penalty)
+    assert ("activity_regularizer" in layer.get_config()) == (penalty is not None)
+    copy = layers.MultiHeadAttention.from_config(layer.get_config())
+    assert copy.get_config() == layer.get_config()
+
+
 def test_a_get_config_of_ones_own():
     class Table(layers.Layer):
         def __init__(self, make, **kwargs):

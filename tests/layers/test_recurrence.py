@@ -318,6 +318,40 @@ def test_steps_are_repeated_in_the_graph_only_where_that_is_wanted(unroll):
     assert symbolic.shape == (None, 4)  # for any number of steps
 
 
+def test_steps_are_not_repeated_to_know_a_shape():
+    class Counted(layers.SimpleRNNCell):
+        calls = 0
+
+        def call(self, inputs, states, training=False):
+            Counted.calls += 1
+            return super().call(inputs, states, training=training)
+
+    layer = layers.RNN(Counted(4), unroll=True)
+    layer(toolkit.Input((50, 3)))
+    assert 0 < Counted.calls < 50
+    layer(ops.ones((2, 50, 3)))
+    assert Counted.calls >= 50
+
+
+def test_nothing_is_made_for_cells_that_drop_in_no_call(monkeypatch):
+    layer = layers.LSTM(4, dropout=0.5)
+    layer(X)
+    monkeypatch.setattr("toolkit.layers.rnn._output_size", None)
+    assert layer(X, training=True).shape == (2, 4)
+
+
+def test_states_of_cells_of_users_are_of_the_dtype_that_is_computed_in():
+    class Plain(layers.Layer):
+        state_size = 3
+
+        def call(self, inputs, states):
+            return inputs, states
+
+    stacked = layers.StackedRNNCells([Plain(), Plain()], dtype="mixed_float16")
+    found = stacked.get_initial_state(batch_size=2)
+    assert [state.dtype for state in toolkit.tree.flatten(found)] == ["float16"] * 2
+
+
 @pytest.mark.parametrize("sequences", [False, True])
 def test_outputs_are_stacked_only_where_they_are_returned(sequences):
     (scan,) = scans_of(layers.LSTM(4, return_sequences=sequences))

@@ -635,3 +635,10 @@ def test_only_the_variables_that_are_named_become_their_averages():
     optimizer.finalize_variable_values([named])
     assert float(other[0]) == 0.0
     assert float(named[0]) > 0.0
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Nadam", "Adagrad", "Ftrl"])
+def test_there_may_be_nothing_to_train(name):
+    optimizer = getattr(optimizers, name)()
+    optimizer.build([])
+    assert optimizer.built
