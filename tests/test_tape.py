@@ -76,8 +76,9 @@ def test_a_variable_that_is_watched_by_hand_counts_as_read():
 
 def test_a_variable_counts_as_read_whose_value_is_watched_by_hand():
     v = Variable(3.0)
+    value = v.value
     with GradientTape() as tape:
-        tape.watch(v.value)
+        tape.watch(value)
         y = v * v
     assert float(tape.gradient(y, v)) == 6.0
 

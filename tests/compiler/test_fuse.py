@@ -467,16 +467,17 @@ def test_what_is_dear_or_small_is_stored():
 
 def test_what_leads_to_copies_is_copied_where_it_is_not_stored_either():
     def function(x, w):
-        first = x * 2.0
-        second = first + 1.0
-        y = ops.exp(second) @ w * second
+        start = x + 1.0
+        first = start * 2.0
+        second = first - 3.0
+        y = ops.exp(second) @ w * (start / second)
         return y @ w * first
 
     graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph) == [
-        ["multiply", "add", "exp"],
-        *("matmul", ["multiply", "add", "multiply"]),
-        *("matmul", ["multiply", "multiply"]),
+        ["add", "multiply", "subtract", "exp"],
+        *("matmul", ["add", "multiply", "subtract", "divide", "multiply"]),
+        *("matmul", ["add", "multiply", "multiply"]),
     ]
 
 
