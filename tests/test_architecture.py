@@ -12,7 +12,7 @@ PACKAGE = ROOT / "toolkit"
 
 LEVELS = (
     (
-        *("errors", "dtypes", "tree", "settings", "config", "naming", "messages"),
+        *("errors", "settings", "dtypes", "tree", "naming", "messages"),
         "thread_state",
         "arguments",
         "reading",
@@ -58,6 +58,7 @@ LEVELS = (
     ("layers", "optimizers"),
     ("models",),
     ("mixed_precision", "saving"),
+    ("config",),
     ("backend", "callbacks", "datasets", "utils", "bench", "cli"),
     ("wrappers", "visualization", "distillation", "distribution", "export"),
     ("legacy", "preprocessing", "applications"),
@@ -66,22 +67,13 @@ LEVELS = (
 )
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
-UPWARD = {
-    # A setting that names a backend or describes it asks the registry, when it is used.
-    ("config", "backends"),
-    # The default policy is a setting, though a policy is more than a name.
-    ("config", "dtype_policies"),
-    # A Variable may be given its initializer by name.
-    ("variable", "initializers"),
-}
-
 OPTIONAL = {
     *("cloudpickle", "cudnn", "cupy", "cupyx", "h5py", "llvmlite", "matplotlib"),
     *("mkl", "ml_dtypes", "mpi4py", "onnx", "PIL", "sklearn", "tqdm"),
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
 # `info` names packages, two of which are called as backends are.
-MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "config.py", "settings.py")
+MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "settings.py")
 MAY_NAME_BACKENDS += ("cli/info.py",)
 MAX_FILE = 450  # lines
 MAX_FUNCTION = 60  # lines without the docstring
@@ -195,7 +187,6 @@ def test_imports_go_down():
         f"toolkit/{path}:{line} {importer} imports {imported}, which is above it"
         for path, line, importer, imported in internal_imports()
         if LEVEL_OF[importer] < LEVEL_OF[imported]
-        and (importer, imported) not in UPWARD
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit import config, layers, progress
+from toolkit import layers, progress, settings
 from toolkit.data import Dataset
 from toolkit.progress import stage, working
 
@@ -94,7 +94,7 @@ def test_an_error_takes_the_bar_away(terminal):
 @pytest.mark.parametrize("why", ["no terminal", "logging"])
 def test_where_nobody_looks_there_is_no_thread(why, terminal, monkeypatch):
     if why == "logging":
-        monkeypatch.setitem(config._settings, "interactive_logging", False)
+        monkeypatch.setitem(settings.values, "interactive_logging", False)
     else:
         terminal.isatty = lambda: False
     with working("making it"), stage("first", 2) as first:

@@ -73,8 +73,12 @@ _NAMES = {
     "register_backend": "toolkit.backends.registry",
     "remat": "toolkit.layers.remat",
 }
-# Modules of classes that get their operators from `toolkit.ops`.
-_WITH_OPERATORS = ("toolkit.symbolic", "toolkit.tensor", "toolkit.variable")
+# Modules of classes that are completed from above: by operators, by initializers.
+_COMPLETED_BY = {
+    "toolkit.symbolic": ("toolkit.ops",),
+    "toolkit.tensor": ("toolkit.ops",),
+    "toolkit.variable": ("toolkit.ops", "toolkit.initializers"),
+}
 
 __all__ = ["__version__", "version", *_MODULES, *_NAMES]
 
@@ -86,8 +90,8 @@ def version() -> str:
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name in _NAMES:
-        if _NAMES[name] in _WITH_OPERATORS:
-            import_module("toolkit.ops")
+        for module in _COMPLETED_BY.get(_NAMES[name], ()):
+            import_module(module)
         value = getattr(import_module(_NAMES[name]), name)
     elif name in _MODULES:
         value = import_module(f"toolkit.{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, ops, serialization
+from toolkit import ops, serialization, settings
 from toolkit.arguments import Axes, Fraction, NonNegative, is_real
 from toolkit.errors import ArgumentError
 from toolkit.recording import Recorded
@@ -66,7 +66,7 @@ class MaxNorm(Constraint):
     def __call__(self, w: Any) -> Tensor:
         w = ops.convert_to_tensor(w)
         norm = _norm(w, self.axis)
-        return w * (ops.minimum(norm, self.max_value) / (norm + config.epsilon()))
+        return w * (ops.minimum(norm, self.max_value) / (norm + settings.epsilon()))
 
 
 class NonNeg(Constraint):
@@ -94,7 +94,7 @@ class UnitNorm(Constraint):
 
     def __call__(self, w: Any) -> Tensor:
         w = ops.convert_to_tensor(w)
-        return w / (_norm(w, self.axis) + config.epsilon())
+        return w / (_norm(w, self.axis) + settings.epsilon())
 
 
 class MinMaxNorm(Constraint):
@@ -132,7 +132,7 @@ class MinMaxNorm(Constraint):
         norm = _norm(w, self.axis)
         inside = ops.clip(norm, self.min_value, self.max_value)
         wanted = self.rate * inside + (1 - self.rate) * norm
-        return w * (wanted / (norm + config.epsilon()))
+        return w * (wanted / (norm + settings.epsilon()))
 
 
 max_norm, non_neg, unit_norm, min_max_norm = MaxNorm, NonNeg, UnitNorm, MinMaxNorm

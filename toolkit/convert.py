@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes, tree
+from toolkit import dtypes, settings, tree
 from toolkit.backends.registry import get_backend
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
@@ -72,7 +72,7 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     if hasattr(x, "__cuda_array_interface__") or getattr(x, "is_cuda", False):
         # What has no DLPack does not tell its device: the first, then.
         tell = getattr(x, "__dlpack_device__", lambda: (None, 0))
-        key = config.backend_of(f"gpu:{tell()[1]}")
+        key = settings.backend_of(f"gpu:{tell()[1]}")
         return Tensor(get_backend(key).adopt(x))
     return Tensor(_stored(_checked(np.array(x))))
 
@@ -228,7 +228,7 @@ def tensors(*xs: Any) -> list[Tensor]:
 def to_float(x: Any) -> Tensor:
     """`x` as a tensor of a floating or complex dtype: floatx, unless it has one."""
     x = convert(x)
-    return x if x._dtype in dtypes.INEXACT else convert(x, config.floatx())  # type: ignore[no-any-return]
+    return x if x._dtype in dtypes.INEXACT else convert(x, settings.floatx())  # type: ignore[no-any-return]
 
 
 def floating(*xs: Any) -> tuple[Tensor, ...]:
@@ -236,4 +236,4 @@ def floating(*xs: Any) -> tuple[Tensor, ...]:
     tensors, dtype = operands(*xs)
     if dtype in dtypes.INEXACT:
         return tensors
-    return tuple([convert(x, config.floatx()) for x in tensors])
+    return tuple([convert(x, settings.floatx()) for x in tensors])

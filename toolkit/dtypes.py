@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config
+from toolkit import settings
 from toolkit.errors import DTypeError
 
 INTEGERS = (
@@ -93,11 +93,11 @@ def name_of(dtype: np.dtype[Any]) -> str:
 def standardize(dtype: Any) -> str:
     """The name of any spelling of a dtype: None (floatx), str, type, NumPy dtype."""
     if dtype is None:
-        return config.floatx()
+        return settings.floatx()
     if dtype is str or dtype == STRING or getattr(dtype, "kind", "") in tuple("OSU"):
         return STRING
     if isinstance(dtype, str) and dtype in _ABOVE:
-        return {"int": "int32", "float": config.floatx()}.get(dtype, dtype)
+        return {"int": "int32", "float": settings.floatx()}.get(dtype, dtype)
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
         return standardize(_PYTHON_SCALARS[dtype])
     # Other frameworks' dtypes print their name last: torch.float32, <dtype: 'int8'>.
@@ -175,7 +175,7 @@ def result_type(*types: Any) -> str:
     Returns:
         The name of the common dtype: `result_type("int32", float)` is floatx.
     """
-    return _promotion(types, config.floatx())
+    return _promotion(types, settings.floatx())
 
 
 @lru_cache(maxsize=4096)

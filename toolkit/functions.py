@@ -12,13 +12,13 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.concrete import DATA, Concrete
-from toolkit.config import placement
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, leaked, unknown_choice
 from toolkit.frames import warn
 from toolkit.inspection import Inspection, inspect_program
 from toolkit.ir import Spec
 from toolkit.progress import stage, working
+from toolkit.settings import placement
 from toolkit.symbolic import any_symbolic
 from toolkit.tensor import Tensor, state
 from toolkit.thread_state import restored

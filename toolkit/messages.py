@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from toolkit import config
+from toolkit import settings
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -20,7 +20,7 @@ def print_message(text: str, line_break: bool = True, errors: bool = False) -> N
 
     Characters that standard output cannot encode become "?".
     """
-    if not config.is_interactive_logging_enabled():
+    if not settings.is_interactive_logging_enabled():
         logging.getLogger("toolkit").info(text.strip("\r\n\b"))
         return
     output = sys.stderr if errors else sys.stdout

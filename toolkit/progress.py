@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from threading import Event, Thread, local
 from typing import Any
 
-from toolkit import config
+from toolkit import settings
 
 DELAY, REFRESH = 1.0, 0.2  # seconds before the bar appears, and between two drawings
 
@@ -52,7 +52,7 @@ class Work:
 
     def begin(self) -> None:
         """Start the thread that draws, if anybody can see it."""
-        if config.is_interactive_logging_enabled() and can_redraw(sys.stderr):
+        if settings.is_interactive_logging_enabled() and can_redraw(sys.stderr):
             self._thread = Thread(target=self._draw, name=self.label, daemon=True)
             self._thread.start()
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
+from toolkit.backends import devices
 from toolkit.backends.base import Backend, accelerators, on_host, owner_of
 from toolkit.backends.fetched import Fetched
 from toolkit.backends.registry import get_backend
@@ -132,7 +133,7 @@ class Tensor:
             return self._device
         except AttributeError:
             owner = owner_of(self._array)
-            return config.device() if owner is None else owner.device_name
+            return devices.device() if owner is None else owner.device_name
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The data as a NumPy array, without a copy where that is possible.
@@ -297,10 +298,10 @@ _eager_kernels: dict[str, Any] = {}
 
 def backend() -> Backend:
     """The backend that computes: that of the device scope, or of the default device."""
-    return get_backend(config.backend_of(state.device))
+    return get_backend(settings.backend_of(state.device))
 
 
-config.on_backend_change(_eager_kernels.clear)
+devices.on_backend_change(_eager_kernels.clear)
 
 
 def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
@@ -336,7 +337,7 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
         if primitive.body is not None and not backend().supports(primitive.name):
             with no_tapes() if state.tapes else nullcontext():
                 return primitive.body(*inputs, **attrs)
-        config.device()  # a device that is not there fails here
+        devices.device()  # a device that is not there fails here
         kernel = _eager_kernels[primitive.name] = backend().kernels[primitive.name]
     arrays = [x._array for x in inputs]
     try:
@@ -389,7 +390,7 @@ def _for(chosen: Backend, array: Array) -> Array:
 
 def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Like `run` on the processor, whatever computes otherwise."""
-    host = get_backend(config.HOST_BACKEND)
+    host = get_backend(settings.HOST_BACKEND)
     if primitive.body is not None and not host.supports(primitive.name):
         return run(primitive, inputs, attrs)
     with host.errstate():
@@ -431,4 +432,4 @@ def device(device_name: str) -> AbstractContextManager[None]:
     Raises:
         DeviceError: if there is no such device.
     """
-    return state.inside(device=config.check_device(device_name))
+    return state.inside(device=devices.check_device(device_name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from toolkit import config
+from toolkit import settings
 from toolkit.frames import is_own
 
 
@@ -13,7 +13,7 @@ def shorten(error: BaseException) -> None:
 
     A bare `raise` after it adds the callers' frames alone.
     """
-    if config.is_traceback_filtering_enabled():
+    if settings.is_traceback_filtering_enabled():
         error.__traceback__ = _filtered(error.__traceback__)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.backends.base import Backend, accelerators, owner_of
 from toolkit.convert import convert
 from toolkit.errors import (
@@ -51,6 +51,8 @@ class Variable:
     """
 
     __array_priority__ = 1000
+    # The initializer of a name; `toolkit.initializers` sets it.
+    _initializer_named: Callable[[str], Any]
 
     def __init__(
         self,
@@ -390,9 +392,7 @@ def _function(what: str, value: Any) -> Any:
 
 def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
     if isinstance(initializer, str):
-        from toolkit import initializers
-
-        initializer = initializers.get(initializer)
+        initializer = Variable._initializer_named(initializer)
     if not callable(initializer):
         if shape is not None:
             value = convert(initializer, dtype and dtypes.standardize(dtype))
@@ -408,5 +408,5 @@ def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
             "Variable: When creating a Variable from an initializer, the `shape` "
             "argument is needed"
         )
-    name = dtypes.standardize(dtype) if dtype else config.floatx()
+    name = dtypes.standardize(dtype) if dtype else settings.floatx()
     return convert(initializer(tuple(shape), dtype=name), name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from toolkit import config, layers
+from toolkit import layers, settings
 from toolkit.applications import imagenet_utils
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.functional import Functional
@@ -78,7 +78,7 @@ class Network:
             self.input_shape,
             default_size=size,
             min_size=minimum,
-            data_format=config.image_data_format(),
+            data_format=settings.image_data_format(),
             require_flatten=self.include_top,
             weights=self.weights if self.pretrained else None,
         )
@@ -240,7 +240,7 @@ def preprocessor(mode: str | None, module: str) -> Callable[..., Any]:
 
 def channels_last_only(family: str) -> None:
     """Refuse the setting that the family cannot take."""
-    if config.image_data_format() == "channels_first":
+    if settings.image_data_format() == "channels_first":
         raise ArgumentError(
             f"{family} does not support the channels_first image data format; "
             'toolkit.config.set_image_data_format("channels_last") changes it'
@@ -249,7 +249,7 @@ def channels_last_only(family: str) -> None:
 
 def channel_axis() -> int:
     """The axis of the channels in a batch of images."""
-    return 1 if config.image_data_format() == "channels_first" else 3
+    return 1 if settings.image_data_format() == "channels_first" else 3
 
 
 def normed(

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import activations, config, ops
-from toolkit.config import standardize_data_format
+from toolkit import activations, ops, settings
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.frames import warn
+from toolkit.settings import standardize_data_format
 from toolkit.utils.files import get_file
 
 __all__ = ["decode_predictions", "preprocess_input"]
@@ -59,9 +59,9 @@ def preprocess_input(
     first = standardize_data_format(data_format) == "channels_first"
     is_array = isinstance(x, np.ndarray)
     if not np.issubdtype(np.dtype(x.dtype) if is_array else np.float32, np.floating):
-        x = x.astype(config.floatx())
+        x = x.astype(settings.floatx())
     elif not is_array and "float" not in str(x.dtype):
-        x = ops.cast(x, config.floatx())
+        x = ops.cast(x, settings.floatx())
 
     def constant(values: Any) -> Any:
         values = np.asarray(values).reshape((-1, 1, 1) if first else (-1,))
@@ -204,7 +204,7 @@ def correct_pad(inputs: Any, kernel_size: int) -> tuple[tuple[int, int], ...]:
 
     An unknown extent counts as even.
     """
-    start = 2 if config.image_data_format() == "channels_first" else 1
+    start = 2 if settings.image_data_format() == "channels_first" else 1
     half = kernel_size // 2
     extents = inputs.shape[start : start + 2]
     if extents[0] is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, layers
+from toolkit import layers, settings
 from toolkit.applications.common import Network, normed, preprocessor, relu6
 from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.errors import ArgumentError
@@ -26,7 +26,7 @@ preprocess_input = preprocessor("tf", __name__)
 
 def extents(shape: Any) -> tuple[Any, Any]:
     """Height and width of one image."""
-    first = config.image_data_format() == "channels_first"
+    first = settings.image_data_format() == "channels_first"
     return tuple(shape[1:3] if first else shape[:2])  # type: ignore[return-value]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, layers
+from toolkit import layers, settings
 from toolkit.applications.common import (
     Network,
     channel_axis,
@@ -34,7 +34,7 @@ preprocess_input = preprocessor("tf", __name__)
 def check_tensor(net: Network) -> None:
     """Refuse an input shape that the input tensor does not have."""
     tensor, shape = net.input_tensor, net.input_shape
-    axis = 1 if config.image_data_format() == "channels_first" else 2
+    axis = 1 if settings.image_data_format() == "channels_first" else 2
     if tensor is not None and shape is not None and tensor.shape[axis] != shape[1]:
         raise ArgumentError(
             f"input_shape[1] must equal input_tensor.shape[{axis}]; received "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from toolkit import config, layers
+from toolkit import layers, settings
 from toolkit.applications.common import (
     Network,
     activation_layer,
@@ -121,7 +121,7 @@ def _block(
 def _shape(net: Network) -> Any:
     """The shape of one image, checked."""
     check_tensor(net)
-    first = config.image_data_format() == "channels_first"
+    first = settings.image_data_format() == "channels_first"
     shape = net.input_shape
     if net.input_tensor is not None:
         shape = net.input_tensor.shape[1:]

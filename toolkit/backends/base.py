@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-import os
 import platform
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.backends.calls import Calls
 from toolkit.backends.fetched import Fetched
 from toolkit.ir import Spec
@@ -365,7 +364,7 @@ class Backend:
 
     def devices(self) -> tuple[str, ...]:
         """The names of the devices that this backend computes on."""
-        return tuple(f"cpu:{i}" for i in range(config.logical_devices("cpu")))
+        return tuple(f"cpu:{i}" for i in range(settings.logical_devices("cpu")))
 
     @property
     def device_name(self) -> str:
@@ -374,7 +373,7 @@ class Backend:
 
     def describe(self) -> dict[str, Any]:
         """Facts for `toolkit.config.show()`."""
-        return {"cpu": cpu_model(), "cores": available_cores()}
+        return {"cpu": cpu_model(), "cores": settings.available_cores()}
 
     def cache_folder(self) -> Path | None:
         """The folder of the code that it has compiled; None if it keeps none."""
@@ -388,13 +387,6 @@ def cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def available_cores() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 # The backends in use whose arrays are not in the host's memory.

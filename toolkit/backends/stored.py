@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from toolkit import config
+from toolkit import settings
 
 # Files beyond this many bytes are dropped, those not used for longest first.
 CACHE_BYTES = 256 * 2**20
@@ -37,10 +37,10 @@ def folder(name: str) -> Path | None:
         name: of the folder in TOOLKIT_HOME; in TOOLKIT_CACHE_DIR, if that is set, it
             is called "toolkit-" and this.
     """
-    chosen = config.environment("CACHE_DIR")
+    chosen = settings.environment("CACHE_DIR")
     if chosen == "off":
         return None
-    parent = Path(chosen).expanduser() if chosen else config.home()
+    parent = Path(chosen).expanduser() if chosen else settings.home()
     found = parent / (f"toolkit-{name}" if chosen else name)
     try:
         found.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit import config
+from toolkit import settings
 from toolkit.backends.base import Backend
 from toolkit.backends.registry import get_backend
 from toolkit.compiler.execute import Program
@@ -25,7 +25,7 @@ def compile_graph(
 ) -> Program | MixedProgram:
     """The program of a graph, or several where scopes place nodes elsewhere."""
     devices = {node.device for node in graph.nodes if node.device is not None}
-    if all(config.backend_of(device) == backend.key for device in devices):
+    if all(settings.backend_of(device) == backend.key for device in devices):
         return Program(graph, backend, generate, updates=updates)
     return MixedProgram(graph, backend, generate)
 
@@ -98,7 +98,7 @@ def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
     groups: defaultdict[tuple[int, str], list[Node]] = defaultdict(list)
     for node in graph.nodes:
         inputs = [names.get(id(x), x) for x in node.inputs]
-        key = config.backend_of(node.device) if node.device else default
+        key = settings.backend_of(node.device) if node.device else default
         if node.op is transfer_p and where.get(id(inputs[0]), key) != key:
             names[id(node.outputs[0])] = inputs[0]
             continue

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkit import config
+from toolkit import settings
 from toolkit.errors import ArgumentError
 from toolkit.utils.files import get_file
 
@@ -33,8 +33,8 @@ class RemoteFile:
 
 
 def images_in_default_format(images: Array) -> Array:
-    """(n, channels, height, width) in the layout of `config.image_data_format()`."""
-    if config.image_data_format() == "channels_last":
+    """(n, channels, height, width) in the layout of `settings.image_data_format()`."""
+    if settings.image_data_format() == "channels_last":
         images = images.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images)
 

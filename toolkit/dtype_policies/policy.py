@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, dtypes, ops
+from toolkit import dtypes, ops, settings
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError
 from toolkit.symbolic import is_symbolic
 
@@ -117,7 +117,7 @@ _chosen: DTypePolicy | None = None
 
 def default_policy() -> DTypePolicy:
     """The policy of layers that are given none: floatx unless set."""
-    return DTypePolicy(config.floatx()) if _chosen is None else _chosen
+    return DTypePolicy(settings.floatx()) if _chosen is None else _chosen
 
 
 def set_default_policy(policy: DTypePolicy | None) -> None:

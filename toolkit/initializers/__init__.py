@@ -127,3 +127,7 @@ def _given(value: Any) -> Any:
         return convert(value, dtypes.standardize(dtype))
 
     return initialize
+
+
+# A Variable may be given its initializer by name, though it is further down.
+Variable._initializer_named = staticmethod(get)

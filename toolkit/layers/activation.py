@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import activations, config, ops, regularizers
+from toolkit import activations, ops, regularizers, settings
 from toolkit.arguments import Axes, is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.configuring import renamed
@@ -272,6 +272,6 @@ class Rescaling(Layer):
 
     def _by_channel(self, value: Any, inputs: Any) -> Any:
         tensor = ops.cast(value, self.compute_dtype)
-        if tensor.ndim == 1 and config.image_data_format() == "channels_first":
+        if tensor.ndim == 1 and settings.image_data_format() == "channels_first":
             return ops.reshape(tensor, (-1,) + (1,) * (inputs.ndim - 2))
         return tensor

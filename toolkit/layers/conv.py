@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, ops
-from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.lora import LowRank
@@ -17,6 +16,7 @@ from toolkit.layers.weights import (
     known,
     positive,
 )
+from toolkit.settings import standardize_data_format
 
 
 class Convolution(LowRank):

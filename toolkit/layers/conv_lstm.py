@@ -7,12 +7,12 @@ from typing import Any
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
-from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError
 from toolkit.layers.cells import LSTMCell
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.recurrent import OfCell, of_cell
 from toolkit.layers.weights import choice, create_weight, extents, known
+from toolkit.settings import standardize_data_format
 
 _WINDOWS = ("kernel_size", "strides", "padding", "data_format", "dilation_rate")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.config import standardize_data_format
 from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
+from toolkit.settings import standardize_data_format
 from toolkit.symbolic import infer
 
 

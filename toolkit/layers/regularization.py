@@ -6,11 +6,11 @@ from typing import Any
 
 from toolkit import ops, random
 from toolkit.arguments import is_int
-from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import fraction
+from toolkit.settings import standardize_data_format
 
 # What SELU tends to for small inputs: -alpha * scale of the paper.
 _SELU_LIMIT = -1.6732632423543772 * 1.0507009873554805

@@ -7,12 +7,12 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import is_int
-from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import positive
+from toolkit.settings import standardize_data_format
 from toolkit.symbolic import KerasTensor
 
 

@@ -6,11 +6,11 @@ from operator import index
 from typing import Any
 
 from toolkit import ops
-from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
+from toolkit.settings import standardize_data_format
 
 
 class _Spatial(Layer):

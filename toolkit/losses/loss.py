@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import config, dtype_policies, ops, tree
+from toolkit import dtype_policies, ops, settings, tree
 from toolkit.convert import extent
 from toolkit.errors import ShapeError, unknown_choice
 from toolkit.naming import auto_name
@@ -48,7 +48,7 @@ class Loss(Recorded):
     ) -> None:
         self.name = name or auto_name(type(self).__name__)
         self.reduction = standardize_reduction(reduction)
-        policy = dtype_policies.get(dtype or config.floatx())
+        policy = dtype_policies.get(dtype or settings.floatx())
         self._dtype = policy.compute_dtype
 
     @property

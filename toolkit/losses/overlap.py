@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.arguments import Axes
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.regression import as_pair
@@ -24,7 +24,7 @@ def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Tensor:
     y_true, y_pred = as_pair(y_true, y_pred)
     common = 2.0 * ops.sum(y_true * y_pred, axis=axis)
     total = ops.sum(y_true, axis=axis) + ops.sum(y_pred, axis=axis)
-    return 1.0 - common / (total + config.epsilon())
+    return 1.0 - common / (total + settings.epsilon())
 
 
 @operation
@@ -51,7 +51,7 @@ def tversky(
     missed = ops.sum(y_true * (1.0 - y_pred), axis=axis)
     added = ops.sum(y_pred * (1.0 - y_true), axis=axis)
     total = common + alpha * missed + beta * added
-    return 1.0 - common / (total + config.epsilon())
+    return 1.0 - common / (total + settings.epsilon())
 
 
 @operation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError
 from toolkit.frames import warn
@@ -136,7 +136,7 @@ def categorical_focal_crossentropy(
     if from_logits:
         y_pred = ops.softmax(y_pred, axis=axis)
     p = y_pred / ops.sum(y_pred, axis=axis, keepdims=True)
-    p = ops.clip(p, config.epsilon(), 1.0 - config.epsilon())
+    p = ops.clip(p, settings.epsilon(), 1.0 - settings.epsilon())
     weight = ops.power(1.0 - p, gamma) * ops.convert_to_tensor(alpha, p.dtype)
     return -ops.sum(weight * y_true * ops.log(p), axis=axis)
 
@@ -214,8 +214,8 @@ def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
         y_pred: (..., classes), likewise.
     """
     y_true, y_pred = as_pair(y_true, y_pred)
-    y_true = ops.clip(y_true, config.epsilon(), 1.0)
-    y_pred = ops.clip(y_pred, config.epsilon(), 1.0)
+    y_true = ops.clip(y_true, settings.epsilon(), 1.0)
+    y_pred = ops.clip(y_pred, settings.epsilon(), 1.0)
     return ops.sum(y_true * ops.log(y_true / y_pred), axis=-1)
 
 
@@ -228,7 +228,7 @@ def poisson(y_true: Any, y_pred: Any) -> Tensor:
         y_pred: (..., features), expected counts, >= 0.
     """
     y_true, y_pred = as_pair(y_true, y_pred)
-    return ops.mean(y_pred - y_true * ops.log(y_pred + config.epsilon()), axis=-1)
+    return ops.mean(y_pred - y_true * ops.log(y_pred + settings.epsilon()), axis=-1)
 
 
 def _smoothed_towards_half(y_true: Any, amount: float) -> Any:

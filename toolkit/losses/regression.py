@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.arguments import Axes
 from toolkit.losses.loss import LossFunctionWrapper, match_ranks
 from toolkit.symbolic import operation
@@ -61,7 +61,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
         y_pred: (..., features).
     """
     y_true, y_pred = matched(y_true, y_pred)
-    scale = ops.maximum(ops.abs(y_true), config.epsilon())
+    scale = ops.maximum(ops.abs(y_true), settings.epsilon())
     return 100.0 * ops.mean(ops.abs((y_true - y_pred) / scale), axis=-1)
 
 
@@ -75,7 +75,7 @@ def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Tensor:
     """
     y_true, y_pred = matched(y_true, y_pred)
     log_true, log_pred = (
-        ops.log(ops.maximum(y, config.epsilon()) + 1.0) for y in (y_true, y_pred)
+        ops.log(ops.maximum(y, settings.epsilon()) + 1.0) for y in (y_true, y_pred)
     )
     return ops.mean(ops.square(log_true - log_pred), axis=-1)
 

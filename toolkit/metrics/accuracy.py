@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, dtypes, ops
+from toolkit import dtypes, ops, settings
 from toolkit.arguments import Positive
 from toolkit.losses.loss import match_ranks
 from toolkit.losses.regression import matched
@@ -14,7 +14,7 @@ from toolkit.tensor import Tensor
 
 
 def _as_float(matches: Any) -> Tensor:
-    return ops.cast(matches, config.floatx())
+    return ops.cast(matches, settings.floatx())
 
 
 @operation

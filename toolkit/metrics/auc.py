@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.metrics.confusion import ThresholdMetric
 from toolkit.tensor import Tensor
@@ -20,7 +20,7 @@ def _grid(what: str, num_thresholds: int, least: int) -> list[float]:
             f"{what}: expected num_thresholds >= {least}; received {num_thresholds}"
         )
     inner = [i / (num_thresholds - 1) for i in range(1, num_thresholds - 1)]
-    return [-config.epsilon(), *inner, 1 + config.epsilon()]
+    return [-settings.epsilon(), *inner, 1 + settings.epsilon()]
 
 
 class AUC(ThresholdMetric):
@@ -187,7 +187,7 @@ def _with_ends(thresholds: Any) -> list[float]:
             f"AUC: expected thresholds in [0, 1]; received {thresholds!r}"
         )
     inner = sorted(float(t) for t in thresholds)
-    return [-config.epsilon(), *inner, 1 + config.epsilon()]
+    return [-settings.epsilon(), *inner, 1 + settings.epsilon()]
 
 
 class _BestWhere(ThresholdMetric):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.arguments import Positive, is_real
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.losses.loss import check_weight, match_ranks
@@ -35,7 +35,7 @@ def are_even(thresholds: Any) -> bool:
     """Whether thresholds run from 0 to 1 in equal steps."""
     n = len(thresholds)
     even = np.linspace(0.0, 1.0, n)
-    return n >= 3 and bool(np.allclose(thresholds, even, atol=config.epsilon()))
+    return n >= 3 and bool(np.allclose(thresholds, even, atol=settings.epsilon()))
 
 
 def prepare(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.arguments import Axes
 from toolkit.losses.regression import matched
 from toolkit.metrics.reduction import MeanMetricWrapper
@@ -41,7 +41,7 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
     variances = [ops.var(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
     covariance = (y_true - means[0]) * (y_pred - means[1])
     total = variances[0] + variances[1] + ops.square(means[0] - means[1])
-    return ops.mean(2 * covariance / (total + config.epsilon()), axis=axis)
+    return ops.mean(2 * covariance / (total + settings.epsilon()), axis=axis)
 
 
 class PearsonCorrelation(MeanMetricWrapper):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.metrics.metric import Metric
 from toolkit.tensor import Tensor
@@ -117,7 +117,7 @@ class FBetaScore(Metric):
             getattr(self, name).assign_add(ops.sum(values * weight, axis=self._axis))
 
     def result(self) -> Tensor:
-        epsilon, square = config.epsilon(), self.beta**2
+        epsilon, square = settings.epsilon(), self.beta**2
         right = self.true_positives.read()
         precision = right / (right + self.false_positives.read() + epsilon)
         recall = right / (right + self.false_negatives.read() + epsilon)

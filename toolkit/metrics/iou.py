@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit import config, dtypes, ops
+from toolkit import dtypes, ops, settings
 from toolkit.arguments import Positive
 from toolkit.errors import ArgumentError
 from toolkit.frames import warn
@@ -99,9 +99,9 @@ class IoU(Metric):
         ids = ops.convert_to_tensor(self.target_class_ids, "int32")
         right, union = ops.take(right, ids), ops.take(union, ids)
         exists = ops.greater(union, 1e-9)
-        ratios = ops.where(exists, right / (union + config.epsilon()), 0.0)
+        ratios = ops.where(exists, right / (union + settings.epsilon()), 0.0)
         count = ops.sum(ops.cast(exists, "float32"))
-        return ops.sum(ratios) / (count + config.epsilon())
+        return ops.sum(ratios) / (count + settings.epsilon())
 
 
 class BinaryIoU(IoU):

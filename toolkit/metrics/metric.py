@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from toolkit import config, dtype_policies, initializers, ops
+from toolkit import dtype_policies, initializers, ops, settings
 from toolkit.errors import ArgumentError
 from toolkit.naming import auto_name, name_scope
 from toolkit.recording import Recorded
@@ -53,7 +53,7 @@ class Metric(Recorded):
 
     def __init__(self, dtype: Any = None, name: str | None = None) -> None:
         self.name = name or auto_name(type(self).__name__)
-        self._dtype = dtype_policies.get(dtype or config.floatx()).compute_dtype
+        self._dtype = dtype_policies.get(dtype or settings.floatx()).compute_dtype
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._track(value)
@@ -106,7 +106,7 @@ class Metric(Recorded):
             variable = Variable(
                 initializers.get("zeros" if initializer is None else initializer),
                 shape=tuple(shape),
-                dtype=dtype or config.floatx(),
+                dtype=dtype or settings.floatx(),
                 trainable=False,
                 aggregation=aggregation,
                 synchronization="on_read",

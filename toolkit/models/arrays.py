@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes, tree
+from toolkit import dtypes, settings, tree
 from toolkit.arguments import is_real
 from toolkit.convert import is_strings
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
@@ -46,7 +46,7 @@ def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
 
 def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Other floats as floatx, as models compute in; the rest as it is."""
-    wanted = dtypes.numpy_dtype(config.floatx())
+    wanted = dtypes.numpy_dtype(settings.floatx())
     if array.dtype.kind != "f" or array.dtype == wanted:
         return array
     return array.astype(wanted)
@@ -142,7 +142,7 @@ def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> 
         )
     classes, places = np.unique(labels, return_inverse=True)
     values = [class_weight.get(int(c), 1.0) for c in classes]
-    return np.array(values, dtypes.numpy_dtype(config.floatx()))[places]
+    return np.array(values, dtypes.numpy_dtype(settings.floatx()))[places]
 
 
 def _labels(y: Any) -> np.ndarray[Any, Any]:

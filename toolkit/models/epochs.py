@@ -7,10 +7,10 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
-from toolkit.config import max_steps_per_epoch
 from toolkit.errors import ArgumentError
 from toolkit.frames import warn
 from toolkit.models.sources import Source, make_source
+from toolkit.settings import max_steps_per_epoch
 
 
 class EpochBatches:

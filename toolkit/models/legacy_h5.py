@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config
+from toolkit import settings
 from toolkit.errors import ModelFileError
 from toolkit.frames import warn
 from toolkit.models.h5_files import created, write_array
@@ -38,7 +38,7 @@ def save_legacy(model: Any, path: Path, include_optimizer: bool) -> None:
     """Write a whole model to a `.h5` file in one step."""
     attributes: dict[str, Any] = {
         "keras_version": "3.15.1",
-        "backend": config.backend(),
+        "backend": settings.backend(),
         "model_config": _json(
             {"class_name": type(model).__name__, "config": model.get_config()}
         ),
@@ -65,7 +65,7 @@ def _json(members: Any) -> bytes:
 
 def _write_layers(group: Any, model: Any) -> None:
     _set_names(group, "layer_names", [layer.name for layer in model.layers])
-    group.attrs["backend"] = config.backend().encode()
+    group.attrs["backend"] = settings.backend().encode()
     group.attrs["keras_version"] = b"3.15.1"
     for layer in sorted(model.layers, key=lambda layer: layer.name):
         _write_variables(group.create_group(layer.name), _ordered(layer))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import config, ops, tree
+from toolkit import ops, settings, tree
 from toolkit.convert import convert, extent, is_strings
 from toolkit.errors import ArgumentError, OutOfRangeError
 from toolkit.frames import warn
@@ -228,7 +228,7 @@ class Steps:
             loss = self._compile_loss(y, y_pred, sample_weight)
             parts += [] if loss is None else [loss]
         for loss in self.losses:
-            parts.append(ops.sum(ops.cast(loss, config.floatx())))
+            parts.append(ops.sum(ops.cast(loss, settings.floatx())))
         if not parts:
             raise ArgumentError(
                 f"{self.name}: there is no loss to compute; pass `loss` to compile()"

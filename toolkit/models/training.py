@@ -9,7 +9,6 @@ from typing import Any
 from toolkit import metrics as metrics_module
 from toolkit import optimizers
 from toolkit.arguments import checked, is_int
-from toolkit.config import max_epochs
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.frames import warn
 from toolkit.inspection import Inspection
@@ -31,6 +30,7 @@ from toolkit.models.evaluation import Evaluation, check_run, one_batch
 from toolkit.models.resuming import Progress
 from toolkit.models.sources import make_source
 from toolkit.models.steps import overrides
+from toolkit.settings import max_epochs
 from toolkit.thread_state import restored
 from toolkit.tracebacks import shorten
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.arguments import is_int
-from toolkit.config import standardize_data_format
 from toolkit.convert import convert, operands
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.ops.shape import moveaxis, pad_p, reshape
+from toolkit.settings import standardize_data_format
 from toolkit.symbolic import operation
 from toolkit.tensor import Tensor, bind
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.convert import convert, floating
 from toolkit.errors import OutOfRangeError, ShapeError
 from toolkit.ops.activation import softplus
@@ -38,7 +38,7 @@ def _pair(op: str, target: Any, output: Any) -> tuple[Tensor, Tensor, str]:
 
 
 def _clipped(probabilities: Tensor) -> Tensor:
-    epsilon = config.epsilon()
+    epsilon = settings.epsilon()
     return minimum(maximum(probabilities, epsilon), 1 - epsilon)  # type: ignore[no-any-return]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.arguments import is_int
 from toolkit.convert import convert, extent, floating
 from toolkit.errors import ArgumentError, ShapeError
@@ -265,7 +265,7 @@ def rms_normalization(
 
 
 def _rsqrt_mean_square(x: Tensor, axes: Any, epsilon: float | None) -> Tensor:
-    epsilon = config.epsilon() if epsilon is None else epsilon
+    epsilon = settings.epsilon() if epsilon is None else epsilon
     return rsqrt(mean(square(x), axis=axes, keepdims=True) + epsilon)  # type: ignore[no-any-return]
 
 
@@ -299,7 +299,7 @@ def normalize(
         )
     x, dtype = _widened(x)
     x = reshape(x, (1,)) if x.ndim == 0 else x
-    epsilon = config.epsilon() if epsilon is None else epsilon
+    epsilon = settings.epsilon() if epsilon is None else epsilon
     axes = normalize_axes("normalize", axis, x.ndim)
     if order == 2:
         total = sum(square(x), axis=axes, keepdims=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import config
+from toolkit import settings
 from toolkit.convert import convert
 from toolkit.ops.checks import known_values
 from toolkit.ops.creation import arange, ones
@@ -22,7 +22,7 @@ def _window(op: str, x: Any, weights: Callable[[Tensor], Tensor]) -> Tensor:
     n = int(known_values(op, convert(x), "give the length as a Python integer"))
     if n <= 1:
         return ones((max(n, 0),))
-    return weights(arange(n, dtype=config.floatx()) / (n - 1))
+    return weights(arange(n, dtype=settings.floatx()) / (n - 1))
 
 
 @operation

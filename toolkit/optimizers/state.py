@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, ops, serialization
+from toolkit import ops, serialization, settings
 from toolkit.arguments import Checked, is_real
 from toolkit.errors import (
     ArgumentError,
@@ -219,7 +219,7 @@ class OptimizerState(Checked):
         with name_scope(self.name):
             return Variable(
                 float(value),
-                dtype=config.floatx(),
+                dtype=settings.floatx(),
                 trainable=False,
                 name="learning_rate",
             )

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.config import epsilon as default_epsilon
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
+from toolkit.settings import epsilon as default_epsilon
 from toolkit.symbolic import operation
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.arguments import is_int
-from toolkit.config import epsilon as default_epsilon
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.recording import Recorded
+from toolkit.settings import epsilon as default_epsilon
 from toolkit.symbolic import operation
 
 

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from toolkit import ops
-from toolkit.config import epsilon
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.layers.preprocessing.boxes import (
     clip_to_image_size,
@@ -16,6 +15,7 @@ from toolkit.layers.preprocessing.boxes import (
     joined,
     shifted,
 )
+from toolkit.settings import epsilon
 
 __all__ = [
     "affine_transform",

@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from toolkit import config
+from toolkit import settings
 from toolkit.errors import ArgumentError, DamagedFileError, DatasetError, unknown_choice
 from toolkit.messages import print_message
 from toolkit.staging import Stage, sweep
@@ -76,7 +76,7 @@ def get_file(
         )
     check = _expected_hash(file_hash, md5_hash, hash_algorithm)
     formats = _archive_formats(archive_format, untar) if extract or untar else ()
-    folder = Path(cache_dir or config.home()).expanduser() / cache_subdir
+    folder = Path(cache_dir or settings.home()).expanduser() / cache_subdir
     target, unpacked = _cache_paths(folder, fname, origin, bool(formats))
     wanted = unpacked or target
     if force_download or not (_is_valid(target, check) and wanted.exists()):
@@ -253,7 +253,7 @@ def _copy_from_url(
     from tqdm import tqdm
 
     received = 0
-    hide = None if config.is_interactive_logging_enabled() else True
+    hide = None if settings.is_interactive_logging_enabled() else True
     try:
         with urlopen(origin, timeout=_TIMEOUT) as response:
             length = response.headers.get("Content-Length")

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit import ops
-from toolkit.config import floatx, standardize_data_format
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
 from toolkit.frames import warn
 from toolkit.reading.images import open_image
+from toolkit.settings import floatx, standardize_data_format
 
 _MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")

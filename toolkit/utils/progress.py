@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.config import is_interactive_logging_enabled
 from toolkit.errors import ArgumentError
 from toolkit.messages import print_message
 from toolkit.models.callbacks.progress import duration, is_interactive
+from toolkit.settings import is_interactive_logging_enabled
 
 _BOLD, _DONE, _TO_DO, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 

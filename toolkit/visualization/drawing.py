@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config
+from toolkit import settings
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -23,7 +23,7 @@ _FORMATS = ("channels_last", "channels_first")
 
 def is_channels_first(function: str, data_format: str | None) -> bool:
     """Whether the second axis of images is that of colours."""
-    data_format = data_format or config.image_data_format()
+    data_format = data_format or settings.image_data_format()
     if data_format not in _FORMATS:
         raise unknown_choice(f"{function}: data_format", data_format, _FORMATS)
     return data_format == "channels_first"

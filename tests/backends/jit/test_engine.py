@@ -137,7 +137,7 @@ def test_threads_compile_what_one_would(monkeypatch):
     texts = {name: lambda text=text: text for name, text in several().items()}
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(engine.config, "num_threads", lambda count=threads: count)
+        monkeypatch.setattr(engine.settings, "num_threads", lambda count=threads: count)
         found.append(engine.machine_codes(texts))
     assert found[0] == found[1]
     assert len(set(found[0])) == len(texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from toolkit import config
+from toolkit import settings
 from toolkit.backends.cupy import cudnn, libraries
 from toolkit.errors import BackendUnavailable
 from toolkit.frames import warn
@@ -87,7 +87,7 @@ def warn_of_missing(found: frozenset[str]) -> None:
     if "cublaslt" not in found:
         raise BackendUnavailable(f"gpu: {missing['cublaslt']}")
     if "cudnn" not in found:
-        if config.environment("REQUIRE_CUDNN"):
+        if settings.environment("REQUIRE_CUDNN"):
             raise BackendUnavailable(f"gpu: {missing['cudnn']}")
         warn(
             f"convolutions run as matrix products, several times slower: "

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand, aligned, on_host
 from toolkit.backends.cupy import attention, norms, products
@@ -83,7 +83,7 @@ class CupyBackend(Backend):
     def numerics(self) -> Numerics:
         """What decides about steps now."""
         device = self.device
-        return Numerics(device.libraries, config.matmul_precision(), device.offers)
+        return Numerics(device.libraries, settings.matmul_precision(), device.offers)
 
     @property
     def generates(self) -> bool:
@@ -263,5 +263,5 @@ class CupyBackend(Backend):
             "device": self.device.name,
             "libraries": ", ".join(sorted(self.device.libraries)) or "none",
             "memory": self.device.memory(),
-            "matmul precision": config.matmul_precision(),
+            "matmul precision": settings.matmul_precision(),
         }

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.backends import stored
-from toolkit.backends.base import available_cores
 from toolkit.backends.cupy import algorithms, cublaslt, cudnn, nvrtc
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
 from toolkit.backends.cupy.signatures import Signature
+from toolkit.settings import available_cores
 
 
 def cache_folder() -> Path | None:
@@ -203,7 +203,7 @@ class CudaDevice(Device):
         self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
     ) -> Callable[[tuple[int, ...], int], None]:
         wanted, stream = (gemm, pointers, workspace), self.stream.ptr
-        if config.autotune():
+        if settings.autotune():
             plan = self._products.tune(*wanted, self._product_seconds)
         else:
             plan = self._products.get(*wanted)
@@ -216,7 +216,7 @@ class CudaDevice(Device):
 
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
         with self.device:
-            if config.autotune():
+            if settings.autotune():
                 return self._graphs.tune(signature, workspace, self._graph_seconds)
             return self._graphs.get(signature, workspace)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit import config
+from toolkit import settings
 from toolkit.backends.numpy.kernels import NumPyBackend
 
 __all__ = ["NumPyBackend", "create"]
@@ -10,8 +10,8 @@ __all__ = ["NumPyBackend", "create"]
 
 def create() -> NumPyBackend:
     """The backend with the BLAS and the number of threads that the environment asks."""
-    chosen = config.environment("NUM_THREADS")
+    chosen = settings.environment("NUM_THREADS")
     return NumPyBackend(
-        blas=config.environment("BLAS") or "auto",
-        threads=None if chosen is None else config.default_num_threads(),
+        blas=settings.environment("BLAS") or "auto",
+        threads=None if chosen is None else settings.default_num_threads(),
     )

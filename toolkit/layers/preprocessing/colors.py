@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     RandomColorLayer,
@@ -129,7 +129,7 @@ class RandomSaturation(RandomColorLayer):
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
         factor = self._uniform(n, seed)
-        return {"factor": factor / (1 - factor + config.epsilon())}
+        return {"factor": factor / (1 - factor + settings.epsilon())}
 
     def _adjusted(self, x: Any, factor: Any) -> Any:
         hsv = ops.image.rgb_to_hsv(x, "channels_last")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.layer import Layer
@@ -82,7 +82,7 @@ class Discretization(Layer):
     @property
     def input_dtype(self) -> str:
         """The dtype of the inputs."""
-        return config.floatx()
+        return settings.floatx()
 
     @property
     def output_dtype(self) -> str:
@@ -129,7 +129,7 @@ class Discretization(Layer):
                 "layer is used"
             )
         limits = np.asarray(self.bin_boundaries, "float32")
-        bins = ops.digitize(ops.cast(inputs, config.floatx()), limits)
+        bins = ops.digitize(ops.cast(inputs, settings.floatx()), limits)
         return encode(bins, self.output_mode, len(limits) + 1, self.output_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config
+from toolkit import settings
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, DTypeError
 from toolkit.layers.preprocessing.encoding import (
@@ -109,7 +109,7 @@ class Hashing(HostLayer):
         **kwargs: Any,
     ) -> None:
         if kwargs.get("dtype") is None:
-            kwargs["dtype"] = "int64" if output_mode == "int" else config.floatx()
+            kwargs["dtype"] = "int64" if output_mode == "int" else settings.floatx()
         super().__init__(**kwargs)
         if num_bins is None or num_bins <= 0:
             raise ArgumentError(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from toolkit import ops, random, tree
-from toolkit.config import standardize_data_format
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.boxes import (
@@ -14,6 +13,7 @@ from toolkit.layers.preprocessing.boxes import (
     clip_to_image_size,
     convert_format,
 )
+from toolkit.settings import standardize_data_format
 
 Size = tuple[int, int]
 

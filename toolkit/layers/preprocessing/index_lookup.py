@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes, ops
+from toolkit import dtypes, ops, settings
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.encoding import (
@@ -183,14 +183,14 @@ class IndexLookup(VocabularyLayer):
             )
         if self.output_mode != "tf_idf":
             indices = self._ready(indices)
-            return encode(indices, self.output_mode, depth, config.floatx())
+            return encode(indices, self.output_mode, depth, settings.floatx())
         if self.idf_weights is None:
             raise RuntimeError(
                 f"{type(self).__name__} {self.name!r}: `idf_weights` must be provided "
                 "in mode 'tf_idf', or learned by `adapt`"
             )
         return ops.multiply(
-            encode(indices, "count", depth, config.floatx()), self.idf_weights
+            encode(indices, "count", depth, settings.floatx()), self.idf_weights
         )
 
     def _ready(self, indices: Array) -> Array:
@@ -217,7 +217,7 @@ class IndexLookup(VocabularyLayer):
     def compute_output_spec(self, inputs: Any) -> Any:
         shape = self.compute_output_shape(inputs.shape)
         if self.output_mode != "int":
-            return KerasTensor(shape, config.floatx())
+            return KerasTensor(shape, settings.floatx())
         return KerasTensor(shape, self.vocabulary_dtype if self.invert else "int64")
 
     # --- saving -----------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, ops
+from toolkit import ops, settings
 from toolkit.arguments import Axes, is_int
 from toolkit.backends.base import on_host
 from toolkit.convert import convert
@@ -182,7 +182,7 @@ class Normalization(Layer):
             )
         self._warn_if_unadapted()
         inputs = ops.cast(inputs, self.compute_dtype)
-        scale = ops.maximum(ops.sqrt(self.variance), config.epsilon())
+        scale = ops.maximum(ops.sqrt(self.variance), settings.epsilon())
         if self.invert:
             return self.mean + inputs * scale
         return (inputs - self.mean) / scale

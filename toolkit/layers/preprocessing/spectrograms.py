@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes, initializers, ops
-from toolkit.config import standardize_data_format
+from toolkit import dtypes, initializers, ops, settings
 from toolkit.errors import ArgumentError, DTypeError, unknown_choice
 from toolkit.frames import warn
 from toolkit.initializers.fourier import check_scaling, check_window
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.reading.budget import spend
+from toolkit.settings import standardize_data_format
 
 _MODES = ("angle", "imag", "log", "magnitude", "psd", "real", "stft")
 
@@ -152,7 +152,7 @@ class STFTSpectrogram(Layer):
         if self.mode == "psd":
             both = ops.pad(power[..., 1:-1], [(0, 0), (0, 0), (1, 1)])
             return power + both
-        smallest = config.epsilon()
+        smallest = settings.epsilon()
         magnitude = ops.sqrt(ops.maximum(power, smallest))
         if self.mode == "magnitude":
             return magnitude

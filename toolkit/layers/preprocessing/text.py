@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
@@ -234,7 +234,7 @@ class TextVectorization(AdaptableLayer):
         return self._lookup_layer.compute_output_shape(input_shape)
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        dtype = "int64" if self._output_mode == "int" else config.floatx()
+        dtype = "int64" if self._output_mode == "int" else settings.floatx()
         return KerasTensor(self.compute_output_shape(inputs.shape), dtype)
 
     # --- saving -----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.host import AdaptableLayer, Array, as_text, host_array
 
@@ -186,7 +186,7 @@ class VocabularyLayer(AdaptableLayer):
         weights = np.concatenate([np.full(front, mean), weights])
         if self.pad_to_max_tokens and self.max_tokens is not None:
             weights = np.pad(weights, (0, self.max_tokens - len(weights)))
-        self.__dict__["idf_weights"] = weights.astype(config.floatx())
+        self.__dict__["idf_weights"] = weights.astype(settings.floatx())
 
     # --- learning it ------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ import sys
 from time import perf_counter
 from typing import Any
 
-from toolkit.config import is_interactive_logging_enabled
 from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.progress import can_redraw
+from toolkit.settings import is_interactive_logging_enabled
 
 _LOOK = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 _REFRESH = 0.1  # seconds between two drawings of the bar

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config, tree
+from toolkit import settings, tree
 from toolkit.errors import ArgumentError
 from toolkit.inspection import Inspection
 from toolkit.models import Functional, Sequential
@@ -221,8 +221,8 @@ def _evaluation(found: Outcome) -> Markup:
 def _footer() -> Markup:
     now = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
     text = (
-        f"Made on {now} by toolkit on backend {config.backend()}, with "
-        f"{config.num_threads()} threads, Python {platform.python_version()} and NumPy "
-        f"{np.__version__}. This page loads nothing from elsewhere."
+        f"Made on {now} by toolkit on backend {settings.backend()}, with "
+        f"{settings.num_threads()} threads, Python {platform.python_version()} and "
+        f"NumPy {np.__version__}. This page loads nothing from elsewhere."
     )
     return tag("footer", tag("p", text))

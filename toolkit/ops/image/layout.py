@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import config, dtypes
+from toolkit import dtypes, settings
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.conv import channels_last, in_format
@@ -38,7 +38,7 @@ def batched(
 def widened(x: Tensor) -> Tensor:
     """x in float32 or float64, for weighted sums of pixels."""
     if not dtypes.is_float(x.dtype):
-        return convert(x, dtypes.result_type(config.floatx(), "float32"))
+        return convert(x, dtypes.result_type(settings.floatx(), "float32"))
     return convert(x, dtypes.result_type(x.dtype, "float32"))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import local
 from typing import Any
 
-from toolkit import config
+from toolkit import settings
 from toolkit.backends import stored
 from toolkit.progress import Stage, stage
 
@@ -53,9 +53,9 @@ class Host:
     @property
     def facts(self) -> tuple[str, ...]:
         """Whatever changes these makes other machine code of the same text."""
-        settings = repr((FLAGS, sorted(SETTINGS.items())))
+        flags = repr((FLAGS, sorted(SETTINGS.items())))
         target = self.triple, self.cpu, self.features
-        return (FORMAT, self.version, *target, settings)
+        return (FORMAT, self.version, *target, flags)
 
     @cached_property
     def digest(self) -> str:
@@ -103,7 +103,7 @@ def machine_codes(texts: Mapping[str, Callable[[], str]]) -> list[bytes]:
 
 def _compile_all(sources: Iterator[str], count: int) -> list[bytes]:
     """The object files of modules; this thread writes the next while others compile."""
-    threads = min(count, config.num_threads())
+    threads = min(count, settings.num_threads())
     with stage("kernels", count) as written:
         told = _told(sources, written)
         if threads < 2:

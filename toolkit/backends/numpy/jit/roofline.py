@@ -9,7 +9,7 @@ import ctypes
 from functools import cache
 from time import perf_counter
 
-from toolkit import config
+from toolkit import settings
 from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.code import Code
@@ -28,7 +28,7 @@ _REPEATS = 5
 @cache
 def peaks() -> tuple[float, float]:
     """Floating-point operations and bytes per second, of float32 on all threads."""
-    threads = config.num_threads()
+    threads = settings.num_threads()
     lanes = host().lanes
     flops = 2 * _CHAINS * lanes * _TURNS * threads
     arithmetic = Call(Code(_products, lanes), (("out", 0),), (), threads, flops=flops)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import config
+from toolkit import settings
 from toolkit.backends.base import ALIGNMENT
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.code import generator_digest
@@ -177,7 +177,7 @@ def runtime() -> Runtime:
 
 
 def workers() -> Workers:
-    """The workers of this process, as many as `config.num_threads()` says."""
+    """The workers of this process, as many as `settings.num_threads()` says."""
     global _workers
     if _workers is None or _workers.threads != _wanted():
         with _creating:
@@ -188,7 +188,7 @@ def workers() -> Workers:
 
 
 def _wanted() -> int:
-    return config.num_threads() if can_share() else 1
+    return settings.num_threads() if can_share() else 1
 
 
 def _after_fork() -> None:

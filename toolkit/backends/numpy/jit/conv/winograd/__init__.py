@@ -22,11 +22,11 @@ errors of direct ones for any number of them.
 
 from __future__ import annotations
 
-from toolkit import config
+from toolkit import settings
 
 MOST_CHANNELS = 128
 
 
 def is_allowed(channels: int = 1) -> bool:
     """Whether errors may be as large as they are for so many channels added up."""
-    return channels <= MOST_CHANNELS and config.matmul_precision() != "highest"
+    return channels <= MOST_CHANNELS and settings.matmul_precision() != "highest"

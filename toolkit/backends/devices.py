@@ -1,0 +1,137 @@
+"""The devices to compute on, and how many threads: by the backend that is set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from toolkit.arguments import is_int
+from toolkit.backends.registry import describe_backends, get_backend
+from toolkit.errors import (
+    ArgumentError,
+    BackendUnavailable,
+    DeviceError,
+    unknown_choice,
+)
+from toolkit.settings import (
+    GPU_BACKEND,
+    backend,
+    backend_of,
+    num_threads,
+    place,
+    values,
+)
+
+_listeners: list[Callable[[], None]] = []
+
+
+def set_backend(backend: str) -> None:
+    """Choose the backend by name: "numpy", "reference", or a registered one."""
+    get_backend(backend)  # an unknown name fails here, before anything changes
+    values["backend"] = backend
+    place()
+    for callback in _listeners:
+        callback()
+
+
+def device() -> str:
+    """Where to compute: "cpu:0" unless TOOLKIT_DEVICE or `set_device` say else.
+
+    Raises:
+        DeviceError: if there is no such device.
+    """
+    if values["device"] is None:
+        return _devices_of(backend())[0]
+    return check_device(values["device"])
+
+
+def set_device(name: str) -> None:
+    """Choose the device on which to compute, such as "cpu:0" or "gpu:0"."""
+    values["device"] = check_device(name)
+    place()
+    for callback in _listeners:
+        callback()
+
+
+def check_device(name: str) -> str:
+    """The full name of a device ("cpu" is "cpu:0"); a DeviceError if there is none."""
+    wanted = name.lower() if ":" in name else f"{name.lower()}:0"
+    try:
+        known = _devices_of(backend_of(wanted))
+    except BackendUnavailable as error:
+        others = ", ".join(_devices_of(backend()))
+        raise BackendUnavailable(
+            f"device: expected one of {others}; received {name!r}: {error}"
+        ) from error
+    if wanted not in known:
+        raise DeviceError(
+            f"device: expected one of {', '.join(known)}; received {name!r}"
+        )
+    return wanted
+
+
+def _devices_of(name: str) -> tuple[str, ...]:
+    return get_backend(name).devices()
+
+
+def set_num_threads(count: int | None) -> None:
+    """Set how many threads compute; results do not depend on it.
+
+    A NumPy that was built with another BLAS than OpenBLAS may take threads of its own.
+
+    Args:
+        count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that
+            this process may use.
+    """
+    whole = is_int(count) and not isinstance(count, bool)
+    if count is not None and not (whole and count > 0):
+        raise ArgumentError(
+            f"set_num_threads: expected a number of threads or None; received {count!r}"
+        )
+    values["threads"] = None if count is None else int(count)
+    get_backend(backend()).use_threads(num_threads())
+
+
+def set_logical_devices(kind: str, count: int) -> None:
+    """Divide the processor into so many devices, to try placement on any machine.
+
+    They share its memory and its threads; what passes from one to another is copied.
+
+    Args:
+        kind: "cpu".
+        count: at least 1; then "cpu:0" to "cpu:<count - 1>" exist.
+    """
+    if kind != "cpu":
+        raise unknown_choice("set_logical_devices: kind", kind, ("cpu",))
+    whole = is_int(count) and not isinstance(count, bool)
+    if not (whole and count > 0):
+        raise ArgumentError(
+            f"set_logical_devices: expected a number of devices; received {count!r}"
+        )
+    values["logical_devices"][kind] = int(count)
+
+
+def list_devices() -> tuple[str, ...]:
+    """The names of the devices to compute on; `show` says why a GPU is not there."""
+    found = _devices_of(backend())
+    if backend() == GPU_BACKEND:
+        return found
+    try:
+        return found + _devices_of(GPU_BACKEND)
+    except DeviceError:
+        return found
+
+
+def on_backend_change(callback: Callable[[], None]) -> None:
+    """Have `callback` called whenever the backend changes."""
+    _listeners.append(callback)
+
+
+def show() -> None:
+    """Print the CPU, BLAS, number of threads and the backends that are known."""
+    for name, facts in describe_backends().items():
+        active = " (active)" if name == backend() else ""
+        print(f"backend {name}{active}")
+        if active:
+            print(f"  device: {device()}")
+        for key, value in facts.items():
+            print(f"  {key}: {value}")
