@@ -4,6 +4,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -217,6 +218,12 @@ def test_no_backend_is_named_above_the_backends():
         for line, name in named_backends(tree)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_counts_that_were_brought_down_stay_down():
+    house = run_path(str(ROOT / "scripts" / "measure_house"))["House"](ROOT)
+    assert len(house.largest_cycle()) <= 8
+    assert house.late_imports() <= 14
 
 
 def test_warnings_name_the_line_of_the_user():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import dtypes, settings
+from toolkit import dtypes, pictures, settings
 from toolkit.backends import devices
 from toolkit.backends.base import Backend, accelerators, on_host, owner_of
 from toolkit.backends.fetched import Fetched
@@ -255,11 +255,9 @@ class Tensor:
         return f"<Tensor {head}, value=\n{self.numpy()}>"
 
     def _repr_html_(self) -> str:
-        from toolkit.pictures.notebook import array_note
-
         if self._array is None:
-            return array_note("Tensor", None, f"{self.spec}, traced")
-        return array_note("Tensor", np.asarray(self.numpy()))
+            return pictures.notebook.array_note("Tensor", None, f"{self.spec}, traced")
+        return pictures.notebook.array_note("Tensor", np.asarray(self.numpy()))
 
     def __str__(self) -> str:
         return repr(self) if self._array is None else str(self.numpy())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import dtypes, settings
+from toolkit import dtypes, pictures, settings
 from toolkit.backends.base import Backend, accelerators, owner_of
 from toolkit.convert import convert
 from toolkit.errors import (
@@ -331,10 +331,9 @@ class Variable:
         )
 
     def _repr_html_(self) -> str:
-        from toolkit.pictures.notebook import array_note
-
+        title = f"Variable {self.path}"
         facts = "trainable" if self.trainable else "not trainable"
-        return array_note(f"Variable {self.path}", self.numpy(), facts)
+        return pictures.notebook.array_note(title, self.numpy(), facts)
 
 
 class Locks:

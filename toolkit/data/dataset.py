@@ -15,6 +15,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from toolkit import pictures
 from toolkit.arguments import check_given, checked, taken_by
 from toolkit.data.encoding import decode, encode
 from toolkit.data.options import Options
@@ -220,16 +221,14 @@ class Dataset:
         return self.stats().plot(to_file)
 
     def _repr_html_(self) -> str:
-        from toolkit.pictures.notebook import note
-        from toolkit.pictures.page import Markup, tag
-
         count = self._cardinality()
         size = _COUNTS.get(count, f"{count:,} elements")
         chain = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(self._chain())
+        tag = pictures.page.tag
         parts = [tag("div", tag("b", "Dataset"), f" {chain}, {size}")]
         if self._watch is not None:
-            parts.append(Markup(self.stats()._repr_html_()))
-        return note(*parts)
+            parts.append(pictures.page.Markup(self.stats()._repr_html_()))
+        return pictures.notebook.note(*parts)
 
     def __repr__(self) -> str:
         return f"<Dataset {' > '.join(self._chain())}>"

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from toolkit import pictures
 from toolkit.data.watching import Event, Stage, Watch
 
 if TYPE_CHECKING:
@@ -108,11 +109,9 @@ class Stats:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from toolkit.pictures.page import join, table, tag
-
-        numbers = range(1, len(COLUMNS))
-        listed = table(COLUMNS, self._cells(), "The last pass", numbers)
-        return join((listed, tag("p", self.verdict)))
+        page, numbers = pictures.page, range(1, len(COLUMNS))
+        listed = page.table(COLUMNS, self._cells(), "The last pass", numbers)
+        return page.join((listed, page.tag("p", self.verdict)))
 
     # The timeline
 
@@ -140,15 +139,16 @@ class Stats:
 
     def plot(self, to_file: str | Path | None = None) -> Picture:
         """A picture of who was at work when; see `Dataset.plot`."""
-        from toolkit.pictures.spans import Row, draw_spans
 
         def spans(events: Iterable[Event]) -> list[tuple[float, float]]:
             times = ((e.start - self._began, e.end - self._began) for e in events)
             return [(start * 1e-9, end * 1e-9) for start, end in times]
 
-        rows = [Row(stage.name, spans(stage.events)) for stage in self._stages]
-        rows.append(Row("consumer", spans(gaps(self._stages[-1]))))
-        picture = draw_spans(rows, "Data set", self.verdict)
+        named: list[tuple[str, Iterable[Event]]]
+        named = [(stage.name, stage.events) for stage in self._stages]
+        named.append(("consumer", gaps(self._stages[-1])))
+        rows = [pictures.spans.Row(name, spans(events)) for name, events in named]
+        picture = pictures.spans.draw_spans(rows, "Data set", self.verdict)
         if to_file is not None:
             picture.save(to_file)
         return picture

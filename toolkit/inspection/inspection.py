@@ -158,11 +158,14 @@ class Inspection:
             >>> plan.plot().title
             'Arena of <lambda>: 64 B, at most 64 B live at once'
         """
-        from toolkit.inspection.drawing import draw_arena, draw_graph
+        from toolkit.inspection import drawing
 
-        if what not in ("arena", "graph"):
+        if what == "arena":
+            picture = drawing.draw_arena(self)
+        elif what == "graph":
+            picture = drawing.draw_graph(self, expand)
+        else:
             raise unknown_choice("Inspection.plot: what", what, ("arena", "graph"))
-        picture = draw_arena(self) if what == "arena" else draw_graph(self, expand)
         if to_file is not None:
             picture.save(to_file)
         return picture

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from toolkit import dtypes, tree
+from toolkit import dtypes, pictures, tree
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
 from toolkit.messages import print_message, size_text
@@ -72,9 +72,7 @@ def layer_rows(model: Any) -> Iterator[tuple[Any, str, str, str, str]]:
 
 def summary_html(model: Any) -> str:
     """The summary as a table for notebooks; that of a long model is folded up."""
-    from toolkit.pictures.notebook import note
-    from toolkit.pictures.page import join, table, tag
-
+    join, table, tag = pictures.page.join, pictures.page.table, pictures.page.tag
     rows = [
         (join((name, tag("span", kind, class_="note"))), shape, params)
         for _, name, kind, shape, params in layer_rows(model)
@@ -84,7 +82,7 @@ def summary_html(model: Any) -> str:
     listed = table(("Layer", "Output shape", "Params"), rows, "Layers", numbers=(2,))
     head = tag("summary", tag("b", model.name), " ", title)
     is_open = "" if len(rows) <= _FOLDED else None
-    return note(tag("details", head, listed, open=is_open))
+    return pictures.notebook.note(tag("details", head, listed, open=is_open))
 
 
 def _is_chain(model: Any) -> bool:

@@ -12,6 +12,7 @@ from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.debugging import assert_type
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
+from toolkit.layers.remat import remat
 
 
 def cond(
@@ -257,8 +258,6 @@ class control_dependencies:
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function, whose inner values are computed again for its gradient."""
-    from toolkit import remat
-
     return remat(f)  # type: ignore[no-any-return]
 
 

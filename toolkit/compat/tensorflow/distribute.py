@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import axes
+from toolkit.compat.tensorflow.scopes import device
 from toolkit.convert import convert
 from toolkit.errors import UnsupportedError
 
@@ -129,8 +130,6 @@ class OneDeviceStrategy(Strategy):
     @contextmanager
     def scope(self) -> Iterator[Strategy]:
         """Where models and Variables are made, on the device."""
-        from toolkit.compat.tensorflow.scopes import device
-
         with device(self._device), super().scope():
             yield self
 
@@ -142,8 +141,6 @@ class OneDeviceStrategy(Strategy):
         options: Any = None,
     ) -> Any:
         """What `fn(*args, **kwargs)` returns, computed on the device."""
-        from toolkit.compat.tensorflow.scopes import device
-
         with device(self._device):
             return super().run(fn, args, kwargs)
 

@@ -20,7 +20,7 @@ from toolkit.compat.tensorflow.strings import StringTensor, as_strings
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.tensor import Tensor
-from toolkit.utils.images import img_to_array, load_img
+from toolkit.utils.images import array_to_img, img_to_array, load_img
 
 FixedLenFeature, VarLenFeature = data.FixedLenFeature, data.VarLenFeature
 
@@ -299,8 +299,6 @@ def decode_base64(input: Any, name: Any = None) -> StringTensor:
 
 
 def _encode(image: Any, kind: str) -> StringTensor:
-    from toolkit.utils.images import array_to_img
-
     file = io.BytesIO()
     array_to_img(convert(image).numpy(), "channels_last", scale=False).save(file, kind)
     return StringTensor(file.getvalue())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from toolkit import pictures
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.callbacks.callback import Callback, Logs
 
@@ -89,8 +90,6 @@ class History(Callback):
             >>> history.plot()
             <Picture 'loss by epoch', 400 by 250>
         """
-        from toolkit.pictures.curves import Panel, draw_curves
-
         recorded = self.metrics
         names = recorded if metrics is None else list(metrics)
         if not names:
@@ -98,16 +97,14 @@ class History(Callback):
         for name in names:
             if name not in recorded:
                 raise unknown_choice("History.plot: metrics", name, recorded)
-        panels = [Panel(name, self._curves(name)) for name in names]
+        panels = [pictures.curves.Panel(name, self._curves(name)) for name in names]
         title = f"{', '.join(names)} by epoch"
-        picture = draw_curves(panels, title, logarithmic=logarithmic)
+        picture = pictures.curves.draw_curves(panels, title, logarithmic=logarithmic)
         if to_file is not None:
             picture.save(to_file)
         return picture
 
     def _curves(self, name: str) -> list[Curve]:
-        from toolkit.pictures.curves import Curve
-
         curves = []
         for kind, color in (("", "first"), (_VALIDATION, "second")):
             values = [float(value) for value in self.history.get(kind + name, ())]
@@ -117,7 +114,8 @@ class History(Callback):
                     best = int(np.nanargmin(np.nan_to_num(values, nan=np.inf)))
                 title = "validation" if kind else "training"
                 places = self._places(kind + name, len(values))
-                curves.append(Curve(title, places, values, color, bool(kind), best))
+                curve = title, places, values, color, bool(kind), best
+                curves.append(pictures.curves.Curve(*curve))
         return curves
 
     def _places(self, name: str, count: int) -> list[int]:

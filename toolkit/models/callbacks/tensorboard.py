@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.layers.core import Embedding
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.events import EventWriter
 from toolkit.models.callbacks.learning_rate import learning_rates
@@ -163,8 +164,6 @@ class TensorBoard(Callback):
 
     def _write_embeddings(self) -> None:
         """The vectors as text, and the projector's list of them."""
-        from toolkit.layers import Embedding
-
         folder, entries = Path(self.log_dir) / "train", []
         folder.mkdir(parents=True, exist_ok=True)
         for layer in self.model._flatten_layers():

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.autograph import operators, sources
 from toolkit.compat.tensorflow.autograph.loops import set_loop_options
 
@@ -39,8 +40,6 @@ def to_graph(
         >>> int(tf.autograph.to_graph(absolute)(-2))
         2
     """
-    from toolkit.compat.tensorflow.arguments import refuse
-
     refuse(
         "to_graph",
         recursive=(recursive, True),

@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from toolkit import ops
+from toolkit.compat.tensorflow import arrays
 from toolkit.compat.tensorflow.autograph.loops import Range
 from toolkit.compat.tensorflow.autograph.values import unknown
 from toolkit.convert import convert
@@ -36,8 +37,6 @@ def called(function: Any) -> Any:
 
 def iterated(function: Any, *args: Any, **kwargs: Any) -> Any:
     """What `for ... in function(...)` iterates over: a range may have unknown ends."""
-    from toolkit.compat.tensorflow import arrays
-
     if function in (range, arrays.range) and any(
         map(unknown, (*args, *kwargs.values()))
     ):

@@ -13,6 +13,7 @@ import numpy as _np
 from toolkit import ops
 from toolkit import random as _random
 from toolkit.convert import convert as _convert
+from toolkit.random import set_random_seed
 from toolkit.tensor import Tensor as ndarray  # noqa: F401
 
 _CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
@@ -56,18 +57,12 @@ def _randint(
     return _random.randint(shape, low, high, dtype=dtype)
 
 
-def _seed(seed: int) -> None:
-    from toolkit.utils import set_random_seed
-
-    set_random_seed(seed)
-
-
 random = SimpleNamespace(
     rand=lambda *shape: _random.uniform(shape),
     randint=_randint,
     randn=_standard_normal,
     random=lambda size=None: _uniform(size=size),
-    seed=_seed,
+    seed=set_random_seed,
     standard_normal=lambda size=None: _random.normal(size or ()),
     uniform=_uniform,
 )

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import toolkit
+from toolkit.compat.tensorflow.data import Dataset
 from toolkit.errors import UnsupportedError
 
 _OWN = ("backend", "optimizers")
@@ -111,7 +112,6 @@ def __getattr__(name: str) -> Any:
 
 def _of_tensors(function: Any) -> Any:
     """A function of toolkit whose data sets are to be those of `tf.data`."""
-    from toolkit.compat.tensorflow.data import Dataset
 
     def wrapped(dataset: Any) -> Any:
         if not isinstance(dataset, toolkit.data.Dataset):
