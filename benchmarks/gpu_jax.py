@@ -9,8 +9,7 @@ from math import prod
 import jax
 import numpy as np
 from gpu_speed import DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
-from jax import lax, nn
-from jax import numpy as jnp
+from jax import lax, nn, numpy as jnp
 
 from toolkit.bench.networks import WORDS
 

@@ -126,7 +126,7 @@ def test_wheel_holds_package_and_examples_and_nothing_else(archives):
         for path in (ROOT / "examples").rglob("*.py")
     }
     assert {name for name in wheel if ".dist-info/" not in name} == expected
-    assert "toolkit/py.typed" in wheel
+    assert "toolkit/py.typed" in wheel and "toolkit/__init__.pyi" in wheel
     assert "toolkit/datasets/digits.npz" in wheel
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
 

@@ -24,6 +24,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    Self,
     TypeGuard,
     TypeVar,
     Union,
@@ -318,7 +319,7 @@ def check_constructor(cls: type, args: Any, kwargs: Any) -> None:
 class Checked:
     """Base of classes whose constructors' arguments are checked."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if args or kwargs:
             check_constructor(cls, args, kwargs)
         return super().__new__(cls)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from toolkit import tree
 from toolkit.arguments import Checked
@@ -89,7 +89,7 @@ class Recorded(Checked):
     # Arguments that may be lambdas: a config tells that there is one, not its code.
     _lambdas: tuple[str, ...] = ()
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         instance = super().__new__(cls, *args, **kwargs)
         instance.__dict__["_arguments"] = record_arguments(cls, args, kwargs)
         return instance

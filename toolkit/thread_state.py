@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager, ContextDecorator
-from typing import Any
+from typing import Any, Self
 
 _all: list[ThreadState] = []
 
@@ -15,7 +15,7 @@ class ThreadState(threading.local):
     What a scope collects may be changed in place; which scope it is, is an attribute.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> ThreadState:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         found = super().__new__(cls, *args, **kwargs)
         _all.append(found)
         return found

@@ -25,10 +25,12 @@ def _bases() -> tuple[Any, Any, Any, Any]:
 
 
 if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator as _BaseEstimator
-    from sklearn.base import ClassifierMixin as _ClassifierMixin
-    from sklearn.base import RegressorMixin as _RegressorMixin
-    from sklearn.base import TransformerMixin as _TransformerMixin
+    from sklearn.base import (
+        BaseEstimator as _BaseEstimator,
+        ClassifierMixin as _ClassifierMixin,
+        RegressorMixin as _RegressorMixin,
+        TransformerMixin as _TransformerMixin,
+    )
 else:
     _BaseEstimator, _ClassifierMixin, _RegressorMixin, _TransformerMixin = _bases()
 

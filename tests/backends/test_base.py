@@ -6,8 +6,12 @@ from time import sleep
 import numpy as np
 import pytest
 
-from toolkit.backends import get_backend, register_backend, workspace
-from toolkit.backends import registry as registered
+from toolkit.backends import (
+    get_backend,
+    register_backend,
+    registry as registered,
+    workspace,
+)
 from toolkit.backends.base import Backend, workspace_bytes
 from toolkit.errors import ArgumentError
 from toolkit.tensor import quiet_context

@@ -11,9 +11,11 @@ from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.fused import is_fusable
-from toolkit.compiler import fuse as fusion
-from toolkit.compiler import groups as grouping
-from toolkit.compiler import recompute as recomputation
+from toolkit.compiler import (
+    fuse as fusion,
+    groups as grouping,
+    recompute as recomputation,
+)
 from toolkit.compiler.execute import Program
 from toolkit.compiler.fuse import fuse
 from toolkit.compiler.passes import optimize, prune

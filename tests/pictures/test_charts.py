@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.pictures.geometry import check, texts_of
 from toolkit.pictures.blocks import Block, draw_blocks

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolkit import pictures
 from toolkit.arguments import check_given, checked, taken_by
 from toolkit.data.encoding import decode, encode
+from toolkit.data.methods import Methods
 from toolkit.data.options import Options
 from toolkit.data.rows import Rows
 from toolkit.data.specs import examples, looked, spec_of_examples
@@ -42,7 +43,7 @@ _COUNTS = {
 Stage = TypeVar("Stage", bound="type[Dataset]")
 
 
-class Dataset:
+class Dataset(Methods):
     """Elements that come one after the other: the input pipeline of a model.
 
     A data set begins at a source, such as `Dataset.from_tensor_slices`, and is changed
@@ -261,7 +262,9 @@ def _method(stage: Stage) -> Callable[..., Dataset]:
     make.__doc__ = stage.__doc__
     make.__module__ = stage.__module__
     given = list(inspect.signature(stage).parameters.values())
-    named = inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None)
+    named = inspect.Parameter(
+        "name", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"
+    )
     make.__signature__ = inspect.Signature([*given, named])  # type: ignore[attr-defined]
     return make
 

@@ -15,22 +15,27 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.convert import convert
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.initializers.base import Initializer
-from toolkit.initializers.constants import Constant, Identity, Ones, Zeros
-from toolkit.initializers.fourier import STFT
+from toolkit.initializers.base import Initializer as Initializer
+from toolkit.initializers.constants import (
+    Constant as Constant,
+    Identity as Identity,
+    Ones as Ones,
+    Zeros as Zeros,
+)
+from toolkit.initializers.fourier import STFT as STFT
 from toolkit.initializers.random import (
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    LecunNormal,
-    LecunUniform,
-    Orthogonal,
-    RandomInitializer,
-    RandomNormal,
-    RandomUniform,
-    TruncatedNormal,
-    VarianceScaling,
+    GlorotNormal as GlorotNormal,
+    GlorotUniform as GlorotUniform,
+    HeNormal as HeNormal,
+    HeUniform as HeUniform,
+    LecunNormal as LecunNormal,
+    LecunUniform as LecunUniform,
+    Orthogonal as Orthogonal,
+    RandomInitializer as RandomInitializer,
+    RandomNormal as RandomNormal,
+    RandomUniform as RandomUniform,
+    TruncatedNormal as TruncatedNormal,
+    VarianceScaling as VarianceScaling,
 )
 from toolkit.naming import to_snake_case
 from toolkit.serialization import (

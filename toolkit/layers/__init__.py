@@ -5,175 +5,225 @@ from typing import Any
 from toolkit import serialization
 from toolkit.errors import ArgumentError
 from toolkit.layers.activation import (
-    ELU,
-    Activation,
-    ActivityRegularization,
-    LeakyReLU,
-    PReLU,
-    ReLU,
-    Rescaling,
-    Softmax,
+    ELU as ELU,
+    Activation as Activation,
+    ActivityRegularization as ActivityRegularization,
+    LeakyReLU as LeakyReLU,
+    PReLU as PReLU,
+    ReLU as ReLU,
+    Rescaling as Rescaling,
+    Softmax as Softmax,
 )
 from toolkit.layers.adaptive_pooling import (
-    AdaptiveAveragePooling1D,
-    AdaptiveAveragePooling2D,
-    AdaptiveAveragePooling3D,
-    AdaptiveMaxPooling1D,
-    AdaptiveMaxPooling2D,
-    AdaptiveMaxPooling3D,
+    AdaptiveAveragePooling1D as AdaptiveAveragePooling1D,
+    AdaptiveAveragePooling2D as AdaptiveAveragePooling2D,
+    AdaptiveAveragePooling3D as AdaptiveAveragePooling3D,
+    AdaptiveMaxPooling1D as AdaptiveMaxPooling1D,
+    AdaptiveMaxPooling2D as AdaptiveMaxPooling2D,
+    AdaptiveMaxPooling3D as AdaptiveMaxPooling3D,
 )
-from toolkit.layers.attention import MultiHeadAttention
-from toolkit.layers.basic import Identity, Lambda, Masking
-from toolkit.layers.batch_normalization import BatchNormalization
-from toolkit.layers.cells import GRUCell, LSTMCell, SimpleRNNCell
+from toolkit.layers.attention import MultiHeadAttention as MultiHeadAttention
+from toolkit.layers.basic import (
+    Identity as Identity,
+    Lambda as Lambda,
+    Masking as Masking,
+)
+from toolkit.layers.batch_normalization import BatchNormalization as BatchNormalization
+from toolkit.layers.cells import (
+    GRUCell as GRUCell,
+    LSTMCell as LSTMCell,
+    SimpleRNNCell as SimpleRNNCell,
+)
 from toolkit.layers.conv import (
-    Conv1D,
-    Conv1DTranspose,
-    Conv2D,
-    Conv2DTranspose,
-    Conv3D,
-    Conv3DTranspose,
-    Convolution1D,
-    Convolution1DTranspose,
-    Convolution2D,
-    Convolution2DTranspose,
-    Convolution3D,
-    Convolution3DTranspose,
+    Conv1D as Conv1D,
+    Conv1DTranspose as Conv1DTranspose,
+    Conv2D as Conv2D,
+    Conv2DTranspose as Conv2DTranspose,
+    Conv3D as Conv3D,
+    Conv3DTranspose as Conv3DTranspose,
+    Convolution1D as Convolution1D,
+    Convolution1DTranspose as Convolution1DTranspose,
+    Convolution2D as Convolution2D,
+    Convolution2DTranspose as Convolution2DTranspose,
+    Convolution3D as Convolution3D,
+    Convolution3DTranspose as Convolution3DTranspose,
 )
-from toolkit.layers.conv_lstm import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
-from toolkit.layers.core import Dense, EinsumDense, Embedding, ReversibleEmbedding
+from toolkit.layers.conv_lstm import (
+    ConvLSTM1D as ConvLSTM1D,
+    ConvLSTM2D as ConvLSTM2D,
+    ConvLSTM3D as ConvLSTM3D,
+)
+from toolkit.layers.core import (
+    Dense as Dense,
+    EinsumDense as EinsumDense,
+    Embedding as Embedding,
+    ReversibleEmbedding as ReversibleEmbedding,
+)
 from toolkit.layers.depthwise import (
-    DepthwiseConv1D,
-    DepthwiseConv2D,
-    SeparableConv1D,
-    SeparableConv2D,
-    SeparableConvolution1D,
-    SeparableConvolution2D,
+    DepthwiseConv1D as DepthwiseConv1D,
+    DepthwiseConv2D as DepthwiseConv2D,
+    SeparableConv1D as SeparableConv1D,
+    SeparableConv2D as SeparableConv2D,
+    SeparableConvolution1D as SeparableConvolution1D,
+    SeparableConvolution2D as SeparableConvolution2D,
 )
-from toolkit.layers.grouped_attention import GroupedQueryAttention
-from toolkit.layers.input_layer import Input, InputLayer
-from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.layer import Layer
+from toolkit.layers.grouped_attention import (
+    GroupedQueryAttention as GroupedQueryAttention,
+)
+from toolkit.layers.input_layer import Input as Input, InputLayer as InputLayer
+from toolkit.layers.input_spec import InputSpec as InputSpec
+from toolkit.layers.layer import Layer as Layer
 from toolkit.layers.merging import (
-    Add,
-    Average,
-    Concatenate,
-    Dot,
-    Maximum,
-    Minimum,
-    Multiply,
-    Subtract,
-    add,
-    average,
-    concatenate,
-    dot,
-    maximum,
-    minimum,
-    multiply,
-    subtract,
+    Add as Add,
+    Average as Average,
+    Concatenate as Concatenate,
+    Dot as Dot,
+    Maximum as Maximum,
+    Minimum as Minimum,
+    Multiply as Multiply,
+    Subtract as Subtract,
+    add as add,
+    average as average,
+    concatenate as concatenate,
+    dot as dot,
+    maximum as maximum,
+    minimum as minimum,
+    multiply as multiply,
+    subtract as subtract,
 )
 from toolkit.layers.normalization import (
-    GroupNormalization,
-    LayerNormalization,
-    RMSNormalization,
-    UnitNormalization,
+    GroupNormalization as GroupNormalization,
+    LayerNormalization as LayerNormalization,
+    RMSNormalization as RMSNormalization,
+    UnitNormalization as UnitNormalization,
 )
 from toolkit.layers.pooling import (
-    AveragePooling1D,
-    AveragePooling2D,
-    AveragePooling3D,
-    AvgPool1D,
-    AvgPool2D,
-    AvgPool3D,
-    GlobalAveragePooling1D,
-    GlobalAveragePooling2D,
-    GlobalAveragePooling3D,
-    GlobalAvgPool1D,
-    GlobalAvgPool2D,
-    GlobalAvgPool3D,
-    GlobalMaxPool1D,
-    GlobalMaxPool2D,
-    GlobalMaxPool3D,
-    GlobalMaxPooling1D,
-    GlobalMaxPooling2D,
-    GlobalMaxPooling3D,
-    MaxPool1D,
-    MaxPool2D,
-    MaxPool3D,
-    MaxPooling1D,
-    MaxPooling2D,
-    MaxPooling3D,
+    AveragePooling1D as AveragePooling1D,
+    AveragePooling2D as AveragePooling2D,
+    AveragePooling3D as AveragePooling3D,
+    AvgPool1D as AvgPool1D,
+    AvgPool2D as AvgPool2D,
+    AvgPool3D as AvgPool3D,
+    GlobalAveragePooling1D as GlobalAveragePooling1D,
+    GlobalAveragePooling2D as GlobalAveragePooling2D,
+    GlobalAveragePooling3D as GlobalAveragePooling3D,
+    GlobalAvgPool1D as GlobalAvgPool1D,
+    GlobalAvgPool2D as GlobalAvgPool2D,
+    GlobalAvgPool3D as GlobalAvgPool3D,
+    GlobalMaxPool1D as GlobalMaxPool1D,
+    GlobalMaxPool2D as GlobalMaxPool2D,
+    GlobalMaxPool3D as GlobalMaxPool3D,
+    GlobalMaxPooling1D as GlobalMaxPooling1D,
+    GlobalMaxPooling2D as GlobalMaxPooling2D,
+    GlobalMaxPooling3D as GlobalMaxPooling3D,
+    MaxPool1D as MaxPool1D,
+    MaxPool2D as MaxPool2D,
+    MaxPool3D as MaxPool3D,
+    MaxPooling1D as MaxPooling1D,
+    MaxPooling2D as MaxPooling2D,
+    MaxPooling3D as MaxPooling3D,
 )
 from toolkit.layers.preprocessing.affine import (
-    RandomRotation,
-    RandomShear,
-    RandomTranslation,
-    RandomZoom,
+    RandomRotation as RandomRotation,
+    RandomShear as RandomShear,
+    RandomTranslation as RandomTranslation,
+    RandomZoom as RandomZoom,
 )
 from toolkit.layers.preprocessing.colors import (
-    RandomBrightness,
-    RandomColorDegeneration,
-    RandomContrast,
-    RandomGrayscale,
-    RandomHue,
-    RandomInvert,
-    RandomSaturation,
+    RandomBrightness as RandomBrightness,
+    RandomColorDegeneration as RandomColorDegeneration,
+    RandomContrast as RandomContrast,
+    RandomGrayscale as RandomGrayscale,
+    RandomHue as RandomHue,
+    RandomInvert as RandomInvert,
+    RandomSaturation as RandomSaturation,
 )
-from toolkit.layers.preprocessing.cropping import CenterCrop, RandomCrop
-from toolkit.layers.preprocessing.discretization import Discretization
-from toolkit.layers.preprocessing.encoding import CategoryEncoding
-from toolkit.layers.preprocessing.erasing import MaxNumBoundingBoxes, RandomErasing
-from toolkit.layers.preprocessing.hashing import HashedCrossing, Hashing
+from toolkit.layers.preprocessing.cropping import (
+    CenterCrop as CenterCrop,
+    RandomCrop as RandomCrop,
+)
+from toolkit.layers.preprocessing.discretization import Discretization as Discretization
+from toolkit.layers.preprocessing.encoding import CategoryEncoding as CategoryEncoding
+from toolkit.layers.preprocessing.erasing import (
+    MaxNumBoundingBoxes as MaxNumBoundingBoxes,
+    RandomErasing as RandomErasing,
+)
+from toolkit.layers.preprocessing.hashing import (
+    HashedCrossing as HashedCrossing,
+    Hashing as Hashing,
+)
 from toolkit.layers.preprocessing.histograms import (
-    AutoContrast,
-    ContrastLimitedAdaptiveHistogramEqualization,
-    Equalization,
+    AutoContrast as AutoContrast,
+    ContrastLimitedAdaptiveHistogramEqualization as ContrastLimitedAdaptiveHistogramEqualization,
+    Equalization as Equalization,
 )
-from toolkit.layers.preprocessing.lookup import IntegerLookup, StringLookup
-from toolkit.layers.preprocessing.mixing import CutMix, MixUp
-from toolkit.layers.preprocessing.normalization import Normalization
-from toolkit.layers.preprocessing.pipeline import Pipeline
-from toolkit.layers.preprocessing.recipes import AugMix, RandAugment, RandomColorJitter
-from toolkit.layers.preprocessing.resizing import Resizing
-from toolkit.layers.preprocessing.spectrograms import MelSpectrogram, STFTSpectrogram
-from toolkit.layers.preprocessing.text import TextVectorization
+from toolkit.layers.preprocessing.lookup import (
+    IntegerLookup as IntegerLookup,
+    StringLookup as StringLookup,
+)
+from toolkit.layers.preprocessing.mixing import CutMix as CutMix, MixUp as MixUp
+from toolkit.layers.preprocessing.normalization import Normalization as Normalization
+from toolkit.layers.preprocessing.pipeline import Pipeline as Pipeline
+from toolkit.layers.preprocessing.recipes import (
+    AugMix as AugMix,
+    RandAugment as RandAugment,
+    RandomColorJitter as RandomColorJitter,
+)
+from toolkit.layers.preprocessing.resizing import Resizing as Resizing
+from toolkit.layers.preprocessing.spectrograms import (
+    MelSpectrogram as MelSpectrogram,
+    STFTSpectrogram as STFTSpectrogram,
+)
+from toolkit.layers.preprocessing.text import TextVectorization as TextVectorization
 from toolkit.layers.preprocessing.tones import (
-    RandomGaussianBlur,
-    RandomPosterization,
-    RandomSharpness,
-    Solarization,
+    RandomGaussianBlur as RandomGaussianBlur,
+    RandomPosterization as RandomPosterization,
+    RandomSharpness as RandomSharpness,
+    Solarization as Solarization,
 )
 from toolkit.layers.preprocessing.warps import (
-    RandomElasticTransform,
-    RandomFlip,
-    RandomPerspective,
+    RandomElasticTransform as RandomElasticTransform,
+    RandomFlip as RandomFlip,
+    RandomPerspective as RandomPerspective,
 )
-from toolkit.layers.recurrent import GRU, LSTM, SimpleRNN
+from toolkit.layers.recurrent import GRU as GRU, LSTM as LSTM, SimpleRNN as SimpleRNN
 from toolkit.layers.regularization import (
-    AlphaDropout,
-    Dropout,
-    GaussianDropout,
-    GaussianNoise,
-    SpatialDropout1D,
-    SpatialDropout2D,
-    SpatialDropout3D,
+    AlphaDropout as AlphaDropout,
+    Dropout as Dropout,
+    GaussianDropout as GaussianDropout,
+    GaussianNoise as GaussianNoise,
+    SpatialDropout1D as SpatialDropout1D,
+    SpatialDropout2D as SpatialDropout2D,
+    SpatialDropout3D as SpatialDropout3D,
 )
-from toolkit.layers.reshaping import Flatten, Permute, RepeatVector, Reshape
-from toolkit.layers.rnn import RNN, StackedRNNCells
-from toolkit.layers.scoring import AdditiveAttention, Attention
+from toolkit.layers.reshaping import (
+    Flatten as Flatten,
+    Permute as Permute,
+    RepeatVector as RepeatVector,
+    Reshape as Reshape,
+)
+from toolkit.layers.rnn import RNN as RNN, StackedRNNCells as StackedRNNCells
+from toolkit.layers.scoring import (
+    AdditiveAttention as AdditiveAttention,
+    Attention as Attention,
+)
 from toolkit.layers.spatial import (
-    Cropping1D,
-    Cropping2D,
-    Cropping3D,
-    UpSampling1D,
-    UpSampling2D,
-    UpSampling3D,
-    ZeroPadding1D,
-    ZeroPadding2D,
-    ZeroPadding3D,
+    Cropping1D as Cropping1D,
+    Cropping2D as Cropping2D,
+    Cropping3D as Cropping3D,
+    UpSampling1D as UpSampling1D,
+    UpSampling2D as UpSampling2D,
+    UpSampling3D as UpSampling3D,
+    ZeroPadding1D as ZeroPadding1D,
+    ZeroPadding2D as ZeroPadding2D,
+    ZeroPadding3D as ZeroPadding3D,
 )
-from toolkit.layers.spectral import SpectralNormalization
-from toolkit.layers.wrappers import Bidirectional, TimeDistributed, Wrapper
+from toolkit.layers.spectral import SpectralNormalization as SpectralNormalization
+from toolkit.layers.wrappers import (
+    Bidirectional as Bidirectional,
+    TimeDistributed as TimeDistributed,
+    Wrapper as Wrapper,
+)
 
 GroupQueryAttention = GroupedQueryAttention
 

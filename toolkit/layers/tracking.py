@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -131,7 +131,7 @@ class StateOwner:
     name: str
     built: bool
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         make = super().__new__
         bare = make is object.__new__  # which takes no arguments
         instance = make(cls) if bare else make(cls, *args, **kwargs)

@@ -4,52 +4,59 @@ from typing import Any
 
 from toolkit import serialization
 from toolkit.losses.crossentropy import (
-    BinaryCrossentropy,
-    BinaryFocalCrossentropy,
-    CategoricalCrossentropy,
-    CategoricalFocalCrossentropy,
-    CategoricalGeneralizedCrossEntropy,
-    KLDivergence,
-    Poisson,
-    SparseCategoricalCrossentropy,
+    BinaryCrossentropy as BinaryCrossentropy,
+    BinaryFocalCrossentropy as BinaryFocalCrossentropy,
+    CategoricalCrossentropy as CategoricalCrossentropy,
+    CategoricalFocalCrossentropy as CategoricalFocalCrossentropy,
+    CategoricalGeneralizedCrossEntropy as CategoricalGeneralizedCrossEntropy,
+    KLDivergence as KLDivergence,
+    Poisson as Poisson,
+    SparseCategoricalCrossentropy as SparseCategoricalCrossentropy,
 )
 from toolkit.losses.hinge import (
-    CategoricalHinge,
-    Hinge,
-    SquaredHinge,
-    categorical_hinge,
-    hinge,
-    squared_hinge,
+    CategoricalHinge as CategoricalHinge,
+    Hinge as Hinge,
+    SquaredHinge as SquaredHinge,
+    categorical_hinge as categorical_hinge,
+    hinge as hinge,
+    squared_hinge as squared_hinge,
 )
-from toolkit.losses.loss import Loss, LossFunctionWrapper
-from toolkit.losses.overlap import Circle, Dice, Tversky, circle, dice, tversky
+from toolkit.losses.loss import Loss as Loss, LossFunctionWrapper as LossFunctionWrapper
+from toolkit.losses.overlap import (
+    Circle as Circle,
+    Dice as Dice,
+    Tversky as Tversky,
+    circle as circle,
+    dice as dice,
+    tversky as tversky,
+)
 from toolkit.losses.probabilistic import (
-    binary_crossentropy,
-    binary_focal_crossentropy,
-    categorical_crossentropy,
-    categorical_focal_crossentropy,
-    categorical_generalized_cross_entropy,
-    kl_divergence,
-    poisson,
-    sparse_categorical_crossentropy,
+    binary_crossentropy as binary_crossentropy,
+    binary_focal_crossentropy as binary_focal_crossentropy,
+    categorical_crossentropy as categorical_crossentropy,
+    categorical_focal_crossentropy as categorical_focal_crossentropy,
+    categorical_generalized_cross_entropy as categorical_generalized_cross_entropy,
+    kl_divergence as kl_divergence,
+    poisson as poisson,
+    sparse_categorical_crossentropy as sparse_categorical_crossentropy,
 )
 from toolkit.losses.regression import (
-    CosineSimilarity,
-    Huber,
-    LogCosh,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-    cosine_similarity,
-    huber,
-    log_cosh,
-    mean_absolute_error,
-    mean_absolute_percentage_error,
-    mean_squared_error,
-    mean_squared_logarithmic_error,
+    CosineSimilarity as CosineSimilarity,
+    Huber as Huber,
+    LogCosh as LogCosh,
+    MeanAbsoluteError as MeanAbsoluteError,
+    MeanAbsolutePercentageError as MeanAbsolutePercentageError,
+    MeanSquaredError as MeanSquaredError,
+    MeanSquaredLogarithmicError as MeanSquaredLogarithmicError,
+    cosine_similarity as cosine_similarity,
+    huber as huber,
+    log_cosh as log_cosh,
+    mean_absolute_error as mean_absolute_error,
+    mean_absolute_percentage_error as mean_absolute_percentage_error,
+    mean_squared_error as mean_squared_error,
+    mean_squared_logarithmic_error as mean_squared_logarithmic_error,
 )
-from toolkit.losses.sequence import CTC, ctc
+from toolkit.losses.sequence import CTC as CTC, ctc as ctc
 
 _CLASSES = (
     *(BinaryCrossentropy, BinaryFocalCrossentropy, CategoricalCrossentropy),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from toolkit import dtype_policies, initializers, ops, settings
 from toolkit.errors import ArgumentError
@@ -46,7 +46,7 @@ class Metric(Recorded):
     _variables: list[Variable]
     _metrics: list[Metric]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         instance = super().__new__(cls, *args, **kwargs)
         instance.__dict__.update(_variables=[], _metrics=[])
         return instance

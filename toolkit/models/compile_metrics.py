@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import metrics as metrics_module
-from toolkit import tree
+from toolkit import metrics as metrics_module, tree
 from toolkit.errors import ArgumentError
 from toolkit.frames import warn
 from toolkit.models.compile_checks import told_apart

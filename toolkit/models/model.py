@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.layer import Layer
@@ -54,7 +54,7 @@ class Model(QuantizableModel, Trainer, Layer):
     # The class of models made from symbols; it enters itself, being a subclass.
     _functional_class: Any = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if cls is Model and is_functional_call(args, kwargs):
             cls = Model._functional_class
         return super().__new__(cls, *args, **kwargs)

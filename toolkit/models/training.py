@@ -6,8 +6,7 @@ import math
 from time import perf_counter
 from typing import Any
 
-from toolkit import metrics as metrics_module
-from toolkit import optimizers
+from toolkit import metrics as metrics_module, optimizers
 from toolkit.arguments import checked, is_int
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.frames import warn

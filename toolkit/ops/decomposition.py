@@ -20,8 +20,14 @@ from toolkit.ops.creation import eye, tril, triu
 from toolkit.ops.elementwise import equal, where, zero_like
 from toolkit.ops.index import take_along_axis
 from toolkit.ops.reduce import sum
-from toolkit.ops.shape import broadcast_to, concatenate, expand_dims, slice_axis, sum_to
-from toolkit.ops.shape import swapaxes as _swapaxes
+from toolkit.ops.shape import (
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    slice_axis,
+    sum_to,
+    swapaxes as _swapaxes,
+)
 from toolkit.ops.sort import argsort
 from toolkit.tensor import Tensor, bind
 

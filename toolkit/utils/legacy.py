@@ -8,9 +8,11 @@ from typing import Any
 
 from toolkit.errors import ArgumentError
 from toolkit.registration import get_registered_name, get_registered_object
-from toolkit.serialization import custom_object_scope
-from toolkit.serialization import deserialize_keras_object as deserialize
-from toolkit.serialization import serialize_keras_object as serialize
+from toolkit.serialization import (
+    custom_object_scope,
+    deserialize_keras_object as deserialize,
+    serialize_keras_object as serialize,
+)
 
 __all__ = ["deserialize_keras_object", "serialize_keras_object"]
 

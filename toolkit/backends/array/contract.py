@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from toolkit.backends.array.common import HALVES, Array, Kernels, Scratch, is_half
-from toolkit.backends.array.common import scratch_bytes as _bytes
+from toolkit.backends.array.common import (
+    HALVES,
+    Array,
+    Kernels,
+    Scratch,
+    is_half,
+    scratch_bytes as _bytes,
+)
 from toolkit.backends.base import workspace
 from toolkit.ir import Spec
 

@@ -19,8 +19,7 @@ from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import map_leaves
 from toolkit.errors import UnsupportedError
-from toolkit.strings import StringTensor as CoreStringTensor
-from toolkit.strings import is_string
+from toolkit.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.tensor import Tensor
 from toolkit.variable import Variable
 

@@ -6,8 +6,7 @@ from enum import Enum, StrEnum
 from types import SimpleNamespace
 
 import toolkit
-from toolkit import errors as core
-from toolkit import initializers, ops, tree
+from toolkit import errors as core, initializers, ops, tree
 from toolkit.compat.tensorflow import arrays, checkpoints, io, types
 from toolkit.compat.tensorflow.config import list_physical_devices
 from toolkit.compat.tensorflow.renaming import functions

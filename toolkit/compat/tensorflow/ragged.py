@@ -12,8 +12,11 @@ import numpy as np
 
 from toolkit.compat.tensorflow.arguments import dtype_name, refuse
 from toolkit.compat.tensorflow.strings import StringTensor
-from toolkit.compat.tensorflow.types import TensorShape, as_dtype
-from toolkit.compat.tensorflow.types import string as string_dtype
+from toolkit.compat.tensorflow.types import (
+    TensorShape,
+    as_dtype,
+    string as string_dtype,
+)
 from toolkit.convert import convert
 from toolkit.data import Ragged
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError

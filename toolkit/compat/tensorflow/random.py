@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, ops
-from toolkit import random as core
+from toolkit import dtypes, ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.renaming import draws
 from toolkit.convert import convert

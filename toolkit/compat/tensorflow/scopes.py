@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from toolkit import naming
-from toolkit import tensor as core
+from toolkit import naming, tensor as core
 from toolkit.trace import no_trace
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as _np
 
-from toolkit import ops
-from toolkit import random as _random
+from toolkit import ops, random as _random
 from toolkit.convert import convert as _convert
 from toolkit.random import set_random_seed
 from toolkit.tensor import Tensor as ndarray  # noqa: F401

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import backend as core
-from toolkit import ops, random
+from toolkit import backend as core, ops, random
 from toolkit.backend import *  # noqa: F403
 from toolkit.compat.tensorflow import arrays, math, nn
 from toolkit.compat.tensorflow.renaming import functions

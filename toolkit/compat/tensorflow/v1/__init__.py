@@ -84,8 +84,10 @@ from toolkit.compat.tensorflow.v1.session import (
     get_default_session,
 )
 from toolkit.compat.tensorflow.v1.settings import ConfigProto, GPUOptions, app, logging
-from toolkit.compat.tensorflow.v1.tensors import GraphOperation as Operation
-from toolkit.compat.tensorflow.v1.tensors import GraphTensor as Tensor
+from toolkit.compat.tensorflow.v1.tensors import (
+    GraphOperation as Operation,
+    GraphTensor as Tensor,
+)
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 
 __all__ = [name for name in globals() if name[0] != "_" and name != "annotations"]

@@ -6,10 +6,16 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
-from toolkit import dtypes, ops
-from toolkit import random as random_numbers
-from toolkit.compat.tensorflow import arrays, control, debugging, linalg, math, random
-from toolkit.compat.tensorflow import nn as nn2
+from toolkit import dtypes, ops, random as random_numbers
+from toolkit.compat.tensorflow import (
+    arrays,
+    control,
+    debugging,
+    linalg,
+    math,
+    nn as nn2,
+    random,
+)
 from toolkit.compat.tensorflow.v1.basics import control_dependencies
 from toolkit.compat.tensorflow.v1.operations import print_op
 from toolkit.compat.tensorflow.v1.recording import checked, recorded

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import activations, ops
-from toolkit import random as random_numbers
+from toolkit import activations, ops, random as random_numbers
 from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.initial import zeros_initializer
 from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope

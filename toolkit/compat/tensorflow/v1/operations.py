@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, ops, tree
-from toolkit import random as random_numbers
+from toolkit import dtypes, ops, random as random_numbers, tree
 from toolkit.compat.tensorflow import indexing
 from toolkit.compat.tensorflow.modes import building_graph, computing
 from toolkit.compat.tensorflow.printing import print as printing

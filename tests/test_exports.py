@@ -1,0 +1,67 @@
+"""What editors and type checkers see of the public names, without running anything."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+
+import toolkit
+
+ROOT = Path(toolkit.__file__).resolve().parents[1]
+NAMESPACES = [*toolkit._MODULES, "ops.image", "ops.nn", "ops.numpy"]
+
+
+# What a namespace shows of others, as Keras has it.
+FROM_OTHERS = {"activations": "toolkit.ops", "metrics": "toolkit.losses"}
+
+
+def public(namespace: str) -> list[str]:
+    """The names that a namespace exports."""
+    module = import_module(f"toolkit.{namespace}")
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return sorted(listed)
+    homes = (f"toolkit.{namespace}", FROM_OTHERS.get(namespace, module.__name__))
+    return [
+        name
+        for name, value in inspect.getmembers(module)
+        if not name.startswith("_") and not inspect.ismodule(value)
+        if (getattr(value, "__module__", None) or "").startswith(homes)
+    ]
+
+
+def test_stubs_are_those_that_are_written():
+    for path, text in run_path(str(ROOT / "scripts" / "write_stubs"))[
+        "stubs"
+    ]().items():
+        assert path.read_text("utf-8") == text, f"{path.name}: run scripts/write_stubs"
+
+
+@pytest.mark.parametrize("namespace", ["", *NAMESPACES])
+def test_public_names_have_signatures(namespace):
+    module = import_module(f"toolkit.{namespace}".rstrip("."))
+    for name in toolkit.__all__ if not namespace else public(namespace):
+        value = getattr(module, name)
+        if callable(value):
+            inspect.signature(value)
+
+
+def test_type_checkers_find_public_names(tmp_path):
+    lines = ["import toolkit", *(f"toolkit.{name}" for name in toolkit.__all__)]
+    for namespace in NAMESPACES:
+        lines += [f"import toolkit.{namespace}"]
+        lines += [f"toolkit.{namespace}.{name}" for name in public(namespace)]
+    lines += ["toolkit.Sequential([toolkit.layers.Dense(1)]).fit(epochs=2)"]
+    lines += ["toolkit.data.Dataset.range(3).batch(2).map(abs)"]
+    file = tmp_path / "names.py"
+    file.write_text("\n".join([*lines, ""]), "utf-8")
+    command = [sys.executable, "-m", "mypy", "--no-implicit-reexport", str(file)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
+    assert len(lines) > 1000

@@ -1,0 +1,133 @@
+# Written by scripts/write_stubs; do not edit.
+from toolkit import (
+    activations as activations,
+    applications as applications,
+    backend as backend,
+    callbacks as callbacks,
+    config as config,
+    constraints as constraints,
+    data as data,
+    datasets as datasets,
+    distillation as distillation,
+    distribution as distribution,
+    dtype_policies as dtype_policies,
+    errors as errors,
+    export as export,
+    initializers as initializers,
+    layers as layers,
+    legacy as legacy,
+    losses as losses,
+    metrics as metrics,
+    mixed_precision as mixed_precision,
+    models as models,
+    ops as ops,
+    optimizers as optimizers,
+    preprocessing as preprocessing,
+    quantizers as quantizers,
+    random as random,
+    regularizers as regularizers,
+    saving as saving,
+    serialization as serialization,
+    tree as tree,
+    utils as utils,
+    visualization as visualization,
+    wrappers as wrappers,
+)
+from toolkit.backends.registry import register_backend as register_backend
+from toolkit.dtype_policies.policy import (
+    DTypePolicy as DTypePolicy,
+    FloatDTypePolicy as FloatDTypePolicy,
+)
+from toolkit.functions import function as function
+from toolkit.initializers.base import Initializer as Initializer
+from toolkit.ir import Graph as Graph
+from toolkit.keras_tensor import KerasTensor as KerasTensor
+from toolkit.layers.call import SymbolicScope as SymbolicScope
+from toolkit.layers.input_layer import Input as Input
+from toolkit.layers.input_spec import InputSpec as InputSpec
+from toolkit.layers.layer import Layer as Layer
+from toolkit.layers.remat import remat as remat
+from toolkit.layers.remat_scope import RematScope as RematScope
+from toolkit.losses.loss import Loss as Loss
+from toolkit.metrics.metric import Metric as Metric
+from toolkit.models.function import Function as Function
+from toolkit.models.model import Model as Model
+from toolkit.models.sequential import Sequential as Sequential
+from toolkit.naming import name_scope as name_scope
+from toolkit.optimizers.optimizer import Optimizer as Optimizer
+from toolkit.quantizers.quantizer import Quantizer as Quantizer
+from toolkit.regularizers import Regularizer as Regularizer
+from toolkit.symbolic import Operation as Operation
+from toolkit.tape import GradientTape as GradientTape
+from toolkit.tensor import Tensor as Tensor, device as device
+from toolkit.trace import StatelessScope as StatelessScope
+from toolkit.variable import Variable as Variable
+
+__version__: str
+
+def version() -> str: ...
+
+__all__ = [
+    "DTypePolicy",
+    "FloatDTypePolicy",
+    "Function",
+    "GradientTape",
+    "Graph",
+    "Initializer",
+    "Input",
+    "InputSpec",
+    "KerasTensor",
+    "Layer",
+    "Loss",
+    "Metric",
+    "Model",
+    "Operation",
+    "Optimizer",
+    "Quantizer",
+    "Regularizer",
+    "RematScope",
+    "Sequential",
+    "StatelessScope",
+    "SymbolicScope",
+    "Tensor",
+    "Variable",
+    "__version__",
+    "activations",
+    "applications",
+    "backend",
+    "callbacks",
+    "config",
+    "constraints",
+    "data",
+    "datasets",
+    "device",
+    "distillation",
+    "distribution",
+    "dtype_policies",
+    "errors",
+    "export",
+    "function",
+    "initializers",
+    "layers",
+    "legacy",
+    "losses",
+    "metrics",
+    "mixed_precision",
+    "models",
+    "name_scope",
+    "ops",
+    "optimizers",
+    "preprocessing",
+    "quantizers",
+    "random",
+    "register_backend",
+    "regularizers",
+    "remat",
+    "saving",
+    "serialization",
+    "tree",
+    "utils",
+    "version",
+    "visualization",
+    "wrappers",
+]
