@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from toolkit import dtypes
 from toolkit.convert import convert, floating, operands, tensors
@@ -41,7 +41,13 @@ def _bitcast_spec(x: Spec, dtype: str) -> Spec:
 bitcast_p = primitive("bitcast", Kind.MOVE, _bitcast_spec)
 
 
-def _bitwise(record: Primitive, doc: str) -> Any:
+class Bitwise(Protocol):
+    """A public function of two integers."""
+
+    def __call__(self, x: Any, y: Any) -> Tensor: ...
+
+
+def _bitwise(record: Primitive, doc: str) -> Bitwise:
     """The public function of a primitive on the bits of two integers."""
 
     def function(x: Any, y: Any) -> Tensor:
@@ -54,13 +60,17 @@ def _bitwise(record: Primitive, doc: str) -> Any:
     return published(function, record.name, doc)
 
 
-bitwise_and = _bitwise(bitwise_and_p, "Bitwise and, elementwise.")
-bitwise_or = _bitwise(bitwise_or_p, "Bitwise or, elementwise.")
-bitwise_xor = _bitwise(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
-left_shift = _bitwise(left_shift_p, "Bits of x shifted left by y, elementwise.")
-right_shift = _bitwise(right_shift_p, "Bits of x shifted right by y, elementwise.")
-bitwise_left_shift = left_shift
-bitwise_right_shift = right_shift
+bitwise_and: Bitwise = _bitwise(bitwise_and_p, "Bitwise and, elementwise.")
+bitwise_or: Bitwise = _bitwise(bitwise_or_p, "Bitwise or, elementwise.")
+bitwise_xor: Bitwise = _bitwise(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
+left_shift: Bitwise = _bitwise(
+    left_shift_p, "Bits of x shifted left by y, elementwise."
+)
+right_shift: Bitwise = _bitwise(
+    right_shift_p, "Bits of x shifted right by y, elementwise."
+)
+bitwise_left_shift: Bitwise = left_shift
+bitwise_right_shift: Bitwise = right_shift
 
 
 @operation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -48,7 +48,20 @@ def elementwise(
     return primitive(name, Kind.ELEMENTWISE, spec, vjp=vjp, scalar=scalar)
 
 
-Function = Callable[..., Any]
+class Unary(Protocol):
+    """A public function of one input."""
+
+    def __call__(self, x: Any) -> Tensor: ...
+
+
+class Binary(Protocol):
+    """A public function of two inputs, which are promoted."""
+
+    def __call__(self, x1: Any, x2: Any) -> Tensor: ...
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 # --- one input, floating --------------------------------------------------------------
 
@@ -244,7 +257,7 @@ where_p = elementwise(
 # --- public functions -----------------------------------------------------------------
 
 
-def _floating(record: Primitive, doc: str) -> Any:
+def _floating(record: Primitive, doc: str) -> Unary:
     """The public function of a primitive that computes in floating point."""
 
     def function(x: Any) -> Tensor:
@@ -253,7 +266,7 @@ def _floating(record: Primitive, doc: str) -> Any:
     return published(function, record.name, doc)
 
 
-def _numeric(record: Primitive, doc: str) -> Any:
+def _numeric(record: Primitive, doc: str) -> Unary:
     """The public function of a primitive of one input of any dtype."""
 
     def function(x: Any) -> Tensor:
@@ -262,7 +275,7 @@ def _numeric(record: Primitive, doc: str) -> Any:
     return published(function, record.name, doc)
 
 
-def _binary(record: Primitive, doc: str) -> Any:
+def _binary(record: Primitive, doc: str) -> Binary:
     """The public function of a primitive whose two inputs are promoted."""
 
     def function(x1: Any, x2: Any) -> Tensor:
@@ -272,51 +285,59 @@ def _binary(record: Primitive, doc: str) -> Any:
     return published(function, record.name, doc)
 
 
-def published(function: Any, name: str, doc: str) -> Any:
+def published(function: F, name: str, doc: str) -> F:
     """The function as a public one."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return operation(function)
 
 
-exp: Function = _floating(exp_p, "Exponential, elementwise.")
-expm1 = _floating(expm1_p, "exp(x) - 1, elementwise, exact near 0.")
-log = _floating(log_p, "Natural logarithm, elementwise.")
-log1p = _floating(log1p_p, "log(1 + x), elementwise, exact near 0.")
-sqrt = _floating(sqrt_p, "Square root, elementwise.")
-rsqrt: Function = _floating(rsqrt_p, "1 / sqrt(x), elementwise.")
-sin: Function = _floating(sin_p, "Sine of x in radians, elementwise.")
-cos: Function = _floating(cos_p, "Cosine of x in radians, elementwise.")
-tan = _floating(tan_p, "Tangent of x in radians, elementwise.")
-arcsin = _floating(arcsin_p, "Inverse sine, in radians, elementwise.")
-arccos = _floating(arccos_p, "Inverse cosine, in radians, elementwise.")
-arctan = _floating(arctan_p, "Inverse tangent, in radians, elementwise.")
-sinh: Function = _floating(sinh_p, "Hyperbolic sine, elementwise.")
-cosh: Function = _floating(cosh_p, "Hyperbolic cosine, elementwise.")
-tanh = _floating(tanh_p, "Hyperbolic tangent, elementwise.")
-arcsinh = _floating(arcsinh_p, "Inverse hyperbolic sine, elementwise.")
-arccosh = _floating(arccosh_p, "Inverse hyperbolic cosine, elementwise.")
-arctanh = _floating(arctanh_p, "Inverse hyperbolic tangent, elementwise.")
-erf = _floating(erf_p, "Error function, elementwise.")
-erfinv = _floating(erfinv_p, "Inverse of the error function on (-1, 1), elementwise.")
-sigmoid = _floating(sigmoid_p, "1 / (1 + exp(-x)), elementwise.")
-floor: Function = _floating(floor_p, "The largest integer <= x, elementwise.")
-ceil = _floating(ceil_p, "The smallest integer >= x, elementwise.")
-isnan = _numeric(isnan_p, "Whether x is NaN, elementwise.")
-isinf = _numeric(isinf_p, "Whether x is infinite, elementwise.")
-isfinite = _numeric(isfinite_p, "Whether x is neither infinite nor NaN, elementwise.")
-bitwise_not = _numeric(bitwise_not_p, "Bits of x inverted, elementwise.")
+exp: Unary = _floating(exp_p, "Exponential, elementwise.")
+expm1: Unary = _floating(expm1_p, "exp(x) - 1, elementwise, exact near 0.")
+log: Unary = _floating(log_p, "Natural logarithm, elementwise.")
+log1p: Unary = _floating(log1p_p, "log(1 + x), elementwise, exact near 0.")
+sqrt: Unary = _floating(sqrt_p, "Square root, elementwise.")
+rsqrt: Unary = _floating(rsqrt_p, "1 / sqrt(x), elementwise.")
+sin: Unary = _floating(sin_p, "Sine of x in radians, elementwise.")
+cos: Unary = _floating(cos_p, "Cosine of x in radians, elementwise.")
+tan: Unary = _floating(tan_p, "Tangent of x in radians, elementwise.")
+arcsin: Unary = _floating(arcsin_p, "Inverse sine, in radians, elementwise.")
+arccos: Unary = _floating(arccos_p, "Inverse cosine, in radians, elementwise.")
+arctan: Unary = _floating(arctan_p, "Inverse tangent, in radians, elementwise.")
+sinh: Unary = _floating(sinh_p, "Hyperbolic sine, elementwise.")
+cosh: Unary = _floating(cosh_p, "Hyperbolic cosine, elementwise.")
+tanh: Unary = _floating(tanh_p, "Hyperbolic tangent, elementwise.")
+arcsinh: Unary = _floating(arcsinh_p, "Inverse hyperbolic sine, elementwise.")
+arccosh: Unary = _floating(arccosh_p, "Inverse hyperbolic cosine, elementwise.")
+arctanh: Unary = _floating(arctanh_p, "Inverse hyperbolic tangent, elementwise.")
+erf: Unary = _floating(erf_p, "Error function, elementwise.")
+erfinv: Unary = _floating(
+    erfinv_p, "Inverse of the error function on (-1, 1), elementwise."
+)
+sigmoid: Unary = _floating(sigmoid_p, "1 / (1 + exp(-x)), elementwise.")
+floor: Unary = _floating(floor_p, "The largest integer <= x, elementwise.")
+ceil: Unary = _floating(ceil_p, "The smallest integer >= x, elementwise.")
+isnan: Unary = _numeric(isnan_p, "Whether x is NaN, elementwise.")
+isinf: Unary = _numeric(isinf_p, "Whether x is infinite, elementwise.")
+isfinite: Unary = _numeric(
+    isfinite_p, "Whether x is neither infinite nor NaN, elementwise."
+)
+bitwise_not: Unary = _numeric(bitwise_not_p, "Bits of x inverted, elementwise.")
 bitwise_invert = bitwise_not
 
-add = _binary(add_p, "x1 + x2, elementwise.")
-subtract = _binary(subtract_p, "x1 - x2, elementwise.")
-multiply = _binary(multiply_p, "x1 * x2, elementwise.")
-maximum = _binary(maximum_p, "The larger of x1 and x2, elementwise; NaN if either is.")
-minimum = _binary(minimum_p, "The smaller of x1 and x2, elementwise; NaN if either is.")
-equal = _binary(equal_p, "x1 == x2, elementwise.")
-not_equal = _binary(not_equal_p, "x1 != x2, elementwise.")
-less = _binary(less_p, "x1 < x2, elementwise.")
-less_equal = _binary(less_equal_p, "x1 <= x2, elementwise.")
+add: Binary = _binary(add_p, "x1 + x2, elementwise.")
+subtract: Binary = _binary(subtract_p, "x1 - x2, elementwise.")
+multiply: Binary = _binary(multiply_p, "x1 * x2, elementwise.")
+maximum: Binary = _binary(
+    maximum_p, "The larger of x1 and x2, elementwise; NaN if either is."
+)
+minimum: Binary = _binary(
+    minimum_p, "The smaller of x1 and x2, elementwise; NaN if either is."
+)
+equal: Binary = _binary(equal_p, "x1 == x2, elementwise.")
+not_equal: Binary = _binary(not_equal_p, "x1 != x2, elementwise.")
+less: Binary = _binary(less_p, "x1 < x2, elementwise.")
+less_equal: Binary = _binary(less_equal_p, "x1 <= x2, elementwise.")
 
 
 @operation

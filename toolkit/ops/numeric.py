@@ -12,6 +12,7 @@ from toolkit.convert import convert, operands, weak_type
 from toolkit.errors import DTypeError
 from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
+    Binary,
     abs_p,
     divide,
     floor_divide_p,
@@ -25,6 +26,7 @@ from toolkit.ops.elementwise import (
     maximum,
     minimum,
     negative_p,
+    published,
     remainder_p,
     round_p,
     stop_gradient_p,
@@ -96,18 +98,16 @@ def trunc(x: Any) -> Tensor:
     return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
 
 
-def _logical(record: Primitive, doc: str) -> Any:
+def _logical(record: Primitive, doc: str) -> Binary:
     def function(x1: Any, x2: Any) -> Tensor:
         return bind(record, convert(x1, "bool"), convert(x2, "bool"))
 
-    function.__name__ = function.__qualname__ = record.name
-    function.__doc__ = doc
-    return operation(function)
+    return published(function, record.name, doc)
 
 
-logical_and = _logical(logical_and_p, "Whether both are true, elementwise.")
-logical_or = _logical(logical_or_p, "Whether either is true, elementwise.")
-logical_xor = _logical(logical_xor_p, "Whether just one is true, elementwise.")
+logical_and: Binary = _logical(logical_and_p, "Whether both are true, elementwise.")
+logical_or: Binary = _logical(logical_or_p, "Whether either is true, elementwise.")
+logical_xor: Binary = _logical(logical_xor_p, "Whether just one is true, elementwise.")
 
 
 @operation

@@ -170,7 +170,8 @@ class CutMix(_Mixing):
         # Beta is not defined at 0.
         alpha = random.uniform((), low, high, seed=seed) + 1e-6  # type: ignore[operator]
         kept = random.beta((n, 1, 1, 1), alpha, alpha, seed=seed)
-        inside, part = True, 1.0
+        inside: Any = True
+        part: Any = 1.0
         axes = (-2, -1) if self.data_format == "channels_first" else (-3, -2)
         for extent, axis in zip(size, axes, strict=True):
             length = ops.sqrt(1 - kept) * extent

@@ -191,7 +191,7 @@ class ExponentialMovingAverage:
         return graph.append(step, arguments, None)
 
     def _update(self, run: Any, variables: Any, averages: Any, updates: Any) -> None:
-        decay = self._decay
+        decay: Any = self._decay
         if updates is not None:
             count = ops.cast(run.value(updates), "float32")
             decay = ops.minimum(decay, (1.0 + count) / (10.0 + count))
