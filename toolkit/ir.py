@@ -22,7 +22,7 @@ class Spec:
 
     def __init__(self, shape: Iterable[int], dtype: str) -> None:
         self.shape: tuple[int, ...] = tuple(shape)
-        self.dtype = dtype
+        self.dtype: str = dtype
 
     @property
     def ndim(self) -> int:
@@ -140,10 +140,10 @@ class Node:
         device: str | None = None,
     ) -> None:
         self.op = op
-        self.device = device
-        self.inputs = tuple(inputs)
-        self.attrs = attrs
-        self.outputs = tuple(outputs)
+        self.device: str | None = device
+        self.inputs: tuple[Any, ...] = tuple(inputs)
+        self.attrs: Mapping[str, Any] = attrs
+        self.outputs: tuple[Any, ...] = tuple(outputs)
 
     @property
     def origin(self) -> str:

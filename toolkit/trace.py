@@ -52,7 +52,7 @@ class Scope:
     __slots__ = ("closed",)
 
     def __init__(self) -> None:
-        self.closed = False
+        self.closed: bool = False
 
 
 class Trace(Overlay):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from toolkit.errors import (
 )
 from toolkit.ir import Spec
 from toolkit.naming import auto_name, current_path
-from toolkit.tensor import Tensor, backend, state
+from toolkit.tensor import Operators, Tensor, backend, state
 from toolkit.trace import no_trace
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
@@ -29,7 +29,7 @@ _SMALL = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
 
 
-class Variable:
+class Variable(Operators):
     """A mutable cell that holds one tensor of fixed shape and dtype.
 
     Args:
@@ -76,10 +76,10 @@ class Variable:
             )
         if state.overlay is not None:
             state.overlay.check_creation()
-        self.name = name or auto_name(type(self).__name__)
-        self.path = current_path(self.name)
-        self.trainable = bool(trainable)
-        self.autocast = bool(autocast)
+        self.name: str = name or auto_name(type(self).__name__)
+        self.path: str = current_path(self.name)
+        self.trainable: bool = bool(trainable)
+        self.autocast: bool = bool(autocast)
         self.aggregation = aggregation
         self.synchronization = synchronization
         self._regularizer: Callable[..., Any] | None = None
@@ -297,15 +297,6 @@ class Variable:
 
     def __index__(self) -> int:
         return self.value.__index__()
-
-    if TYPE_CHECKING:  # toolkit.ops installs the operators
-
-        def __add__(self, other: Any) -> Tensor: ...
-        def __getitem__(self, key: Any) -> Tensor: ...
-        def __neg__(self) -> Tensor: ...
-
-        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __add__
-        __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = __add__
 
     def __hash__(self) -> int:
         return id(self)

@@ -41,12 +41,16 @@ class InputSpec:
         name: str | None = None,
         optional: bool = False,
     ) -> None:
-        self.dtype = None if dtype is None else dtypes.standardize(dtype)
-        self.shape = None if shape is None else standardize_shape(shape)
-        self.ndim = ndim if self.shape is None else len(self.shape)
+        self.dtype: str | None = None if dtype is None else dtypes.standardize(dtype)
+        self.shape: tuple[int | None, ...] | None = (
+            None if shape is None else standardize_shape(shape)
+        )
+        self.ndim: int | None = ndim if self.shape is None else len(self.shape)
         self.max_ndim = max_ndim
         self.min_ndim = min_ndim
-        self.axes = _checked_axes(axes, self.ndim or self.max_ndim)
+        self.axes: dict[int, int | None] = _checked_axes(
+            axes, self.ndim or self.max_ndim
+        )
         self.allow_last_axis_squeeze = allow_last_axis_squeeze
         self.name = name
         self.optional = optional
