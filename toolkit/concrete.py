@@ -54,14 +54,14 @@ class Concrete:
         self._function = function
         self.kept: Any = None
         leaves = tree.flatten(outputs)
-        self.is_tensor = [isinstance(leaf, Tensor) for leaf in leaves]
+        self.is_tensor: list[bool] = [isinstance(leaf, Tensor) for leaf in leaves]
         self.static = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._fill = tree.packer(tree.structure_of(outputs))
-        self.fetched = len(tensors)
+        self.fetched: int = len(tensors)
         self.written: list[Variable] = list(trace.writes)
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
-        self.specs = [y.spec for y in self.graph.outputs[: self.fetched]]
+        self.specs: list[Any] = [y.spec for y in self.graph.outputs[: self.fetched]]
         self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
         reads = [x for node in self.graph.walk() for x in node.inputs]
         reads += self.graph.outputs
@@ -80,7 +80,7 @@ class Concrete:
         whole = isinstance(self.program, Program)
         self.starts_only = whole and self.program.backend.is_accelerator
         self._gradient: Callable[..., Any] | None = None
-        self.last_call = next(_calls)
+        self.last_call: int = next(_calls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors of the shapes and dtypes that were traced, in their order.

@@ -88,7 +88,7 @@ class Function:
         self.input_signature = input_signature
         self.reduce_retracing = reduce_retracing
         self.jit_compile = jit_compile
-        self.trace_count = 0
+        self.trace_count: int = 0
         self._concrete: dict[Any, Concrete] = {}
         # A shortcut for calls with nothing but tensors as arguments.
         self._quick: dict[Any, Concrete] = {}

@@ -69,7 +69,7 @@ class KerasTensor:
         self._dtype = dtypes.standardize(dtype)
         self._sparse = self._ragged = False
         self.record_history = record_history
-        self.name = name or auto_name("keras_tensor")
+        self.name: str = name or auto_name("keras_tensor")
         self._keras_history: KerasHistory | None = None
         self._keras_mask: Any = None
 

@@ -57,11 +57,11 @@ class SeedGenerator:
     """
 
     def __init__(self, seed: int | None = None, name: str | None = None) -> None:
-        self.name = name or auto_name(type(self).__name__)
+        self.name: str = name or auto_name(type(self).__name__)
         self._initial_seed = seed
         words = [make_default_seed() if seed is None else _checked(seed), 0]
         with name_scope(self.name):
-            self.state = Variable(
+            self.state: Variable = Variable(
                 lambda shape, dtype: convert(words, dtype),
                 shape=(2,),
                 dtype="uint32",

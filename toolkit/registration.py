@@ -67,7 +67,7 @@ class custom_object_scope:
     """
 
     def __init__(self, custom_objects: Mapping[str, Any] | None) -> None:
-        self.custom_objects = dict(custom_objects or {})
+        self.custom_objects: dict[str, Any] = dict(custom_objects or {})
 
     def __enter__(self) -> custom_object_scope:
         self._outer = _scoped.objects

@@ -74,12 +74,12 @@ class Stage:
         self._handle, self._is_published = -1, False
         try:
             while self._handle < 0:
-                self.folder = _unused(parent, name)
+                self.folder: Path = _unused(parent, name)
                 # Whoever sweeps may take it for an old one until it is locked.
                 with suppress(FileExistsError):
                     self.folder.mkdir()
                     self._handle = _own(self.folder / OWNER)
-            self.files = self.folder / FILES
+            self.files: Path = self.folder / FILES
             self.files.mkdir()
         except BaseException:
             self.close()

@@ -44,7 +44,7 @@ class GradientTape:
     def __init__(
         self, persistent: bool = False, watch_accessed_variables: bool = True
     ) -> None:
-        self.persistent = persistent
+        self.persistent: bool = persistent
         self.watch_accessed_variables = watch_accessed_variables
         self._used = False
         self._clear()

@@ -99,15 +99,8 @@ class Tensor(Operators):
     """
 
     __slots__ = (
-        "__weakref__",
-        "_array",
-        "_device",
-        "_dtype",
-        "_is_open",
-        "_keras_mask",
-        "_origin",
-        "_scope",
-        "_spec",
+        *("__weakref__", "_array", "_device", "_dtype", "_is_open"),
+        *("_keras_mask", "_origin", "_scope", "_spec"),
     )
     _keras_mask: Any
     _device: str  # set only by what was computed in a device scope

@@ -73,7 +73,7 @@ class Trace(Overlay):
         super().__init__()
         self.name = name
         self.creates_variables = creates_variables
-        self.tapes = tapes
+        self.tapes: tuple[Any, ...] = tapes
         self.scope = Scope()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
@@ -333,7 +333,7 @@ def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
 
 # A Variable's value after an assignment. Its gradient is one of the Variable, as that
 # of its value `before` is; none goes to what the value was computed from.
-reread_p = decomposable(
+reread_p: Primitive = decomposable(
     "reread",
     lambda value, before: value,
     vjp=lambda g, y, value, before: (None, g),

@@ -62,7 +62,7 @@ class Worker:
         self.connection, theirs = Pipe()
         self._exchange = Exchange()
         self.task: Task | None = None
-        self.has_begun = False
+        self.has_begun: bool = False
         fds = (theirs.fileno(), *self._exchange.fds)
         paths = [path or os.getcwd() for path in sys.path]
         try:

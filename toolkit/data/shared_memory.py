@@ -22,7 +22,7 @@ class Channel:
         if fd is None:
             fd = _nameless_file()
             os.ftruncate(fd, FIRST)
-        self.fd = fd
+        self.fd: int = fd
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
 
     def view(self, size: int) -> mmap.mmap:
@@ -57,7 +57,7 @@ class Exchange:
 
     def __init__(self, fds: tuple[int, int] | None = None) -> None:
         self._channels = [Channel(fd) for fd in fds or (None, None)]
-        self.fds = tuple(channel.fd for channel in self._channels)
+        self.fds: tuple[int, ...] = tuple(channel.fd for channel in self._channels)
 
     def put(self, direction: int, element: Any) -> tuple[bytes, list[tuple[int, int]]]:
         """What to send through the pipe for an element, whose arrays are put here."""

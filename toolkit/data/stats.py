@@ -40,9 +40,9 @@ class Stats:
         self._stages = watch.stages
         self._end = watch.ended or perf_counter_ns()
         self._began = watch.began
-        self.elapsed = (self._end - watch.began) * 1e-9
+        self.elapsed: float = (self._end - watch.began) * 1e-9
         self.rows = [self._row(stage) for stage in watch.stages]
-        self.verdict = self._judge()
+        self.verdict: str = self._judge()
 
     def _row(self, stage: Stage) -> dict[str, Any]:
         return {

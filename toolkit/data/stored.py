@@ -309,7 +309,7 @@ class FromImageFolder(Dataset):
         self._mode = {"rgb": "RGB", "rgba": "RGBA", "grayscale": "L"}[color_mode]
         root = Path(directory)
         folders = sorted(p for p in root.iterdir() if p.is_dir())
-        self.class_names = [folder.name for folder in folders]
+        self.class_names: list[str] = [folder.name for folder in folders]
         self._images = [
             (str(path), label)
             for label, folder in enumerate(folders)

@@ -50,7 +50,7 @@ class Run:
         self.unordered: list[str] = []
         self.kept: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
         self._closing: dict[Callable[[], None], None] = {}
-        self.is_closed = False
+        self.is_closed: bool = False
 
     def at_close(self, function: Callable[[], None]) -> None:
         """Have a function called when the pass ends, however it ends."""
@@ -189,7 +189,7 @@ class RowStream(Stream):
     def __init__(self, dataset: Dataset, here: Pass, rows: Rows) -> None:
         super().__init__(dataset, here)
         self._rows = rows
-        self.position = 0
+        self.position: int = 0
 
     def title(self) -> str:
         return " > ".join(self.dataset._chain())

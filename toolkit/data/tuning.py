@@ -27,8 +27,8 @@ class Knob:
 
     def __init__(self, value: int, low: int | None = None, high: int | None = None):
         self.value = value
-        self.low = value if low is None else low
-        self.high = value if high is None else high
+        self.low: int = value if low is None else low
+        self.high: int = value if high is None else high
 
     @property
     def is_free(self) -> bool:

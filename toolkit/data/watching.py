@@ -102,7 +102,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
-        self.began = perf_counter_ns()
+        self.began: int = perf_counter_ns()
         self.ended: int | None = None
         self._by_key: dict[Any, Stage] = {}
 

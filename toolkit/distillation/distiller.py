@@ -59,7 +59,7 @@ class Distiller(Model):
         super().__init__(name=name, **kwargs)
         _check_models(teacher, student)
         self.teacher, self.student = teacher, student
-        self.student_loss_weight = _checked_share(student_loss_weight)
+        self.student_loss_weight: float = _checked_share(student_loss_weight)
         if distillation_losses is None:
             raise ArgumentError(
                 "Distiller: 'distillation_losses' cannot be `None`; pass "
@@ -80,7 +80,7 @@ class Distiller(Model):
             loss.validate_model_compatibility(teacher, student)
         with no_tracking():  # the extractors share the models' layers
             self.distillation_losses = list(distillation_losses)
-            self.distillation_loss_weights = list(weights)
+            self.distillation_loss_weights: list[float] = list(weights)
             self._teacher_feature_extractor = self._extractor(teacher, "teacher")
             self._student_feature_extractor = self._extractor(student, "student")
         teacher.trainable = False

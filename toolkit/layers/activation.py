@@ -77,8 +77,10 @@ class ReLU(Layer):
         if max_value is not None:
             max_value = _not_negative(self, "max_value", max_value)
         self.max_value = max_value
-        self.negative_slope = _not_negative(self, "negative_slope", negative_slope)
-        self.threshold = _not_negative(self, "threshold", threshold)
+        self.negative_slope: float = _not_negative(
+            self, "negative_slope", negative_slope
+        )
+        self.threshold: float = _not_negative(self, "threshold", threshold)
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
@@ -107,7 +109,9 @@ class LeakyReLU(Layer):
             self, "alpha", "negative_slope", kwargs, negative_slope
         )
         super().__init__(**kwargs)
-        self.negative_slope = _not_negative(self, "negative_slope", negative_slope)
+        self.negative_slope: float = _not_negative(
+            self, "negative_slope", negative_slope
+        )
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:

@@ -75,12 +75,12 @@ class ProjectedAttention(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.num_heads = positive(self, "num_heads", num_heads)
-        self.key_dim = positive(self, "key_dim", key_dim)
-        self.value_dim = positive(
+        self.num_heads: int = positive(self, "num_heads", num_heads)
+        self.key_dim: int = positive(self, "key_dim", key_dim)
+        self.value_dim: int = positive(
             self, "value_dim", key_dim if value_dim is None else value_dim
         )
-        self.dropout = fraction(self, "dropout", dropout)
+        self.dropout: float = fraction(self, "dropout", dropout)
         self.use_bias = use_bias
         self.use_gate = use_gate
         self._output_shape = _as_extents(output_shape)

@@ -91,7 +91,7 @@ class Lambda(Layer):
         if not callable(function):
             raise ArgumentError(f"Lambda: expected a function; received {function!r}")
         self.function = function
-        self.arguments = dict(arguments or {})
+        self.arguments: dict[str, Any] = dict(arguments or {})
         self.mask = mask
         self.supports_masking = self._computes_mask = mask is not None
         if output_shape is not None and not callable(output_shape):

@@ -220,7 +220,7 @@ class Arguments:
             by_name = {name: by_name[name] for name in info.names}
         self.by_name = by_name
         self.first = next(iter(self.by_name.values()), None)
-        self.tensors = {
+        self.tensors: dict[str, Any] = {
             name: value for name, value in self.by_name.items() if _all_tensors(value)
         }
 

@@ -53,7 +53,7 @@ class Cell(DropoutRNNCell, Layer):
     ) -> None:
         implementation = kwargs.pop("implementation", 2) if self.gates > 1 else 2
         super().__init__(**kwargs)
-        self.units = positive(self, "units", units)
+        self.units: int = positive(self, "units", units)
         self.activation = activations.get(activation)
         self.use_bias = use_bias
         declare_weight(

@@ -53,11 +53,15 @@ class Convolution(LowRank):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.kernel_size = extents(self, "kernel_size", kernel_size, self.rank)
-        self.strides = extents(self, "strides", strides, self.rank)
+        self.kernel_size: tuple[int, ...] = extents(
+            self, "kernel_size", kernel_size, self.rank
+        )
+        self.strides: tuple[int, ...] = extents(self, "strides", strides, self.rank)
         self.padding = choice(self, "padding", str(padding).lower(), paddings)
-        self.data_format = standardize_data_format(data_format)
-        self.dilation_rate = extents(self, "dilation_rate", dilation_rate, self.rank)
+        self.data_format: str = standardize_data_format(data_format)
+        self.dilation_rate: tuple[int, ...] = extents(
+            self, "dilation_rate", dilation_rate, self.rank
+        )
         self.activation = activations.get(activation)
         self.use_bias = use_bias
         declare_weight(

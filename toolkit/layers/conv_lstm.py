@@ -37,12 +37,16 @@ class ConvLSTMCell(LSTMCell):
     ) -> None:
         super().__init__(filters, **kwargs)
         self.rank = rank
-        self.filters = self.units
-        self.kernel_size = extents(self, "kernel_size", kernel_size, rank)
-        self.strides = extents(self, "strides", strides, rank)
+        self.filters: int = self.units
+        self.kernel_size: tuple[int, ...] = extents(
+            self, "kernel_size", kernel_size, rank
+        )
+        self.strides: tuple[int, ...] = extents(self, "strides", strides, rank)
         self.padding = choice(self, "padding", str(padding).lower(), ("same", "valid"))
-        self.data_format = standardize_data_format(data_format)
-        self.dilation_rate = extents(self, "dilation_rate", dilation_rate, rank)
+        self.data_format: str = standardize_data_format(data_format)
+        self.dilation_rate: tuple[int, ...] = extents(
+            self, "dilation_rate", dilation_rate, rank
+        )
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ArgumentError(
                 f"{type(self).__name__}: Specifying `strides > 1` is not compatible "

@@ -68,7 +68,7 @@ class Dense(QuantizedWeight):
             lora_alpha=lora_alpha,
             **kwargs,
         )
-        self.units = positive(self, "units", units)
+        self.units: int = positive(self, "units", units)
         self.activation = activations.get(activation)
         self.use_bias = use_bias
         declare_weight(
@@ -255,8 +255,8 @@ class Embedding(QuantizedWeight):
     ) -> None:
         renamed(self, "input_length", None, kwargs)
         super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
-        self.input_dim = positive(self, "input_dim", input_dim)
-        self.output_dim = positive(self, "output_dim", output_dim)
+        self.input_dim: int = positive(self, "input_dim", input_dim)
+        self.output_dim: int = positive(self, "output_dim", output_dim)
         declare_weight(
             self,
             "embeddings",

@@ -72,9 +72,9 @@ class GroupedQueryAttention(ProjectedAttention):
             seed=seed,
             **kwargs,
         )
-        self.head_dim = self.key_dim
-        self.num_query_heads = self.num_heads
-        self.num_key_value_heads = positive(
+        self.head_dim: int = self.key_dim
+        self.num_query_heads: int = self.num_heads
+        self.num_key_value_heads: int = positive(
             self, "num_key_value_heads", num_key_value_heads
         )
         if num_query_heads % num_key_value_heads:
@@ -84,5 +84,5 @@ class GroupedQueryAttention(ProjectedAttention):
                 f"{num_key_value_heads}"
             )
         self._source_heads = self.num_key_value_heads
-        self.num_repeats = num_query_heads // num_key_value_heads
+        self.num_repeats: int = num_query_heads // num_key_value_heads
         self.activity_regularizer = self._regularization["activity_regularizer"]

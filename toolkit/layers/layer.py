@@ -118,7 +118,7 @@ class Layer(
         self.__dict__["_remat_scope"] = current_scope()
         self.__dict__["_info"] = call_info(type(self).call)
         self._computes_mask = type(self).compute_mask is not Layer.compute_mask
-        self.supports_masking = self._computes_mask
+        self.supports_masking: bool = self._computes_mask
         self._warned_of_mask = False
         self.built = self.__dict__["_info"].own and self._needs_no_build()
 

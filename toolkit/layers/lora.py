@@ -18,7 +18,7 @@ class LowRank(Layer):
     """
 
     _adapted = "kernel"
-    lora_enabled = False
+    lora_enabled: bool = False
     lora_rank: Any
     lora_alpha: Any
 

@@ -212,7 +212,7 @@ class GroupNormalization(Affine):
             gamma_constraint=gamma_constraint,
             **kwargs,
         )
-        self.groups = groups if groups == -1 else positive(self, "groups", groups)
+        self.groups: int = groups if groups == -1 else positive(self, "groups", groups)
         self.axis = axis
 
     def build(self, input_shape: Any) -> None:

@@ -44,11 +44,11 @@ class Dropout(Layer):
         self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.rate = fraction(self, "rate", rate)
+        self.rate: float = fraction(self, "rate", rate)
         self.seed = seed
         self.noise_shape = _checked_noise_shape(noise_shape)
         if rate > 0:
-            self.seed_generator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
@@ -219,7 +219,7 @@ class GaussianNoise(Layer):
         self.stddev = stddev
         self.seed = seed
         if stddev > 0:
-            self.seed_generator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:
@@ -245,12 +245,12 @@ class GaussianDropout(Layer):
 
     def __init__(self, rate: float, seed: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rate = fraction(self, "rate", rate)
+        self.rate: float = fraction(self, "rate", rate)
         if rate == 1:
             raise ArgumentError("GaussianDropout: rate must be below 1; received 1")
         self.seed = seed
         if rate > 0:
-            self.seed_generator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
         self.supports_masking = True
 
     def call(self, inputs: Any, training: bool = False) -> Any:

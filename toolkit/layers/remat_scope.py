@@ -49,7 +49,7 @@ class RematScope:
             raise unknown_choice("RematScope: Invalid mode", mode, MODES)
         self.mode = mode
         self.output_size_threshold = output_size_threshold
-        self.layer_names = list(layer_names or [])
+        self.layer_names: list[Any] = list(layer_names or [])
 
     def __enter__(self) -> RematScope:
         _scopes.stack = (*_scopes.stack, self)

@@ -34,7 +34,7 @@ class Flatten(Layer):
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.data_format = standardize_data_format(data_format)
+        self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Any) -> Any:
@@ -108,7 +108,7 @@ class Permute(Layer):
 
     def __init__(self, dims: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.dims = tuple(dims)
+        self.dims: tuple[Any, ...] = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ArgumentError(
                 "Permute: Invalid permutation for argument `dims`: expected all of "
@@ -132,7 +132,7 @@ class RepeatVector(Layer):
 
     def __init__(self, n: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.n = positive(self, "n", n)
+        self.n: int = positive(self, "n", n)
         self.input_spec = InputSpec(ndim=2)
 
     def call(self, inputs: Any) -> Any:

@@ -316,7 +316,7 @@ class StackedRNNCells(Layer):
                     "StackedRNNCells: a cell needs `call(inputs, states)` and "
                     f"`state_size`; received {cell!r}"
                 )
-        self.cells = list(cells)
+        self.cells: list[Any] = list(cells)
 
     @property
     def state_size(self) -> list[Any]:

@@ -56,10 +56,10 @@ class Attention(Layer):
         super().__init__(**kwargs)
         self.use_scale = use_scale
         self.score_mode = choice(self, "score_mode", score_mode, ("dot", "concat"))
-        self.dropout = fraction(self, "dropout", dropout)
+        self.dropout: float = fraction(self, "dropout", dropout)
         self.seed = seed
         if dropout > 0:
-            self.seed_generator = random.SeedGenerator(seed)
+            self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
 
     def build(self, input_shape: Any) -> None:
         self._validate_inputs(input_shape)

@@ -37,7 +37,9 @@ class SpectralNormalization(Wrapper):
 
     def __init__(self, layer: Any, power_iterations: int = 1, **kwargs: Any) -> None:
         super().__init__(layer, **kwargs)
-        self.power_iterations = positive(self, "power_iterations", power_iterations)
+        self.power_iterations: int = positive(
+            self, "power_iterations", power_iterations
+        )
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)

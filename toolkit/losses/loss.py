@@ -46,7 +46,7 @@ class Loss(Recorded):
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ) -> None:
-        self.name = name or auto_name(type(self).__name__)
+        self.name: str = name or auto_name(type(self).__name__)
         self.reduction = standardize_reduction(reduction)
         policy = dtype_policies.get(dtype or settings.floatx())
         self._dtype = policy.compute_dtype

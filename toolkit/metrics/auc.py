@@ -77,12 +77,12 @@ class AUC(ThresholdMetric):
             self.thresholds = _grid("AUC", num_thresholds, 2)
         else:
             self.thresholds = _with_ends(thresholds)
-        self.num_thresholds = len(self.thresholds)
-        self.curve = str(curve).upper()
-        self.summation_method = str(summation_method).lower()
-        self.multi_label = bool(multi_label)
+        self.num_thresholds: int = len(self.thresholds)
+        self.curve: str = str(curve).upper()
+        self.summation_method: str = str(summation_method).lower()
+        self.multi_label: bool = bool(multi_label)
         self.num_labels = num_labels
-        self.from_logits = bool(from_logits)
+        self.from_logits: bool = bool(from_logits)
         if label_weights is not None:
             self.label_weights = ops.convert_to_tensor(label_weights, self.dtype)
         self._built = False

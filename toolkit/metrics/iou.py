@@ -53,7 +53,7 @@ class IoU(Metric):
                 f"[0, {num_classes}); received {target_class_ids!r}"
             )
         self.num_classes = num_classes
-        self.target_class_ids = list(target_class_ids)
+        self.target_class_ids: list[int] = list(target_class_ids)
         self.ignore_class = ignore_class
         self.sparse_y_true = sparse_y_true
         self.sparse_y_pred = sparse_y_pred

@@ -90,7 +90,7 @@ class R2Score(Metric):
             )
         self.class_aggregation = class_aggregation
         self.num_regressors = num_regressors
-        self.num_samples = self.add_variable((), "zeros", name="num_samples")
+        self.num_samples: Variable = self.add_variable((), "zeros", name="num_samples")
         self._built = False
 
     def _build(self, outputs: int) -> None:

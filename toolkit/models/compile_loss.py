@@ -62,7 +62,7 @@ class CompileLoss:
             )
         check_names(losses.get, loss, CROSSENTROPY)
         self.name = "compile_loss"
-        self.built = False
+        self.built: bool = False
         self.output_names: list[str] | None = output_names
         self.metrics: list[Any] = []
         self._loss = loss

@@ -55,7 +55,7 @@ class CompileMetrics:
                 )
             check_names(metrics_module.get, value, ACCURACY)
         self.name = "compile_metrics"
-        self.built = False
+        self.built: bool = False
         self.output_names: list[str] | None = output_names
         self._arguments = arguments
         self._plain: list[OutputMetrics | None] = []

@@ -30,10 +30,10 @@ class EpochBatches:
         self.source = source
         self.steps = steps
         self._limit = max_steps_per_epoch()
-        self.exhausted = False
+        self.exhausted: bool = False
         self._pass: Iterator[Any] | None = None  # over all batches of the source
         self._peeked: list[Any] = []
-        self.done = 0
+        self.done: int = 0
 
     @property
     def num_batches(self) -> int | None:

@@ -47,8 +47,8 @@ class _Outputs:
 class Evaluation(Steps):
     """Runs over data that change no weights."""
 
-    stop_evaluating = False
-    stop_predicting = False
+    stop_evaluating: bool = False
+    stop_predicting: bool = False
     steps_per_execution = 1
 
     @checked

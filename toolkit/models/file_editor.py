@@ -53,7 +53,7 @@ class KerasFileEditor:
 
     def __init__(self, filepath: str | os.PathLike[str]) -> None:
         path = Path(filepath)
-        self.filepath = str(filepath)
+        self.filepath: str = str(filepath)
         self.config: Any = None
         self.metadata: Any = None
         self.object_metadata: dict[str, dict[str, str]] = {}

@@ -64,7 +64,8 @@ class Functional(FunctionalInputs, Model):
             self._plan, self._result_slots, self._slots = self._make_plan()
             self._has_one_output = is_symbolic(_unpack(outputs))
         self._operations = self._topology.operations
-        self.output_names = [x._keras_history.operation.name for x in self._outputs]  # type: ignore[union-attr]
+        histories: list[Any] = [x._keras_history for x in self._outputs]
+        self.output_names: list[str] = [made.operation.name for made in histories]
         self.built = True
         self._computes_mask = type(self).compute_mask is not Functional.compute_mask
         self.supports_masking = True

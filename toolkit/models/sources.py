@@ -56,7 +56,7 @@ class Source:
     num_batches: int | None = None
     is_iterator = False
     class_weight: dict[int, float] | None = None
-    taken = 0
+    taken: int = 0
     _start: State | None = None  # where the next pass begins
 
     def epoch(self, steps: int | None = None) -> Iterator[Any]:
@@ -153,7 +153,7 @@ class ArraySource(NumberedSource):
         super().__init__(shuffle)
         given = zip(PARTS, (x, y, sample_weight), strict=True)
         parts = {name: check_arrays(part, name) for name, part in given}
-        self.samples = count_samples(parts)
+        self.samples: int = count_samples(parts)
         if self.samples == 0:
             raise ArgumentError("expected at least one sample; received empty arrays")
         x, y, weights = parts.values()
@@ -251,7 +251,7 @@ class IterableSource(Source):
 
     def __init__(self, batches: Any, num_batches: int | None) -> None:
         self._batches = batches
-        self.is_iterator = hasattr(batches, "__next__")
+        self.is_iterator: bool = hasattr(batches, "__next__")
         self.num_batches = num_batches
 
     def state(self, within: bool) -> State | None:
@@ -271,7 +271,7 @@ class DatasetSource(Source):
 
     def __init__(self, batches: Any, num_batches: int | None) -> None:
         self._batches = batches
-        self.is_iterator = hasattr(batches, "__next__")
+        self.is_iterator: bool = hasattr(batches, "__next__")
         self.num_batches = num_batches
         self._iterator: Any = batches if self.is_iterator else None
 

@@ -40,7 +40,7 @@ class Trainer(CompileConfigured, Evaluation):
     """What makes a Layer a Model: training, evaluation and prediction."""
 
     history: Any = None
-    stop_training = False
+    stop_training: bool = False
     _progress: Progress | None = None  # of the run, which backups save and restore
     _trained: Any = None  # the variables that train_function was made for
 

@@ -38,7 +38,7 @@ def _bitcast_spec(x: Spec, dtype: str) -> Spec:
     return Spec((*x.shape[:-1], x.shape[-1] * old // new), dtype)
 
 
-bitcast_p = primitive("bitcast", Kind.MOVE, _bitcast_spec)
+bitcast_p: Primitive = primitive("bitcast", Kind.MOVE, _bitcast_spec)
 
 
 class Bitwise(Protocol):

@@ -94,7 +94,7 @@ def _solve_vjp(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tens
     return sum_to(-matmul(gb, transposed(y)), a.shape), sum_to(gb, b.shape)
 
 
-solve_p = _declare("solve", _solve_spec, _solve_vjp)
+solve_p: Primitive = _declare("solve", _solve_spec, _solve_vjp)
 
 
 def right_solve(x: Tensor, a: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def inverse(x: Tensor) -> Tensor:
     return bind(solve_p, x, eye(x.shape[-1], dtype=x.dtype))  # type: ignore[no-any-return]
 
 
-slogdet_p = _declare(
+slogdet_p: Primitive = _declare(
     "slogdet",
     lambda x, lead, *sizes: (x.with_shape(lead),) * 2,
     # The sign is constant between the singular matrices.
@@ -125,7 +125,7 @@ def _cholesky_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return 0.5 * (s + transposed(s))
 
 
-cholesky_p = _declare("cholesky", lambda x, *sizes: x, _cholesky_vjp)
+cholesky_p: Primitive = _declare("cholesky", lambda x, *sizes: x, _cholesky_vjp)
 
 
 def _qr_spec(x: Spec, lead: Any, m: int, n: int, complete: bool) -> tuple[Spec, Spec]:
@@ -143,7 +143,7 @@ def _qr_vjp(g: Any, y: Any, x: Tensor, complete: bool) -> Tensor:
     return right_solve(gq + matmul(q, inner), transposed(r))
 
 
-qr_p = _declare("qr", _qr_spec, _qr_vjp, square=False)
+qr_p: Primitive = _declare("qr", _qr_spec, _qr_vjp, square=False)
 
 
 def _lu_spec(x: Spec, lead: Any, m: int, n: int) -> tuple[Spec, Spec, Spec]:
@@ -177,7 +177,7 @@ def _lu_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
 
 # Row i was exchanged with row pivots[i], one after the other; all that together moved
 # row permutation[i] to row i.
-lu_p = _declare("lu", _lu_spec, _lu_vjp, square=False)
+lu_p: Primitive = _declare("lu", _lu_spec, _lu_vjp, square=False)
 
 
 # --- singular values and eigenvalues --------------------------------------------------
@@ -226,7 +226,7 @@ def _svd_vjp(g: Any, y: Any, x: Tensor, full: bool) -> Tensor:
     return gx
 
 
-svd_p = _declare("svd", _svd_spec, _svd_vjp, square=False)
+svd_p: Primitive = _declare("svd", _svd_spec, _svd_vjp, square=False)
 
 
 def _eigh_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
@@ -236,7 +236,7 @@ def _eigh_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     return matmul(matmul(v, inner), transposed(v))
 
 
-eigh_p = _declare(
+eigh_p: Primitive = _declare(
     "eigh", lambda x, lead, n, _: (x.with_shape((*lead, n)), x), _eigh_vjp
 )
 
@@ -258,4 +258,4 @@ def _eig_spec(x: Spec, lead: Any, n: int, _: int) -> tuple[Spec, Spec]:
     return x.with_shape((*lead, n)), x
 
 
-eig_p = _declare("eig", _eig_spec, _eig_vjp)
+eig_p: Primitive = _declare("eig", _eig_spec, _eig_vjp)

@@ -65,53 +65,69 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # --- one input, floating --------------------------------------------------------------
 
-exp_p = elementwise("exp", lambda s, x: s.exp(x), lambda g, y, x: g * y)
-expm1_p = elementwise("expm1", lambda s, x: s.expm1(x), lambda g, y, x: g * (y + 1))
-log_p = elementwise("log", lambda s, x: s.log(x), lambda g, y, x: g / x)
-log1p_p = elementwise("log1p", lambda s, x: s.log1p(x), lambda g, y, x: g / (x + 1))
-sqrt_p = elementwise("sqrt", lambda s, x: s.sqrt(x), lambda g, y, x: 0.5 * g / y)
-rsqrt_p = elementwise(
+exp_p: Primitive = elementwise("exp", lambda s, x: s.exp(x), lambda g, y, x: g * y)
+expm1_p: Primitive = elementwise(
+    "expm1", lambda s, x: s.expm1(x), lambda g, y, x: g * (y + 1)
+)
+log_p: Primitive = elementwise("log", lambda s, x: s.log(x), lambda g, y, x: g / x)
+log1p_p: Primitive = elementwise(
+    "log1p", lambda s, x: s.log1p(x), lambda g, y, x: g / (x + 1)
+)
+sqrt_p: Primitive = elementwise(
+    "sqrt", lambda s, x: s.sqrt(x), lambda g, y, x: 0.5 * g / y
+)
+rsqrt_p: Primitive = elementwise(
     "rsqrt",
     lambda s, x: s.divide(s.const(1.0, x), s.sqrt(x)),
     lambda g, y, x: -0.5 * g * y / x,
 )
-sin_p = elementwise("sin", lambda s, x: s.sin(x), lambda g, y, x: g * cos(x))
-cos_p = elementwise("cos", lambda s, x: s.cos(x), lambda g, y, x: -g * sin(x))
-tan_p = elementwise("tan", lambda s, x: s.tan(x), lambda g, y, x: g * (1 + y * y))
-arcsin_p = elementwise(
+sin_p: Primitive = elementwise("sin", lambda s, x: s.sin(x), lambda g, y, x: g * cos(x))
+cos_p: Primitive = elementwise(
+    "cos", lambda s, x: s.cos(x), lambda g, y, x: -g * sin(x)
+)
+tan_p: Primitive = elementwise(
+    "tan", lambda s, x: s.tan(x), lambda g, y, x: g * (1 + y * y)
+)
+arcsin_p: Primitive = elementwise(
     "arcsin", lambda s, x: s.arcsin(x), lambda g, y, x: g * rsqrt(1 - x * x)
 )
-arccos_p = elementwise(
+arccos_p: Primitive = elementwise(
     "arccos", lambda s, x: s.arccos(x), lambda g, y, x: -g * rsqrt(1 - x * x)
 )
-arctan_p = elementwise(
+arctan_p: Primitive = elementwise(
     "arctan", lambda s, x: s.arctan(x), lambda g, y, x: g / (1 + x * x)
 )
-sinh_p = elementwise("sinh", lambda s, x: s.sinh(x), lambda g, y, x: g * cosh(x))
-cosh_p = elementwise("cosh", lambda s, x: s.cosh(x), lambda g, y, x: g * sinh(x))
-tanh_p = elementwise("tanh", lambda s, x: s.tanh(x), lambda g, y, x: g * (1 - y * y))
-arcsinh_p = elementwise(
+sinh_p: Primitive = elementwise(
+    "sinh", lambda s, x: s.sinh(x), lambda g, y, x: g * cosh(x)
+)
+cosh_p: Primitive = elementwise(
+    "cosh", lambda s, x: s.cosh(x), lambda g, y, x: g * sinh(x)
+)
+tanh_p: Primitive = elementwise(
+    "tanh", lambda s, x: s.tanh(x), lambda g, y, x: g * (1 - y * y)
+)
+arcsinh_p: Primitive = elementwise(
     "arcsinh", lambda s, x: s.arcsinh(x), lambda g, y, x: g * rsqrt(x * x + 1)
 )
-arccosh_p = elementwise(
+arccosh_p: Primitive = elementwise(
     "arccosh",
     lambda s, x: s.arccosh(x),
     lambda g, y, x: g * rsqrt(x - 1) * rsqrt(x + 1),
 )
-arctanh_p = elementwise(
+arctanh_p: Primitive = elementwise(
     "arctanh", lambda s, x: s.arctanh(x), lambda g, y, x: g / (1 - x * x)
 )
-erf_p = elementwise(
+erf_p: Primitive = elementwise(
     "erf",
     lambda s, x: s.erf(x),
     lambda g, y, x: g * (2 / math.sqrt(math.pi)) * exp(-x * x),
 )
-erfinv_p = elementwise(
+erfinv_p: Primitive = elementwise(
     "erfinv",
     lambda s, x: s.erfinv(x),
     lambda g, y, x: g * (math.sqrt(math.pi) / 2) * exp(y * y),
 )
-sigmoid_p = elementwise(
+sigmoid_p: Primitive = elementwise(
     "sigmoid",
     # exp(-|x|) cannot overflow: sigmoid is 1 / (1 + e) right of zero, e / (1 + e) left.
     lambda s, x: s.divide(
@@ -125,26 +141,32 @@ sigmoid_p = elementwise(
 
 # --- one input, any number ------------------------------------------------------------
 
-negative_p = elementwise("negative", lambda s, x: s.negative(x), lambda g, y, x: -g)
+negative_p: Primitive = elementwise(
+    "negative", lambda s, x: s.negative(x), lambda g, y, x: -g
+)
 
 
-abs_p = elementwise(
+abs_p: Primitive = elementwise(
     "abs",
     lambda s, x: s.abs(x),
     lambda g, y, x: g * (y / where(y == 0, 1, x) if is_complex(x.dtype) else sign(x)),
     result=real_type,
 )
-sign_p = elementwise("sign", lambda s, x: s.sign(x))
-floor_p = elementwise("floor", lambda s, x: s.floor(x))
-ceil_p = elementwise("ceil", lambda s, x: s.ceil(x))
-round_p = elementwise("round", lambda s, x: s.round(x))
-trunc_p = elementwise("trunc", lambda s, x: s.trunc(x))
-stop_gradient_p = elementwise("stop_gradient", lambda s, x: x)
-isnan_p = elementwise("isnan", lambda s, x: s.isnan(x), result="bool")
-isinf_p = elementwise("isinf", lambda s, x: s.isinf(x), result="bool")
-isfinite_p = elementwise("isfinite", lambda s, x: s.isfinite(x), result="bool")
-logical_not_p = elementwise("logical_not", lambda s, x: s.logical_not(x), result="bool")
-bitwise_not_p = elementwise("bitwise_not", lambda s, x: s.bitwise_not(x))
+sign_p: Primitive = elementwise("sign", lambda s, x: s.sign(x))
+floor_p: Primitive = elementwise("floor", lambda s, x: s.floor(x))
+ceil_p: Primitive = elementwise("ceil", lambda s, x: s.ceil(x))
+round_p: Primitive = elementwise("round", lambda s, x: s.round(x))
+trunc_p: Primitive = elementwise("trunc", lambda s, x: s.trunc(x))
+stop_gradient_p: Primitive = elementwise("stop_gradient", lambda s, x: x)
+isnan_p: Primitive = elementwise("isnan", lambda s, x: s.isnan(x), result="bool")
+isinf_p: Primitive = elementwise("isinf", lambda s, x: s.isinf(x), result="bool")
+isfinite_p: Primitive = elementwise(
+    "isfinite", lambda s, x: s.isfinite(x), result="bool"
+)
+logical_not_p: Primitive = elementwise(
+    "logical_not", lambda s, x: s.logical_not(x), result="bool"
+)
+bitwise_not_p: Primitive = elementwise("bitwise_not", lambda s, x: s.bitwise_not(x))
 
 
 # --- two inputs -----------------------------------------------------------------------
@@ -171,34 +193,36 @@ def _power_vjp_exponent(g: Tensor, y: Tensor, x: Tensor, p: Tensor) -> Tensor:
     return where(positive, g * y * log(where(positive, x, x * 0 + 1)), zero_like(g))
 
 
-add_p = elementwise(
+add_p: Primitive = elementwise(
     "add", lambda s, a, b: s.add(a, b), (lambda g, y, a, b: g, lambda g, y, a, b: g)
 )
-subtract_p = elementwise(
+subtract_p: Primitive = elementwise(
     "subtract",
     lambda s, a, b: s.subtract(a, b),
     (lambda g, y, a, b: g, lambda g, y, a, b: -g),
 )
-multiply_p = elementwise(
+multiply_p: Primitive = elementwise(
     "multiply",
     lambda s, a, b: s.multiply(a, b),
     (lambda g, y, a, b: g * b, lambda g, y, a, b: g * a),
 )
-divide_p = elementwise(
+divide_p: Primitive = elementwise(
     "divide",
     lambda s, a, b: s.divide(a, b),
     (lambda g, y, a, b: g / b, lambda g, y, a, b: -g * y / b),
 )
-floor_divide_p = elementwise("floor_divide", lambda s, a, b: s.floor_divide(a, b))
-remainder_p = elementwise(
+floor_divide_p: Primitive = elementwise(
+    "floor_divide", lambda s, a, b: s.floor_divide(a, b)
+)
+remainder_p: Primitive = elementwise(
     "remainder",
     lambda s, a, b: s.remainder(a, b),
     (lambda g, y, a, b: g, lambda g, y, a, b: -g * floor(a / b)),
 )
-power_p = elementwise(
+power_p: Primitive = elementwise(
     "power", lambda s, a, b: s.power(a, b), (_power_vjp_base, _power_vjp_exponent)
 )
-maximum_p = elementwise(
+maximum_p: Primitive = elementwise(
     "maximum",
     lambda s, a, b: s.maximum(a, b),
     (
@@ -206,7 +230,7 @@ maximum_p = elementwise(
         lambda g, y, a, b: _share_of_ties(g, y, b, a),
     ),
 )
-minimum_p = elementwise(
+minimum_p: Primitive = elementwise(
     "minimum",
     lambda s, a, b: s.minimum(a, b),
     (
@@ -214,7 +238,7 @@ minimum_p = elementwise(
         lambda g, y, a, b: _share_of_ties(g, y, b, a),
     ),
 )
-arctan2_p = elementwise(
+arctan2_p: Primitive = elementwise(
     "arctan2",
     lambda s, a, b: s.arctan2(a, b),
     (
@@ -222,28 +246,36 @@ arctan2_p = elementwise(
         lambda g, y, a, b: -g * a / (a * a + b * b),
     ),
 )
-equal_p = elementwise("equal", lambda s, a, b: s.equal(a, b), result="bool")
-not_equal_p = elementwise("not_equal", lambda s, a, b: s.not_equal(a, b), result="bool")
-less_p = elementwise("less", lambda s, a, b: s.less(a, b), result="bool")
-less_equal_p = elementwise(
+equal_p: Primitive = elementwise("equal", lambda s, a, b: s.equal(a, b), result="bool")
+not_equal_p: Primitive = elementwise(
+    "not_equal", lambda s, a, b: s.not_equal(a, b), result="bool"
+)
+less_p: Primitive = elementwise("less", lambda s, a, b: s.less(a, b), result="bool")
+less_equal_p: Primitive = elementwise(
     "less_equal", lambda s, a, b: s.less_equal(a, b), result="bool"
 )
-logical_and_p = elementwise(
+logical_and_p: Primitive = elementwise(
     "logical_and", lambda s, a, b: s.logical_and(a, b), result="bool"
 )
-logical_or_p = elementwise(
+logical_or_p: Primitive = elementwise(
     "logical_or", lambda s, a, b: s.logical_or(a, b), result="bool"
 )
-logical_xor_p = elementwise(
+logical_xor_p: Primitive = elementwise(
     "logical_xor", lambda s, a, b: s.logical_xor(a, b), result="bool"
 )
-bitwise_and_p = elementwise("bitwise_and", lambda s, a, b: s.bitwise_and(a, b))
-bitwise_or_p = elementwise("bitwise_or", lambda s, a, b: s.bitwise_or(a, b))
-bitwise_xor_p = elementwise("bitwise_xor", lambda s, a, b: s.bitwise_xor(a, b))
-left_shift_p = elementwise("left_shift", lambda s, a, b: s.left_shift(a, b))
-right_shift_p = elementwise("right_shift", lambda s, a, b: s.right_shift(a, b))
+bitwise_and_p: Primitive = elementwise(
+    "bitwise_and", lambda s, a, b: s.bitwise_and(a, b)
+)
+bitwise_or_p: Primitive = elementwise("bitwise_or", lambda s, a, b: s.bitwise_or(a, b))
+bitwise_xor_p: Primitive = elementwise(
+    "bitwise_xor", lambda s, a, b: s.bitwise_xor(a, b)
+)
+left_shift_p: Primitive = elementwise("left_shift", lambda s, a, b: s.left_shift(a, b))
+right_shift_p: Primitive = elementwise(
+    "right_shift", lambda s, a, b: s.right_shift(a, b)
+)
 
-where_p = elementwise(
+where_p: Primitive = elementwise(
     "where",
     lambda s, c, a, b: s.select(c, a, b),
     (

@@ -182,7 +182,7 @@ def _put_back(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     return where(equal(positions, wrapped), g, zero_like(g))
 
 
-gather_p = primitive(
+gather_p: Primitive = primitive(
     "gather",
     Kind.INDEX,
     _gather_spec,
@@ -194,7 +194,7 @@ gather_p = primitive(
     ),
 )
 scatter_p: Primitive = primitive("scatter", Kind.INDEX, _scatter_spec, vjp=_scatter_vjp)
-take_along_axis_p = primitive(
+take_along_axis_p: Primitive = primitive(
     "take_along_axis",
     Kind.INDEX,
     _along_spec,

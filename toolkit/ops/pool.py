@@ -81,7 +81,7 @@ max_pool_gather_p: Primitive = primitive(
         None,
     ),
 )
-sum_pool_p = primitive(
+sum_pool_p: Primitive = primitive(
     "sum_pool",
     Kind.POOL,
     lambda x, **attrs: x.with_shape(_pooled_shape("average_pool", x, **attrs)),

@@ -84,12 +84,12 @@ def reduction(name: str, vjp: Any = None) -> Primitive:
     return primitive(name, Kind.REDUCE, spec, vjp=vjp)
 
 
-sum_p = reduction("sum", lambda g, y, x, axis, keepdims: _spread(g, x, axis))
-prod_p = reduction("prod", _prod_vjp)
-max_p = reduction("max", _extremum_vjp)
-min_p = reduction("min", _extremum_vjp)
-any_p = reduction("any")
-all_p = reduction("all")
+sum_p: Primitive = reduction("sum", lambda g, y, x, axis, keepdims: _spread(g, x, axis))
+prod_p: Primitive = reduction("prod", _prod_vjp)
+max_p: Primitive = reduction("max", _extremum_vjp)
+min_p: Primitive = reduction("min", _extremum_vjp)
+any_p: Primitive = reduction("any")
+all_p: Primitive = reduction("all")
 
 
 def _arg_spec(x: Spec, axis: int, keepdims: bool) -> Spec:
@@ -98,8 +98,8 @@ def _arg_spec(x: Spec, axis: int, keepdims: bool) -> Spec:
     return Spec(reduced_shape(x.shape, (axis,), keepdims), "int32")
 
 
-argmax_p = primitive("argmax", Kind.REDUCE, _arg_spec)
-argmin_p = primitive("argmin", Kind.REDUCE, _arg_spec)
+argmax_p: Primitive = primitive("argmax", Kind.REDUCE, _arg_spec)
+argmin_p: Primitive = primitive("argmin", Kind.REDUCE, _arg_spec)
 
 
 def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
@@ -125,7 +125,7 @@ cumsum_p: Primitive = primitive(
         cumsum_p, g, axis=axis, reverse=not reverse
     ),
 )
-cumprod_p = primitive(
+cumprod_p: Primitive = primitive(
     "cumprod", Kind.REDUCE, lambda x, axis, reverse: x, vjp=_cumprod_vjp
 )
 

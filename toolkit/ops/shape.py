@@ -135,7 +135,7 @@ def _unpad(g: Tensor, y: Tensor, x: Tensor, widths: Any, value: Any) -> Tensor:
     return bind(slice_p, g, start=start, stop=stop, step=(1,) * x.ndim)
 
 
-reshape_p = primitive(
+reshape_p: Primitive = primitive(
     "reshape",
     Kind.VIEW,
     _reshape_spec,
@@ -149,17 +149,17 @@ transpose_p: Primitive = primitive(
         transpose_p, g, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__))
     ),
 )
-broadcast_to_p = primitive(
+broadcast_to_p: Primitive = primitive(
     "broadcast_to",
     Kind.VIEW,
     _broadcast_spec,
     vjp=lambda g, y, x, shape: sum_to(g, x.shape),
 )
-slice_p = primitive("slice", Kind.VIEW, _slice_spec, vjp=_slice_vjp)
-concatenate_p = primitive(
+slice_p: Primitive = primitive("slice", Kind.VIEW, _slice_spec, vjp=_slice_vjp)
+concatenate_p: Primitive = primitive(
     "concatenate", Kind.MOVE, _concatenate_spec, vjp=_concatenate_vjp
 )
-pad_p = primitive(
+pad_p: Primitive = primitive(
     "pad",
     Kind.MOVE,
     lambda x, widths, value: x.with_shape(

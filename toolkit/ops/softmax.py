@@ -50,8 +50,8 @@ def _log_softmax_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
     return g - exp(y) * sum(g, axis=axis, keepdims=True)  # type: ignore[no-any-return]
 
 
-softmax_p = decomposable("softmax", _softmax, _softmax_vjp)
-log_softmax_p = decomposable("log_softmax", _log_softmax, _log_softmax_vjp)
+softmax_p: Primitive = decomposable("softmax", _softmax, _softmax_vjp)
+log_softmax_p: Primitive = decomposable("log_softmax", _log_softmax, _log_softmax_vjp)
 
 
 def _along(record: Primitive, x: Any, axis: Any) -> Tensor:

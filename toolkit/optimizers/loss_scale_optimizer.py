@@ -73,8 +73,10 @@ class LossScaleOptimizer(Optimizer):
         inner_optimizer.loss_scale_factor = None  # this scale replaces it
         self.initial_scale = initial_scale
         self.dynamic_growth_steps = dynamic_growth_steps
-        self.step_counter = self.add_variable((), "zeros", "int32", name="step_counter")
-        self.dynamic_scale = self.add_variable(
+        self.step_counter: Variable = self.add_variable(
+            (), "zeros", "int32", name="step_counter"
+        )
+        self.dynamic_scale: Variable = self.add_variable(
             (), lambda shape, dtype: initial_scale, "float32", name="dynamic_scale"
         )
 

@@ -152,7 +152,7 @@ class Muon(Optimizer):
         self.adam_beta_2 = adam_beta_2
         self.adam_weight_decay = adam_weight_decay
         self.epsilon = epsilon
-        self.exclude_layers = list(exclude_layers or ())
+        self.exclude_layers: list[str] = list(exclude_layers or ())
         self.exclude_embeddings = exclude_embeddings
         self.muon_a = muon_a
         self.muon_b = muon_b

@@ -108,7 +108,7 @@ class AbsMaxQuantizer(Quantizer):
             )
         self.axis = (axis,) if is_int(axis) else axis and tuple(axis)
         self.value_range = low, high
-        self.epsilon = default_epsilon() if epsilon is None else epsilon
+        self.epsilon: float = default_epsilon() if epsilon is None else epsilon
 
     def __call__(self, x: Any, axis: Any = None, to_numpy: bool = False) -> Any:
         """(quantized, scale) of x, whose `axis` shares a scale."""

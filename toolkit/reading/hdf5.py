@@ -191,7 +191,7 @@ class Dataset:
         check_dataset(path, dataset)
         self.path = path
         self.shape: tuple[int, ...] = tuple(dataset.shape or ())
-        self.nbytes = int(dataset.nbytes)
+        self.nbytes: int = int(dataset.nbytes)
         self._dataset, self._label = dataset, label
 
     @property

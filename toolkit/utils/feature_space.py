@@ -76,7 +76,9 @@ class FeatureSpace(FeatureMakers, layers.Layer):
             k: layers.Input((1,), dtype=v.dtype, name=k)
             for k, v in self.features.items()
         }
-        self.preprocessors = {k: v.preprocessor for k, v in self.features.items()}
+        self.preprocessors: dict[str, Any] = {
+            k: v.preprocessor for k, v in self.features.items()
+        }
         self.crossers = {
             cross.name: layers.HashedCrossing(cross.crossing_dim, name=cross.name)
             for cross in self.crosses

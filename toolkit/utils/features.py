@@ -37,7 +37,7 @@ class Cross:
         self, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot"
     ) -> None:
         check_mode("Cross", output_mode, ("int", "one_hot"))
-        self.feature_names = tuple(feature_names)
+        self.feature_names: tuple[Any, ...] = tuple(feature_names)
         self.crossing_dim = crossing_dim
         self.output_mode = output_mode
 

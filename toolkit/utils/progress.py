@@ -58,8 +58,12 @@ class Progbar:
         self.verbose = verbose
         self.interval = interval
         self.unit_name = unit_name
-        self.stateful_metrics = None if averages else set(stateful_metrics or ())
-        self.stateless_metrics = set(stateless_metrics or ()) if averages else None
+        self.stateful_metrics: set[str] | None = (
+            None if averages else set(stateful_metrics or ())
+        )
+        self.stateless_metrics: set[str] | None = (
+            set(stateless_metrics or ()) if averages else None
+        )
         self._values: dict[str, tuple[Any, float]] = {}  # name -> sum, number of steps
         self._seen = 0
         self._start = perf_counter()

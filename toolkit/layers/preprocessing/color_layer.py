@@ -140,7 +140,7 @@ class RandomColorLayer(ColorLayer):
         super().__init__(value_range, data_format, **kwargs)
         self.factor = factor_range(self, factor, self.bounds)
         self.seed = seed
-        self.generator = random.SeedGenerator(seed)
+        self.generator: random.SeedGenerator = random.SeedGenerator(seed)
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None

@@ -156,7 +156,7 @@ class RandomCrop(CroppingLayer):
     ) -> None:
         super().__init__(height, width, data_format, **kwargs)
         self.seed = seed
-        self.generator = random.SeedGenerator(seed)
+        self.generator: random.SeedGenerator = random.SeedGenerator(seed)
 
     def _window(self, size: Size, training: bool, seed: Any) -> Window:
         kept = self._kept(size)

@@ -55,7 +55,7 @@ class Discretization(Layer):
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         refuse_sparse(self, sparse)
-        self.output_mode = checked_mode(self, output_mode, MODES)
+        self.output_mode: str = checked_mode(self, output_mode, MODES)
         if num_bins is not None and num_bins < 0:
             raise ArgumentError(
                 "Discretization: `num_bins` must be greater than or equal to 0; "

@@ -110,8 +110,8 @@ class CategoryEncoding(Layer):
             raise ArgumentError(
                 f"CategoryEncoding: `num_tokens` must be >= 1; received {num_tokens!r}"
             )
-        self.num_tokens = positive(self, "num_tokens", num_tokens)
-        self.output_mode = checked_mode(self, output_mode, MODES[1:])
+        self.num_tokens: int = positive(self, "num_tokens", num_tokens)
+        self.output_mode: str = checked_mode(self, output_mode, MODES[1:])
         self.sparse = False
         self._allow_non_tensor_positional_args = True
 

@@ -75,7 +75,7 @@ class GeometricLayer(ImageLayer):
         check_mode(type(self).__name__, interpolation, fill_mode)
         self.interpolation, self.fill_mode = interpolation, fill_mode
         self.fill_value, self.seed = fill_value, seed
-        self.generator = random.SeedGenerator(seed)
+        self.generator: random.SeedGenerator = random.SeedGenerator(seed)
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None

@@ -116,16 +116,16 @@ class Hashing(HostLayer):
                 "Hashing: The `num_bins` for `Hashing` cannot be `None` or "
                 f"non-positive values. Received: num_bins={num_bins}"
             )
-        self.output_mode = checked_mode(self, output_mode)
+        self.output_mode: str = checked_mode(self, output_mode)
         refuse_sparse(self, sparse)
         if output_mode == "int" and self.compute_dtype not in ("int32", "int64"):
             raise ArgumentError(
                 'Hashing: When `output_mode="int"`, `dtype` should be an integer type, '
                 f"int32 or int64; received {self.compute_dtype}"
             )
-        self.num_bins = int(num_bins)
+        self.num_bins: int = int(num_bins)
         self.mask_value = mask_value
-        self.salt = checked_salt(self, salt)
+        self.salt: list[int] | None = checked_salt(self, salt)
         self.sparse = False
 
     def call(self, inputs: Any) -> Any:
@@ -176,7 +176,7 @@ class HashedCrossing(HostLayer):
         super().__init__(name=name, dtype=dtype, **kwargs)
         refuse_sparse(self, sparse)
         self.num_bins = num_bins
-        self.output_mode = checked_mode(self, output_mode, MODES[:2])
+        self.output_mode: str = checked_mode(self, output_mode, MODES[:2])
         self.sparse = False
 
     def _arrays(self, inputs: Any) -> Any:

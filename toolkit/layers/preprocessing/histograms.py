@@ -155,7 +155,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)
         self.clip_limit = clip_limit
-        self.tile_grid_size = tuple(tile_grid_size)
+        self.tile_grid_size: tuple[int, ...] = tuple(tile_grid_size)
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True

@@ -55,7 +55,7 @@ class ImageLayer(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.bounding_box_format = bounding_box_format
-        self.data_format = standardize_data_format(data_format)
+        self.data_format: str = standardize_data_format(data_format)
 
     def call(self, data: Any, training: bool = True) -> Any:
         sample = dict(data) if isinstance(data, dict) else {"images": data}

@@ -94,11 +94,13 @@ class IndexLookup(VocabularyLayer):
         self.sparse = False
         self.pad_to_max_tokens = pad_to_max_tokens
         self.oov_method = choice(self, "oov_method", oov_method, _OOV_METHODS)
-        self.salt = checked_salt(self, salt)
+        self.salt: list[int] | None = checked_salt(self, salt)
         self._check_arguments(idf_weights)
-        self.input_idf_weights = plain(idf_weights)
+        self.input_idf_weights: list[Any] | None = plain(idf_weights)
         from_file = isinstance(vocabulary, (str, Path))
-        self.input_vocabulary = None if from_file else plain(vocabulary)
+        self.input_vocabulary: list[Any] | None = (
+            None if from_file else plain(vocabulary)
+        )
         if has_input_vocabulary is None:
             has_input_vocabulary = vocabulary is not None
         self._has_input_vocabulary = has_input_vocabulary

@@ -55,7 +55,7 @@ class Normalization(Layer):
     ) -> None:
         super().__init__(**kwargs)
         axes = () if axis is None else (axis,) if is_int(axis) else axis
-        self.axis = tuple(axes)
+        self.axis: tuple[int, ...] = tuple(axes)
         self.input_mean, self.input_variance = mean, variance
         self.invert = invert
         self.supports_masking = True

@@ -57,7 +57,7 @@ class Resizing(ImageLayer):
         self.crop_to_aspect_ratio = crop_to_aspect_ratio
         self.pad_to_aspect_ratio = pad_to_aspect_ratio
         self.fill_mode, self.fill_value = fill_mode, fill_value
-        self.antialias = bool(antialias)
+        self.antialias: bool = bool(antialias)
 
     def _resized(self, images: Any, interpolation: str) -> Any:
         return ops.image.resize(

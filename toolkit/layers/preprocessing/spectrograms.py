@@ -80,7 +80,7 @@ class STFTSpectrogram(Layer):
         self.frame_length, self.frame_step = frame_length, frame_step
         self.fft_length = fft_length
         self._check_lengths()
-        self.data_format = standardize_data_format(data_format)
+        self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=3)
 
     def _check_lengths(self) -> None:
@@ -222,7 +222,7 @@ class MelSpectrogram(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.fft_length, self.sequence_stride = fft_length, sequence_stride
-        self.sequence_length = sequence_length or fft_length
+        self.sequence_length: int = sequence_length or fft_length
         if fft_length < self.sequence_length:
             raise ArgumentError(
                 "MelSpectrogram: `fft_length` must be greater than or equal to "

@@ -141,7 +141,7 @@ class RandomGaussianBlur(RandomColorLayer):
                 "RandomGaussianBlur: kernel_size must be an odd number, or two of "
                 f"them. Received: kernel_size={kernel_size!r}"
             )
-        self.kernel_size = tuple(sizes)
+        self.kernel_size: tuple[Any, ...] = tuple(sizes)
         self.sigma = factor_range(self, sigma, self.bounds, "sigma")
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:

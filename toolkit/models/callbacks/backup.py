@@ -61,7 +61,7 @@ class BackupAndRestore(Callback):
                 "BackupAndRestore: Invalid value for argument `save_freq`: expected "
                 f"'epoch' or a number of batches; received {save_freq!r}"
             )
-        self.backup_dir = os.fspath(backup_dir)
+        self.backup_dir: str = os.fspath(backup_dir)
         self.save_freq = save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint

@@ -29,7 +29,7 @@ class CSVLogger(Callback):
         append: bool = False,
     ) -> None:
         super().__init__()
-        self.filename = os.fspath(filename)
+        self.filename: str = os.fspath(filename)
         self.sep = separator
         self.append = append
         self.keys: list[str] | None = None

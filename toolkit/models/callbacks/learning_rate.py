@@ -116,7 +116,7 @@ class ReduceLROnPlateau(MonitorCallback):
         self.verbose = verbose
         self.cooldown = cooldown
         self.min_lr = min_lr
-        self.wait = 0
+        self.wait: int = 0
         self.cooldown_counter: float = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:

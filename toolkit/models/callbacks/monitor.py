@@ -45,7 +45,7 @@ class MonitorCallback(Callback):
         self.monitor = monitor
         self.mode = mode
         self.best = baseline
-        self.min_delta = abs(min_delta)
+        self.min_delta: float = abs(min_delta)
         self.monitor_op: Any = None
 
     def _direction(self) -> str:

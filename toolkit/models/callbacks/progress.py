@@ -56,8 +56,8 @@ class ProgbarLogger(Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.verbose = 0
-        self.epochs = 1
+        self.verbose: int = 0
+        self.epochs: int = 1
         self.target: int | None = None
         self._bar: Any = None
         self._in_fit = False

@@ -48,9 +48,9 @@ class EarlyStopping(MonitorCallback):
 
     def _forget(self) -> None:
         self.best = None
-        self.wait = 0
-        self.stopped_epoch = 0
-        self.best_epoch = 0
+        self.wait: int = 0
+        self.stopped_epoch: int = 0
+        self.best_epoch: int = 0
         self.best_weights: list[Any] | None = None
 
     def on_train_begin(self, logs: Logs = None) -> None:

@@ -64,7 +64,7 @@ class TensorBoard(Callback):
                 "TensorBoard: expected profile_batch=0; `model.inspect(x, y).trace(f)` "
                 f"shows where a step's time goes; received {profile_batch!r}"
             )
-        self.log_dir = os.fspath(log_dir)
+        self.log_dir: str = os.fspath(log_dir)
         self.histogram_freq = histogram_freq
         self.write_graph = write_graph
         self.write_images = write_images
