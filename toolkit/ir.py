@@ -139,7 +139,7 @@ class Node:
         outputs: Sequence[Any],
         device: str | None = None,
     ) -> None:
-        self.op = op
+        self.op: Any = op
         self.device: str | None = device
         self.inputs: tuple[Any, ...] = tuple(inputs)
         self.attrs: Mapping[str, Any] = attrs

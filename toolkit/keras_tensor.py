@@ -73,10 +73,10 @@ class KerasTensor:
         self._keras_history: KerasHistory | None = None
         self._keras_mask: Any = None
 
-    shape = _Fixed()
-    dtype = _Fixed()
-    sparse = _Fixed()
-    ragged = _Fixed()
+    shape: Any = _Fixed()
+    dtype: Any = _Fixed()
+    sparse: Any = _Fixed()
+    ragged: Any = _Fixed()
 
     @property
     def ndim(self) -> int:

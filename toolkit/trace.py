@@ -74,7 +74,7 @@ class Trace(Overlay):
         self.name = name
         self.creates_variables = creates_variables
         self.tapes: tuple[Any, ...] = tapes
-        self.scope = Scope()
+        self.scope: Scope = Scope()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         # What comes from outside: id -> (outer Tensor or Variable, its stand-in here).

@@ -85,7 +85,7 @@ class Variable(Operators):
         self._regularizer: Callable[..., Any] | None = None
         self._constraint: Callable[..., Any] | None = None
         self._overwrite_with_gradient = False
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         with no_trace():
             self._tensor = _initial_value(initializer, shape, dtype)
         if self._tensor._array is None:
@@ -331,7 +331,7 @@ class Locks:
     """The locks of Variables, taken in one order, so that no two threads block."""
 
     def __init__(self, variables: Iterable[Variable]) -> None:
-        self.locks = [v.lock for v in sorted(variables, key=id)]
+        self.locks: list[threading.RLock] = [v.lock for v in sorted(variables, key=id)]
 
     def __enter__(self) -> None:
         taken = []

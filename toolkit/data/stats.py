@@ -41,7 +41,7 @@ class Stats:
         self._end = watch.ended or perf_counter_ns()
         self._began = watch.began
         self.elapsed: float = (self._end - watch.began) * 1e-9
-        self.rows = [self._row(stage) for stage in watch.stages]
+        self.rows: list[dict[str, Any]] = [self._row(stage) for stage in watch.stages]
         self.verdict: str = self._judge()
 
     def _row(self, stage: Stage) -> dict[str, Any]:

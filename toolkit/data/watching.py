@@ -48,10 +48,14 @@ class Stage:
     """
 
     def __init__(self, name: str, detail: str, parents: list[Stage]) -> None:
-        self.name, self.detail, self.parents = name, detail, parents
-        self.elements = self.spent = self.waited = 0
-        self.bytes = 0
-        self.workers = 0
+        self.name: str = name
+        self.detail: str = detail
+        self.parents: list[Stage] = parents
+        self.elements: int = 0
+        self.spent: int = 0
+        self.waited: int = 0
+        self.bytes: int = 0
+        self.workers: int = 0
         self.buffered: int | None = None
         self.capacity: int | None = None
         self.makes = True  # something out of elements, rather than just hand them on

@@ -110,7 +110,7 @@ class Layer(
                 f"{type(self).__name__}: trainable is expected to be a boolean; "
                 f"received {trainable!r}"
             )
-        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self.activity_regularizer: Any = regularizers.get(activity_regularizer)
         self._trainable = trainable
         self.autocast = autocast
         self.dtype_policy = dtype_policies.get(dtype)
@@ -120,7 +120,7 @@ class Layer(
         self._computes_mask = type(self).compute_mask is not Layer.compute_mask
         self.supports_masking: bool = self._computes_mask
         self._warned_of_mask = False
-        self.built = self.__dict__["_info"].own and self._needs_no_build()
+        self.built: bool = self.__dict__["_info"].own and self._needs_no_build()
 
     # --- dtypes -----------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Loss(Recorded):
         dtype: Any = None,
     ) -> None:
         self.name: str = name or auto_name(type(self).__name__)
-        self.reduction = standardize_reduction(reduction)
+        self.reduction: str | None = standardize_reduction(reduction)
         policy = dtype_policies.get(dtype or settings.floatx())
         self._dtype = policy.compute_dtype
 

@@ -36,7 +36,7 @@ class Adam(Optimizer):
         >>> optimizer = toolkit.optimizers.Adam(learning_rate=3e-4)
     """
 
-    late_slots = ("velocity_hat",)
+    late_slots: tuple[str, ...] = ("velocity_hat",)
 
     def __init__(
         self,
@@ -52,7 +52,11 @@ class Adam(Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.amsgrad = amsgrad
-        self.slots = ("momentum", "velocity", *(["velocity_hat"] if amsgrad else []))
+        self.slots: tuple[str, ...] = (
+            "momentum",
+            "velocity",
+            *(["velocity_hat"] if amsgrad else []),
+        )
         super().__init__(learning_rate, *args, **kwargs)
 
     def update(
@@ -144,7 +148,7 @@ class Adamax(Optimizer):
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), section 7.1
     """
 
-    slots = ("momentum", "norm")
+    slots: tuple[str, ...] = ("momentum", "norm")
 
     def __init__(
         self,
@@ -187,7 +191,7 @@ class Nadam(Optimizer):
         [Dozat, 2015](http://cs229.stanford.edu/proj2015/054_report.pdf)
     """
 
-    slots = ("momentum", "velocity")
+    slots: tuple[str, ...] = ("momentum", "velocity")
 
     def __init__(
         self,
@@ -248,7 +252,7 @@ class Lamb(Optimizer):
         [You et al., 2019](https://arxiv.org/abs/1904.00962)
     """
 
-    slots = ("momentum", "velocity")
+    slots: tuple[str, ...] = ("momentum", "velocity")
 
     def __init__(
         self,

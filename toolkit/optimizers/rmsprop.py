@@ -34,7 +34,7 @@ class RMSprop(Optimizer):
         >>> optimizer = toolkit.optimizers.RMSprop(0.001, rho=0.9)
     """
 
-    late_slots = ("momentum", "average_gradient")
+    late_slots: tuple[str, ...] = ("momentum", "average_gradient")
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RMSprop(Optimizer):
         self.momentum = momentum
         self.epsilon = epsilon
         self.centered = centered
-        self.slots = (
+        self.slots: tuple[str, ...] = (
             "velocity",
             *(["momentum"] if momentum > 0 else []),
             *(["average_gradient"] if centered else []),
@@ -130,7 +130,7 @@ class Adadelta(Optimizer):
         [Zeiler, 2012](https://arxiv.org/abs/1212.5701)
     """
 
-    slots = ("accumulated_grad", "accumulated_delta_var")
+    slots: tuple[str, ...] = ("accumulated_grad", "accumulated_delta_var")
 
     def __init__(
         self,

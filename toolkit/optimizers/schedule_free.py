@@ -36,7 +36,7 @@ class ScheduleFreeAdamW(Optimizer):
         >>> optimizer = optimizers.ScheduleFreeAdamW(warmup_steps=100)
     """
 
-    slots = ("momentum", "velocity")
+    slots: tuple[str, ...] = ("momentum", "velocity")
 
     def __init__(
         self,

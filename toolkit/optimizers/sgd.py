@@ -43,7 +43,7 @@ class SGD(Optimizer):
             )
         self.momentum = momentum
         self.nesterov = nesterov
-        self.slots = ("momentum",) if momentum else ()
+        self.slots: tuple[str, ...] = ("momentum",) if momentum else ()
         super().__init__(learning_rate, *args, **kwargs)
 
     def update(
@@ -73,7 +73,7 @@ class Lion(Optimizer):
         [Chen et al., 2023](https://arxiv.org/abs/2302.06675)
     """
 
-    slots = ("momentum",)
+    slots: tuple[str, ...] = ("momentum",)
 
     def __init__(
         self,
