@@ -84,7 +84,7 @@ class Buildable(StateOwner):
     _path: str | None = None
     _policy_map: Any = None
     _use_policy: Any
-    built = False
+    built: bool = False
     call: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

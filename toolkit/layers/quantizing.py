@@ -47,7 +47,8 @@ class Quantizable:
             f"supported; expected one of {self._modes}"
         )
 
-    quantized_build = quantized_call = quantize
+    quantized_build: Any = quantize
+    quantized_call: Any = quantize
 
     def add_metric(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse: metrics are attributes of a layer, or given to `compile`.

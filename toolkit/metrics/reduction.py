@@ -10,6 +10,7 @@ from toolkit.convert import extent
 from toolkit.losses.loss import check_weight, mask_weights, match_ranks
 from toolkit.metrics.metric import Metric
 from toolkit.tensor import Tensor
+from toolkit.variable import Variable
 
 
 def per_sample(
@@ -61,7 +62,7 @@ class Sum(Metric):
 
     def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.total = self.add_variable((), "zeros", self.dtype, name="total")
+        self.total: Variable = self.add_variable((), "zeros", self.dtype, name="total")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         """Add values, (batch, ...), with weights that broadcast to them."""
@@ -91,8 +92,8 @@ class Mean(Metric):
 
     def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.total = self.add_variable((), "zeros", self.dtype, name="total")
-        self.count = self.add_variable((), "zeros", self.dtype, name="count")
+        self.total: Variable = self.add_variable((), "zeros", self.dtype, name="total")
+        self.count: Variable = self.add_variable((), "zeros", self.dtype, name="count")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         """Add values, (batch, ...), with weights that broadcast to them."""

@@ -80,7 +80,7 @@ class Optimizer(OptimizerState):
             )
         if kwargs:
             raise unknown_to(self, kwargs)
-        self.name = name or auto_name(type(self).__name__)
+        self.name: str = name or auto_name(type(self).__name__)
         self.weight_decay = weight_decay
         self.clipnorm = clipnorm
         self.clipvalue = clipvalue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from toolkit import ops, random
 from toolkit.arguments import is_real
@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 from toolkit.ops.conv import channels_last, in_format
 
-Range = tuple[float, float]
+Range: TypeAlias = tuple[float, float]
 
 BYTES = (0.0, 255.0)  # the range that tables of 256 entries are for
 

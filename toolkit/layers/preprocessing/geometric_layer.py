@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from toolkit import ops, random
 from toolkit.arguments import is_real
@@ -12,7 +12,7 @@ from toolkit.layers.preprocessing.color_layer import batch_size
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 from toolkit.ops.image.warping import check_mode
 
-Range = tuple[float, float]
+Range: TypeAlias = tuple[float, float]
 
 
 def symmetric_range(
