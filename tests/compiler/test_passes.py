@@ -65,6 +65,14 @@ def test_fold_computes_constants():
     assert graph.nodes[0].inputs[1].constant.tolist() == [2.0, 2.0, 2.0]
 
 
+def test_fold_computes_all_results_of_an_operation():
+    def function(x):
+        q, r = ops.linalg.qr(ops.convert_to_tensor(np.eye(2, dtype="float32")))
+        return x @ q, x @ r
+
+    assert op_names(after(passes.fold, function, (2, 2))) == ["matmul", "matmul"]
+
+
 def test_fold_runs_no_loops():
     def function(x):
         return x + ops.scan(lambda c, t: (c * t, None), ops.ones(()), ops.ones((4,)))[0]

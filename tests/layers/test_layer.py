@@ -594,6 +594,22 @@ def test_attention_has_a_penalty_in_its_config_if_it_has_one(penalty):
     assert copy.get_config() == layer.get_config()
 
 
+def test_attention_may_be_flash_attention_if_it_drops_nothing():
+    assert layers.MultiHeadAttention(2, 3, flash_attention=True).flash_attention
+    with pytest.raises(ArgumentError, match="Dropout is not supported when flash"):
+        layers.MultiHeadAttention(2, 3, dropout=0.1, flash_attention=True)
+
+
+def test_keys_and_values_of_attention_have_as_many_places():
+    query, value = ops.ones((2, 4, 3)), ops.ones((2, 5, 3))
+    layer = layers.MultiHeadAttention(2, 3)
+    with pytest.raises(ShapeError, match="all but the last extents of key and value"):
+        layer(query, value, ops.ones((2, 6, 3)))
+    layer = layers.MultiHeadAttention(2, 3)
+    assert layer(query, value, ops.ones((2, 5, 7))).shape == (2, 4, 3)
+    assert layer.key_dense.kernel.shape[0] == 7
+
+
 def test_a_get_config_of_ones_own():
     class Table(layers.Layer):
         def __init__(self, make, **kwargs):

@@ -352,6 +352,17 @@ def test_states_of_cells_of_users_are_of_the_dtype_that_is_computed_in():
     assert [state.dtype for state in toolkit.tree.flatten(found)] == ["float16"] * 2
 
 
+def test_the_first_state_tells_the_size_of_outputs_that_no_cell_tells():
+    class Two(layers.Layer):
+        state_size = (3, 5)
+
+        def call(self, inputs, states):
+            return inputs, states
+
+    assert layers.RNN(Two())(toolkit.Input((4, 3))).shape == (None, 3)
+    assert layers.RNN(Two()).compute_output_shape((2, 4, 3)) == (2, 3)
+
+
 @pytest.mark.parametrize("sequences", [False, True])
 def test_outputs_are_stacked_only_where_they_are_returned(sequences):
     (scan,) = scans_of(layers.LSTM(4, return_sequences=sequences))

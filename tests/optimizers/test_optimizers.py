@@ -642,3 +642,6 @@ def test_there_may_be_nothing_to_train(name):
     optimizer = getattr(optimizers, name)()
     optimizer.build([])
     assert optimizer.built
+    optimizer = getattr(optimizers, name)()
+    optimizer.build([Variable(np.ones(2, "float32"))])
+    assert optimizer.built
