@@ -5,8 +5,8 @@ import threading
 import numpy as np
 
 from toolkit import dtypes, ops, tree
-from toolkit.tape import GradientTape
-from toolkit.tensor import Tensor
+from toolkit.autodiff.tape import GradientTape
+from toolkit.core.tensor import Tensor
 
 # Relative and absolute error that an op may have in each dtype.
 TOLERANCES = {"float64": 1e-12, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2}

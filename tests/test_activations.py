@@ -6,7 +6,7 @@ import pytest
 import toolkit
 from tests.helpers import assert_close, check_grads
 from toolkit import activations, errors, ops
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
 
 X = np.array([-7.0, -2.0, -1.5, -0.25, 0.0, 0.75, 1.25, 3.0, 7.5])
 

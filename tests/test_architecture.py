@@ -13,48 +13,17 @@ PACKAGE = ROOT / "toolkit"
 
 LEVELS = (
     (
-        *("errors", "settings", "dtypes", "tree", "naming", "messages"),
-        "thread_state",
-        "arguments",
-        "reading",
-        *("staging", "file_sets"),
-        *("frames", "tracebacks"),
-        "pictures",
-        "progress",
+        *("errors", "settings", "dtypes", "tree", "thread_state", "arguments"),
+        *("console", "files", "pictures", "reading"),
     ),
     ("ir", "data"),
     ("backends",),
-    (
-        *("tensor", "strings", "trace", "convert", "variable", "symbolic", "compiler"),
-        *("keras_tensor", "serialization", "recording", "registration"),
-    ),
+    ("core", "compiler", "serialization"),
     ("ops",),
+    ("autodiff", "control_flow", "functions", "inspection", "random"),
     (
-        "tape",
-        "customizing",
-        "concrete",
-        "functions",
-        "inspection",
-        "control",
-        "control_bodies",
-        "control_branches",
-        "control_gradients",
-        "random",
-        "elastic",
-        "ctc",
-        "directional",
-        "distributions",
-        "vectorizing",
-    ),
-    (
-        "activations",
-        "initializers",
-        "regularizers",
-        "constraints",
-        "losses",
-        "metrics",
-        "dtype_policies",
-        "quantizers",
+        *("activations", "initializers", "regularizers", "constraints"),
+        *("losses", "metrics", "dtype_policies", "quantizers"),
     ),
     ("layers", "optimizers"),
     ("models",),
@@ -231,7 +200,7 @@ def test_warnings_name_the_line_of_the_user():
         f"{path}:{node.lineno}: use frames.warn"
         for path, tree in sources().items()
         for node in ast.walk(tree)
-        if path != "frames.py" and isinstance(node, ast.Attribute)
+        if path != "console/frames.py" and isinstance(node, ast.Attribute)
         if ast.unparse(node).startswith("warnings.warn")
     ]
     assert not wrong, "\n".join(wrong)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit import backend, dtype_policies, naming
+from toolkit import backend, dtype_policies
+from toolkit.core import naming
 from toolkit.errors import ArgumentError, DTypeError
 
 

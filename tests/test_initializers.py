@@ -218,7 +218,7 @@ def test_stft_kernels_transform(scaling):
 @pytest.mark.parametrize("name", ALL)
 def test_names_and_configs(name):
     cls = getattr(initializers, name)
-    snake = toolkit.naming.to_snake_case(name)
+    snake = toolkit.core.naming.to_snake_case(name)
     assert type(initializers.get(name)) is type(initializers.get(snake)) is cls
     assert getattr(initializers, snake) is cls
     made = cls(seed=3) if name in RANDOM else cls()

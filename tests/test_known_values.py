@@ -5,9 +5,9 @@ import pytest
 
 import toolkit
 from toolkit import ops
+from toolkit.core.variable import Variable
 from toolkit.errors import TraceError
 from toolkit.random import uniform
-from toolkit.variable import Variable
 
 X = np.arange(12, dtype="float32").reshape(4, 3)
 

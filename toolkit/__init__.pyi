@@ -33,15 +33,20 @@ from toolkit import (
     visualization as visualization,
     wrappers as wrappers,
 )
+from toolkit.autodiff.tape import GradientTape as GradientTape
 from toolkit.backends.registry import register_backend as register_backend
+from toolkit.core.keras_tensor import KerasTensor as KerasTensor
+from toolkit.core.naming import name_scope as name_scope
+from toolkit.core.tensor import Tensor as Tensor, device as device
+from toolkit.core.trace import StatelessScope as StatelessScope
+from toolkit.core.variable import Variable as Variable
 from toolkit.dtype_policies.policy import (
     DTypePolicy as DTypePolicy,
     FloatDTypePolicy as FloatDTypePolicy,
 )
-from toolkit.functions import function as function
+from toolkit.functions.function import function as function
 from toolkit.initializers.base import Initializer as Initializer
 from toolkit.ir import Graph as Graph
-from toolkit.keras_tensor import KerasTensor as KerasTensor
 from toolkit.layers.call import SymbolicScope as SymbolicScope
 from toolkit.layers.input_layer import Input as Input
 from toolkit.layers.input_spec import InputSpec as InputSpec
@@ -50,18 +55,13 @@ from toolkit.layers.remat import remat as remat
 from toolkit.layers.remat_scope import RematScope as RematScope
 from toolkit.losses.loss import Loss as Loss
 from toolkit.metrics.metric import Metric as Metric
-from toolkit.models.function import Function as Function
+from toolkit.models.functional.function import Function as Function
 from toolkit.models.model import Model as Model
 from toolkit.models.sequential import Sequential as Sequential
-from toolkit.naming import name_scope as name_scope
+from toolkit.ops.symbolic import Operation as Operation
 from toolkit.optimizers.optimizer import Optimizer as Optimizer
 from toolkit.quantizers.quantizer import Quantizer as Quantizer
 from toolkit.regularizers import Regularizer as Regularizer
-from toolkit.symbolic import Operation as Operation
-from toolkit.tape import GradientTape as GradientTape
-from toolkit.tensor import Tensor as Tensor, device as device
-from toolkit.trace import StatelessScope as StatelessScope
-from toolkit.variable import Variable as Variable
 
 __version__: str
 

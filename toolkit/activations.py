@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.ops import (
     celu as celu,
@@ -39,13 +40,12 @@ from toolkit.ops import (
     tanh_shrink as tanh_shrink,
     threshold as threshold,
 )
+from toolkit.ops.symbolic import operation
 from toolkit.serialization import (
     deserialize_keras_object,
     get_registered_object,
     serialize_keras_object,
 )
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
 
 
 @operation

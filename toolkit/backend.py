@@ -6,7 +6,7 @@ import gc
 from contextlib import suppress
 from typing import Any
 
-from toolkit import dtypes, naming, random
+from toolkit import dtypes
 from toolkit.config import (
     backend,
     epsilon,
@@ -17,8 +17,10 @@ from toolkit.config import (
     set_floatx,
     set_image_data_format,
 )
+from toolkit.core import naming
 from toolkit.dtypes import result_type
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
+from toolkit.random import seeds
 
 __all__ = [
     "backend",
@@ -99,7 +101,7 @@ def clear_session(free_memory: bool = True) -> None:
         free_memory: whether to collect garbage at once, which may take seconds.
     """
     naming.reset_names()
-    random.forget_global_seed()
+    seeds.forget_global_seed()
     set_dtype_policy(None)
     if free_memory:
         gc.collect()

@@ -6,9 +6,9 @@ from typing import Any
 
 from toolkit import ops, serialization, settings
 from toolkit.arguments import Axes, Fraction, NonNegative, is_real
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.recording import Recorded
-from toolkit.tensor import Tensor
+from toolkit.serialization.recording import Recorded
 
 
 class Constraint(Recorded):

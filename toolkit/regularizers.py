@@ -7,9 +7,9 @@ from typing import Any
 
 from toolkit import ops, serialization
 from toolkit.arguments import is_real
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.recording import Recorded
-from toolkit.tensor import Tensor
+from toolkit.serialization.recording import Recorded
 
 
 class Regularizer(Recorded):

@@ -19,8 +19,8 @@ from itertools import count
 from operator import itemgetter
 from typing import Any
 
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.frames import warn
 
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict, defaultdict)

@@ -13,8 +13,8 @@ from toolkit.backends import (
     workspace,
 )
 from toolkit.backends.base import Backend, workspace_bytes
+from toolkit.core.tensor import quiet_context
 from toolkit.errors import ArgumentError
-from toolkit.tensor import quiet_context
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.backends.cases import ARRAYS, ELEMENTWISE, VIEWS, sample
 from tests.backends.cases_linalg import LINALG
 from tests.backends.cases_nn import NN
 from tests.backends.conftest import why_no_gpu
-from toolkit import control, dtypes, ops, random  # noqa: F401  (declare primitives)
+from toolkit import dtypes, ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends import workspace_bytes
 from toolkit.ir import PRIMITIVES, Kind, Spec
 

@@ -5,7 +5,8 @@ import pytest
 
 import toolkit.compat.tensorflow as tf2
 import toolkit.compat.tensorflow.v1 as tf
-from toolkit import keras_tensor, layers, ops, regularizers
+from toolkit import layers, ops, regularizers
+from toolkit.core import keras_tensor
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Spec
-from toolkit.tensor import Tensor
-from toolkit.trace import Trace, inline
 
 UNARY = [
     ops.negative,

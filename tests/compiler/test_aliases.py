@@ -12,10 +12,10 @@ import pytest
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.compiler.execute import Program
+from toolkit.core.trace import Trace
+from toolkit.core.variable import Variable
 from toolkit.functions import function
 from toolkit.ir import Spec
-from toolkit.trace import Trace
-from toolkit.variable import Variable
 
 SIZES = (5, 16, 33, 64)
 

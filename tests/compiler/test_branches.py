@@ -6,8 +6,8 @@ from tests.compiler.graphs import op_names
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.compiler.branches import select_branches
+from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-from toolkit.trace import Trace
 
 
 class Waitless(type(get_backend("reference"))):

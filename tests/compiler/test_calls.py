@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from toolkit import layers, ops
-from toolkit.variable import Variable
+from toolkit.core.variable import Variable
 
 SIZE = 512  # a matrix takes a megabyte
 SMALL = 100_000  # bytes of Python's own objects

@@ -19,7 +19,7 @@ from toolkit.compiler import (
 from toolkit.compiler.execute import Program
 from toolkit.compiler.fuse import fuse
 from toolkit.compiler.passes import optimize, prune
-from toolkit.tensor import backend
+from toolkit.core.tensor import backend
 
 pytest.importorskip("llvmlite")
 

@@ -17,7 +17,7 @@ from tests.compiler.graphs import trace_of
 from toolkit import ops
 from toolkit.compiler import fuse, groups, memory
 from toolkit.compiler.execute import Program
-from toolkit.tensor import backend
+from toolkit.core.tensor import backend
 
 pytest.importorskip("llvmlite")
 

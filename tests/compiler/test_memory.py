@@ -10,16 +10,16 @@ from hypothesis import given, settings
 
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
+from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.base import Moment
 from toolkit.compiler.execute import Program
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.schedule import casts_first, schedule
+from toolkit.core.tensor import backend
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions import function
-from toolkit.tape import GradientTape
-from toolkit.tensor import backend
-from toolkit.variable import Variable
 
 
 def plan_one_by_one(graph):

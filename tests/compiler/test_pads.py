@@ -8,9 +8,9 @@ import toolkit
 from toolkit import ops
 from toolkit.compiler.pads import join_pads
 from toolkit.compiler.passes import prune
+from toolkit.core.tensor import backend
+from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-from toolkit.tensor import backend
-from toolkit.trace import Trace
 
 
 def joined(function, *specs):

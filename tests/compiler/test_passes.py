@@ -15,10 +15,10 @@ from toolkit.backends.space import is_open, number_of
 from toolkit.compiler import passes
 from toolkit.compiler.execute import Program
 from toolkit.compiler.passes import optimize
-from toolkit.convert import extent
+from toolkit.core.convert import extent
+from toolkit.core.tensor import Tensor, backend, bind
+from toolkit.core.trace import decomposable
 from toolkit.ir import PRIMITIVES, Graph, Spec
-from toolkit.tensor import Tensor, backend, bind
-from toolkit.trace import decomposable
 
 
 @pytest.mark.parametrize("step", sorted(set(passes.PASSES), key=lambda f: f.__name__))

@@ -9,9 +9,9 @@ import toolkit
 from tests.compiler.graphs import op_names
 from toolkit import ops
 from toolkit.compiler.placement import place
+from toolkit.core.trace import Trace
 from toolkit.errors import ArgumentError, DeviceError
 from toolkit.ir import Spec
-from toolkit.trace import Trace
 
 
 @pytest.fixture(autouse=True)

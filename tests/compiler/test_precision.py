@@ -12,9 +12,9 @@ import toolkit
 from tests.compiler.graphs import op_names
 from toolkit import layers, ops
 from toolkit.compiler.precision import widen
+from toolkit.core.tensor import backend
+from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-from toolkit.tensor import backend
-from toolkit.trace import Trace
 
 
 def test_only_what_enters_and_leaves_stays_narrow():

@@ -9,10 +9,10 @@ import toolkit
 from toolkit import ops
 from toolkit.compiler.execute import Program
 from toolkit.compiler.scans import hoist, tidy_scans
+from toolkit.core.tensor import backend
+from toolkit.core.trace import Trace
 from toolkit.functions import function
 from toolkit.ir import Kind, Spec
-from toolkit.tensor import backend
-from toolkit.trace import Trace
 
 
 def wasteful(x):

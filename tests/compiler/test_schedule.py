@@ -6,8 +6,8 @@ import pytest
 from tests.compiler.graphs import evaluate, op_names, trace_of
 from toolkit import ops
 from toolkit.compiler.schedule import casts_first, schedule, settle, updates_last
+from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-from toolkit.trace import Trace
 
 
 def order(function, *shapes):

@@ -17,7 +17,7 @@ import toolkit as tk
 from tests.faults.formats import small_model
 from toolkit.data import Dataset
 from toolkit.errors import DatasetError, ToolkitError
-from toolkit.models import h5_files
+from toolkit.models.saving import h5_files
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of files")

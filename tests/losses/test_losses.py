@@ -11,7 +11,7 @@ from tests.helpers import assert_close, check_grads
 from toolkit import losses, ops
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions import function
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
 
 EPSILON = 1e-7
 

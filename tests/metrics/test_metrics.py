@@ -7,10 +7,10 @@ import pytest
 
 from tests.helpers import assert_close
 from toolkit import losses, metrics, ops
+from toolkit.core.trace import StatelessScope
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions import function
-from toolkit.trace import StatelessScope
-from toolkit.variable import Variable
 
 N = 24
 

@@ -12,7 +12,7 @@ import pytest
 import toolkit
 from toolkit import Input, Sequential, layers, saving
 from toolkit.errors import ArgumentError, ModelFileError
-from toolkit.models import archives
+from toolkit.models.saving import archives
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
@@ -340,7 +340,7 @@ def test_older_weights_by_order_and_by_name(tmp_path):
 
 
 def test_long_lists_of_names_are_split(tmp_path, monkeypatch):
-    from toolkit.models import legacy_h5
+    from toolkit.models.saving import legacy_h5
 
     monkeypatch.setattr(legacy_h5, "_HEADER_LIMIT", 40)
     model = Sequential([Input((4,)), *(layers.Dense(2) for _ in range(9))])

@@ -6,8 +6,8 @@ import pytest
 import toolkit
 from toolkit import metrics, ops
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.models.compile_loss import CompileLoss
-from toolkit.models.compile_metrics import CompileMetrics
+from toolkit.models.training.compile_loss import CompileLoss
+from toolkit.models.training.compile_metrics import CompileMetrics
 
 RNG = np.random.default_rng(0)
 A, B, C, D = (RNG.normal(size=(4, 3)).astype("float32") for _ in range(4))

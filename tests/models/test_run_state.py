@@ -9,7 +9,7 @@ import toolkit
 from toolkit import callbacks, layers, metrics
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback_list import CallbackList
-from toolkit.models.resuming import Progress
+from toolkit.models.training.resuming import Progress
 from toolkit.random import global_seed_generator
 
 

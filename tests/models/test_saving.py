@@ -305,7 +305,7 @@ def test_a_failed_write_leaves_the_old_file(saved, monkeypatch):
     for name in ("write_groups", "os.replace", "os.fsync"):
         with monkeypatch.context() as patch:
             if name == "write_groups":
-                patch.setattr("toolkit.models.saving.write_groups", fail)
+                patch.setattr("toolkit.models.saving.weights.write_groups", fail)
             else:
                 patch.setattr(name, fail)
             with pytest.raises(ModelFileError, match="No space left"):
@@ -321,7 +321,7 @@ def test_an_interrupt_while_writing_leaves_the_old_file(saved, monkeypatch):
         Path(path).write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("toolkit.models.saving.write_groups", interrupt)
+    monkeypatch.setattr("toolkit.models.saving.weights.write_groups", interrupt)
     with pytest.raises(KeyboardInterrupt):
         make_model().save_weights(saved)
     assert saved.read_bytes() == before
@@ -364,7 +364,7 @@ def test_arguments_of_save_weights(saved):
 
 
 def test_only_numpy_is_needed_until_a_file_is_touched():
-    assert "h5py" not in vars(toolkit.models.saving)
+    assert "h5py" not in vars(toolkit.models.saving.weights)
 
 
 def test_many_nested_models_are_all_saved(tmp_path):

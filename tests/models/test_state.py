@@ -8,7 +8,7 @@ import pytest
 import toolkit
 from toolkit import layers
 from toolkit.errors import ModelFileError
-from toolkit.models.state import groups_of, load_state
+from toolkit.models.saving.state import groups_of, load_state
 
 
 class Stored:

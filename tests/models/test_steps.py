@@ -8,10 +8,16 @@ import pytest
 import toolkit
 from tests.helpers import assert_close
 from toolkit import layers, metrics, ops
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
-from toolkit.models import steps
-from toolkit.models.steps import CompiledStep, EagerStep, Steps, batch_size, overrides
-from toolkit.variable import Variable
+from toolkit.models.training import steps
+from toolkit.models.training.steps import (
+    CompiledStep,
+    EagerStep,
+    Steps,
+    batch_size,
+    overrides,
+)
 
 X, Y = np.arange(6, dtype="float32").reshape(2, 3), np.ones((2, 1), "float32")
 T = ops.convert_to_tensor(X)

@@ -5,7 +5,7 @@ import pytest
 
 from toolkit import dtypes, ops
 from toolkit.errors import ShapeError
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
 
 STARTS = [0.0, -0.0, 1.0, -1.0, 3.0, np.inf, -np.inf, np.nan, 1.0]
 ENDS = [1.0, -1.0, 2.0, -2.0, 3.0, 0.0, 0.0, 1.0, np.nan]

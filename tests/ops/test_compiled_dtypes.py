@@ -8,7 +8,7 @@ from tests.helpers import assert_close
 from tests.ops.samples import SAMPLES
 from tests.ops.table import is_float
 from toolkit import dtypes, ops, tree
-from toolkit.tensor import Tensor
+from toolkit.core.tensor import Tensor
 
 COMPUTED = ("bool", *dtypes.INTEGERS, *dtypes.FLOATS)
 

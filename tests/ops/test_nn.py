@@ -5,9 +5,9 @@ import pytest
 
 from tests.helpers import assert_close
 from toolkit import Variable, errors, function, ops
+from toolkit.autodiff.tape import GradientTape
 from toolkit.ops.normalization import normalize_batch
-from toolkit.symbolic import KerasTensor
-from toolkit.tape import GradientTape
+from toolkit.ops.symbolic import KerasTensor
 
 
 def gradient(f, *inputs):

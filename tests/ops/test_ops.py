@@ -10,9 +10,9 @@ from tests.ops.samples import SAMPLES
 from tests.ops.table import is_float
 from toolkit import config, dtypes, ops, tree
 from toolkit.backends.registry import get_backend
+from toolkit.core.tensor import Tensor, state
 from toolkit.ir import PRIMITIVES, Kind
-from toolkit.symbolic import KerasTensor
-from toolkit.tensor import Tensor, state
+from toolkit.ops.symbolic import KerasTensor
 
 # Primitives without a gradient, on purpose: results are counts, truth values, or
 # constant between jumps.

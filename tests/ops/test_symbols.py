@@ -7,7 +7,7 @@ import toolkit
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.errors import ArgumentError, ShapeError, TraceError, WrongExtentError
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
 
 X = KerasTensor((None, 4, 6))
 Y = KerasTensor((None, 6, 3))

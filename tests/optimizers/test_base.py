@@ -6,9 +6,9 @@ import pytest
 import toolkit
 from tests.helpers import assert_close
 from toolkit import ops, optimizers
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
-from toolkit.variable import Variable
 
 SGD = optimizers.SGD
 
@@ -81,7 +81,7 @@ def test_a_decay_is_warned_of_whatever_it_is():
 
 
 def test_names():
-    toolkit.naming.reset_names()
+    toolkit.core.naming.reset_names()
     assert [SGD().name, SGD().name, SGD(name="mine").name] == ["sgd", "sgd_1", "mine"]
 
 

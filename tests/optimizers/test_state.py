@@ -8,6 +8,7 @@ import pytest
 import toolkit
 from tests.helpers import assert_close
 from toolkit import ops, optimizers
+from toolkit.core.variable import Variable
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -16,7 +17,6 @@ from toolkit.errors import (
     ShapeError,
 )
 from toolkit.optimizers import schedules
-from toolkit.variable import Variable
 
 
 def variables():

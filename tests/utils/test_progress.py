@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import toolkit
+from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
-from toolkit.messages import print_message
 from toolkit.utils import Progbar
 
 

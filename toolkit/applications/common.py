@@ -12,9 +12,9 @@ from typing import Any
 from toolkit import layers, settings
 from toolkit.applications import imagenet_utils
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.models.functional import Functional
-from toolkit.models.topology import get_source_inputs
-from toolkit.symbolic import KerasTensor
+from toolkit.models.functional.model import Functional
+from toolkit.models.functional.topology import get_source_inputs
+from toolkit.ops.symbolic import KerasTensor
 
 URL = "https://storage.googleapis.com/tensorflow/keras-applications/"
 # The arguments of most constructors, in their order; `name` is that of the row.

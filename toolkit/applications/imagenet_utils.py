@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import activations, ops, settings
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.frames import warn
 from toolkit.settings import standardize_data_format
 from toolkit.utils.files import get_file
 

@@ -7,9 +7,9 @@ from typing import Any
 from toolkit import layers, settings
 from toolkit.applications.common import Network, normed, preprocessor, relu6
 from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
-from toolkit.models.functional import Functional
+from toolkit.models.functional.model import Functional
 
 __all__ = ["MobileNet", "decode_predictions", "preprocess_input"]
 

@@ -16,7 +16,7 @@ from toolkit.applications.common import (
 from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
 from toolkit.applications.mobilenet import default_size, rows_of_weights
 from toolkit.errors import ArgumentError
-from toolkit.models.functional import Functional
+from toolkit.models.functional.model import Functional
 
 __all__ = ["MobileNetV2", "decode_predictions", "preprocess_input"]
 

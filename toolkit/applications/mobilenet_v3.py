@@ -24,9 +24,9 @@ from toolkit.applications.imagenet_utils import (
 )
 from toolkit.applications.mobilenet import extents
 from toolkit.applications.mobilenet_v2 import NORM, check_tensor
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
-from toolkit.models.functional import Functional
+from toolkit.models.functional.model import Functional
 
 __all__ = [
     "MobileNetV3Large",

@@ -23,7 +23,7 @@ from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
 from toolkit.data.store import FIRST_LINE, StoredRows
 from toolkit.errors import DatasetError, MissingFileError, ModelFileError, nearest
-from toolkit.models.archives import (
+from toolkit.models.saving.archives import (
     CONFIG,
     METADATA,
     WEIGHTS,
@@ -31,10 +31,10 @@ from toolkit.models.archives import (
     load_archive,
     weights_in_archive,
 )
-from toolkit.models.folders import is_model_folder, load_folder, model_folder
-from toolkit.models.legacy_h5 import load_legacy
-from toolkit.models.shards import listed_files, open_shards
-from toolkit.models.whole_config import parsed
+from toolkit.models.saving.folders import is_model_folder, load_folder, model_folder
+from toolkit.models.saving.json_config import parsed
+from toolkit.models.saving.legacy_h5 import load_legacy
+from toolkit.models.saving.shards import listed_files, open_shards
 from toolkit.reading.hdf5 import open_datasets, open_file
 from toolkit.reading.npy import MAGIC, MAX_RATIO, open_npy, open_npz
 from toolkit.reading.zips import open_members

@@ -27,14 +27,14 @@ import numpy as np
 from toolkit.cli.contents import Content, Stored, loaded, open_content
 from toolkit.cli.npy_files import save_npz
 from toolkit.cli.own import add_import, make, own_objects
+from toolkit.console.messages import size_text
 from toolkit.errors import ArgumentError, ModelFileError
-from toolkit.messages import size_text
-from toolkit.models.h5_files import write_groups
-from toolkit.models.legacy_h5 import load_legacy_weights
-from toolkit.models.shards import save_shards
-from toolkit.models.state import Groups, groups_of, load_state
-from toolkit.models.whole import save_model
-from toolkit.staging import replace_file
+from toolkit.files.staging import replace_file
+from toolkit.models.saving.h5_files import write_groups
+from toolkit.models.saving.legacy_h5 import load_legacy_weights
+from toolkit.models.saving.shards import save_shards
+from toolkit.models.saving.state import Groups, groups_of, load_state
+from toolkit.models.saving.whole_models import save_model
 
 WHOLE = (".keras", ".h5")
 WEIGHTS = (".weights.h5", ".weights.json", ".npz")

@@ -21,7 +21,7 @@ from pathlib import Path
 import toolkit
 from toolkit import config
 from toolkit.backends.registry import describe_backends, get_backend
-from toolkit.messages import size_text
+from toolkit.console.messages import size_text
 
 # Extra -> (the module that it brings, what that is for).
 EXTRAS = {

@@ -21,8 +21,8 @@ import numpy as np
 
 from toolkit.cli.contents import Content, Stored, open_content
 from toolkit.cli.own import add_import, make, own_objects
+from toolkit.console.messages import size_text
 from toolkit.errors import ToolkitError, printable
-from toolkit.messages import size_text
 from toolkit.models.summary import summary_text
 
 

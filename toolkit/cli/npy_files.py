@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.staging import replace_file
+from toolkit.files.staging import replace_file
 
 
 def save_npz(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:

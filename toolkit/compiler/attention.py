@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.backends.base import Backend
+from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
-from toolkit.tensor import bind
 
 
 def _spec(g: Spec, out: Spec, peak: Spec, *inputs: Spec, **attrs: Any) -> Any:

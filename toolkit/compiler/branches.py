@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from toolkit.backends.base import Backend
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import Trace, inline
 from toolkit.ir import PRIMITIVES, Graph, Node
-from toolkit.tensor import Tensor, bind
-from toolkit.trace import Trace, inline
 
 
 def select_branches(graph: Graph, backend: Backend) -> Graph:

@@ -17,11 +17,11 @@ from toolkit.compiler.passes import optimize, own
 from toolkit.compiler.placement import place, transfer_p
 from toolkit.compiler.products import join_products
 from toolkit.compiler.schedule import casts_first, schedule, settle, updates_last
+from toolkit.console.progress import stage
+from toolkit.core.tensor import Tensor, backend
+from toolkit.core.trace import body_graph
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Node
-from toolkit.progress import stage
-from toolkit.tensor import Tensor, backend
-from toolkit.trace import body_graph
 
 Array = Any
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit.compiler.control import ControlKernel
+from toolkit.console.progress import working
 from toolkit.ir import Kind, Node
-from toolkit.progress import working
 
 if TYPE_CHECKING:
     from toolkit.compiler.execute import Program

@@ -16,8 +16,8 @@ from toolkit.backends.space import fits, follows, number_of, space_of
 from toolkit.compiler.groups import Group, Groups
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.recompute import recompute
+from toolkit.core.tensor import Tensor
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec
-from toolkit.tensor import Tensor
 
 # A body of more nodes is not joined to others: its loop would need too many registers.
 MOST_NODES = 160

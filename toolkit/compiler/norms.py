@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 from toolkit.backends.base import Backend
+from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
-from toolkit.tensor import bind
 
 
 def _spec(x: Spec, scale: Spec, *rest: Spec, **attrs: Any) -> Any:

@@ -19,10 +19,10 @@ from toolkit.compiler.norms import keep_norms
 from toolkit.compiler.pads import join_pads
 from toolkit.compiler.precision import widen
 from toolkit.compiler.scans import hoist, tidy_scans
+from toolkit.core.tensor import Tensor, run_on_host
+from toolkit.core.trace import Trace, body_graph, inline
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node
-from toolkit.tensor import Tensor, run_on_host
-from toolkit.trace import Trace, body_graph, inline
 
 # A folded constant may be this large, or as large as what it is computed from.
 FOLD_BYTES = 64 * 1024

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.core.tensor import Tensor
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec
-from toolkit.tensor import Tensor
 
 
 def _same(x: Spec, device: str) -> Spec:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend
+from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Node
-from toolkit.tensor import Tensor
 
 _NARROW, _WIDE = "bfloat16", "float32"
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is

@@ -20,8 +20,8 @@ from toolkit.backends.space import is_relabelling, number_of, reduced_part
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.passes import expand, fold, prune, share, simplify
 from toolkit.compiler.scales import scale_products
+from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
-from toolkit.tensor import Tensor
 
 # Composites that are parts of products or nothing.
 _PARTS = ("gelu", "gelu_grad")

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from toolkit.core.tensor import Tensor
 from toolkit.ir import Graph, Kind, Node
-from toolkit.tensor import Tensor
 
 # Smaller values stay in the cache.
 LEAST_BYTES = 1 << 17

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.space import number_of
+from toolkit.core.tensor import Tensor
 from toolkit.ir import Graph, Kind, Node
-from toolkit.tensor import Tensor
 
 
 def scale_products(graph: Graph) -> Graph:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.base import Backend
+from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node
-from toolkit.tensor import Tensor
 
 
 def tidy_scans(graph: Graph, backend: Backend) -> Graph:

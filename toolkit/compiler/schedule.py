@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolkit.compiler.memory import is_elementwise
+from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node
-from toolkit.tensor import Tensor
 
 
 def schedule(graph: Graph) -> Graph:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from toolkit.console.progress import Stage, Work, stage, working
 from toolkit.data.dataset import Dataset, source, transformation
 from toolkit.data.fingerprints import fingerprint
 from toolkit.data.rows import ArrayRows, ItemRows, Numbers, RangeRows, Rows, as_array
 from toolkit.data.store import COMPRESSIONS, StoredRows, Writer
 from toolkit.data.streams import Pass, Stream
 from toolkit.errors import DatasetError, UnsupportedError, unknown_choice
-from toolkit.progress import Stage, Work, stage, working
 
 ELEMENTS = "elements.data"  # in the folder of a saved data set
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from toolkit.console.frames import warn
 from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, transformation
 from toolkit.data.options import Options
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
 from toolkit.errors import ArgumentError, DatasetError
-from toolkit.frames import warn
 
 
 class _SameStream(Stream):

@@ -22,9 +22,9 @@ import numpy as np
 from toolkit.data.encoding import decode, encode
 from toolkit.data.rows import Rows
 from toolkit.errors import DatasetError, unknown_choice
+from toolkit.files.staging import Stage, sweep
 from toolkit.reading.budget import load_budget
 from toolkit.reading.packed import decompressed
-from toolkit.staging import Stage, sweep
 
 FIRST_LINE = "toolkit elements 1\n"
 HEAD = struct.Struct("<III")  # bytes of the header, number of arrays, checksum

@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError
 from toolkit.layers.tracking import no_tracking
 from toolkit.metrics import Mean
 from toolkit.models import Model
-from toolkit.models.steps import samples
+from toolkit.models.training.steps import samples
 
 _FINAL = "final_output"
 

@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import losses, ops, tree
 from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError
-from toolkit.recording import Recorded
+from toolkit.serialization.recording import Recorded
 
 
 def _losses_of(name: str, loss: Any) -> Any:

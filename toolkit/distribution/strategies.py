@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from toolkit.convert import convert
+from toolkit.console.frames import warn
+from toolkit.core.convert import convert
 from toolkit.distribution.devices import list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
-from toolkit.frames import warn
-from toolkit.symbolic import is_symbolic
+from toolkit.ops.symbolic import is_symbolic
 
 _current: Distribution | None = None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import dtypes, ops, settings
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError
-from toolkit.symbolic import is_symbolic
+from toolkit.ops.symbolic import is_symbolic
 
 _MIXED = {"mixed_float16": "float16", "mixed_bfloat16": "bfloat16"}
 

@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.naming import to_snake_case
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer as Initializer
 from toolkit.initializers.constants import (
@@ -37,14 +40,11 @@ from toolkit.initializers.random import (
     TruncatedNormal as TruncatedNormal,
     VarianceScaling as VarianceScaling,
 )
-from toolkit.naming import to_snake_case
 from toolkit.serialization import (
     deserialize_keras_object,
     get_registered_object,
     serialize_keras_object,
 )
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 _CLASSES = (
     *(Constant, Identity, Ones, Zeros, Orthogonal, STFT),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.arguments import Checked
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.tensor import Tensor
 
 
 class Initializer(Checked):

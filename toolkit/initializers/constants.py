@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes, ops
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
 from toolkit.initializers.base import Initializer, checked_shape
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.tensor import Tensor
 
 
 class Constant(Initializer):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
-from toolkit.tensor import Tensor
 
 Array = np.ndarray
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.arguments import Axes, NonNegative
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, run_on_host
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
 from toolkit.ops.decomposition import qr_p
@@ -25,7 +26,6 @@ from toolkit.random import (
     uniform,
 )
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.tensor import Tensor, run_on_host
 
 _MODES = ("fan_in", "fan_out", "fan_avg")
 _DISTRIBUTIONS = ("uniform", "truncated_normal", "untruncated_normal")

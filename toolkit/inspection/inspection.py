@@ -18,9 +18,9 @@ from toolkit.backends.base import Backend
 from toolkit.compiler.execute import Program
 from toolkit.compiler.frame import Event, Frame, Part
 from toolkit.compiler.passes import stages
+from toolkit.core.variable import Variable
 from toolkit.errors import unknown_choice
 from toolkit.ir import Graph, Node, format_graph
-from toolkit.variable import Variable
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.compiler.execute import Program
 from toolkit.compiler.mixed import MixedProgram
+from toolkit.core.variable import Variable
 from toolkit.errors import OutOfRangeError, UnsupportedError
 from toolkit.inspection.inspection import Inspection, Kernel, made_up, outputs_for
-from toolkit.variable import Variable
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture

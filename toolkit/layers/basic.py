@@ -8,9 +8,9 @@ from typing import Any
 from toolkit import ops
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
+from toolkit.ops.symbolic import KerasTensor, is_symbolic
 from toolkit.serialization import custom_object_scope
 from toolkit.serialization.reading import with_function
-from toolkit.symbolic import KerasTensor, is_symbolic
 
 
 class Identity(Layer):

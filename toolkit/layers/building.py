@@ -11,15 +11,15 @@ from typing import Any
 
 from toolkit import constraints, dtypes, initializers, regularizers
 from toolkit.arguments import is_int
+from toolkit.core.keras_tensor import KerasTensor, standardize_shape
+from toolkit.core.naming import current_path, scopes
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.tracking import StateOwner
-from toolkit.naming import current_path, scopes
+from toolkit.ops.symbolic import infer
 from toolkit.reading.budget import spend
-from toolkit.symbolic import infer
-from toolkit.variable import Variable
 
 
 def _spend(layer: Any, shape: tuple[int, ...], dtype: str) -> None:

@@ -9,19 +9,19 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from toolkit import dtypes, ops, tree
-from toolkit.convert import convert, is_strings
+from toolkit.core.convert import convert, is_strings
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.layers.input_spec import describe
-from toolkit.symbolic import (
+from toolkit.ops.symbolic import (
     PROBES,
     FunctionOperation,
     KerasTensor,
     is_symbolic,
     record,
 )
-from toolkit.tensor import Tensor
 from toolkit.thread_state import ThreadState
-from toolkit.variable import Variable
 
 
 class _Context(ThreadState):

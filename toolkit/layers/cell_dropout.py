@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from toolkit import ops, random
-from toolkit.tensor import Tensor, state
+from toolkit.core.tensor import Tensor, state
 
 
 class _Kept(threading.local):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, dtype_policies
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.frames import warn
-from toolkit.recording import Recorded, accepts, constructor_signature
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.serialization.recording import Recorded, accepts, constructor_signature
 
 # Arguments whose values the layer's own properties tell, as they may have changed.
 _OF_PROPERTIES = frozenset(("name", "trainable", "dtype"))

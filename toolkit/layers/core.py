@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import activations, dtypes, ops
 from toolkit.arguments import Positive, is_int
+from toolkit.console.frames import warn
 from toolkit.errors import UnsupportedError
-from toolkit.frames import warn
 from toolkit.layers.configuring import renamed
 from toolkit.layers.einsum_shapes import analyse_einsum, expanded_equation
 from toolkit.layers.input_spec import InputSpec

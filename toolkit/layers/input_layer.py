@@ -6,11 +6,11 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.arguments import checked, is_int, unknown_to
+from toolkit.console.frames import warn
+from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
-from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers.layer import Layer
-from toolkit.symbolic import record
+from toolkit.ops.symbolic import record
 
 
 class InputLayer(Layer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes, tree
+from toolkit.core.keras_tensor import standardize_shape
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
-from toolkit.keras_tensor import standardize_shape
 
 
 class InputSpec:

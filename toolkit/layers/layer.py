@@ -6,8 +6,12 @@ from typing import Any
 
 from toolkit import dtype_policies, dtypes, regularizers, tree
 from toolkit.arguments import unknown_to
+from toolkit.console.frames import warn
+from toolkit.console.tracebacks import shorten
+from toolkit.core.naming import scopes
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.trace import StatelessScope
 from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError
-from toolkit.frames import warn
 from toolkit.layers.building import Buildable
 from toolkit.layers.call import (
     Arguments,
@@ -32,16 +36,7 @@ from toolkit.layers.quantizing import Quantizable
 from toolkit.layers.remat_scope import current_scope
 from toolkit.layers.shapes import Inferring
 from toolkit.layers.tracking import no_tracking
-from toolkit.naming import scopes
-from toolkit.symbolic import (
-    KerasTensor,
-    Operation,
-    is_symbolic,
-    record,
-)
-from toolkit.tensor import Tensor, state
-from toolkit.trace import StatelessScope
-from toolkit.tracebacks import shorten
+from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
 
 _TRAINING = {"training"}
 

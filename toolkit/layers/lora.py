@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.naming import scopes
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, positive
-from toolkit.naming import scopes
 
 
 class LowRank(Layer):

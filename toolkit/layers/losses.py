@@ -6,12 +6,12 @@ import weakref
 from typing import Any
 
 from toolkit import tree
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import context, is_tensor
 from toolkit.layers.tracking import StateOwner
 from toolkit.ops import divide
-from toolkit.tensor import Tensor, state
 
 # Layers that hold losses of `add_loss`: mostly none, and then clearing costs nothing.
 with_losses: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -6,8 +6,8 @@ from typing import Any
 
 from toolkit import dtypes, ops
 from toolkit.arguments import NonNegative
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.frames import warn
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, declare_weight, known, positive

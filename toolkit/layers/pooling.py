@@ -9,8 +9,8 @@ from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
+from toolkit.ops.symbolic import infer
 from toolkit.settings import standardize_data_format
-from toolkit.symbolic import infer
 
 
 class _Pooling(Layer):

@@ -8,15 +8,15 @@ from functools import wraps
 from typing import Any
 
 from toolkit import dtypes, ops, tree
+from toolkit.autodiff.tape import GradientTape, alias
+from toolkit.core.tensor import Tensor, bind, no_tapes, state
+from toolkit.core.trace import StatelessScope, reread_p
+from toolkit.core.variable import Variable
 from toolkit.ir import Kind, Primitive
 from toolkit.layers.call import context
 from toolkit.layers.losses import with_losses
 from toolkit.ops.box import dynamic_slice_p
-from toolkit.symbolic import KerasTensor, any_symbolic
-from toolkit.tape import GradientTape, alias
-from toolkit.tensor import Tensor, bind, no_tapes, state
-from toolkit.trace import StatelessScope, reread_p
-from toolkit.variable import Variable
+from toolkit.ops.symbolic import KerasTensor, any_symbolic
 
 
 def rematerialized(layer: Any, call: Any, args: Any, kwargs: Any) -> Any:

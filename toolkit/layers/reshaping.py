@@ -12,8 +12,8 @@ from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import positive
+from toolkit.ops.symbolic import KerasTensor
 from toolkit.settings import standardize_data_format
-from toolkit.symbolic import KerasTensor
 
 
 class Flatten(Layer):

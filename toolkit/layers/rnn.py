@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, tree
-from toolkit.control import scan
-from toolkit.convert import convert
+from toolkit.control_flow.loops import scan
+from toolkit.core.convert import convert
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
 from toolkit.layers.cell_dropout import DropoutRNNCell, one_mask
@@ -14,7 +15,6 @@ from toolkit.layers.cells import Cell
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
-from toolkit.variable import Variable
 
 
 class RNN(Layer):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import tree
+from toolkit.core.naming import keep_counts
 from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
-from toolkit.naming import keep_counts
-from toolkit.symbolic import KerasTensor, infer, infer_fitting, is_symbolic
+from toolkit.ops.symbolic import KerasTensor, infer, infer_fitting, is_symbolic
 
 # A model that is called with inputs that do not fit runs this often before it says so.
 _GUESSES = 50

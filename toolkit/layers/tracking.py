@@ -9,11 +9,11 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
 from toolkit.metrics.metric import Metric
 from toolkit.random import SeedGenerator
 from toolkit.thread_state import ThreadState
-from toolkit.variable import Variable
 
 T = TypeVar("T")
 

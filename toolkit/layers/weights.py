@@ -7,8 +7,8 @@ from typing import Any
 
 from toolkit import constraints, initializers, regularizers
 from toolkit.arguments import is_real
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
-from toolkit.variable import Variable
 
 
 def declare_weight(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.regression import as_pair
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def signed_labels(y_true: Any) -> Tensor:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import dtype_policies, ops, settings, tree
-from toolkit.convert import extent
+from toolkit.core.convert import extent
+from toolkit.core.naming import auto_name
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError, unknown_choice
-from toolkit.naming import auto_name
 from toolkit.ops.checks import broadcast_shapes
-from toolkit.recording import Recorded
-from toolkit.symbolic import FunctionOperation, any_symbolic
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import FunctionOperation, any_symbolic
+from toolkit.serialization.recording import Recorded
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from toolkit import ops, settings
 from toolkit.arguments import is_int
+from toolkit.console.frames import warn
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
 from toolkit.losses.regression import as_pair
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 @operation

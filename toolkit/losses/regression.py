@@ -7,9 +7,9 @@ from typing import Any
 
 from toolkit import ops, settings
 from toolkit.arguments import Axes
+from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper, match_ranks
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def as_pair(y_true: Any, y_pred: Any) -> tuple[Any, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.ctc import ctc_loss
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
+from toolkit.losses.ctc import ctc_loss
 from toolkit.losses.loss import LossFunctionWrapper
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 @operation

@@ -6,11 +6,11 @@ from typing import Any
 
 from toolkit import dtypes, ops, settings
 from toolkit.arguments import Positive
+from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import match_ranks
 from toolkit.losses.regression import matched
 from toolkit.metrics.reduction import MeanMetricWrapper
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def _as_float(matches: Any) -> Tensor:

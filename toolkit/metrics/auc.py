@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, settings
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.metrics.confusion import ThresholdMetric
-from toolkit.tensor import Tensor
 
 _CURVES = ("ROC", "PR", "PRGAIN")
 _METHODS = ("interpolation", "majoring", "minoring")

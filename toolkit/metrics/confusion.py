@@ -10,11 +10,11 @@ import numpy as np
 
 from toolkit import ops, settings
 from toolkit.arguments import Positive, is_real
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.losses.loss import check_weight, match_ranks
 from toolkit.metrics.metric import Metric
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 KINDS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from toolkit import ops, settings
 from toolkit.arguments import Axes
+from toolkit.core.tensor import Tensor
 from toolkit.losses.regression import matched
 from toolkit.metrics.reduction import MeanMetricWrapper
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 @operation

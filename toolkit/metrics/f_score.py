@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, settings
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.metrics.metric import Metric
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 _AVERAGES = (None, "micro", "macro", "weighted")
 _COUNTS = (

@@ -7,10 +7,10 @@ from typing import Any
 
 from toolkit import dtypes, ops, settings
 from toolkit.arguments import Positive
+from toolkit.console.frames import warn
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
 from toolkit.metrics.metric import Metric
-from toolkit.tensor import Tensor
 
 
 class IoU(Metric):

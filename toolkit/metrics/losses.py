@@ -6,9 +6,9 @@ from typing import Any
 
 from toolkit import losses
 from toolkit.arguments import Axes, Fraction
+from toolkit.core.tensor import Tensor
 from toolkit.metrics.reduction import MeanMetricWrapper
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 class MeanSquaredError(MeanMetricWrapper):

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from toolkit import dtype_policies, initializers, ops, settings
+from toolkit.core.naming import auto_name, name_scope
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import StatelessScope
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
-from toolkit.naming import auto_name, name_scope
-from toolkit.recording import Recorded
-from toolkit.tensor import Tensor
-from toolkit.trace import StatelessScope
-from toolkit.variable import Variable
+from toolkit.serialization.recording import Recorded
 
 
 class Metric(Recorded):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
-from toolkit.convert import extent
+from toolkit.core.convert import extent
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.losses.loss import check_weight, mask_weights, match_ranks
 from toolkit.metrics.metric import Metric
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 
 def per_sample(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.losses.loss import match_ranks
 from toolkit.metrics.metric import Metric
 from toolkit.metrics.reduction import Mean
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 _AGGREGATIONS = (None, "uniform_average", "variance_weighted_average")
 

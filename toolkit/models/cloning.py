@@ -9,10 +9,10 @@ from toolkit import tree
 from toolkit.errors import ArgumentError
 from toolkit.layers import Input, InputLayer
 from toolkit.layers.layer import Layer
-from toolkit.models.functional import Functional, has_functional_constructor
+from toolkit.models.functional.model import Functional, has_functional_constructor
 from toolkit.models.sequential import Sequential
+from toolkit.ops.symbolic import FunctionOperation, is_symbolic
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.symbolic import FunctionOperation, is_symbolic
 
 Clone = Callable[[Any], Any]
 

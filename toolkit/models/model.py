@@ -9,12 +9,12 @@ from typing import Any, Self
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.layer import Layer
 from toolkit.models.quantizing import QuantizableModel
-from toolkit.models.saving import load_weights, save_weights
-from toolkit.models.state_tree import assign_state_tree, state_tree
+from toolkit.models.saving.json_config import config_text
+from toolkit.models.saving.state_tree import assign_state_tree, state_tree
+from toolkit.models.saving.weights import load_weights, save_weights
+from toolkit.models.saving.whole_models import save_model
 from toolkit.models.summary import print_summary, summary_html
-from toolkit.models.training import Trainer
-from toolkit.models.whole import save_model
-from toolkit.models.whole_config import config_text
+from toolkit.models.training.trainer import Trainer
 
 RESERVED = (
     "`Model.layers` attribute is reserved and cannot be set; keep layers in an "

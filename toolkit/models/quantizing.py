@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
-from toolkit.frames import warn
 from toolkit.quantizers.configs import resolve
 
 _MODES = ("int8", "float8")

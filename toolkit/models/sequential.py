@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import tree
+from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, ToolkitError
-from toolkit.keras_tensor import KerasTensor, standardize_shape
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
-from toolkit.models.functional import Functional
+from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
+from toolkit.ops.symbolic import without_masks
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.symbolic import without_masks
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 

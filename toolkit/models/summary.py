@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from toolkit import dtypes, pictures, tree
+from toolkit.console.messages import print_message, size_text
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
-from toolkit.messages import print_message, size_text
-from toolkit.symbolic import FunctionOperation, is_symbolic
+from toolkit.ops.symbolic import FunctionOperation, is_symbolic
 
 _FOLDED = 40  # layers from which on a notebook shows a table folded up
 

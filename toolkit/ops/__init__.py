@@ -389,18 +389,18 @@ from toolkit.ops import image, linalg, nn, numpy  # isort: skip
 
 # Public functions of higher levels that belong to `keras.ops` too.
 _LATE = {
-    "cond": "toolkit.control_branches",
-    "ctc_decode": "toolkit.ctc",
-    "ctc_loss": "toolkit.ctc",
-    "custom_gradient": "toolkit.customizing",
-    "fori_loop": "toolkit.control",
-    "jvp": "toolkit.directional",
-    "map": "toolkit.control",
-    "scan": "toolkit.control",
-    "switch": "toolkit.control_branches",
-    "vectorize": "toolkit.vectorizing",
-    "vectorized_map": "toolkit.control",
-    "while_loop": "toolkit.control",
+    "cond": "toolkit.control_flow.branches",
+    "ctc_decode": "toolkit.losses.ctc",
+    "ctc_loss": "toolkit.losses.ctc",
+    "custom_gradient": "toolkit.autodiff.custom_gradient",
+    "fori_loop": "toolkit.control_flow.loops",
+    "jvp": "toolkit.autodiff.jvp",
+    "map": "toolkit.control_flow.loops",
+    "scan": "toolkit.control_flow.loops",
+    "switch": "toolkit.control_flow.branches",
+    "vectorize": "toolkit.control_flow.vectorize",
+    "vectorized_map": "toolkit.control_flow.loops",
+    "while_loop": "toolkit.control_flow.loops",
 }
 
 

@@ -1,15 +1,16 @@
 # Written by scripts/write_stubs; do not edit.
-from toolkit.control import (
+from toolkit.autodiff.custom_gradient import custom_gradient as custom_gradient
+from toolkit.autodiff.jvp import jvp as jvp
+from toolkit.control_flow.branches import cond as cond, switch as switch
+from toolkit.control_flow.loops import (
     fori_loop as fori_loop,
     map as map,
     scan as scan,
     vectorized_map as vectorized_map,
     while_loop as while_loop,
 )
-from toolkit.control_branches import cond as cond, switch as switch
-from toolkit.ctc import ctc_decode as ctc_decode, ctc_loss as ctc_loss
-from toolkit.customizing import custom_gradient as custom_gradient
-from toolkit.directional import jvp as jvp
+from toolkit.control_flow.vectorize import vectorize as vectorize
+from toolkit.losses.ctc import ctc_decode as ctc_decode, ctc_loss as ctc_loss
 from toolkit.ops import image as image, linalg as linalg, nn as nn, numpy as numpy
 from toolkit.ops.activation import (
     celu as celu,
@@ -388,4 +389,3 @@ from toolkit.ops.windows import (
     hanning as hanning,
     kaiser as kaiser,
 )
-from toolkit.vectorizing import vectorize as vectorize

@@ -11,7 +11,9 @@ import math
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.elementwise import (
@@ -33,9 +35,7 @@ from toolkit.ops.elementwise import (
 )
 from toolkit.ops.numeric import abs, negative
 from toolkit.ops.shape import slice_axis
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
-from toolkit.trace import decomposable
+from toolkit.ops.symbolic import operation
 
 # --- rectifiers -----------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import extents_of, known_values, normalize_axis
 from toolkit.ops.creation import arange, zeros
@@ -26,8 +27,7 @@ from toolkit.ops.shape import (
     swapaxes,
     transpose,
 )
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 # --- repeating ------------------------------------------------------------------------
 

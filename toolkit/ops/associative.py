@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import tree
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.shape import concatenate, flip, reshape, slice_axis, stack
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 @operation

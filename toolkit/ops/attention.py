@@ -11,7 +11,9 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.arguments import is_real
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import ones, tril, zeros
@@ -20,9 +22,7 @@ from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, reshape, sum_to, transpose
 from toolkit.ops.softmax import softmax_p
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
-from toolkit.trace import decomposable
+from toolkit.ops.symbolic import operation
 
 # What masked logits become: finite, so that a row that is masked as a whole has equal
 # weights and no NaN; small enough for exp(MASKED - maximum) to be 0.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating, operands, tensors
+from toolkit.core.convert import convert, floating, operands, tensors
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import check_integers
@@ -23,8 +24,7 @@ from toolkit.ops.elementwise import (
     where,
 )
 from toolkit.ops.numeric import logical_or
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _bitcast_spec(x: Spec, dtype: str) -> Spec:

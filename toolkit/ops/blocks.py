@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.conv import per_axis, window_counts
 from toolkit.ops.creation import zeros
 from toolkit.ops.index import gather_p, scatter_p
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
+from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
 
 
 def window_places(count: int, size: int, stride: int, dilation: int) -> Tensor:

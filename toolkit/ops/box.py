@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.ops.creation import zeros
 from toolkit.ops.index import as_indices, columns_of
 from toolkit.ops.shape import reshape, slice_p
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 Shape = tuple[int, ...]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int
+from toolkit.core.tensor import Tensor, state
 from toolkit.dtypes import is_integer
 from toolkit.errors import (
     ArgumentError,
@@ -17,8 +18,7 @@ from toolkit.errors import (
     TraceError,
 )
 from toolkit.ir import Spec
-from toolkit.symbolic import Probe
-from toolkit.tensor import Tensor, state
+from toolkit.ops.symbolic import Probe
 
 Shape = tuple[int, ...]
 

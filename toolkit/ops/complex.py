@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import DTypeError, ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.creation import ones_like, zeros_like
 from toolkit.ops.elementwise import arctan2, cos, equal, sin
 from toolkit.ops.shape import stack
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _as_complex_spec(x: Spec) -> Spec:

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from toolkit.arguments import is_int
-from toolkit.convert import convert, operands, tensors, weak_type
+from toolkit.core.convert import convert, operands, tensors, weak_type
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
@@ -21,8 +22,7 @@ from toolkit.ops.shape import (
     swapaxes,
     transpose,
 )
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _matmul_spec(a: Spec, b: Spec) -> Spec:

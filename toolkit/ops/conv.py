@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.arguments import is_int
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.ops.shape import moveaxis, pad_p, reshape
+from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
 
 Extents = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]

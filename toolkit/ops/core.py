@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.strings import StringTensor, is_string
+from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
-from toolkit.strings import StringTensor, is_string
-from toolkit.symbolic import KerasTensor, operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import KerasTensor, operation
 
 _SHAPED = (KerasTensor, StringTensor)
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ops.checks import broadcast_shapes, extents_of
 from toolkit.ops.elementwise import floor, less_equal, power, where, zero_like
@@ -22,8 +23,7 @@ from toolkit.ops.shape import (
     reshape,
     slice_axis,
 )
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _full(shape: Any, value: Any, dtype: str) -> Tensor:

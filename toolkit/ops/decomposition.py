@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError, WrongExtentError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes
@@ -29,7 +30,6 @@ from toolkit.ops.shape import (
     swapaxes as _swapaxes,
 )
 from toolkit.ops.sort import argsort
-from toolkit.tensor import Tensor, bind
 
 
 def transposed(x: Tensor) -> Tensor:

@@ -7,14 +7,14 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.arrange import diagonal
 from toolkit.ops.contract import matmul_p
 from toolkit.ops.reduce import sum_p
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, transpose
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 Labels = list[str]
 Term = tuple[Tensor, Labels]  # a tensor, and a label for each of its axes

@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from toolkit.convert import convert, floating, operands, tensors, to_float
+from toolkit.core.convert import convert, floating, operands, tensors, to_float
+from toolkit.core.tensor import Tensor, bind
 from toolkit.dtypes import is_complex, real_type
 from toolkit.errors import ArgumentError
 from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, known_values, stand_in, unknown_extent
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def elementwise(

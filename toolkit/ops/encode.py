@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import known_values, normalize_axis, unknown_extent
 from toolkit.ops.creation import arange, full, zeros
@@ -16,8 +17,7 @@ from toolkit.ops.index import as_indices, put_along_axis_p, scatter_p
 from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, slice_axis
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _no_sparse(op: str, sparse: bool) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.creation import arange, zeros, zeros_like
@@ -17,8 +18,7 @@ from toolkit.ops.index import scatter_p
 from toolkit.ops.padding import pad
 from toolkit.ops.shape import pad_p, slice_axis
 from toolkit.ops.statistics import extract_sequences
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 Pair = tuple[Tensor, Tensor]
 

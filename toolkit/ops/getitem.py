@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.elementwise import nonzero
@@ -19,8 +20,7 @@ from toolkit.ops.shape import (
     slice_axis,
     slice_p,
 )
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 @operation

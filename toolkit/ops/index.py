@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import (
     ShapeError,
     unknown_choice,
@@ -22,8 +23,7 @@ from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import add, equal, less, where, zero_like
 from toolkit.ops.numeric import logical_and
 from toolkit.ops.shape import broadcast_to, reshape
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 Shape = tuple[int, ...]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError, unknown_choice
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.contract import matmul
@@ -35,8 +36,7 @@ from toolkit.ops.normalization import vector_norm
 from toolkit.ops.numeric import abs
 from toolkit.ops.reduce import max, min, sum
 from toolkit.ops.shape import concatenate, expand_dims, moveaxis, squeeze
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _matrices(op: str, x: Any, square: bool = False) -> Tensor:
@@ -390,5 +390,5 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Any, keepdims: bool) -> Tensor:
 def __getattr__(name: str) -> Any:
     # It belongs to a higher level.
     if name == "jvp":
-        return getattr(import_module("toolkit.directional"), name)
+        return getattr(import_module("toolkit.autodiff.jvp"), name)
     raise AttributeError(f"module 'toolkit.ops.linalg' has no attribute {name!r}")

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import OutOfRangeError, ShapeError
 from toolkit.ops.activation import softplus
 from toolkit.ops.checks import normalize_axis
@@ -21,8 +22,7 @@ from toolkit.ops.numeric import stop_gradient
 from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, squeeze
 from toolkit.ops.softmax import log_softmax_p
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _pair(op: str, target: Any, output: Any) -> tuple[Tensor, Tensor, str]:

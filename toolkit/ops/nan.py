@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor
 from toolkit.ops.checks import normalize_axes, only_axis
 from toolkit.ops.elementwise import isnan, sqrt, where
 from toolkit.ops.numeric import logical_not, square
@@ -21,8 +22,7 @@ from toolkit.ops.reduce import (
     sum,
 )
 from toolkit.ops.statistics import quantiles
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def _filled(x: Any, value: Any) -> Tensor:

@@ -60,5 +60,5 @@ from toolkit.ops.softmax import log_softmax, softmax, sparsemax
 def __getattr__(name: str) -> Any:
     # They belong to a higher level.
     if name in ("ctc_decode", "ctc_loss"):
-        return getattr(import_module("toolkit.ctc"), name)
+        return getattr(import_module("toolkit.losses.ctc"), name)
     raise AttributeError(f"module 'toolkit.ops.nn' has no attribute {name!r}")

@@ -10,7 +10,9 @@ from typing import Any
 
 from toolkit import dtypes, settings
 from toolkit.arguments import is_int
-from toolkit.convert import convert, extent, floating
+from toolkit.core.convert import convert, extent, floating
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import ones, zeros
@@ -28,9 +30,7 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.numeric import abs, square
 from toolkit.ops.reduce import mean, sum
 from toolkit.ops.shape import reshape
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
-from toolkit.trace import decomposable
+from toolkit.ops.symbolic import operation
 
 
 def _widened(x: Any) -> tuple[Tensor, str]:

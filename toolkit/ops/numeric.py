@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert, operands, weak_type
+from toolkit.core.convert import convert, operands, weak_type
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import DTypeError
 from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
@@ -34,8 +35,7 @@ from toolkit.ops.elementwise import (
     where,
     zero_like,
 )
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _not_bool(dtype: str) -> str:

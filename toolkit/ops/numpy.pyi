@@ -1,4 +1,5 @@
 # Written by scripts/write_stubs; do not edit.
+from toolkit.control_flow.vectorize import vectorize as vectorize
 from toolkit.ops.arrange import (
     append as append,
     array_split as array_split,
@@ -241,7 +242,6 @@ from toolkit.ops.windows import (
     hanning as hanning,
     kaiser as kaiser,
 )
-from toolkit.vectorizing import vectorize as vectorize
 
 __all__ = [
     "abs",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating, operands, tensors
+from toolkit.core.convert import convert, floating, operands, tensors
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.ops.checks import check_integers
 from toolkit.ops.creation import zeros_like
@@ -41,8 +42,7 @@ from toolkit.ops.numeric import (
     stop_gradient,
 )
 from toolkit.ops.reduce import all
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 # --- comparing and classifying --------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.ops.bits import (
     bitwise_and,
     bitwise_or,
@@ -38,9 +40,7 @@ from toolkit.ops.numeric import (
     round,
 )
 from toolkit.ops.shape import reshape, squeeze, transpose
-from toolkit.symbolic import KerasTensor
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
+from toolkit.ops.symbolic import KerasTensor
 
 _OPERATORS: dict[str, Any] = {
     "add": add,

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import known_values
 from toolkit.ops.index import gather_p
 from toolkit.ops.shape import pad_p
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 _COPYING_MODES = {
     "circular": "wrap",

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.conv import (
@@ -28,8 +29,7 @@ from toolkit.ops.conv import (
 )
 from toolkit.ops.reduce import max, mean
 from toolkit.ops.shape import concatenate, slice_axis
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 # --- primitives -----------------------------------------------------------------------
 

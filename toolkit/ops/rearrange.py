@@ -6,11 +6,11 @@ import math
 import re
 from typing import Any
 
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.shape import reshape, transpose
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 Group = list[str]  # the names of the axes that one axis is made of
 

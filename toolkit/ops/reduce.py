@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, extent, floating
+from toolkit.core.convert import convert, extent, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
@@ -31,8 +32,7 @@ from toolkit.ops.shape import (
     slice_axis,
     transpose,
 )
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 Axes = tuple[int, ...]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind, state
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import (
@@ -19,8 +20,7 @@ from toolkit.ops.checks import (
     normalize_axis,
     stand_in,
 )
-from toolkit.symbolic import Probe, Undetermined, operation
-from toolkit.tensor import Tensor, bind, state
+from toolkit.ops.symbolic import Probe, Undetermined, operation
 
 Shape = tuple[int, ...]
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.arguments import is_int
-from toolkit.convert import convert, floating
-from toolkit.frames import warn
+from toolkit.console.frames import warn
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind, state
+from toolkit.core.trace import decomposable
 from toolkit.ir import Primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis
 from toolkit.ops.creation import arange
@@ -19,9 +21,7 @@ from toolkit.ops.numeric import stop_gradient
 from toolkit.ops.reduce import cumsum, max, sum
 from toolkit.ops.shape import flip, reshape
 from toolkit.ops.sort import sort
-from toolkit.symbolic import Probe, operation
-from toolkit.tensor import Tensor, bind, state
-from toolkit.trace import decomposable
+from toolkit.ops.symbolic import Probe, operation
 
 Axes = tuple[int, ...]
 

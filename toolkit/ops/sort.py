@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Spec, primitive
 from toolkit.ops.checks import known_values, normalize_axis, stand_in, unknown_extent
@@ -15,8 +16,7 @@ from toolkit.ops.index import as_indices, gather_p, take_along_axis_p
 from toolkit.ops.numeric import logical_and, logical_not
 from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 argsort_p = primitive("argsort", Kind.SORT, lambda x, axis: Spec(x.shape, "int32"))
 searchsorted_p = primitive(

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor
 from toolkit.ops.elementwise import exp, greater, less, minimum, sqrt, where
 from toolkit.ops.numeric import absolute
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def _widened(x: Any) -> tuple[Tensor, str]:

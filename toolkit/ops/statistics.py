@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int, is_real
-from toolkit.convert import convert, floating
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import PRIMITIVES
 from toolkit.ops.arrange import diagonal
@@ -42,8 +43,7 @@ from toolkit.ops.shape import (
     transpose,
 )
 from toolkit.ops.sort import searchsorted_p, sort
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 @operation

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import settings
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.ops.checks import known_values
 from toolkit.ops.creation import arange, ones
 from toolkit.ops.elementwise import cos, maximum, sqrt
 from toolkit.ops.numeric import absolute
 from toolkit.ops.special import i0
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def _window(op: str, x: Any, weights: Callable[[Tensor], Tensor]) -> Tensor:

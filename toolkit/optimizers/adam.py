@@ -6,9 +6,9 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.optimizers.optimizer import Optimizer, Slots
-from toolkit.tensor import Tensor
 
 
 class Adam(Optimizer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import ops
-from toolkit.convert import convert
-from toolkit.tensor import Tensor
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 
 
 def clip_by_norm(g: Tensor, norm: float) -> Tensor:

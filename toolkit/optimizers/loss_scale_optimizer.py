@@ -7,10 +7,10 @@ from typing import Any
 
 from toolkit import ops, serialization
 from toolkit.arguments import Positive
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
-from toolkit.variable import Variable
 
 # Arguments of other optimizers, with the value that asks for nothing.
 _NEUTRAL = {

@@ -9,10 +9,10 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative, Positive
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.adam import adam_update
 from toolkit.optimizers.optimizer import Optimizer, Slots
-from toolkit.tensor import Tensor
 
 
 class Adafactor(Optimizer):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from typing import Any
 
 from toolkit import serialization
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from toolkit.optimizers.optimizer import Optimizer
-from toolkit.variable import Variable
 
 
 class OptimizerMap(MutableMapping[str, Optimizer]):

@@ -13,15 +13,15 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative, unknown_to
-from toolkit.convert import convert
+from toolkit.console.frames import warn
+from toolkit.core.convert import convert
+from toolkit.core.naming import auto_name, name_scope
+from toolkit.core.tensor import Tensor, no_tapes
+from toolkit.core.trace import StatelessScope
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
-from toolkit.naming import auto_name, name_scope
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from toolkit.optimizers.state import OptimizerState
-from toolkit.tensor import Tensor, no_tapes
-from toolkit.trace import StatelessScope
-from toolkit.variable import Variable
 
 Slots = dict[str, Tensor]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
-from toolkit.tensor import Tensor
 
 
 class RMSprop(Optimizer):

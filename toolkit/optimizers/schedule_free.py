@@ -6,8 +6,8 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative
+from toolkit.core.tensor import Tensor
 from toolkit.optimizers.optimizer import Optimizer, Slots
-from toolkit.tensor import Tensor
 
 
 class ScheduleFreeAdamW(Optimizer):

@@ -10,19 +10,19 @@ import numpy as np
 
 from toolkit import ops, serialization, settings
 from toolkit.arguments import Checked, is_real
+from toolkit.console.frames import warn
+from toolkit.core.naming import name_scope
+from toolkit.core.trace import no_trace
+from toolkit.core.variable import Variable
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
     ModelFileError,
     NotBuiltError,
 )
-from toolkit.frames import warn
-from toolkit.naming import name_scope
 from toolkit.optimizers.schedules import LearningRateSchedule
-from toolkit.recording import constructor_signature
+from toolkit.serialization.recording import constructor_signature
 from toolkit.thread_state import restored
-from toolkit.trace import no_trace
-from toolkit.variable import Variable
 
 
 def _all_or_nothing(build: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import serialization
-from toolkit.naming import to_snake_case
+from toolkit.core.naming import to_snake_case
 from toolkit.quantizers.configs import (
     AWQConfig,
     Float8QuantizationConfig,

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.quantizers.quantizer import AbsMaxQuantizer
-from toolkit.recording import Recorded
+from toolkit.serialization.recording import Recorded
 
 MODES = ("int8", "float8", "int4", "gptq", "awq")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.dtypes import result_type
-from toolkit.symbolic import operation
+from toolkit.ops.symbolic import operation
 
 
 @operation

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from toolkit import ops
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import unknown_choice
-from toolkit.symbolic import operation
+from toolkit.ops.symbolic import operation
 
 
 class Format(NamedTuple):

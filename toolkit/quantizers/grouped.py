@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
+from toolkit.ops.symbolic import operation
 from toolkit.settings import epsilon as default_epsilon
-from toolkit.symbolic import operation
 
 
 @operation

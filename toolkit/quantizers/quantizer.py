@@ -8,11 +8,11 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.arguments import is_int
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
-from toolkit.recording import Recorded
+from toolkit.ops.symbolic import operation
+from toolkit.serialization.recording import Recorded
 from toolkit.settings import epsilon as default_epsilon
-from toolkit.symbolic import operation
 
 
 @operation

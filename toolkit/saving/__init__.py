@@ -1,8 +1,8 @@
 """Models and objects in files and configs, under the names of `keras.saving`."""
 
-from toolkit.models.file_editor import KerasFileEditor
-from toolkit.models.saving import load_weights, save_weights
-from toolkit.models.whole import load_model, save_model
+from toolkit.models.saving.file_editor import KerasFileEditor
+from toolkit.models.saving.weights import load_weights, save_weights
+from toolkit.models.saving.whole_models import load_model, save_model
 from toolkit.reading.budget import load_budget, set_load_budget
 from toolkit.serialization import (
     CustomObjectScope,

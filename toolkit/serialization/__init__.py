@@ -13,7 +13,9 @@ names and never runs code from it. A config can only name
 Modules are written, and read, under their Keras names: "keras.layers".
 """
 
-from toolkit.registration import (
+from toolkit.serialization.lookup import get, names_of
+from toolkit.serialization.reading import deserialize_keras_object
+from toolkit.serialization.registration import (
     CustomObjectScope,
     custom_object_scope,
     get_custom_objects,
@@ -21,8 +23,6 @@ from toolkit.registration import (
     get_registered_object,
     register_keras_serializable,
 )
-from toolkit.serialization.lookup import get, names_of
-from toolkit.serialization.reading import deserialize_keras_object
 from toolkit.serialization.sharing import ObjectSharingScope
 from toolkit.serialization.writing import serialize_keras_object
 

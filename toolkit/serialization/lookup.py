@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from toolkit.core.naming import to_snake_case
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.naming import to_snake_case
-from toolkit.registration import get_registered_object
 from toolkit.serialization.reading import deserialize_keras_object
+from toolkit.serialization.registration import get_registered_object
 
 
 def names_of(*objects: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.registration import (
+from toolkit.serialization.registration import (
     get_custom_objects,
     get_registered_name,
     get_registered_object,

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.naming import to_snake_case
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, DTypeError, ToolkitError
-from toolkit.keras_tensor import KerasTensor
-from toolkit.naming import to_snake_case
-from toolkit.registration import custom_object_scope, get_registered_object
 from toolkit.serialization.places import find, public_place
+from toolkit.serialization.registration import (
+    custom_object_scope,
+    get_registered_object,
+)
 from toolkit.serialization.sharing import note_object, shared_object
-from toolkit.tensor import Tensor
 
 # Arguments of public classes that may be a path: a config must hold the contents.
 _FILES = ("vocabulary", "idf_weights")

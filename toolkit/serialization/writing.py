@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.console.frames import warn
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError
-from toolkit.frames import warn
-from toolkit.keras_tensor import KerasTensor
-from toolkit.registration import get_registered_name
 from toolkit.serialization.places import place_of, public_place
+from toolkit.serialization.registration import get_registered_name
 from toolkit.serialization.sharing import note_config
-from toolkit.tensor import Tensor
 
 _PLAIN = (str, int, float, bool, type(None))
 _DESCRIBED = {"module", "class_name", "config", "registered_name"}

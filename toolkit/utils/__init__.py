@@ -16,13 +16,13 @@ from toolkit.utils.numerical import normalize, to_categorical
 
 if TYPE_CHECKING:
     from toolkit.backend import clear_session, is_keras_tensor, standardize_dtype
-    from toolkit.models.data_adapters import (
+    from toolkit.models.functional.topology import get_source_inputs
+    from toolkit.models.plotting import model_to_dot, plot_model
+    from toolkit.models.training.data_adapters import (
         pack_x_y_sample_weight,
         unpack_x_y_sample_weight,
     )
-    from toolkit.models.plotting import model_to_dot, plot_model
-    from toolkit.models.py_dataset import PyDataset
-    from toolkit.models.topology import get_source_inputs
+    from toolkit.models.training.py_dataset import PyDataset
     from toolkit.random import set_random_seed
     from toolkit.serialization import (
         CustomObjectScope,
@@ -94,12 +94,12 @@ __all__ = [
 # Loaded on first use: data sets need none of the core.
 _LATE = {
     "toolkit.backend": ("clear_session", "is_keras_tensor", "standardize_dtype"),
-    "toolkit.models.data_adapters": (
+    "toolkit.models.training.data_adapters": (
         "pack_x_y_sample_weight",
         "unpack_x_y_sample_weight",
     ),
-    "toolkit.models.py_dataset": ("PyDataset", "Sequence"),
-    "toolkit.models.topology": ("get_source_inputs",),
+    "toolkit.models.training.py_dataset": ("PyDataset", "Sequence"),
+    "toolkit.models.functional.topology": ("get_source_inputs",),
     "toolkit.random": ("set_random_seed",),
     "toolkit.serialization": (
         "CustomObjectScope",

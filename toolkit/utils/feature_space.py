@@ -10,8 +10,8 @@ import numpy as np
 from toolkit import dtypes, layers, ops
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.host import batches_of, host_array
-from toolkit.models.whole import save_model
-from toolkit.symbolic import any_symbolic
+from toolkit.models.saving.whole_models import save_model
+from toolkit.ops.symbolic import any_symbolic
 from toolkit.utils.features import (
     Cross,
     Feature,

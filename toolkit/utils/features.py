@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import layers
+from toolkit.core.naming import auto_name
 from toolkit.errors import ArgumentError
-from toolkit.naming import auto_name
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
 # Where Keras has the two descriptions below.

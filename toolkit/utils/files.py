@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from toolkit import settings
+from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError, DamagedFileError, DatasetError, unknown_choice
-from toolkit.messages import print_message
-from toolkit.staging import Stage, sweep
+from toolkit.files.staging import Stage, sweep
 from toolkit.utils.archives import FORMATS
 from toolkit.utils.unpacked import check_own, unpack
 

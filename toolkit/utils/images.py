@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit import ops
+from toolkit.console.frames import warn
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
-from toolkit.frames import warn
 from toolkit.reading.images import open_image
 from toolkit.settings import floatx, standardize_data_format
 

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.errors import ArgumentError
-from toolkit.registration import get_registered_name, get_registered_object
 from toolkit.serialization import (
     custom_object_scope,
     deserialize_keras_object as deserialize,
     serialize_keras_object as serialize,
+)
+from toolkit.serialization.registration import (
+    get_registered_name,
+    get_registered_object,
 )
 
 __all__ = ["deserialize_keras_object", "serialize_keras_object"]

@@ -53,7 +53,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
 
 def _is_tensor(x: Any) -> bool:
     """Whether x is a tensor or a symbol; there are none before the core is loaded."""
-    modules = map(sys.modules.get, ("toolkit.tensor", "toolkit.symbolic"))
+    modules = map(sys.modules.get, ("toolkit.core.tensor", "toolkit.ops.symbolic"))
     names = ("Tensor", "KerasTensor")
     return any(
         module is not None and isinstance(x, getattr(module, name))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
-from toolkit.messages import print_message
 from toolkit.models.callbacks.progress import duration, is_interactive
 from toolkit.settings import is_interactive_logging_enabled
 

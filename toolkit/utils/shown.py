@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.convert import convert
-from toolkit.strings import StringTensor, is_string
+from toolkit.core.convert import convert
+from toolkit.core.strings import StringTensor, is_string
 
 
 def tensor_of(value: Any) -> Any:

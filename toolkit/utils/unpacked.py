@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import DatasetError
-from toolkit.file_sets import fail
-from toolkit.staging import Stage, is_folder, replace_file
+from toolkit.files.sets import fail
+from toolkit.files.staging import Stage, is_folder, replace_file
 from toolkit.utils.archives import extract_archive
 
 Files = dict[str, list[int]]  # path -> what is known of a file

@@ -3,8 +3,8 @@
 import numpy as np
 
 from toolkit import ops
+from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-from toolkit.trace import Trace
 
 UNARY = (ops.tanh, ops.sigmoid, ops.abs, ops.negative, ops.sin, ops.relu)
 BINARY = (ops.add, ops.subtract, ops.maximum, ops.minimum)

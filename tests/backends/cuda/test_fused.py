@@ -7,12 +7,12 @@ from tests.backends.cuda.host import GXX, Host
 from tests.backends.jit.running import graph_of
 from tests.compiler.graphs import evaluate
 from toolkit import dtypes, ops
+from toolkit.autodiff.tape import GradientTape
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import contiguous, generate
 from toolkit.compiler.fuse import fuse
 from toolkit.compiler.passes import optimize
-from toolkit.tape import GradientTape
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 RNG = np.random.default_rng(0)

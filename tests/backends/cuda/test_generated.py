@@ -11,8 +11,8 @@ from toolkit import ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends import get_backend
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import contiguous, generate
+from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Node
-from toolkit.tensor import Tensor
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 # Whether a case is one of the fewer that are always tried.

@@ -10,9 +10,9 @@ from tests.backends.cuda.test_parts import parts
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.launch import contiguous, generate
 from toolkit.backends.cupy.cuda.prelude import PRELUDE
+from toolkit.core.tensor import Tensor
 from toolkit.errors import DeviceError
 from toolkit.ir import PRIMITIVES, Node, Spec
-from toolkit.tensor import Tensor
 
 
 def kernels(step, floats=("float16", "bfloat16", "float32", "float64")):

@@ -14,8 +14,8 @@ from toolkit.backends.cupy.cuda.fused import generate_body
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table, contiguous
 from toolkit.backends.cupy.cuda.many import levels, rows_of
 from toolkit.compiler.fuse import fuse
+from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-from toolkit.trace import Trace
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 

@@ -12,10 +12,10 @@ from tests.backends.cuda.programs import MODELS, POLICIES, kernels_of
 from tests.backends.cuda.test_fused import layer_norm, planned, run, with_gradients
 from tests.compiler.graphs import evaluate
 from toolkit import ops
+from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.cupy.cuda import parts
+from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-from toolkit.tape import GradientTape
-from toolkit.trace import Trace
 
 needs_gxx = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 slow = pytest.mark.slow

@@ -6,8 +6,8 @@ from toolkit import dtypes
 from toolkit.backends.base import contiguous
 from toolkit.backends.cupy.lowering import Numerics, lower
 from toolkit.compiler.fuse import fused_p
+from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Node
-from toolkit.tensor import Tensor
 
 NUMBERS = {"relu": 0, "scale": 0.25}
 

@@ -9,8 +9,8 @@ import toolkit
 from tests.backends.cupy.test_programs import OPTIONS
 from toolkit import layers, ops
 from toolkit.backends.cupy.eager import EagerKernel
-from toolkit.models import training
 from toolkit.models.callbacks import progress
+from toolkit.models.training import trainer as training
 
 
 @pytest.fixture

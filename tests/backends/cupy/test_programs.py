@@ -7,7 +7,7 @@ import toolkit
 from toolkit import layers, ops
 from toolkit.backends.cupy import joining
 from toolkit.backends.cupy.steps import Dnn
-from toolkit.models import training
+from toolkit.models.training import trainer as training
 
 
 def test_a_function_runs_on_the_device(gpu):

@@ -11,8 +11,8 @@ from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.numpy.jit.lowering import lower
+from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES
-from toolkit.tensor import bind
 
 KINDS = ("conv", "conv_input_grad", "conv_kernel_grad")
 

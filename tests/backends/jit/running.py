@@ -13,9 +13,9 @@ from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Lowered
 from toolkit.compiler.passes import optimize
+from toolkit.core.tensor import Tensor, backend
+from toolkit.core.trace import Trace
 from toolkit.ir import Graph, Spec
-from toolkit.tensor import Tensor, backend
-from toolkit.trace import Trace
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 

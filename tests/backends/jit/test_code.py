@@ -77,8 +77,8 @@ def test_another_formula_is_computed_though_the_old_code_is_kept(
 def epilogue(record, inputs):
     """The body of a product that an elementwise primitive follows."""
     from toolkit.backends.numpy.jit.epilogue import Described
+    from toolkit.core.tensor import Tensor
     from toolkit.ir import Graph, Node, Spec
-    from toolkit.tensor import Tensor
 
     a, b, y, z = (Tensor(None, Spec((8, 8), "float32")) for _ in range(4))
     product = Node(PRIMITIVES["matmul"], (a, b), {}, (y,))

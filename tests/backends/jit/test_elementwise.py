@@ -13,8 +13,8 @@ from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.elementwise import DTYPES, OPS, lower_fused
+from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES, Kind
-from toolkit.tensor import bind
 
 
 @pytest.fixture(params=[4, 8, 16])

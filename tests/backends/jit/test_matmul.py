@@ -23,7 +23,7 @@ from toolkit.backends.numpy.jit.matmul.product import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.matmul.tile import tile_function, tiling
 from toolkit.backends.numpy.jit.matmul.ways import EACH, ONCE, Way, choose
 from toolkit.compiler.passes import optimize
-from toolkit.tensor import backend
+from toolkit.core.tensor import backend
 
 LANES = [4, 8, 16]
 DTYPES = ["float32", "float64"]

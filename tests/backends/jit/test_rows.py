@@ -19,8 +19,8 @@ from toolkit.backends.numpy.jit import elementwise, engine
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.space import LONGEST_ROW
 from toolkit.compiler.passes import optimize
+from toolkit.core.tensor import backend, bind
 from toolkit.ops.index import put_along_axis_p
-from toolkit.tensor import backend, bind
 
 LENGTHS = [1, 2, 3, 15, 16, 17, 31, 33, 70, 130]
 REDUCTIONS = ["sum", "prod", "max", "min"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from toolkit import settings
 from toolkit.backends.cupy import cudnn, libraries
+from toolkit.console.frames import warn
 from toolkit.errors import BackendUnavailable
-from toolkit.frames import warn
 
 EXTRAS = "pip install 'toolkit[cuda13]' (or 'toolkit[cuda12]' for an older driver)"
 

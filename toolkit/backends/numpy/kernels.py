@@ -14,7 +14,7 @@ import numpy as np
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand
 from toolkit.backends.numpy.blas import find_blas
-from toolkit.frames import warn
+from toolkit.console.frames import warn
 
 
 class NumPyBackend(Backend):

@@ -64,8 +64,8 @@ _MODULES = (
 )
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",
-    "Tensor": "toolkit.tensor",
-    "custom_gradient": "toolkit.customizing",
+    "Tensor": "toolkit.core.tensor",
+    "custom_gradient": "toolkit.autodiff.custom_gradient",
     "device": "toolkit.compat.tensorflow.scopes",
     "init_scope": "toolkit.compat.tensorflow.scopes",
     "Graph": "toolkit.compat.tensorflow.v1",

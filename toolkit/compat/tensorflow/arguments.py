@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import UnsupportedError
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 
 def extents(shape: Any) -> tuple[int, ...]:

@@ -12,10 +12,10 @@ from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import as_array, axes, dtype_name, extents
 from toolkit.compat.tensorflow.renaming import functions, operations
 from toolkit.compat.tensorflow.strings import StringTensor
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.strings import is_string
+from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ShapeError
-from toolkit.strings import is_string
-from toolkit.tensor import Tensor, state
 
 globals().update(
     functions(

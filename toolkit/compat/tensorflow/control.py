@@ -10,7 +10,7 @@ import numpy as np
 from toolkit import ops, tree
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.debugging import assert_type
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.layers.remat import remat
 

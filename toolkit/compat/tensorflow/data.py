@@ -14,14 +14,14 @@ from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.data.rows import Rows
 from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import map_leaves
 from toolkit.errors import UnsupportedError
-from toolkit.strings import StringTensor as CoreStringTensor, is_string
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 AUTOTUNE = core.AUTOTUNE
 INFINITE_CARDINALITY = core.INFINITE_CARDINALITY

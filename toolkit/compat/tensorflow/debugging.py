@@ -9,9 +9,9 @@ import numpy as np
 
 from toolkit import config, dtypes, ops
 from toolkit.compat.tensorflow.printing import shown
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
-from toolkit.tensor import Tensor
 
 # The error of values that are not as asserted, `tf.errors.InvalidArgumentError` there.
 InvalidArgumentError = ArgumentError

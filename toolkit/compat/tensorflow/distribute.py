@@ -10,7 +10,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import axes
 from toolkit.compat.tensorflow.scopes import device
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import UnsupportedError
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import data, functions, tree
+from toolkit import data, tree
 from toolkit.compat.tensorflow import config
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
+from toolkit.console.frames import warn
+from toolkit.core.tensor import state
 from toolkit.errors import ShapeError
-from toolkit.frames import warn
+from toolkit.functions import function as functions
 from toolkit.ops import zeros
-from toolkit.tensor import state
 
 
 class ConcreteFunction:

@@ -10,10 +10,10 @@ from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import io, random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.renaming import functions, operations
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.random import uniform
-from toolkit.tensor import Tensor
 
 random_crop = random.random_crop
 decode_image, decode_jpeg, decode_png = io.decode_image, io.decode_jpeg, io.decode_png

@@ -10,9 +10,9 @@ import numpy as np
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.renaming import operations
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.tensor import Tensor
 
 Unique = namedtuple("Unique", "y idx")
 UniqueWithCounts = namedtuple("UniqueWithCounts", "y idx count")

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.types import ALL, TensorShape
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.dtypes import is_integer
 from toolkit.errors import TraceError
-from toolkit.keras_tensor import KerasTensor
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 _repr_of_core, _iter_of_core = Tensor.__repr__, Tensor.__iter__
 

@@ -10,8 +10,8 @@ from toolkit import ops
 from toolkit.compat.tensorflow import arrays, math
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
 from toolkit.compat.tensorflow.renaming import functions, operations
-from toolkit.convert import convert
-from toolkit.tensor import Tensor
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 
 eye = arrays.eye
 global_norm, l2_normalize = math.global_norm, math.l2_normalize

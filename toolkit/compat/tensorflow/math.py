@@ -11,9 +11,9 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
 from toolkit.compat.tensorflow.renaming import functions, operations
-from toolkit.convert import convert, operands
+from toolkit.core.convert import convert, operands
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.tensor import Tensor
 
 TopK = namedtuple("TopK", "values indices")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from toolkit.tensor import state
+from toolkit.core.tensor import state
 
 
 class _Mode:

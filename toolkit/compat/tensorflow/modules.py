@@ -7,9 +7,9 @@ from functools import wraps
 from typing import Any
 
 from toolkit import tree
+from toolkit.core.naming import name_scope, to_snake_case
+from toolkit.core.variable import Variable
 from toolkit.layers import Layer
-from toolkit.naming import name_scope, to_snake_case
-from toolkit.variable import Variable
 
 
 class _AnyModule(type):

@@ -9,9 +9,9 @@ from toolkit import ops
 from toolkit.compat.tensorflow import math, random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.renaming import functions, operations
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
-from toolkit.tensor import Tensor
 
 l2_normalize, softmax, log_softmax = math.l2_normalize, math.softmax, math.log_softmax
 top_k, zero_fraction = math.top_k, math.zero_fraction

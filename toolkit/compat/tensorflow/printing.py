@@ -9,9 +9,9 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.compat.tensorflow.strings import StringTensor
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, TraceError
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 _TENSORS = (Tensor, Variable, StringTensor)
 

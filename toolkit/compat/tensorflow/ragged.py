@@ -17,11 +17,11 @@ from toolkit.compat.tensorflow.types import (
     as_dtype,
     string as string_dtype,
 )
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.strings import is_string
+from toolkit.core.tensor import Tensor
 from toolkit.data import Ragged
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
-from toolkit.strings import is_string
-from toolkit.tensor import Tensor
 
 
 class RaggedTensor(Ragged):

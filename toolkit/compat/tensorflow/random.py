@@ -9,11 +9,11 @@ import numpy as np
 from toolkit import dtypes, ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.renaming import draws
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.naming import root_scope
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import no_trace
 from toolkit.errors import ArgumentError
-from toolkit.naming import root_scope
-from toolkit.tensor import Tensor
-from toolkit.trace import no_trace
 
 # The seed of an operation -> where its numbers come from, until `set_seed`.
 _of_operations: dict[int, core.SeedGenerator] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.errors import ArgumentTypeError
-from toolkit.symbolic import operation
+from toolkit.ops.symbolic import operation
 
 
 def functions(rows: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from toolkit import naming, tensor as core
-from toolkit.trace import no_trace
+from toolkit.core import naming, tensor as core
+from toolkit.core.trace import no_trace
 
 
 class name_scope(ExitStack):

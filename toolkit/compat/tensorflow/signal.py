@@ -10,8 +10,8 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import dtype_name
 from toolkit.compat.tensorflow.renaming import operations
-from toolkit.convert import convert
-from toolkit.tensor import Tensor
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 
 
 def _parts(x: Any) -> tuple[Tensor, Tensor]:

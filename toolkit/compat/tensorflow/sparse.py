@@ -12,9 +12,9 @@ import numpy as np
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.strings import is_string
 from toolkit.errors import ShapeError
-from toolkit.strings import is_string
 
 
 class SparseTensor:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import strings as core
 from toolkit.compat.tensorflow.types import TensorShape, string
-from toolkit.convert import convert
+from toolkit.core import strings as core
+from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
 
 

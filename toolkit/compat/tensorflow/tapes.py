@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import ops, tape
-from toolkit.convert import convert
+from toolkit import ops
+from toolkit.autodiff import tape
+from toolkit.core.convert import convert
 from toolkit.errors import ShapeError
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.tensor import Tensor
 
 
 class TensorArray:

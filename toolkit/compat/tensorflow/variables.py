@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from toolkit import variable as core
 from toolkit.compat.tensorflow import indexing
 from toolkit.compat.tensorflow.arguments import as_array
 from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.core import variable as core
+from toolkit.core.naming import name_scope
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import no_trace
 from toolkit.errors import ArgumentError, UnsupportedError
-from toolkit.naming import name_scope
-from toolkit.tensor import Tensor
-from toolkit.trace import no_trace
 
 
 class _AnyVariable(type):

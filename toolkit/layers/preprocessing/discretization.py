@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops, settings
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.encoding import (
@@ -17,7 +17,7 @@ from toolkit.layers.preprocessing.encoding import (
     encoded_shape,
 )
 from toolkit.layers.preprocessing.host import Array, batches_of, refuse_sparse
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
 
 
 class Discretization(Layer):

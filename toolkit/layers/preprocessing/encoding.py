@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.host import refuse_sparse

@@ -23,7 +23,7 @@ from toolkit.layers.preprocessing.host import (
     host_array,
     refuse_sparse,
 )
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
 
 # The fingerprint that crossings start from: that of TensorFlow's sparse.cross_hashed.
 _CROSSING = 0xDECAFCAFFE

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import is_strings
+from toolkit.core.convert import is_strings
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, TraceError
 from toolkit.layers.layer import Layer
-from toolkit.symbolic import any_symbolic
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
+from toolkit.ops.symbolic import any_symbolic
 
 Array = np.ndarray[Any, Any]
 

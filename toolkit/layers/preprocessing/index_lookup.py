@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops, settings
-from toolkit.convert import convert
+from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
@@ -27,7 +27,7 @@ from toolkit.layers.preprocessing.vocabulary import (
     plain,
 )
 from toolkit.layers.weights import choice
-from toolkit.symbolic import KerasTensor
+from toolkit.ops.symbolic import KerasTensor
 
 _FILE = "vocabulary.txt"
 _OOV_METHODS = ("floormod", "farmhash")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.index_lookup import IndexLookup
-from toolkit.tensor import Tensor
 
 
 class StringLookup(IndexLookup):

@@ -10,13 +10,13 @@ import numpy as np
 from toolkit import ops, settings
 from toolkit.arguments import Axes, is_int
 from toolkit.backends.base import on_host
-from toolkit.convert import convert
+from toolkit.console.frames import warn
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError, ShapeError
-from toolkit.frames import warn
 from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.host import batches_of
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 
 class Normalization(Layer):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, initializers, ops, settings
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, DTypeError, unknown_choice
-from toolkit.frames import warn
 from toolkit.initializers.fourier import check_scaling, check_window
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer

@@ -22,8 +22,8 @@ from toolkit.layers.preprocessing.host import (
 )
 from toolkit.layers.preprocessing.lookup import StringLookup
 from toolkit.layers.weights import choice
+from toolkit.ops.symbolic import KerasTensor
 from toolkit.serialization import deserialize_keras_object
-from toolkit.symbolic import KerasTensor
 
 _LOWER = {ord(c): c.lower() for c in string.ascii_uppercase}
 _STRIP = dict.fromkeys(map(ord, string.punctuation))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
-from toolkit.elastic import stretched
 from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
 from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import factor_range, sorted_range
@@ -16,6 +15,8 @@ from toolkit.layers.preprocessing.geometric_layer import (
 )
 from toolkit.layers.preprocessing.image_layer import Size
 from toolkit.ops.image.warping import homographies
+from toolkit.random.elastic import stretched
+from toolkit.random.seeds import draw_seed
 
 _MODES = ("horizontal", "vertical", "horizontal_and_vertical")
 
@@ -245,7 +246,7 @@ class RandomElasticTransform(GeometricLayer):
             "apply_transform": _chosen(self.factor, n, seed),
             "distortion_factor": random.uniform((), low, high, seed=seed),
             # Images and masks draw the same fields.
-            "seed": random.draw_seed(seed),
+            "seed": draw_seed(seed),
         }
 
     def transform_images(

@@ -13,7 +13,7 @@ from typing import Any
 
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
-from toolkit.file_sets import FileSet
+from toolkit.files.sets import FileSet
 from toolkit.models.callbacks.callback import Callback, Logs
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.arguments import is_int
+from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError, MissingKeyError
-from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
 

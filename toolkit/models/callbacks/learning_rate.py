@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import unknown_to
+from toolkit.console.frames import warn
+from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
-from toolkit.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.fetched import Fetched
-from toolkit.tensor import fetch
+from toolkit.core.tensor import fetch
 
 
 def flat(logs: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
-from toolkit.frames import warn
 from toolkit.models.callbacks.callback import Callback, Logs
 
 _MODES = ("auto", "min", "max")

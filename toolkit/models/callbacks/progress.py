@@ -6,10 +6,10 @@ import sys
 from time import perf_counter
 from typing import Any
 
-from toolkit.messages import print_message
+from toolkit.console.messages import print_message
+from toolkit.console.progress import can_redraw
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.logs import LazyLogs
-from toolkit.progress import can_redraw
 from toolkit.settings import is_interactive_logging_enabled
 
 _LOOK = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.messages import print_message
+from toolkit.console.messages import print_message
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.monitor import MonitorCallback
 

@@ -10,8 +10,8 @@ from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.models import Functional, Model, Sequential
 from toolkit.models.summary import class_name, in_range
+from toolkit.ops.symbolic import any_symbolic, is_symbolic
 from toolkit.pictures.boxes import Box, Cell, Cluster, cut
-from toolkit.symbolic import any_symbolic, is_symbolic
 
 _LONG = 100  # characters of a cell: a layer with many inputs makes no huge box
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes, tree
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import StatelessScope
 from toolkit.errors import ToolkitError
-from toolkit.functions import Function
+from toolkit.functions.function import Function
 from toolkit.inspection import Inspection
 from toolkit.layers import InputLayer
 from toolkit.models.summary import class_name
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
 from toolkit.pictures.boxes import cut
 from toolkit.pictures.page import FOLD, Markup, bar, figure, join, table, tag
-from toolkit.tensor import Tensor
-from toolkit.trace import StatelessScope
 
 _REPEATS = 15  # of a measurement
 _KERNELS = 12  # slowest kernels, and layers, that are listed

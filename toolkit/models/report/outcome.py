@@ -8,8 +8,8 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.errors import ArgumentError
-from toolkit.models.data_adapters import named, unpack_x_y_sample_weight
-from toolkit.models.epochs import make_batches
+from toolkit.models.training.data_adapters import named, unpack_x_y_sample_weight
+from toolkit.models.training.epochs import make_batches
 
 _INFINITE = -1  # what a Dataset's `cardinality` returns
 

@@ -14,8 +14,6 @@ from toolkit import settings, tree
 from toolkit.errors import ArgumentError
 from toolkit.inspection import Inspection
 from toolkit.models import Functional, Sequential
-from toolkit.models.data_adapters import unpack_x_y_sample_weight
-from toolkit.models.evaluation import one_batch
 from toolkit.models.plotting.graph import Show, read_model
 from toolkit.models.report.classes import Confusion, confusion, confusion_section
 from toolkit.models.report.costs import (
@@ -28,6 +26,8 @@ from toolkit.models.report.costs import (
 from toolkit.models.report.outcome import Outcome, outcome
 from toolkit.models.report.values import values_section
 from toolkit.models.summary import class_name, layer_rows
+from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
+from toolkit.models.training.evaluation import one_batch
 from toolkit.pictures.axes import bytes_text, count_text, number_text, seconds_text
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.page import Markup, bar, figure, join, page, table, tag

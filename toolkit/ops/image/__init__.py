@@ -26,5 +26,5 @@ from toolkit.ops.image.warping import (
 def __getattr__(name: str) -> Any:
     # It draws random numbers, which belong to a higher level.
     if name == "elastic_transform":
-        return getattr(import_module("toolkit.elastic"), name)
+        return getattr(import_module("toolkit.random.elastic"), name)
     raise AttributeError(f"module 'toolkit.ops.image' has no attribute {name!r}")

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
 from toolkit.ops.elementwise import equal, floor, greater, less, where
 from toolkit.ops.image.layout import batched, need_floats, widened
 from toolkit.ops.numeric import absolute, clip
 from toolkit.ops.reduce import max, min, sum
 from toolkit.ops.shape import stack, unstack
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def _need_channels(op: str, x: Tensor, counts: tuple[int, ...]) -> None:

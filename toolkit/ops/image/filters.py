@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.arrange import tile
 from toolkit.ops.conv import depthwise_conv
@@ -16,8 +17,7 @@ from toolkit.ops.image.layout import as_pixels, batched, widened
 from toolkit.ops.numeric import square
 from toolkit.ops.reduce import mean, sum
 from toolkit.ops.shape import reshape, stack, unstack
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor
+from toolkit.ops.symbolic import operation
 
 
 def bell(size: int, sigma: Any, dtype: str) -> Tensor:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import dtypes, settings
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.conv import channels_last, in_format
 from toolkit.ops.numeric import round, saturate_cast
 from toolkit.ops.shape import expand_dims, squeeze
-from toolkit.tensor import Tensor
 
 Restore = Callable[[Tensor], Tensor]
 

@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 from toolkit.arguments import is_int
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError
 from toolkit.ops.blocks import window_places
 from toolkit.ops.conv import padding_pairs, per_axis
 from toolkit.ops.image.layout import batched
 from toolkit.ops.index import gather_p
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 
 def _patches(

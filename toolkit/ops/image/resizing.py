@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import arange
@@ -25,8 +26,7 @@ from toolkit.ops.index import take
 from toolkit.ops.numeric import absolute, logical_and
 from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, moveaxis, pad_p, slice_axis
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 # --- kernels: the weight of a pixel at a distance x >= 0 ------------------------------
 

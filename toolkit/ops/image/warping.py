@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.creation import arange, ones_like, zeros_like
 from toolkit.ops.decomposition import solve_p
@@ -17,8 +18,7 @@ from toolkit.ops.image.layout import as_pixels, batched, widened
 from toolkit.ops.index import gather_p
 from toolkit.ops.numeric import absolute, clip, logical_and, mod
 from toolkit.ops.shape import concatenate, expand_dims, reshape, stack, unstack
-from toolkit.symbolic import operation
-from toolkit.tensor import Tensor, bind
+from toolkit.ops.symbolic import operation
 
 ORDERS = {"nearest": 0, "bilinear": 1}
 

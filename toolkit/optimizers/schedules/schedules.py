@@ -9,9 +9,9 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import Checked, Finite
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.tensor import Tensor
 
 
 class LearningRateSchedule(Checked):

@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit import settings
 from toolkit.backends import stored
-from toolkit.progress import Stage, stage
+from toolkit.console.progress import Stage, stage
 
 # Changes whenever the meaning of what is cached does.
 FORMAT = "3"

@@ -20,9 +20,9 @@ from toolkit.compat.tensorflow.autograph.values import (
     same,
     unknown,
 )
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError
-from toolkit.tensor import Tensor, state
 
 # A loop over so many known steps is unrolled: each step knows its number.
 UNROLLED = 128

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops, tree
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import DTypeError, ShapeError, TraceError
 from toolkit.ir import Spec
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 _NUMBERS = (bool, int, float, complex)
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as _np
 
 from toolkit import ops, random as _random
-from toolkit.convert import convert as _convert
+from toolkit.core.convert import convert as _convert
+from toolkit.core.tensor import Tensor as ndarray  # noqa: F401
 from toolkit.random import set_random_seed
-from toolkit.tensor import Tensor as ndarray  # noqa: F401
 
 _CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
 _DTYPES = (

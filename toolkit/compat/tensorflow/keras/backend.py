@@ -12,9 +12,9 @@ from toolkit.backend import *  # noqa: F403
 from toolkit.compat.tensorflow import arrays, math, nn
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.variables import Variable
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import UnsupportedError
-from toolkit.tensor import Tensor
 
 _UNARY = "abs cos exp log round sigmoid sign sin softplus softsign sqrt square tanh"
 _BINARY = "equal greater greater_equal less less_equal maximum minimum not_equal"

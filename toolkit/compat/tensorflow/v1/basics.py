@@ -15,10 +15,10 @@ from toolkit.compat.tensorflow.v1.tensors import (
     GraphTensor,
 )
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ShapeError, TraceError
-from toolkit.keras_tensor import KerasTensor
-from toolkit.tensor import state
 
 # --- modes ----------------------------------------------------------------------------
 

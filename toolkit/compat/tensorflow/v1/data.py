@@ -9,9 +9,9 @@ from toolkit import tree
 from toolkit.compat.tensorflow import data as data2
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.data.structure import map_leaves
 from toolkit.errors import NotBuiltError, ToolkitError
-from toolkit.keras_tensor import KerasTensor
 
 
 class OutOfRangeError(ToolkitError, StopIteration):

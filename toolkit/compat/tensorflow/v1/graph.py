@@ -23,14 +23,14 @@ from toolkit.compat.tensorflow.v1.tensors import (
     operation_of,
 )
 from toolkit.compat.tensorflow.v1.trial import Extents, Trial
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import (
     ArgumentError,
     MissingKeyError,
     TraceError,
 )
 from toolkit.ir import Node
-from toolkit.keras_tensor import KerasTensor
-from toolkit.symbolic import FunctionOperation, Operation, infer_op
+from toolkit.ops.symbolic import FunctionOperation, Operation, infer_op
 
 _SCOPE = re.compile(r"[A-Za-z0-9.][\w.\\/>-]*$")
 

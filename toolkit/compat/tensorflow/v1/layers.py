@@ -10,8 +10,8 @@ from toolkit.compat.tensorflow.v1.initial import zeros_initializer
 from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ShapeError
-from toolkit.keras_tensor import KerasTensor
 
 
 def _scope(name: str | None, default: str, reuse: Any) -> variable_scope:

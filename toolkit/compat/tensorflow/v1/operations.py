@@ -20,9 +20,9 @@ from toolkit.compat.tensorflow.v1.tensors import (
     operation_of,
 )
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import UnsupportedError
-from toolkit.keras_tensor import KerasTensor
 
 
 def group(*inputs: Any, name: str | None = None) -> GraphOperation:

@@ -13,9 +13,9 @@ from toolkit import ops
 from toolkit.compat.tensorflow.v1.gradients import gradients
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
-from toolkit.keras_tensor import KerasTensor
-from toolkit.tensor import Tensor
 
 
 class Optimizer:

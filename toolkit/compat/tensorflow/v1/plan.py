@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, tree
+from toolkit.autodiff.tape import GradientTape, alias
 from toolkit.compat.tensorflow.modes import running
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.trial import Extents, are_extents, from_extents
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.convert import convert, is_strings
+from toolkit.core.convert import convert, is_strings
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor, backend, device
+from toolkit.core.variable import Variable
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -22,12 +26,8 @@ from toolkit.errors import (
     ToolkitError,
     TraceError,
 )
-from toolkit.functions import Function
+from toolkit.functions.function import Function
 from toolkit.ir import Node
-from toolkit.keras_tensor import KerasTensor
-from toolkit.tape import GradientTape, alias
-from toolkit.tensor import Tensor, backend, device
-from toolkit.variable import Variable
 
 
 class FailedPreconditionError(ToolkitError, RuntimeError):

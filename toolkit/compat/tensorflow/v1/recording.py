@@ -30,11 +30,11 @@ from toolkit.compat.tensorflow.v1.names import kind_of
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphStep, GraphTensor
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
 from toolkit.errors import TraceError
-from toolkit.keras_tensor import KerasTensor
-from toolkit.tensor import Tensor, state
-from toolkit.variable import Variable
 
 _PACKAGE = "toolkit.compat.tensorflow"
 # Functions that make no tensors.

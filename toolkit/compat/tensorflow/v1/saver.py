@@ -14,9 +14,9 @@ import numpy as np
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
-from toolkit.models.h5_files import write_groups
+from toolkit.files.staging import replace_file
+from toolkit.models.saving.h5_files import write_groups
 from toolkit.reading.hdf5 import open_datasets
-from toolkit.staging import replace_file
 
 SUFFIX = ".ckpt.h5"
 STATE = "checkpoint"

@@ -11,9 +11,9 @@ from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.initial import glorot_uniform_initializer
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
 from toolkit.compat.tensorflow.variables import Variable
+from toolkit.core.keras_tensor import KerasTensor, standardize_shape
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, TraceError, UnsupportedError
-from toolkit.keras_tensor import KerasTensor, standardize_shape
-from toolkit.tensor import Tensor
 
 
 class _AutoReuse:

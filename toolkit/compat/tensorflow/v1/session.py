@@ -14,16 +14,16 @@ from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.plan import Plan
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphTensor
+from toolkit.core.naming import root_scope
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
     ToolkitError,
     TraceError,
 )
-from toolkit.naming import root_scope
 from toolkit.random import SeedGenerator
-from toolkit.tensor import Tensor
-from toolkit.variable import Variable
 
 
 class Summary:

@@ -11,11 +11,11 @@ from toolkit.compat.tensorflow.modes import local
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
 from toolkit.compat.tensorflow.v1.names import type_of
 from toolkit.compat.tensorflow.v1.trial import Extents
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.ir import Node
-from toolkit.keras_tensor import KerasTensor
-from toolkit.symbolic import Operation
-from toolkit.tensor import state
+from toolkit.ops.symbolic import Operation
 
 if TYPE_CHECKING:
     from toolkit.compat.tensorflow.v1.graph import Graph

@@ -9,13 +9,13 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.compat.tensorflow.modes import running
+from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.trace import no_trace
+from toolkit.core.variable import Variable
 from toolkit.errors import ShapeError
 from toolkit.ir import Spec
-from toolkit.keras_tensor import KerasTensor
 from toolkit.random import SeedGenerator
-from toolkit.tensor import Tensor, state
-from toolkit.trace import no_trace
-from toolkit.variable import Variable
 
 
 class Extents(KerasTensor):

@@ -16,9 +16,9 @@ from toolkit.compat.tensorflow.v1.tensors import (
     GraphTensor,
     session_of,
 )
-from toolkit.convert import convert
+from toolkit.core.convert import convert
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ShapeError, UnsupportedError
-from toolkit.keras_tensor import KerasTensor
 
 
 class GraphKeys:

@@ -1,0 +1,164 @@
+"""Bars of what takes long: when they appear, what they show, and that they leave."""
+
+import io
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers, settings
+from toolkit.console import progress
+from toolkit.console.progress import stage, working
+from toolkit.data import Dataset
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps all that was drawn on it."""
+
+    def isatty(self):
+        return True
+
+    def drawings(self):
+        return [line.strip() for line in self.getvalue().split("\r") if line.strip()]
+
+    def wait_for(self, words):
+        """Wait until something is drawn; a thread does it."""
+        for _ in range(1000):
+            if words in self.getvalue():
+                return
+            time.sleep(0.005)
+        raise AssertionError(f"{words!r} was not drawn, but {self.getvalue()!r}")
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Standard error as a terminal, on which bars appear at once."""
+    shown = Terminal()
+    # Not sys.stderr itself, which pytest changes between set-up and test.
+    seen = SimpleNamespace(stderr=shown, modules=sys.modules)
+    monkeypatch.setattr(progress, "sys", seen)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "REFRESH", 0.001)
+    return shown
+
+
+def test_stages_are_shown_with_how_far_they_are(terminal):
+    with working("making it"):
+        terminal.wait_for("making it")
+        with stage("first"):
+            terminal.wait_for("making it: first [")
+        with stage("second", 8) as second:
+            second.done = 4
+            terminal.wait_for("making it: second:  50%")
+    assert "4/8" in terminal.getvalue()
+
+
+def test_the_bar_leaves_nothing_behind(terminal):
+    with working("making it"):
+        terminal.wait_for("making it")
+    assert terminal.getvalue().endswith("\r")
+    assert terminal.getvalue().split("\r")[-2].strip() == ""
+    assert not [t for t in threading.enumerate() if t.name == "making it"]
+
+
+def test_work_inside_of_work_is_part_of_it(terminal):
+    with working("outer"), stage("all of it", 3):
+        with working("inner"), stage("a part", 100):
+            terminal.wait_for("outer: all of it:   0%")
+            time.sleep(0.02)
+        assert progress._current.work is not None
+    assert progress._current.work is None
+    assert "inner" not in terminal.getvalue() and "a part" not in terminal.getvalue()
+
+
+def test_what_is_quick_shows_nothing(terminal, monkeypatch):
+    monkeypatch.setattr(progress, "DELAY", 30.0)
+    start = time.perf_counter()
+    with working("making it"), stage("first"):
+        pass
+    assert time.perf_counter() - start < 5
+    assert terminal.getvalue() == ""
+
+
+def test_an_error_takes_the_bar_away(terminal):
+    with pytest.raises(ZeroDivisionError):
+        with working("making it"), stage("first"):
+            terminal.wait_for("first")
+            raise ZeroDivisionError
+    assert progress._current.work is None
+
+
+@pytest.mark.parametrize("why", ["no terminal", "logging"])
+def test_where_nobody_looks_there_is_no_thread(why, terminal, monkeypatch):
+    if why == "logging":
+        monkeypatch.setitem(settings.values, "interactive_logging", False)
+    else:
+        terminal.isatty = lambda: False
+    with working("making it"), stage("first", 2) as first:
+        first.done += 1
+        assert not [t for t in threading.enumerate() if t.name == "making it"]
+    assert terminal.getvalue() == ""
+
+
+def test_compiling_is_shown_with_the_name_of_the_function(terminal, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
+    model = toolkit.Sequential(
+        [toolkit.Input((7,)), layers.Dense(13, activation="gelu"), layers.Dense(3)]
+    )
+    model.compile("adam", "mse")
+    begun = []
+
+    class Stages(list):
+        def append(self, found):
+            begun.append(found)
+            super().append(found)
+
+    class Watched(progress.Work):
+        def __init__(self, label):
+            super().__init__(label)
+            self.stages = Stages()
+
+    monkeypatch.setattr(progress, "Work", Watched)
+    model.fit(np.ones((4, 7)), np.ones((4, 3)), verbose=0)
+    assert "compiling train_step" in terminal.getvalue()
+    names = [found.name for found in begun if found.total is None or found.done]
+    for name in ("tracing", "simplifying", "fusing", "lowering", "kernels"):
+        assert name in names
+    assert all(found.done == found.total for found in begun if found.total)
+
+
+def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
+    def slow(x):
+        time.sleep(0.01)
+        return x
+
+    path = tmp_path / "cache"
+    cached = Dataset.range(20).map(slow).cache(path)
+    assert len(list(cached)) == 20
+    assert f"caching in {path}" in terminal.getvalue()
+    assert "/20 [" in terminal.getvalue()
+    before = terminal.getvalue()
+    assert len(list(cached)) == 20
+    assert terminal.getvalue() == before  # it is read, not made
+
+
+def test_a_data_set_that_is_saved_is_shown(terminal, tmp_path):
+    def slow(x):
+        time.sleep(0.01)
+        return x
+
+    Dataset.range(20).map(slow).save(tmp_path / "saved")
+    assert f"saving in {tmp_path / 'saved'}" in terminal.getvalue()
+    assert "/20 [" in terminal.getvalue()
+
+
+def test_a_cache_that_is_not_finished_takes_its_bar_away(terminal, tmp_path):
+    elements = iter(Dataset.range(20).map(lambda x: x).cache(tmp_path / "cache"))
+    next(elements)
+    terminal.wait_for("caching in")
+    del elements
+    assert not [t for t in threading.enumerate() if t.name.startswith("caching")]

@@ -1,0 +1,255 @@
+"""Files that are written aside: foreign paths stay, what a kill left goes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from toolkit.errors import UnwritableFileError
+from toolkit.files import sets as file_sets, staging
+from toolkit.files.sets import FileSet
+from toolkit.files.staging import Stage, replace_file, sweep
+
+
+def text_of(folder):
+    return {p.name: p.read_text() for p in folder.iterdir() if p.is_file()}
+
+
+def write(path, text="new"):
+    replace_file(path, lambda new: new.write_text(text))
+
+
+def pair(folder):
+    return FileSet(folder, "pair", lambda name: name in ("a", "b", "c/d"), "a")
+
+
+def save(files, **texts):
+    with files.replace(lambda: ["a", "b", "c/d"]) as folder:
+        for name, text in texts.items():
+            path = folder / name.replace("_", "/")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+
+
+# --- one file -------------------------------------------------------------------------
+
+
+def test_a_file_keeps_its_mode_and_leaves_nothing(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("old")
+    path.chmod(0o640)
+    write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert text_of(tmp_path) == {"x": "new"} and len(os.listdir(tmp_path)) == 1
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(UnwritableFileError, match="no regular file"):
+            write(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_what_was_saved_is_flushed_with_its_folder(tmp_path, monkeypatch):
+    flushed = []
+    fsync = os.fsync
+
+    def note(handle):
+        flushed.append(os.path.realpath(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    write(tmp_path / "x")
+    save(pair(tmp_path), a="1", c_d="2")
+    names = [os.path.basename(path) for path in flushed]
+    assert names[0] == "x" and flushed[1] == str(tmp_path)
+    assert names.index("a") < names.index("files") < flushed[2:].index(str(tmp_path))
+    assert {"d", "c"} <= set(names)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from toolkit.staging import Stage
+stage = Stage(Path(sys.argv[1]), "x")
+(stage.files / "half").write_text("half")
+os._exit(9)
+"""
+
+
+def test_the_next_save_removes_what_a_kill_has_left(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
+    (left,) = os.listdir(tmp_path)
+    write(tmp_path / "y")
+    assert left in os.listdir(tmp_path)  # it is not of this name
+    write(tmp_path / "x")
+    assert sorted(os.listdir(tmp_path)) == ["x", "y"]
+
+
+def test_a_stage_of_somebody_at_work_stays(tmp_path):
+    with Stage(tmp_path, "x") as stage:
+        write(tmp_path / "x")
+        assert stage.files.is_dir()
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("content", [None, b"mine", b"toolkit: something else"])
+def test_foreign_folders_with_such_names_stay(tmp_path, content):
+    foreign = tmp_path / ".x.0123abcd.tmp"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("years of work")
+    if content is not None:
+        (foreign / "owner").write_bytes(content)
+    linked = tmp_path / ".x.0123abce.tmp"
+    linked.symlink_to(foreign)
+    (tmp_path / ".x.0123abcf.tmp").write_text("a file")
+    sweep(tmp_path, "x")
+    assert (foreign / "thesis.tex").read_text() == "years of work"
+    assert linked.is_symlink() and (tmp_path / ".x.0123abcf.tmp").exists()
+
+
+def test_links_in_a_stage_are_not_followed(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
+    (left,) = tmp_path.iterdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("years of work")
+    (left / "files" / "folder").symlink_to(outside)
+    (left / "link").symlink_to(outside / "file")
+    sweep(tmp_path, "x")
+    assert not left.exists() and text_of(outside) == {"file": "years of work"}
+
+
+# --- several files --------------------------------------------------------------------
+
+
+def test_files_of_the_older_save_end_with_it(tmp_path):
+    files = pair(tmp_path)
+    (tmp_path / "foreign").write_text("stays")
+    save(files, a="1", b="1", c_d="1")
+    save(files, a="2")
+    assert text_of(tmp_path) == {"a": "2", "foreign": "stays"}
+
+
+def interrupted(folder, monkeypatch, at):
+    """A save that is cut off after so many files got their places."""
+    files, place = pair(folder), FileSet._place
+    left = [at]
+
+    def cut_off(self, ready, path):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        place(self, ready, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSet, "_place", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            save(files, a="2", b="2")
+    return files
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_save_that_counts_is_found_and_finished(tmp_path, monkeypatch, at):
+    save(pair(tmp_path), a="1", b="1", c_d="1")
+    files = interrupted(tmp_path, monkeypatch, at)
+    assert text_of(tmp_path)["b"] == "1"
+    assert files.read(text_of) == {"a": "2", "b": "2"}
+    files.settle()
+    assert text_of(tmp_path) == {"a": "2", "b": "2"}
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", ["e", "../e", "c/../../e"])
+def test_only_paths_of_the_save_are_written(tmp_path, monkeypatch, name):
+    """Whatever somebody has put into the folder that an interrupted save has left."""
+    root = tmp_path / "root"
+    root.mkdir()
+    save(pair(root), a="1", b="1")
+    for path in (tmp_path / "e", root / "e"):
+        path.write_text("foreign")
+    files = interrupted(root, monkeypatch, 0)
+    ready = root / ".pair.ready"
+    gone = {name: file_sets._identity(root / name)}
+    (ready / "gone.json").write_text(__import__("json").dumps(gone))
+    files.settle()
+    assert (tmp_path / "e").exists() and (root / "e").exists()
+    files = interrupted(root, monkeypatch, 0)
+    (ready / "files" / "e").write_text("hostile")
+    with pytest.raises(UnwritableFileError, match="no file of this save"):
+        files.settle()
+    assert (root / "e").read_text() == "foreign"
+
+
+def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "d").write_text("foreign")
+    (tmp_path / "c").symlink_to(outside)
+    with pytest.raises(UnwritableFileError, match="leads elsewhere"):
+        save(pair(tmp_path), a="1", c_d="2")
+    assert text_of(outside) == {"d": "foreign"} and not (tmp_path / "a").exists()
+
+
+def test_a_foreign_folder_in_the_way_stays(tmp_path):
+    (tmp_path / ".pair.ready" / "files").mkdir(parents=True)
+    (tmp_path / ".pair.ready" / "files" / "a").write_text("foreign")
+    with pytest.raises(UnwritableFileError, match="in the way"):
+        save(pair(tmp_path), a="1")
+    assert pair(tmp_path).folder() == tmp_path
+    assert (tmp_path / ".pair.ready" / "files" / "a").exists()
+
+
+def test_without_links_and_locks(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", fail)
+    monkeypatch.setattr(file_sets, "lock", lambda *args: False)
+    monkeypatch.setattr(staging, "lock", lambda *args, **kwargs: False)
+    save(pair(tmp_path), a="1", b="1")
+    save(pair(tmp_path), a="2", c_d="2")
+    assert text_of(tmp_path) == {"a": "2"} and text_of(tmp_path / "c") == {"d": "2"}
+    assert sorted(os.listdir(tmp_path)) == ["a", "c"]
+
+
+def test_many_savers_and_readers(tmp_path):
+    """Whoever reads sees files of one save, however many others save."""
+    save(pair(tmp_path), a="0", b="0")
+    done, mixed = threading.Event(), []
+
+    def read():
+        def both(folder):
+            a, b = ((folder / name).read_text() for name in "ab")
+            if a != b:
+                raise ValueError((a, b))
+
+        while not done.is_set():
+            try:
+                pair(tmp_path).read(both)
+            except ValueError as error:
+                mixed.append(error)
+
+    def write(name):
+        for number in range(20):
+            save(pair(tmp_path), a=f"{name}{number}", b=f"{name}{number}")
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    writers = [threading.Thread(target=write, args=(name,)) for name in "xyz"]
+    for thread in (*readers, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    for thread in readers:
+        thread.join()
+    assert not mixed
+    texts = text_of(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"] and texts["a"] == texts["b"]

@@ -1,0 +1,449 @@
+"""`function`: signatures, Variables, side effects, errors, gradients, threads."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import time
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import ops
+from toolkit.core.tensor import state
+from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.functions.function import PROGRAMS
+
+
+def tensor(*values: float) -> toolkit.Tensor:
+    return ops.convert_to_tensor(list(values))
+
+
+def test_python_runs_once_per_signature():
+    calls = []
+
+    @toolkit.function
+    def double(x):
+        calls.append(x.shape)
+        return x * 2.0
+
+    assert double(tensor(1.0)).tolist() == [2.0]
+    assert double(tensor(3.0)).tolist() == [6.0]
+    assert double(tensor(1.0, 2.0)).tolist() == [2.0, 4.0]
+    assert calls == [(1,), (2,)]
+    assert double.trace_count == 2
+
+
+def test_python_values_are_part_of_the_signature():
+    power = toolkit.function(lambda x, n: x**n)
+    assert power(tensor(3.0), 2).tolist() == [9.0]
+    assert power(tensor(3.0), 3).tolist() == [27.0]
+    assert power.trace_count == 2
+
+
+def test_reduce_retracing_makes_numbers_tensors():
+    scale = toolkit.function(lambda x, n: x * n, reduce_retracing=True)
+    assert [scale(tensor(3.0), n).tolist() for n in (2, 3, 4)] == [[6.0], [9.0], [12.0]]
+    assert scale.trace_count == 1
+
+
+def test_structures_of_arguments_and_results():
+    @toolkit.function
+    def swap(pair, *, extra):
+        a, b = pair
+        return {"b": b + extra["k"], "a": a, "static": "text", "none": None}
+
+    found = swap((tensor(1.0), tensor(2.0)), extra={"k": np.float32(1)})
+    assert found["b"].tolist() == [3.0]
+    assert found["a"].tolist() == [1.0]
+    assert (found["static"], found["none"]) == ("text", None)
+
+
+def test_input_signature():
+    spec = toolkit.KerasTensor((None, 2), "float32")
+    total = toolkit.function(lambda x: ops.sum(x), input_signature=[spec])
+    assert float(total(ops.ones((3, 2)))) == 6.0
+    with pytest.raises(ShapeError, match=r"expected.*\[None, 2\].*received.*\[3, 4\]"):
+        total(ops.ones((3, 4)))
+
+
+def test_variables_are_read_and_assigned():
+    v = toolkit.Variable(1.0)
+
+    @toolkit.function
+    def step(x):
+        v.assign_add(x)
+        return v * 10.0
+
+    assert float(step(ops.convert_to_tensor(2.0))) == 30.0
+    assert float(step(ops.convert_to_tensor(2.0))) == 50.0
+    assert float(v) == 5.0
+
+
+def test_values_handed_out_do_not_change_later():
+    v = toolkit.Variable(np.zeros(4, "float32"))
+    step = toolkit.function(lambda: v.assign_add(ops.ones((4,))))
+    seen = []
+    for _ in range(5):
+        step()
+        seen.append((v.numpy(), v.value, ops.reshape(v, (2, 2))))
+    for i, views in enumerate(seen, 1):
+        for view in views:
+            assert np.asarray(view).ravel().tolist() == [i] * 4
+
+
+def test_buffers_are_reused_when_nobody_holds_them():
+    v = toolkit.Variable(np.zeros(4, "float32"))
+    step = toolkit.function(lambda: v.assign_add(ops.ones((4,))))
+    buffers = set()
+    for _ in range(6):
+        step()
+        buffers.add(v._tensor._array.ctypes.data)
+    assert len(buffers) <= 3
+
+
+def test_variables_are_created_on_the_first_call_only():
+    made = []
+
+    @toolkit.function
+    def once(x):
+        if not made:
+            made.append(toolkit.Variable([3.0]))
+        return x * made[0]
+
+    assert once(tensor(2.0)).tolist() == [6.0]
+    assert made[0].numpy().tolist() == [3.0]
+
+    @toolkit.function
+    def always(x):
+        return x * toolkit.Variable(2.0)
+
+    always(tensor(1.0))
+    with pytest.raises(TraceError, match="always: a Variable was created"):
+        always(tensor(1.0, 2.0))
+
+
+def test_a_trace_that_fails_changes_no_variable():
+    v = toolkit.Variable(1.0)
+
+    @toolkit.function
+    def broken(x):
+        v.assign(x)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken(ops.convert_to_tensor(5.0))
+    assert float(v) == 1.0
+    assert float(ops.convert_to_tensor(1.0) + v) == 2.0  # no trace is left open
+
+
+def test_a_step_that_fails_changes_no_variable():
+    v = toolkit.Variable(1.0)
+
+    @toolkit.function
+    def step(table, index):
+        v.assign_add(1.0)
+        return ops.take(table, index)
+
+    table = tensor(1.0, 2.0)
+    assert float(step(table, ops.convert_to_tensor(1))) == 2.0
+    with pytest.raises(IndexError):
+        step(table, ops.convert_to_tensor(7))
+    assert float(v) == 2.0
+
+
+def test_a_tensor_that_leaks_out_of_a_trace_says_so():
+    leaked = []
+
+    @toolkit.function
+    def leak(x):
+        leaked.append(x * 2.0)
+        return x
+
+    leak(tensor(1.0))
+    with pytest.raises(TraceError, match="belongs to a trace that has ended"):
+        leaked[0] + 1.0
+    with pytest.raises(TraceError, match="has no value"):
+        leaked[0].numpy()
+    other = toolkit.function(lambda x: x + leaked[0])
+    with pytest.raises(TraceError, match="trace that has ended"):
+        other(tensor(1.0))
+    for arguments in (leaked, [[leaked[0]]]):
+        with pytest.raises(TraceError, match="leak: .* trace that has ended"):
+            leak(*arguments)
+
+
+def test_python_control_flow_on_values_says_what_to_do():
+    branch = toolkit.function(lambda x: x if x > 0 else -x)
+    with pytest.raises(TraceError, match="cond"):
+        branch(ops.convert_to_tensor(1.0))
+
+
+def test_gradient_through_a_call_and_inside_one():
+    v = toolkit.Variable(3.0)
+    cube = toolkit.function(lambda x: v * x**3)
+    x = ops.convert_to_tensor(2.0)
+    with toolkit.GradientTape() as outer:
+        outer.watch(x)
+        with toolkit.GradientTape() as inner:
+            inner.watch(x)
+            y = cube(x)
+        dx, dv = inner.gradient(y, [x, v])
+    assert (float(dx), float(dv)) == (36.0, 8.0)
+    assert float(outer.gradient(dx, x)) == 36.0
+
+    @toolkit.function
+    def slope(x):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = x**3
+        return tape.gradient(y, x)
+
+    assert float(slope(x)) == 12.0
+
+
+def test_methods_have_traces_of_their_own():
+    class Scaler:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @toolkit.function
+        def scale(self, x):
+            return x * self.factor
+
+    two, three = Scaler(2.0), Scaler(3.0)
+    assert [float(s.scale(tensor(1.0))[0]) for s in (two, three, two)] == [2, 3, 2]
+
+
+def test_nested_functions_become_one_graph():
+    inner = toolkit.function(lambda x: x * 2.0)
+    outer = toolkit.function(lambda x: inner(x) + 1.0)
+    assert outer(tensor(1.0)).tolist() == [3.0]
+    assert inner.trace_count == 0
+
+
+def test_retracing_is_visible_once():
+    identity = toolkit.function(lambda x, n: x * n)
+    with pytest.warns(UserWarning, match=r"<lambda> is traced.*from.*'7'.*to.*'8'"):
+        for n in range(3, 9):
+            identity(tensor(1.0), n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        identity(tensor(1.0), 100)
+        ragged = toolkit.function(lambda x: x * 2.0)
+        for n in range(1, 12):  # only the leading extent differs
+            ragged(ops.ones((n, 3)))
+
+
+def test_constants_of_the_trace_are_captured():
+    weights = tensor(1.0, 2.0)
+    assert toolkit.function(lambda x: x + weights)(tensor(1.0, 1.0)).tolist() == [2, 3]
+
+
+def test_many_threads_call_one_function():
+    v = toolkit.Variable(0.0)
+    heavy = toolkit.function(lambda x: ops.sum(ops.tanh(x) * x))
+    count = toolkit.function(lambda: v.assign_add(1.0))
+    inputs = [ops.full((50,), float(i)) for i in range(4)]
+    expected = [float(heavy(x)) for x in inputs]
+    errors = []
+
+    def work():
+        for _ in range(100):
+            count()
+            for x, wanted in zip(inputs, expected, strict=True):
+                if float(heavy(x)) != wanted:
+                    errors.append(wanted)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert float(v) == 400.0
+
+
+def test_inspect_prints_passes_schedule_and_arena():
+    step = toolkit.function(lambda x: ops.sum(ops.exp(x) + ops.exp(x)))
+    report = step.inspect(ops.ones((100,)))
+    text = str(report)
+    assert all(word in text for word in ("share", "schedule", "arena", "peak"))
+    assert dict(report.passes)["share"].nodes != dict(report.passes)["trace"].nodes
+    assert report.live_bytes <= report.peak_bytes <= 1.1 * report.live_bytes + 64
+
+
+def test_stateless_scope_keeps_writes_inside():
+    v = toolkit.Variable(1.0)
+    step = toolkit.function(lambda: v.assign_add(1.0))
+    with toolkit.StatelessScope([(v, 10.0)]) as scope:
+        assert float(step()) == 11.0
+    assert float(v) == 1.0
+    assert float(scope.get_current_value(v)) == 11.0
+
+
+def test_variables_are_captured_in_their_own_dtype():
+    v = toolkit.Variable([1.001])
+
+    @toolkit.function
+    def read_both(x):
+        state.autocast = "float16"
+        try:
+            low = v * x
+        finally:
+            state.autocast = None
+        return low, v.read() * 2.0
+
+    low, full = read_both(ops.ones((1,), "float16"))
+    assert (low.dtype, full.dtype) == ("float16", "float32")
+    assert full.numpy() == np.float32(1.001) * 2
+
+
+def test_nothing_is_kept_alive_by_traces():
+    class Doubler:
+        @toolkit.function
+        def double(self, x):
+            return x * 2.0
+
+    x, owner = ops.ones((10,)), Doubler()
+    with toolkit.GradientTape(persistent=True) as tape:
+        owner.double(x)
+    gone = [weakref.ref(thing) for thing in (x, owner, tape)]
+    used = toolkit.function(lambda x: x + 1.0)
+    used(x)
+    del x, owner, tape
+    gc.collect()
+    assert [thing() for thing in gone] == [None, None, None]
+
+
+def test_copies_of_an_instance_have_traces_of_their_own():
+    class Scale:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @toolkit.function
+        def __call__(self, x):
+            return x * self.factor
+
+    first = Scale(2.0)
+    assert first(tensor(1.0)).tolist() == [2.0]
+    for second in (copy.copy(first), copy.deepcopy(first)):
+        second.factor = 3.0
+        assert second(tensor(1.0)).tolist() == [3.0]
+        assert first(tensor(1.0)).tolist() == [2.0]
+    assert Scale(4.0)(tensor(1.0)).tolist() == [4.0]
+
+
+def test_methods_need_a_place_for_their_traces():
+    class Slotted:
+        __slots__ = ("__weakref__",)
+
+        @toolkit.function
+        def f(self, x):
+            return x
+
+    with pytest.raises(ArgumentError, match="Slotted cannot be traced"):
+        Slotted().f(tensor(1.0))
+
+
+def test_copies_of_functions_begin_without_traces():
+    double = toolkit.function(lambda x: x * 2.0, reduce_retracing=True)
+    double(3)
+    other = copy.deepcopy(double)
+    assert (other.trace_count, other.reduce_retracing) == (0, True)
+    assert float(other(4)) == 8.0
+
+
+def test_the_program_used_longest_ago_goes_first():
+    double = toolkit.function(lambda x: x * 2.0)
+    for n in range(1, PROGRAMS + 20):
+        double(ops.ones((n,)))
+        double(ops.ones((1,)))
+    assert double.trace_count == PROGRAMS + 19
+
+
+def test_input_signature_takes_keywords_and_numbers():
+    specs = [toolkit.KerasTensor((2,), "float32"), toolkit.KerasTensor((), "float32")]
+    scale = toolkit.function(lambda y, factor: y * factor, input_signature=specs)
+    for factor in (2.0, 3.0):
+        assert scale(factor=factor, y=ops.ones((2,))).tolist() == [factor, factor]
+    assert scale.trace_count == 1
+
+
+def test_gradient_of_one_tensor_passed_twice_inside_a_trace():
+    multiply = toolkit.function(lambda x, y: x * y)
+    x = tensor(3.0)
+    with toolkit.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = multiply(x, x)
+    assert toolkit.function(lambda: tape.gradient(y, x))().tolist() == [6.0]
+    assert tape.gradient(y, x).tolist() == [6.0]
+
+
+def test_a_step_of_another_thread_is_waited_for():
+    v = toolkit.Variable(1.0)
+    read = toolkit.function(lambda: v * 1.0)
+    read()
+    for reader in (read, lambda: v.value):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(reader()))  # noqa: B023
+        with v.lock:
+            thread.start()
+            thread.join(0.05)
+            assert not found
+        thread.join()
+        assert len(found) == 1
+
+
+def test_threads_trace_once():
+    made = []
+
+    @toolkit.function
+    def once(x):
+        if not made:
+            time.sleep(0.05)
+            made.append(toolkit.Variable(2.0))
+        return x * made[0]
+
+    threads = [threading.Thread(target=once, args=(tensor(1.0),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (once.trace_count, len(made)) == (1, 1)
+
+
+def test_gradient_of_a_tensor_that_a_function_closes_over():
+    x = tensor(1.0, 2.0)
+    scaled = toolkit.function(lambda n: n * x * x)
+    for _ in range(2):
+        with toolkit.GradientTape() as tape:
+            tape.watch(x)
+            y = scaled(tensor(3.0))
+        assert tape.gradient(y, x).tolist() == [6.0, 12.0]
+        scaled(tensor(3.0))
+
+
+def test_arrays_that_are_returned_are_not_shared_between_calls():
+    zeros = toolkit.function(lambda x: np.zeros(3))
+    first = zeros(tensor(1.0)).numpy()
+    first[:] = 7.0
+    assert zeros(tensor(1.0)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_concrete_function_takes_what_it_was_traced_for():
+    v = toolkit.Variable(1.0)
+    power = toolkit.function(lambda x, n: (v.assign_add(1.0), x**n)[1])
+    cube = power.get_concrete_function(tensor(1.0, 2.0), 3)
+    assert cube(tensor(2.0, 3.0), 3).tolist() == [8.0, 27.0]
+    assert cube(np.array([1.0, 0.0], "float32")).tolist() == [1.0, 0.0]
+    assert float(v) == 3.0
+    with pytest.raises(ShapeError, match=r"this trace takes \[float32\[2\]\]"):
+        cube(tensor(1.0))
+    outer = toolkit.function(lambda x: cube(x) + 1.0)
+    assert outer(tensor(2.0, 0.0)).tolist() == [9.0, 1.0]
+    assert float(v) == 4.0

@@ -1,0 +1,169 @@
+"""Limits of what is read: the budget of a load, HDF5's structure, and who checks it."""
+
+import io
+import os
+import pickle
+import time
+import zlib
+
+import h5py
+import numpy as np
+import pytest
+
+import toolkit as tk
+from toolkit.datasets.pickles import load_data
+from toolkit.errors import (
+    ArgumentError,
+    DatasetError,
+    ImageFileError,
+    LoadBudgetError,
+    ModelFileError,
+)
+from toolkit.reading import hdf5_probe
+from toolkit.reading.budget import limited_load, spend
+from toolkit.reading.hdf5 import open_datasets
+
+
+@pytest.fixture(autouse=True)
+def default_budget():
+    yield
+    tk.saving.set_load_budget()
+
+
+def test_budgets():
+    assert tk.saving.load_budget(0) == 1 << 26
+    assert tk.saving.load_budget(1 << 24) == 1 << 30
+    huge = 1 << 50  # more than half of any memory, but reading it takes some
+    assert tk.saving.load_budget(huge) == 8 * huge
+    tk.saving.set_load_budget(ratio=2, least=0)
+    assert tk.saving.load_budget(1000) == 8000
+
+
+@pytest.mark.parametrize("wrong", [{"ratio": 0}, {"share": 2}, {"least": -1}])
+def test_budgets_that_are_none(wrong):
+    with pytest.raises(ArgumentError, match="set_load_budget"):
+        tk.saving.set_load_budget(**wrong)
+
+
+def test_a_load_inside_of_a_load_is_a_part_of_it(tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    spend(1 << 40, "what no load asks for")
+    with limited_load(tmp_path / "a") as outer, limited_load(tmp_path / "a") as inner:
+        assert inner is outer
+        spend(1 << 25, "the first half")
+        with pytest.raises(LoadBudgetError, match="the other"):
+            spend((1 << 25) + 1, "the other")
+
+
+def test_weights_of_a_config_count_against_a_budget_that_can_be_set(tmp_path):
+    model = tk.Sequential([tk.Input((64,)), tk.layers.Dense(64)])
+    model.save(tmp_path / "m.keras")
+    tk.saving.set_load_budget(ratio=1, least=0)
+    tk.saving.load_model(tmp_path / "m.keras")  # eight times the file is allowed
+
+
+@pytest.mark.parametrize("version", ["earliest", "latest"])
+def test_a_child_reads_what_the_check_does_not_know(version, tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w", libver=version) as file:
+        file.create_dataset("x", data=np.arange(6), chunks=(2,), compression="gzip")
+        file["x"].attrs["unit"] = "metres"
+    before = len(hdf5_probe._children)
+    with open_datasets(tmp_path / "a.h5") as datasets:
+        assert datasets["x"].read().tolist() == list(range(6))
+    assert version == "latest" or len(hdf5_probe._children) == before
+
+
+def test_a_child_that_does_not_answer_in_time_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(hdf5_probe, "_children", [])
+    busy = hdf5_probe._PROGRAM.replace(
+        "serve()",
+        "import toolkit.reading.hdf5_probe as p\n"
+        "def hang(*_):\n    while True: pass\n"
+        "p._read_all = hang\nserve()",
+    )
+    monkeypatch.setattr(hdf5_probe, "_PROGRAM", busy)
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        file["x"] = [1.0]
+    start = time.monotonic()
+    with pytest.raises(ModelFileError, match="does not end"):
+        with open_datasets(tmp_path / "a.h5"):
+            pass
+    assert time.monotonic() - start < 60
+    assert not hdf5_probe._children
+
+
+def test_a_heap_without_an_end_is_seen_before_the_library_hangs(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_group("g").attrs["name"] = "text of any length"
+    data = bytearray(path.read_bytes())
+    heap = data.index(b"GCOL")
+    data[heap + 24 : heap + 32] = bytes(8)  # the size of its first value
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError, match="heap"):
+        with open_datasets(path):
+            pass
+
+
+def test_names_that_a_terminal_would_obey_are_escaped():
+    error = ModelFileError("a \x1b[31m name\n\u202e")
+    assert str(error) == "a \\x1b[31m name\n\\u202e"
+    with pytest.raises(ArgumentError, match="control characters"):
+        tk.layers.Dense(1, name="a\x07")
+
+
+def test_a_file_that_cannot_be_written_leaves_hdf5_whole(tmp_path):
+    from toolkit.models.saving.h5_files import _Disk, created
+
+    class Full(io.FileIO):
+        def write(self, data):
+            raise OSError(28, os.strerror(28))
+
+    with Full(tmp_path / "a", "x+") as full:
+        disk = _Disk(full)
+        assert disk.write(b"1234") == 4
+        assert disk.error.errno == 28
+    with created(tmp_path / "b.h5") as file:
+        file["x"] = [1.0]
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["x"][0] == 1
+
+
+def test_a_config_alone_may_take_the_share_of_the_memory():
+    model = tk.Sequential([tk.Input((3,)), tk.layers.Dense(2)])
+    text = model.to_json().replace('"units": 2', f'"units": {2**40}')
+    with pytest.raises(LoadBudgetError, match="model_from_json: the weight of shape"):
+        tk.models.model_from_json(text)
+
+
+def test_a_zip_whose_list_hides_a_member_is_refused(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.ones(3), y=np.ones(3))
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\1\2")
+    content[entry + 33] = 8  # its comment, as long as all that follows
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="list of members is damaged"):
+        tk.data.Dataset.from_npz(path)
+
+
+def test_a_pickle_that_marks_more_than_it_holds_is_refused():
+    hostile = b"\x80\x02]r" + (1 << 31).to_bytes(4, "little") + b"."
+    with pytest.raises(pickle.UnpicklingError, match="it marks 2,147,483,648 objects"):
+        load_data(io.BytesIO(hostile))
+    value = {b"a": [1, 2, 300, 70_000], b"b": "x" * 300}
+    for protocol in (3, 4, 5):
+        assert load_data(io.BytesIO(pickle.dumps(value, protocol))) == value
+
+
+def test_a_png_too_short_for_its_pixels_is_refused_before_they_have_memory(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "x.png"
+    image.new("RGB", (2000, 2000)).save(path)  # of one colour: packed as far as can be
+    assert tk.utils.load_img(path).size == (2000, 2000)
+    content = bytearray(path.read_bytes())
+    content[16:24] = (9000).to_bytes(4, "big") * 2
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
+    path.write_bytes(content)
+    with pytest.raises(ImageFileError, match="9000 x 9000 pixels cannot be in"):
+        tk.utils.load_img(path)

@@ -1,0 +1,1 @@
+"""Gradients: the tape, rules of their own, directional derivatives, control flow."""

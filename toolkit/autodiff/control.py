@@ -1,0 +1,293 @@
+"""Gradients of sub-graphs: the forward loop keeps what the backward loop reads.
+
+`linearize` differentiates a scan's body once and cuts the joint graph in two. What the
+backward part needs of the forward part becomes stacked outputs of the forward scan. A
+weight's gradient that is a product in each step becomes one large product after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from toolkit import ops
+from toolkit.autodiff.tape import GradientTape
+from toolkit.compiler.passes import prune, share, simplify
+from toolkit.compiler.recompute import DEAR, STORED
+from toolkit.compiler.residuals import cheapest_residuals
+from toolkit.core.tensor import Tensor, backend
+from toolkit.core.trace import Trace, inline
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node
+
+Result = TypeVar("Result")
+
+
+def _once_per_graph(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Keep the results as long as their first argument lives, a graph."""
+    results: WeakKeyDictionary[Graph, dict[Any, Result]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def wrapper(graph: Graph, *args: Any, **kwargs: Any) -> Result:
+        known = results.setdefault(graph, {})
+        key = args, tuple(kwargs.items())
+        if key not in known:
+            known[key] = function(graph, *args, **kwargs)
+        return known[key]
+
+    return wrapper
+
+
+@_once_per_graph
+def joint_graph(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
+    """(inputs, output gradients) -> (outputs, gradients of the wanted inputs)."""
+    with Trace("gradient") as trace:
+        inputs = [trace.placeholder(v.spec) for v in graph.inputs]
+        gs = [trace.placeholder(v.spec) for v in graph.outputs]
+        sources = [x for x, want in zip(inputs, wanted, strict=True) if want]
+        with GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            outputs = [trace.localize(y) for y in inline(graph, inputs)]
+        found = tape.gradient(outputs, sources, gs, unconnected_gradients="zero")
+    return trace.finish([*outputs, *found])
+
+
+def gradient_graph(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
+    """(inputs, output gradients) -> gradients of the wanted inputs."""
+    joint = joint_graph(graph, wanted)
+    return joint.replace(outputs=joint.outputs[len(graph.outputs) :])
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """How to run a scan backwards.
+
+    body: (gradients of the carry, sums for `summed` | gradients of the ys, residuals
+        | constants) -> (the same carry | gradients of the xs, factors of products).
+    """
+
+    body: Graph
+    carry: int
+    xs: int
+    length: int
+    reverse: bool
+    wanted: tuple[bool, ...]
+    outputs: int  # of the forward body, residuals not counted
+    inputs: tuple[int, ...]  # which forward xs the backward body reads
+    consts: tuple[int, ...]  # which forward constants it reads
+    summed: tuple[int, ...]  # constants whose gradients are summed step by step
+    products: tuple[int, ...]  # constants whose gradients are one product
+
+    def apply(
+        self,
+        gs: Sequence[Any],
+        ys: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        bind_scan: Callable[..., tuple[Tensor, ...]],
+    ) -> list[Any]:
+        """The gradients of the scan's inputs."""
+        n, m = self.carry, self.xs
+        consts = inputs[n + m :]
+        floats = [i for i in range(n) if self.wanted[i]]
+        carry = [gs[i] for i in floats]
+        sums = [ops.zeros_like(consts[i]) for i in self.summed]
+        xs = [
+            *gs[n : self.outputs],
+            *(inputs[n + i] for i in self.inputs),
+            *ys[self.outputs :],
+        ]
+        fixed = [consts[i] for i in self.consts]
+        count = len(carry) + len(sums)
+        found = bind_scan(
+            self.body,
+            [*carry, *sums, *xs, *fixed],
+            count,
+            len(xs),
+            self.length,
+            not self.reverse,
+        )
+        result: list[Any] = [None] * len(inputs)
+        for i, g in zip(floats, found, strict=False):
+            result[i] = g
+        for i, g in zip(self.summed, found[len(carry) : count], strict=True):
+            result[n + m + i] = g
+        rest = iter(found[count:])
+        for i in range(m):
+            if self.wanted[n + i]:
+                result[n + i] = next(rest)
+        for i in self.products:
+            result[n + m + i] = _product_over_steps(next(rest), next(rest))
+        return result
+
+
+def _product_over_steps(a: Tensor, b: Tensor) -> Tensor:
+    """sum over t of transpose(a[t]) @ b[t], as one product."""
+    rows = ops.reshape(a, (-1, a.shape[-1]))
+    return ops.matmul(ops.transpose(rows), ops.reshape(b, (-1, b.shape[-1])))  # type: ignore[no-any-return]
+
+
+class _Cut:
+    """A joint graph of a scan's body, seen from the side of its gradient."""
+
+    def __init__(
+        self,
+        joint: Graph,
+        inputs: Sequence[Any],
+        ys: Sequence[Any],
+        carry: int,
+        xs: int,
+    ) -> None:
+        self.joint = joint
+        self.producers = joint.producers()
+        self.carry = {id(v) for v in inputs[:carry]}
+        self.given = {id(v) for v in inputs}
+        # One element in each step of what is in memory as a whole.
+        self.stacked = {id(v) for v in (*inputs[carry : carry + xs], *ys)}
+        # Values known in the forward pass, and those that are the same in every step.
+        self.known = set(self.given)
+        self.invariant = {id(v) for v in inputs[carry + xs :]}
+        for node in joint.nodes:
+            for group in (self.known, self.invariant):
+                if all(id(x) in group or x.constant is not None for x in node.inputs):
+                    group.update(map(id, node.outputs))
+
+    def forward_nodes(self) -> list[Node]:
+        """The nodes that can run in the forward pass."""
+        return [n for n in self.joint.nodes if id(n.outputs[0]) in self.known]
+
+    def factors(self, value: Any) -> tuple[Any, Any] | None:
+        """(a, b) if the value is transpose(a) @ b for matrices."""
+        node = self.producers.get(id(value))
+        if node is None or node.op.name != "matmul" or value.spec.ndim != 2:
+            return None
+        left = self.producers.get(id(node.inputs[0]))
+        if left is None or left.op.name != "transpose" or node.inputs[1].spec.ndim != 2:
+            return None
+        return left.inputs[0], node.inputs[1]
+
+    def backward(self, values: Sequence[Any]) -> tuple[list[Node], list[Any], set[int]]:
+        """What computes `values`: nodes, residuals, and the ids of inputs read."""
+        nodes, needed = self._needed(values, self._is_known)
+        kept = cheapest_residuals(needed, self._made_from, self._price)
+        residuals = [
+            value for value in kept if id(value) not in self.given - self.carry
+        ]
+        ids = {id(value) for value in residuals} | self.given
+        again, ends = self._needed(needed, lambda value: id(value) in ids)
+        read = {id(value) for value in ends} & self.given - self.carry
+        nodes |= again
+        ordered = [node for node in self.joint.nodes if id(node) in nodes]
+        return ordered, residuals, read
+
+    def _needed(
+        self, values: Sequence[Any], is_end: Callable[[Any], bool]
+    ) -> tuple[set[int], list[Any]]:
+        """The ids of the nodes that lead to values, and what they start from."""
+        nodes: set[int] = set()
+        ends: dict[int, Any] = {}
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            node = self.producers.get(id(value))
+            if is_end(value):
+                ends[id(value)] = value
+            elif node is not None and id(node) not in nodes:
+                nodes.add(id(node))
+                stack += node.inputs
+        return nodes, list(ends.values())
+
+    def _is_known(self, value: Any) -> bool:
+        return id(value) in self.known
+
+    def _made_from(self, value: Any) -> Sequence[Any] | None:
+        """What a value is computed from again, in a pass that is quick; None: nothing.
+
+        What is the same in every step is there, or is computed again.
+        """
+        node = self.producers.get(id(value))
+        if id(value) in self.invariant:
+            return ()
+        if node is None or node.op.name in DEAR:
+            return None
+        if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
+            return None
+        return [x for x in node.inputs if x.constant is None]
+
+    def _price(self, value: Any) -> int:
+        """Bytes to read, and to write unless they are in memory anyway."""
+        is_there = id(value) in self.stacked
+        return int(value.spec.nbytes * (1 if is_there else 1 + STORED))
+
+
+@_once_per_graph
+def linearize(
+    body: Graph,
+    wanted: tuple[bool, ...],
+    carry: int,
+    xs: int,
+    length: int,
+    reverse: bool,
+) -> tuple[Graph, Backward]:
+    """Split a scan's body and its gradient into a forward and a backward body.
+
+    Returns:
+        The forward body, which puts out residuals after its own outputs, and the
+        recipe of the backward scan.
+    """
+    joint = joint_graph(body, wanted)
+    for step in (prune, simplify, share, prune):
+        joint = step(joint, backend())
+    first, count, n_in = carry + xs, len(body.outputs), len(body.inputs)
+    inputs, gs = joint.inputs[:n_in], joint.inputs[n_in:]
+    sources = [i for i, want in enumerate(wanted) if want]
+    found = dict(zip(sources, joint.outputs[count:], strict=True))
+    cut = _Cut(joint, inputs, joint.outputs[carry:count], carry, xs)
+    weights = [i for i in sources if i >= first]
+    factors = {i: pair for i in weights if (pair := cut.factors(found[i]))}
+    summed = [i for i in weights if i not in factors]
+    pairs = [value for pair in factors.values() for value in pair]
+    stepwise = [found[i] for i in sources if i < first]
+    totals = [found[i] for i in summed]
+    nodes, residuals, read = cut.backward([*stepwise, *totals, *pairs])
+    sums = [Tensor(None, value.spec) for value in totals]
+    adds = [_add(a, b) for a, b in zip(sums, totals, strict=True)]
+    used_xs = [i for i in range(xs) if id(inputs[carry + i]) in read]
+    used_consts = [i for i in range(n_in - first) if id(inputs[first + i]) in read]
+    backward_body = Graph(
+        (
+            *(gs[i] for i in sources if i < carry),
+            *sums,
+            *gs[carry:],
+            *(inputs[carry + i] for i in used_xs),
+            *residuals,
+            *(inputs[first + i] for i in used_consts),
+        ),
+        (*nodes, *adds),
+        (
+            *(found[i] for i in sources if i < carry),
+            *(node.outputs[0] for node in adds),
+            *(found[i] for i in sources if carry <= i < first),
+            *pairs,
+        ),
+    )
+    outputs = (*joint.outputs[:count], *residuals)
+    forward = prune(Graph(inputs, tuple(cut.forward_nodes()), outputs), backend())
+    return forward, Backward(
+        body=backward_body,
+        carry=carry,
+        xs=xs,
+        length=length,
+        reverse=reverse,
+        wanted=wanted,
+        outputs=count,
+        inputs=tuple(used_xs),
+        consts=tuple(used_consts),
+        summed=tuple(i - first for i in summed),
+        products=tuple(i - first for i in factors),
+    )
+
+
+def _add(a: Any, b: Any) -> Node:
+    return Node(PRIMITIVES["add"], [a, b], {}, [Tensor(None, a.spec)])

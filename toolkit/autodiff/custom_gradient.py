@@ -1,0 +1,125 @@
+"""Functions with a gradient of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from toolkit import tree
+from toolkit.autodiff.tape import alias, as_tuple
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, no_tapes, state
+from toolkit.core.trace import StatelessScope
+from toolkit.core.variable import Variable
+from toolkit.errors import GradientError
+from toolkit.ir import Kind, Primitive
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function a gradient of its own.
+
+    Args:
+        f: takes tensors, returns (outputs, grad); `grad(*upstream)` takes the
+            gradients of the outputs and returns those of the inputs. As in Keras,
+            `grad` may also take them as the keyword argument `upstream`. Where a traced
+            function is differentiated from outside, `f` is called again for it.
+
+    Example:
+        >>> import toolkit
+        >>> @toolkit.ops.custom_gradient
+        ... def clipped(x):
+        ...     return x, lambda g: toolkit.ops.clip(g, -1.0, 1.0)
+        >>> x = toolkit.Variable(2.0)
+        >>> with toolkit.GradientTape() as tape:
+        ...     y = 5.0 * clipped(x)
+        >>> float(tape.gradient(y, x))
+        1.0
+    """
+
+    @wraps(f)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return _Application(f, args, kwargs).record()
+
+    return wrapper
+
+
+class _Application:
+    """One call of a function that has a gradient of its own."""
+
+    def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
+        self.function, self.kwargs = function, kwargs
+        self.inputs = [_read(arg) for arg in args]
+        self.tensors = tuple(x for x in self.inputs if isinstance(x, Tensor))
+
+    def record(self) -> Any:
+        """The outputs, known to tapes and traces as results of one operation."""
+        tapes = state.tapes
+        # Recorded, because `grad` may use values computed here: outer tapes must know
+        # where those come from. First derivatives do not pass through the function,
+        # as its outputs are replaced below.
+        outputs, grad = self.function(*self.inputs, **self.kwargs)
+        with no_tapes():
+            leaves = self._results([convert(leaf) for leaf in tree.flatten(outputs)])
+
+        def vjp(g: Any, y: Any, *xs: Tensor) -> Any:
+            return self._checked(grad(*as_tuple(g)))
+
+        record = Primitive(self.function.__name__, Kind.COMPOSITE, _no_spec, vjp=vjp)
+        for tape in tapes:
+            tape.record(record, self.tensors, {}, leaves)
+        return tree.pack_sequence_as(outputs, leaves)
+
+    def _results(self, leaves: list[Tensor]) -> tuple[Tensor, ...]:
+        """The outputs with an identity of their own: one may be an input.
+
+        A trace is told of the gradient too, for who differentiates what was traced.
+        """
+        if state.trace is None or not leaves or not self.tensors:
+            return tuple(alias(leaf) for leaf in leaves)
+        count = len(leaves)
+
+        def first(xs: tuple[Any, ...]) -> Any:
+            return xs[:count] if count > 1 else xs[0]
+
+        def vjp(g: Any, y: Any, *inputs: Tensor) -> Any:
+            return (None,) * count + self._again(g, inputs[count:])
+
+        record = Primitive(
+            "custom_gradient",
+            Kind.COMPOSITE,
+            lambda *specs: first(specs),
+            vjp=vjp,
+            body=lambda *xs: first(xs),
+        )
+        return as_tuple(state.trace.emit(record, (*leaves, *self.tensors), {}))
+
+    def _again(self, g: Any, tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        """The gradients at other tensors: in another trace, where these are known."""
+        rest = iter(tensors)
+        inputs = [next(rest) if isinstance(x, Tensor) else x for x in self.inputs]
+        with StatelessScope():  # what it assigns has been assigned
+            _, grad = self.function(*inputs, **self.kwargs)
+        return self._checked(grad(*as_tuple(g)))
+
+    def _checked(self, found: Any) -> tuple[Any, ...]:
+        """What the gradient function returned, for each tensor among the inputs."""
+        flat = list(found) if isinstance(found, (tuple, list)) else [found]
+        inputs, tensors = self.inputs, self.tensors
+        if len(flat) == len(inputs) != len(tensors):
+            pairs = zip(flat, inputs, strict=True)
+            flat = [d for d, x in pairs if isinstance(x, Tensor)]
+        if len(flat) != len(tensors):
+            raise GradientError(
+                f"custom_gradient: {self.function.__name__} has {len(tensors)} tensor "
+                f"inputs; its gradient function returned {len(flat)} values"
+            )
+        return tuple(None if d is None else convert(d) for d in flat)
+
+
+def _read(arg: Any) -> Any:
+    return arg.value if isinstance(arg, Variable) else arg
+
+
+def _no_spec(*specs: Any, **attrs: Any) -> Any:
+    raise AssertionError("an application of a custom gradient is never traced itself")

@@ -1,0 +1,73 @@
+"""Directional derivatives, from two reverse passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit import dtypes, ops, tree
+from toolkit.autodiff.tape import GradientTape
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError
+from toolkit.ops.symbolic import operation
+
+
+@operation
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> Any:
+    """The derivative of a function in one direction: its Jacobian times a vector.
+
+    Args:
+        fun: takes tensors or nests of them, returns a tensor or a nest of them.
+        primals: its arguments.
+        tangents: the direction: a structure of the same shapes.
+        has_aux: whether fun returns (outputs, more), where more is only handed on.
+
+    Returns:
+        (outputs, derivatives), both of the outputs' structure, and more if has_aux.
+
+    Example:
+        >>> from toolkit import ops
+        >>> y, t = ops.jvp(ops.square, (ops.array(3.0),), (ops.array(1.0),))
+        >>> float(y), float(t)
+        (9.0, 6.0)
+    """
+    leaves, directions = tree.flatten(list(primals)), tree.flatten(list(tangents))
+    if len(leaves) != len(directions):
+        raise ArgumentError(
+            f"jvp: expected as many tangents as primals; received {len(directions)} "
+            f"and {len(leaves)}"
+        )
+    # Fresh tensors, so that one that is given twice counts as two.
+    inputs = [ops.reshape(convert(x), convert(x).shape) for x in leaves]
+    pairs = zip(inputs, directions, strict=True)
+    directions = [ops.broadcast_to(convert(d, x.dtype), x.shape) for x, d in pairs]
+    moved = [i for i, x in enumerate(inputs) if dtypes.is_float(x.dtype)]
+    sources = [inputs[i] for i in moved]
+    with GradientTape(watch_accessed_variables=False) as outer:
+        with GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(sources)
+            outputs = fun(*tree.pack_sequence_as(list(primals), inputs))
+        outputs, *more = outputs if has_aux else (outputs,)
+        ys = [convert(y) for y in tree.flatten(outputs)]
+        # The gradient is linear in the weights of the outputs: the derivative by them
+        # of its product with the direction is what is wanted.
+        weights = [ops.zeros_like(y) for y in ys]
+        floats = [i for i, y in enumerate(ys) if dtypes.is_float(y.dtype)]
+        outer.watch([weights[i] for i in floats])
+        gradients = inner.gradient(
+            [ys[i] for i in floats],
+            sources,
+            [weights[i] for i in floats],
+            unconnected_gradients="zero",
+        )
+        total: Any = ops.zeros(())
+        for i, g in zip(moved, gradients, strict=True):
+            total = total + ops.sum(g * directions[i])
+    found: list[Tensor] = outer.gradient(total, weights, unconnected_gradients="zero")
+    return outputs, tree.pack_sequence_as(outputs, found), *more

@@ -1,0 +1,383 @@
+"""GradientTape: records applications of primitives and walks them backwards.
+
+A vjp is written in public ops, so the reverse pass is itself recorded by outer tapes
+and traced into graphs. Gradients of broadcast inputs are summed back in one place,
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from toolkit import dtypes, ops, tree
+from toolkit.console.frames import warn
+from toolkit.core.convert import convert
+from toolkit.core.naming import scopes
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
+from toolkit.errors import GradientError, unknown_choice
+from toolkit.ir import Kind, Node, Primitive
+from toolkit.ops.shape import sum_to
+
+# What is traced in a reverse pass comes from a layer's scope, and from this in it.
+_GRADIENT = "gradient"
+
+
+class GradientTape:
+    """Records operations so that gradients can be taken.
+
+    Args:
+        persistent: whether `gradient` may be called more than once.
+        watch_accessed_variables: whether trainable Variables are watched when read.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.Variable(3.0)
+        >>> with toolkit.GradientTape() as tape:
+        ...     y = x * x
+        >>> float(tape.gradient(y, x))
+        6.0
+    """
+
+    def __init__(
+        self, persistent: bool = False, watch_accessed_variables: bool = True
+    ) -> None:
+        self.persistent: bool = persistent
+        self.watch_accessed_variables = watch_accessed_variables
+        self._used = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._nodes: list[Node] = []
+        self._watched: set[int] = set()
+        self._sources: list[Any] = []  # keeps the ids in _watched alive
+        self._reads: dict[int, list[Tensor]] = {}
+        self._variables: dict[int, Variable] = {}
+
+    def __enter__(self) -> GradientTape:
+        if self in state.tapes:
+            raise GradientError("GradientTape: the tape is recording already")
+        state.tapes = (*state.tapes, self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        state.tapes = self._others()
+
+    def _others(self) -> tuple[Any, ...]:
+        return tuple(tape for tape in state.tapes if tape is not self)
+
+    def watch(self, tensor: Any) -> None:
+        """Record what is computed from `tensor`, or from each in a nest of them."""
+        for leaf in tree.flatten(tensor):
+            if isinstance(leaf, Variable):
+                self._variables[id(leaf)] = leaf
+                leaf.read()
+            elif not isinstance(leaf, Tensor):
+                raise GradientError(f"watch: expected a tensor; received {leaf!r}")
+            elif leaf.dtype not in dtypes.INEXACT:
+                raise GradientError(
+                    "watch: only floating tensors have gradients; "
+                    f"received {leaf.dtype}"
+                )
+            else:
+                self._watched.add(id(leaf))
+                self._sources.append(leaf)
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """The Variables that are watched, in the order in which they were read."""
+        return tuple(self._variables.values())
+
+    def watch_variable(self, variable: Variable, tensor: Tensor) -> None:
+        """Told by a Variable that it was read as `tensor`."""
+        if not self.wants(variable):
+            return
+        self._variables[id(variable)] = variable
+        reads = self._reads.setdefault(id(variable), [])
+        if id(tensor) not in self._watched:
+            self._watched.add(id(tensor))
+            self._sources.append(tensor)
+            reads.append(tensor)
+        elif not reads:
+            reads.append(tensor)
+        # Else it was read before, or stands in a scope for what was computed here: then
+        # the gradient flows on to where that comes from, and would count twice.
+
+    def watches(self, inputs: Any) -> bool:
+        """Whether any of `inputs` is watched, or computed from what is."""
+        return any(id(x) in self._watched for x in inputs)
+
+    def wants(self, variable: Variable) -> bool:
+        """Whether a read of `variable` would be watched."""
+        known = id(variable) in self._variables
+        wanted = self.watch_accessed_variables and variable.trainable
+        return (known or wanted) and variable.dtype in dtypes.INEXACT
+
+    def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
+        """Told by `bind` of an application."""
+        watched = self._watched
+        for x in inputs:
+            if id(x) in watched:
+                break
+        else:
+            return
+        if op.vjp is None and op.body is None:
+            return
+        outputs = outputs if type(outputs) is tuple else (outputs,)
+        self._nodes.append(Node(op, inputs, attrs, outputs))
+        for y in outputs:
+            if y.dtype in dtypes.INEXACT:
+                watched.add(id(y))
+
+    def stop_recording(self) -> AbstractContextManager[None]:
+        """A context in which nothing is recorded."""
+        return state.inside(tapes=self._others())
+
+    def reset(self) -> None:
+        """Forget everything recorded."""
+        self._used = False
+        self._clear()
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: str = "none",
+    ) -> Any:
+        """The gradient of the sum of `target` with respect to each source.
+
+        Args:
+            target: a tensor or a nest of tensors.
+            sources: a nest of Variables or watched tensors.
+            output_gradients: weights of the targets' elements; ones if None.
+            unconnected_gradients: "none" or "zero": what stands for the gradient of
+                a source on which the target does not depend.
+
+        Returns:
+            A structure like `sources`.
+
+        Raises:
+            GradientError: on the second call, unless the tape is persistent.
+        """
+        if unconnected_gradients not in ("none", "zero"):
+            raise unknown_choice(
+                "unconnected_gradients", unconnected_gradients, ("none", "zero")
+            )
+        if self._used and not self.persistent:
+            raise GradientError(
+                "GradientTape.gradient: a tape that is not persistent can be used "
+                "once; create it with persistent=True"
+            )
+        self._used = True
+        if not self.persistent:
+            state.tapes = self._others()
+        gradients = self._start(target, output_gradients)
+        leaves = tree.flatten(sources)
+        for leaf in leaves:
+            if not isinstance(leaf, (Tensor, Variable)):
+                raise GradientError(
+                    "GradientTape.gradient: expected tensors or Variables as sources; "
+                    f"received {leaf!r}"
+                )
+        if output_gradients is None:  # else it is a step of a larger gradient
+            _warn_of_integers(target, leaves)
+        reached = self._backward(gradients, leaves)
+        results = [
+            self._result(reached, leaf, unconnected_gradients) for leaf in leaves
+        ]
+        if not self.persistent:
+            self._clear()
+        return tree.pack_sequence_as(sources, results)
+
+    def _start(self, target: Any, output_gradients: Any) -> dict[int, Any]:
+        gradients: dict[int, Any] = {}
+        targets = tree.flatten(target)
+        weights = [None] * len(targets)
+        if output_gradients is not None:
+            several = tree.is_nested(target)
+            weights = tree.flatten(output_gradients) if several else [output_gradients]
+        if len(weights) != len(targets):
+            raise GradientError(
+                f"GradientTape.gradient: expected {len(targets)} output gradients, one "
+                f"for each target; received {len(weights)}"
+            )
+        for y, weight in zip(targets, weights, strict=True):
+            y = y.read() if isinstance(y, Variable) else y
+            if not isinstance(y, Tensor):
+                raise GradientError(
+                    f"GradientTape.gradient: expected a tensor; received {y!r}"
+                )
+            if not dtypes.is_float(y.dtype):
+                continue
+            g = ops.ones_like(y) if weight is None else convert(weight, y.dtype)
+            if g.shape != y.shape:
+                g = ops.broadcast_to(g, y.shape)
+            _accumulate(gradients, y, g)
+        return gradients
+
+    def _backward(
+        self, gradients: dict[int, Any], sources: list[Any]
+    ) -> dict[int, Any]:
+        """Walk the nodes backwards; returns the gradient of each value, by id."""
+        keep = set(map(id, self._tensors_of(sources)))
+        reached: dict[int, Any] = {}
+        for node in reversed(list(self._nodes)):
+            gs = [gradients.get(id(y)) for y in node.outputs]
+            if all(g is None for g in gs):
+                continue
+            for y in node.outputs:
+                if id(y) in keep:
+                    reached[id(y)] = gradients[id(y)] if id(y) in gradients else None
+                gradients.pop(id(y), None)
+            for x, g in zip(node.inputs, self._pull_back(node, gs), strict=True):
+                if g is not None and id(x) in self._watched:
+                    _accumulate(gradients, x, g)
+        return {**gradients, **{k: g for k, g in reached.items() if g is not None}}
+
+    def _pull_back(self, node: Node, gs: list[Any]) -> list[Any]:
+        """The gradients of a node's inputs from those of its outputs."""
+        wanted = [id(x) in self._watched for x in node.inputs]
+        outer = scopes.names
+        origin = getattr(node.outputs[0], "_origin", ())
+        scopes.names = (*origin, *[_GRADIENT][: origin[-1:] != (_GRADIENT,)])
+        try:
+            return pull_back(node, gs, wanted)
+        finally:
+            scopes.names = outer
+
+    def _tensors_of(self, sources: list[Any]) -> Iterator[Tensor]:
+        for source in sources:
+            if isinstance(source, Variable):
+                yield from self._reads.get(id(source), ())
+            else:
+                yield source
+
+    def _result(self, reached: dict[int, Any], source: Any, unconnected: str) -> Any:
+        total = None
+        for tensor in self._tensors_of([source]):
+            g = reached.get(id(tensor))
+            if g is not None:
+                total = g if total is None else total + g
+        if total is None and unconnected == "zero":
+            return ops.zeros(source.shape, source.dtype)
+        return total
+
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: str = "none",
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """The derivative of every element of `target` by every element of each source.
+
+        One reverse pass per element of the target. `parallel_iterations` and
+        `experimental_use_pfor`, which steer how TensorFlow computes, have no effect.
+
+        Returns:
+            A structure like `sources` of tensors of shape target.shape + source.shape.
+        """
+        if self._used and not self.persistent:
+            raise GradientError("GradientTape.jacobian: the tape has been used already")
+        if not isinstance(target, Tensor) or not target.size:
+            raise GradientError(
+                "GradientTape.jacobian: expected a tensor that is not empty as target; "
+                f"received {target!r}"
+            )
+        if not self.persistent:
+            state.tapes = self._others()
+        leaves = tree.flatten(sources)
+        directions = ops.eye(target.size, dtype=target.dtype)
+        self.persistent, persistent = True, self.persistent
+        try:
+            rows = [
+                self.gradient(
+                    target,
+                    leaves,
+                    ops.reshape(direction, target.shape),
+                    unconnected_gradients,
+                )
+                for direction in directions
+            ]
+        finally:
+            self.persistent = persistent
+        if not persistent:
+            self._clear()
+        columns = [
+            None
+            if column[0] is None
+            else ops.reshape(ops.stack(column), (*target.shape, *column[0].shape))
+            for column in zip(*rows, strict=True)
+        ]
+        return tree.pack_sequence_as(sources, columns)
+
+
+def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
+    """Apply a node's vjp; None where no gradient flows or none is wanted."""
+    op = node.op
+    if op.kind is Kind.CONTROL:  # it may do less where no gradient comes in
+        g, y = tuple(gs), node.outputs
+    elif len(node.outputs) == 1:
+        g, y = gs[0], node.outputs[0]
+    else:
+        g, y = filled(gs, node.outputs), node.outputs
+    if op.vjp is None:
+        found = _body_vjp(node, g, wanted)
+    elif isinstance(op.vjp, tuple):
+        found = [
+            rule(g, y, *node.inputs, **node.attrs) if want else None
+            for rule, want in zip(op.vjp, wanted, strict=True)
+        ]
+    else:
+        found = op.vjp(g, y, *node.inputs, **node.attrs)
+        found = list(found) if isinstance(found, (tuple, list)) else [found]
+    if op.kind is Kind.ELEMENTWISE:
+        pairs = zip(found, node.inputs, strict=True)
+        return [d if d is None else sum_to(d, x.shape) for d, x in pairs]
+    return found
+
+
+def filled(gs: Any, outputs: Any) -> tuple[Any, ...]:
+    """Gradients of outputs, zeros where there are none."""
+    pairs = zip(gs, outputs, strict=True)
+    return tuple(ops.zeros_like(y) if g is None else g for g, y in pairs)
+
+
+def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
+    """Differentiate the body of a composite that has no rule of its own."""
+    with GradientTape() as tape:
+        inputs = [alias(x) for x in node.inputs]
+        tape.watch([x for x, want in zip(inputs, wanted, strict=True) if want])
+        outputs = node.op.body(*inputs, **node.attrs)
+    floats = [(y, d) for y, d in zip(as_tuple(outputs), as_tuple(g), strict=True)]
+    return tape.gradient([y for y, _ in floats], inputs, [d for _, d in floats])  # type: ignore[no-any-return]
+
+
+def alias(x: Tensor) -> Tensor:
+    """The same value with an identity of its own."""
+    return ops.reshape(x, x.shape)
+
+
+def _warn_of_integers(target: Any, sources: list[Any]) -> None:
+    """Integers have no gradients: where nothing else is asked for, all are None."""
+    for what, given in (("target", tree.flatten(target)), ("source", sources)):
+        found = [getattr(x, "dtype", None) for x in given]
+        if found and all(map(dtypes.is_integer, filter(None, found))):
+            warn(
+                "GradientTape.gradient: only floating tensors have gradients; received "
+                f"a {what} of {found[0]}, which gives None"
+            )
+            return
+
+
+def as_tuple(x: Any) -> tuple[Any, ...]:
+    """A tuple as it is; anything else as a tuple of one."""
+    return x if isinstance(x, tuple) else (x,)
+
+
+def _accumulate(gradients: dict[int, Any], x: Tensor, g: Tensor) -> None:
+    known = gradients.get(id(x))
+    gradients[id(x)] = g if known is None else known + g

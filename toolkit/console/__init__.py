@@ -1,0 +1,1 @@
+"""What the user sees in a terminal: messages, progress, warnings, tracebacks."""

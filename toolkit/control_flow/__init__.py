@@ -1,0 +1,1 @@
+"""Loops and branches as operations that hold sub-graphs."""

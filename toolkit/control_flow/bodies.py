@@ -1,0 +1,140 @@
+"""Traced bodies of control flow: what they read and write becomes inputs, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import dtypes, tree
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.trace import Trace, reread_p
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ir import Graph
+
+
+@dataclass
+class Body:
+    """A traced body: its trace, what it returned, and the leaves of that as tensors."""
+
+    trace: Trace
+    structure: Any
+    outputs: list[Tensor]
+
+    def local(self, source: Tensor | Variable) -> Tensor:
+        """The stand-in of an outer value inside the body."""
+        return self.trace.capture(source)
+
+    def graph(
+        self,
+        inputs: Sequence[Tensor],
+        sources: Sequence[Any],
+        outputs: Sequence[Tensor],
+    ) -> Graph:
+        """The body as a graph of `inputs`, then of the outer values `sources`."""
+        stand_ins = [self.local(source) for source in sources]
+        return Graph((*inputs, *stand_ins), tuple(self.trace.nodes), tuple(outputs))
+
+
+def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
+    """Trace `function` on stand-ins for the tensors in `args`."""
+    outer = () if state.trace is None else state.trace.tapes
+    with Trace(name, tapes=(*outer, *state.tapes)) as trace:
+        stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
+        structure = function(*stand_ins)
+        leaves = tree.flatten(structure)
+        outputs = [trace.localize(convert(x)) for x in leaves if x is not None]
+    form = tree.map_structure(lambda x: x if x is None else tree.LEAF, structure)
+    return Body(trace, form, outputs), stand_ins
+
+
+def pack(structure: Any, values: Sequence[Any]) -> Any:
+    """The values in the form that a body returned; None stays None."""
+    rest = iter(values)
+    return tree.map_structure(lambda x: x if x is None else next(rest), structure)
+
+
+def written_by(bodies: Sequence[Body]) -> list[Variable]:
+    """The Variables that any of the bodies assigns, each once."""
+    return list(dict.fromkeys(v for body in bodies for v in body.trace.writes))
+
+
+def sources_of(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
+    """The outer values that the bodies read, each once, without those in `but`."""
+    left_out = {id(source) for source in but}
+    found = {
+        id(source): source
+        for body in bodies
+        for source, _ in body.trace.captures.values()
+        if id(source) not in left_out
+    }
+    return list(found.values())
+
+
+def outer_values(sources: Sequence[Any]) -> list[Tensor]:
+    """The values of what a body captured, as seen from outside."""
+    return [x.read() if isinstance(x, Variable) else x for x in sources]
+
+
+def assign_all(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
+    """Give each Variable its value."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def carried_by(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
+    """What each Variable holds when a step of a loop ends: the next step reads it."""
+    pairs = zip(finals_of(body, variables), variables, strict=True)
+    trace = body.trace
+    return [
+        trace.emit(reread_p, (value, body.local(variable)), {})
+        if variable in trace.writes and value.dtype in dtypes.INEXACT
+        else value
+        for value, variable in pairs
+    ]
+
+
+def finals_of(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
+    """What each Variable holds when the body ends."""
+    return [
+        body.trace.writes[v] if v in body.trace.writes else body.local(v)
+        for v in variables
+    ]
+
+
+def check_carry(op: str, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+    """Refuse what changes the shape or dtype of a carried value."""
+    old, new = ([x.spec for x in xs] for xs in (before, after))
+    if old != new:
+        raise ShapeError(
+            f"{op}: the body must keep the shapes and dtypes of what it carries: "
+            f"expected {old}; received {new}"
+        )
+
+
+def check_condition(condition: Body) -> None:
+    """Refuse a condition of a loop that is not one boolean, or has effects."""
+    if len(condition.outputs) != 1 or condition.outputs[0].size != 1:
+        raise ShapeError("while_loop: expected `cond` to return one boolean scalar")
+    if condition.trace.writes:
+        paths = ", ".join(repr(v.path) for v in condition.trace.writes)
+        raise ArgumentError(
+            f"while_loop: a traced `cond` may not assign Variables, as {paths} here "
+            "(random ops assign their seed's state); let the body do so"
+        )
+
+
+def twins_of_carry(body: Graph, carry: int) -> list[int]:
+    """For each carried value of a scan's body one that is the same after every step.
+
+    That is itself, unless the body does not read it: an output that is a state too.
+    """
+    read = {id(x) for node in body.nodes for x in node.inputs}
+    read |= {id(y) for y in body.outputs}
+    is_read = [id(x) in read for x in body.inputs[:carry]]
+    first: dict[int, int] = {}
+    for i in sorted(range(carry), key=lambda i: not is_read[i]):
+        first.setdefault(id(body.outputs[i]), i)
+    return [i if is_read[i] else first[id(body.outputs[i])] for i in range(carry)]

@@ -1,0 +1,116 @@
+"""Branches: cond and switch.
+
+Eagerly the branch that is wanted runs. Inside a trace both become sub-graphs of a node.
+Variables that a branch writes are carried along and assigned after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit import dtypes, ops
+from toolkit.autodiff.control import gradient_graph
+from toolkit.autodiff.tape import filled
+from toolkit.control_flow.bodies import (
+    Body,
+    assign_all,
+    finals_of,
+    outer_values,
+    pack,
+    sources_of,
+    trace_body,
+    written_by,
+)
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind
+from toolkit.errors import ShapeError
+from toolkit.ir import Graph, Kind, primitive
+from toolkit.ops.symbolic import operation
+
+
+def _cond_vjp(
+    g: Any, y: Any, predicate: Tensor, *inputs: Tensor, **graphs: Graph
+) -> Any:
+    """The gradient of the branch that was taken, by another cond."""
+    wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
+    backward = {name: gradient_graph(graph, wanted) for name, graph in graphs.items()}
+    gradients = iter(bind(cond_p, predicate, *inputs, *filled(g, y), **backward))
+    return [None, *(next(gradients) if want else None for want in wanted)]
+
+
+cond_p = primitive(
+    "cond",
+    Kind.CONTROL,
+    lambda predicate, *xs, true, false: tuple(v.spec for v in true.outputs),
+    vjp=_cond_vjp,
+)
+
+
+@operation
+def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    """`true_fn()` where the boolean `pred` holds, else `false_fn()`.
+
+    Args:
+        pred: a boolean scalar.
+        true_fn, false_fn: functions without arguments that return structures of
+            tensors of the same shapes and dtypes.
+
+    Example:
+        >>> import toolkit
+        >>> float(toolkit.ops.cond(True, lambda: 1.0, lambda: 2.0))
+        1.0
+    """
+    if isinstance(pred, bool):
+        return true_fn() if pred else false_fn()
+    predicate = convert(pred, "bool")
+    if predicate.size != 1:
+        raise ShapeError(f"cond: expected a scalar pred; received {predicate.shape}")
+    if predicate.known() is not None:
+        return true_fn() if predicate else false_fn()
+    yes, _ = trace_body("cond", true_fn)
+    no, _ = trace_body("cond", false_fn)
+    specs = [[x.spec for x in body.outputs] for body in (yes, no)]
+    if repr(yes.structure) != repr(no.structure) or (specs[0] != specs[1]):
+        raise ShapeError(
+            f"cond: both branches must return the same structure, shapes and dtypes; "
+            f"received {specs[0]} and {specs[1]}"
+        )
+    return pack(yes.structure, join_branches(predicate, yes, no))
+
+
+def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
+    """The outputs of the branch that is taken; both have outputs of the same specs.
+
+    Variables that a branch has assigned are assigned, too.
+    """
+    written = written_by([yes, no])
+    finals = [finals_of(body, written) for body in (yes, no)]
+    sources = sources_of([yes, no])
+    graphs = [
+        body.graph([], sources, [*body.outputs, *final])
+        for body, final in zip((yes, no), finals, strict=True)
+    ]
+    if not graphs[0].outputs:
+        return ()
+    predicate = ops.reshape(predicate, ())
+    found = bind(
+        cond_p, predicate, *outer_values(sources), true=graphs[0], false=graphs[1]
+    )
+    count = len(yes.outputs)
+    assign_all(written, found[count:])
+    return found[:count]  # type: ignore[no-any-return]
+
+
+@operation
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`; the index is clamped to the valid range."""
+    index = ops.clip(convert(index, "int32"), 0, len(branches) - 1)
+
+    def choose(low: int) -> Any:
+        if low == len(branches) - 1:
+            return branches[low](*operands)
+        here = ops.equal(index, low)
+        return cond(here, lambda: branches[low](*operands), lambda: choose(low + 1))
+
+    return choose(0)

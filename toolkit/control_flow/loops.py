@@ -1,0 +1,375 @@
+"""Control flow: while_loop, fori_loop, scan, map, vectorized_map.
+
+Eagerly these are Python's own control flow. Inside a trace each becomes one node that
+holds sub-graphs. Variables that a body writes are carried along and assigned after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit import dtypes, ops, tree
+from toolkit.arguments import is_int
+from toolkit.autodiff.control import linearize
+from toolkit.autodiff.tape import GradientTape, filled
+from toolkit.control_flow.bodies import (
+    Body,
+    assign_all,
+    carried_by,
+    check_carry,
+    check_condition,
+    outer_values,
+    pack,
+    sources_of,
+    trace_body,
+    twins_of_carry,
+    written_by,
+)
+from toolkit.control_flow.branches import cond
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, bind, state
+from toolkit.core.trace import Trace, inline
+from toolkit.errors import ArgumentError, ArgumentTypeError, GradientError
+from toolkit.ir import Graph, Kind, Spec, primitive
+from toolkit.ops.symbolic import operation
+
+# --- primitives -----------------------------------------------------------------------
+
+
+def _while_vjp(
+    g: Any,
+    y: Any,
+    *inputs: Tensor,
+    condition: Graph,
+    body: Graph,
+    carry: int,
+    maximum_iterations: int | None,
+) -> Any:
+    """Run the loop again as a scan, and differentiate that."""
+    if maximum_iterations is None:
+        raise GradientError(
+            "while_loop: the gradient of a traced loop needs maximum_iterations, so "
+            "that the memory for its steps is bounded"
+        )
+    with GradientTape(watch_accessed_variables=False) as tape:
+        xs = [ops.reshape(x, x.shape) for x in inputs]  # fresh identities
+        tape.watch([x for x in xs if dtypes.is_float(x.dtype)])
+        consts = xs[carry:]
+        outputs = _bounded_while(
+            lambda *values: inline(condition, [*values, *consts])[0],
+            lambda *values: inline(body, [*values, *consts]),
+            tuple(xs[:carry]),
+            maximum_iterations,
+        )
+    return tape.gradient(outputs, xs, filled(g, y))
+
+
+def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> Any:
+    finals = [v.spec for v in body.outputs[:carry]]
+    stacked = [
+        Spec((length, *v.spec.shape), v.spec.dtype) for v in body.outputs[carry:]
+    ]
+    return tuple(finals + stacked)
+
+
+def _scan_vjp(
+    g: Any, y: Any, *inputs: Tensor, body: Graph, backward: Any, **attrs: Any
+) -> Any:
+    """The scan that runs backwards over what the forward scan has kept."""
+    read = backward is not None and any(d is not None for d in g[backward.outputs :])
+    if backward is None or read:
+        # A gradient of a gradient: what was kept has a gradient too. Run forward
+        # again, and keep what the larger body needs.
+        wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
+        body, backward = linearize(body, wanted, **attrs)
+        y = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
+    gs = filled(g[: backward.outputs], y[: backward.outputs])
+    return backward.apply(gs, y, inputs, _bind_scan)
+
+
+while_p = primitive(
+    "while_loop",
+    Kind.CONTROL,
+    lambda *xs, body, **attrs: tuple(v.spec for v in body.outputs),
+    vjp=_while_vjp,
+)
+scan_p = primitive("scan", Kind.CONTROL, _scan_spec, vjp=_scan_vjp)
+
+
+def _bind_scan(
+    body: Graph,
+    inputs: Sequence[Tensor],
+    carry: int,
+    xs: int,
+    length: int,
+    reverse: bool,
+) -> tuple[Tensor, ...]:
+    """Apply a scan; if a tape will want its gradient, have it keep what that needs."""
+    twins = twins_of_carry(body, carry)
+    once = sorted(set(twins))
+    if length and len(once) < carry:
+        inner = [*(body.inputs[i] for i in once), *body.inputs[carry:]]
+        results = [*(body.outputs[i] for i in once), *body.outputs[carry:]]
+        body = Graph(tuple(inner), body.nodes, tuple(results))
+        inputs = [*(inputs[i] for i in once), *inputs[carry:]]
+        found = _bind_scan(body, inputs, len(once), xs, length, reverse)
+        return (*(found[once.index(i)] for i in twins), *found[len(once) :])
+    kept = 0
+    backward = None
+    attrs = {"carry": carry, "xs": xs, "length": length, "reverse": reverse}
+    if any(tape.watches(inputs) for tape in state.tapes):
+        wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
+        kept = len(body.outputs)
+        body, backward = linearize(body, wanted, **attrs)
+    outputs = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
+    return outputs[:kept] if kept else outputs  # type: ignore[no-any-return]
+
+
+# --- public functions -----------------------------------------------------------------
+
+
+@operation
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    maximum_iterations: int | None = None,
+) -> Any:
+    """Apply `body` to `loop_vars` as long as `cond` of them holds.
+
+    Args:
+        cond: takes the loop variables, returns a boolean scalar.
+        body: takes the loop variables, returns new ones of the same shapes and dtypes.
+        loop_vars: a tuple or list of (structures of) tensors, or a single tensor.
+        maximum_iterations: a bound on the number of steps; the gradient of a traced
+            loop needs it.
+
+    Example:
+        >>> import toolkit
+        >>> int(toolkit.ops.while_loop(lambda i: i < 10, lambda i: (i + 3,), (0,))[0])
+        12
+    """
+    single = not isinstance(loop_vars, (tuple, list))
+    values = tree.map_structure(convert, (loop_vars,) if single else tuple(loop_vars))
+
+    def step(*args: Any) -> Any:
+        found = body(*args)
+        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+    if state.trace is None:
+        count = 0
+        while (maximum_iterations is None or count < maximum_iterations) and cond(
+            *values
+        ):
+            values = _checked_step(step, values)
+            count += 1
+    else:
+        condition, stand_ins = trace_body("while_loop", cond, *values)
+        check_condition(condition)
+        if maximum_iterations is not None and state.tapes:
+            values = _bounded_while(cond, step, values, maximum_iterations)
+        else:
+            parts = condition, stand_ins, *trace_body("while_loop", step, *values)
+            values = _traced_while(*parts, values, maximum_iterations)
+    if single:
+        return values[0]
+    return list(values) if isinstance(loop_vars, list) else values
+
+
+def _checked_step(step: Callable[..., Any], values: Any) -> Any:
+    found = tree.map_structure(convert, step(*values))
+    check_carry("while_loop", tree.flatten(values), tree.flatten(found))
+    return found
+
+
+def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
+    """As a scan, whose gradient is known: each step runs only while the loop does."""
+
+    def scan_step(carry: Any, _: Any) -> Any:
+        running = cond_fn(*carry)
+        return cond(running, lambda: tuple(step(*carry)), lambda: tuple(carry)), None
+
+    return scan(scan_step, values, length=limit)[0]
+
+
+def _traced_while(
+    condition: Body,
+    condition_vars: Any,
+    body: Body,
+    body_vars: Any,
+    values: Any,
+    limit: int | None,
+) -> Any:
+    initial = tree.flatten(values)
+    check_carry("while_loop", initial, body.outputs)
+    written = written_by([body])
+    sources = sources_of([condition, body], but=written)
+    finals = carried_by(body, written)
+    graphs = [
+        part.graph(
+            [*tree.flatten(inputs), *(part.local(v) for v in written)], sources, outputs
+        )
+        for part, inputs, outputs in (
+            (condition, condition_vars, condition.outputs),
+            (body, body_vars, [*body.outputs, *finals]),
+        )
+    ]
+    found = bind(
+        while_p,
+        *initial,
+        *outer_values(written),
+        *outer_values(sources),
+        condition=graphs[0],
+        body=graphs[1],
+        carry=len(initial) + len(written),
+        maximum_iterations=limit,
+    )
+    assign_all(written, found[len(initial) :])
+    return tree.pack_sequence_as(values, found[: len(initial)])
+
+
+@operation
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any
+) -> Any:
+    """Apply `body_fun(i, value)` for i from `lower` up to, not including, `upper`."""
+    if is_int(lower) and is_int(upper):
+        counter = ops.arange(lower, max(lower, upper), dtype="int32")
+        step = lambda value, i: (body_fun(i, value), None)  # noqa: E731
+        return scan(step, init_val, counter)[0]
+    start = convert(lower, "int32")
+    return while_loop(
+        lambda i, value: i < upper,
+        lambda i, value: (i + 1, body_fun(i, value)),
+        (start, init_val),
+    )[1]
+
+
+@operation
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Carry a value through `f` along the leading axis of `xs`.
+
+    Args:
+        f: takes (carry, x), returns (new carry, y); the carry keeps its shapes.
+        init: the first carry.
+        xs: a structure of tensors of shape (length, ...), or None.
+        length: the number of steps; needed if `xs` is None.
+        reverse: whether to go from the last step to the first; ys keep their places.
+        unroll: True repeats the body in the graph instead of looping; an integer says
+            how many steps may be repeated, and as many as `length` means True.
+
+    Returns:
+        (the last carry, the ys stacked along a new leading axis).
+
+    Example:
+        >>> import toolkit
+        >>> total, sums = toolkit.ops.scan(
+        ...     lambda s, x: (s + x, s + x), 0.0, toolkit.ops.ones((3,))
+        ... )
+        >>> sums.tolist()
+        [1.0, 2.0, 3.0]
+    """
+    if not callable(f):
+        raise ArgumentTypeError(f"scan: `f` should be a callable. Received: {f!r}")
+    if not isinstance(unroll, bool) and unroll < 1:
+        raise ArgumentError(f"scan: {unroll=} must be an positive integer or boolean.")
+    init = tree.map_structure(convert, init)
+    xs = None if xs is None else tree.map_structure(convert, xs)
+    leaves = [] if xs is None else tree.flatten(xs)
+    known = () if length is None else (int(length),)
+    lengths = {*known, *(x.shape[0] if x.ndim else None for x in leaves)}
+    if len(lengths) != 1 or None in lengths:
+        problem = "expected `length`, or xs of one leading extent, to scan over and no "
+        raise ArgumentError(f"scan: {problem}other; received {length=} and xs={leaves}")
+    steps: Any = lengths.pop()
+    if state.trace is None or unroll is True or 1 < unroll >= steps:
+        return _unrolled_scan(f, init, xs, steps, reverse)
+    return _traced_scan(f, init, xs, steps, reverse)
+
+
+def _unrolled_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> Any:
+    ys: list[Any] = []
+    for t in reversed(range(length)) if reverse else range(length):
+        x = None if xs is None else tree.map_structure(lambda leaf, t=t: leaf[t], xs)
+        before = tree.flatten(carry)
+        carry, y = f(carry, x)
+        carry = tree.map_structure(convert, carry)
+        check_carry("scan", before, tree.flatten(carry))
+        ys.append(y)
+    if not ys:
+        return carry, _no_steps(f, carry, xs)
+    ys = ys[::-1] if reverse else ys
+    if all(leaf is None for leaf in tree.flatten(ys[0])):
+        return carry, ys[0]
+    return carry, tree.map_structure(lambda *steps: ops.stack(list(steps)), *ys)
+
+
+def _no_steps(f: Any, carry: Any, xs: Any) -> Any:
+    """The ys of a scan of length 0: what one step would give, without elements."""
+    first = None if xs is None else tree.map_structure(_element, xs)
+    with Trace("scan") as trace:
+        arguments = tree.map_structure(
+            lambda x: x if x is None else trace.placeholder(x.spec), (carry, first)
+        )
+        ys = f(*arguments)[1]
+    return tree.map_structure(
+        lambda y: y if y is None else ops.zeros((0, *y.shape), y.dtype), ys
+    )
+
+
+def _traced_scan(f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+    def step(carry: Any, x: Any) -> Any:
+        return f(carry, None if xs is None else x)
+
+    first = [] if xs is None else tree.map_structure(_element, xs)
+    body, (carry_in, x_in) = trace_body("scan", step, init, first)
+    carry = tree.flatten(init)
+    n = len(carry)
+    check_carry("scan", carry, body.outputs[:n])
+    written = written_by([body])
+    finals = carried_by(body, written)
+    sources = sources_of([body], but=written)
+    graph = body.graph(
+        [
+            *tree.flatten(carry_in),
+            *(body.local(v) for v in written),
+            *tree.flatten(x_in),
+        ],
+        sources,
+        [*body.outputs[:n], *finals, *body.outputs[n:]],
+    )
+    x_leaves = [] if xs is None else tree.flatten(xs)
+    inputs = [*carry, *outer_values(written), *x_leaves, *outer_values(sources)]
+    carried = n + len(written)
+    found = _bind_scan(graph, inputs, carried, len(x_leaves), length, reverse)
+    assign_all(written, found[n:carried])
+    new_carry, y_structure = body.structure
+    return pack(new_carry, found[:n]), pack(y_structure, found[carried:])
+
+
+def _element(x: Tensor) -> Tensor:
+    """A stand-in for one step's slice, for its spec only."""
+    return Tensor(None, Spec(x.shape[1:], x.dtype))
+
+
+@operation
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """Apply `f` to each slice along the leading axis of `xs`, and stack the results."""
+    return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
+
+
+@operation
+def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
+    """Apply `function` to each element of a batch; the results are stacked.
+
+    They are computed one after the other, as by `map`.
+    """
+    return map(function, elements)

@@ -1,0 +1,84 @@
+"""`vectorize`: a function of single elements, applied to whole tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Any
+
+from toolkit import ops, tree
+from toolkit.control_flow.loops import vectorized_map
+from toolkit.core.convert import convert
+from toolkit.errors import ArgumentError
+from toolkit.ops.checks import broadcast_shapes
+
+
+def vectorize(
+    pyfunc: Callable[..., Any],
+    *,
+    excluded: Collection[int] | None = None,
+    signature: str | None = None,
+) -> Callable[..., Any]:
+    """A function that applies `pyfunc` to every element of its arguments.
+
+    Args:
+        pyfunc: takes and returns scalars, or what `signature` says.
+        excluded: positions of arguments that it is given as they are.
+        signature: the axes that single elements have: "(m,n),(n)->(m)" for the product
+            of a matrix and a vector. Those in front broadcast.
+
+    Example:
+        >>> from toolkit import ops
+        >>> largest = ops.vectorize(lambda a, b: ops.maximum(a, b))
+        >>> largest([1, 5, 3], 2).tolist()
+        [2, 5, 3]
+    """
+    if not callable(pyfunc):
+        raise ArgumentError(f"vectorize: expected a function; received {pyfunc!r}")
+    left_out = set(excluded or ())
+    ranks = None if signature is None else _ranks(signature)
+
+    @wraps(pyfunc)
+    def vectorized(*args: Any) -> Any:
+        places = [i for i in range(len(args)) if i not in left_out]
+        cores = [0] * len(places) if ranks is None else ranks
+        if len(cores) != len(places):
+            raise ArgumentError(
+                f"vectorize: expected {len(cores)} arguments, as signature "
+                f"{signature!r} says; received {len(places)}"
+            )
+        xs = [convert(args[i]) for i in places]
+        splits = [x.ndim - rank for x, rank in zip(xs, cores, strict=True)]
+        pairs = list(zip(xs, splits, strict=True))
+        batch = broadcast_shapes("vectorize", *(x.shape[:n] for x, n in pairs))
+        rows = [
+            ops.reshape(
+                ops.broadcast_to(x, (*batch, *x.shape[n:])),
+                (math.prod(batch), *x.shape[n:]),
+            )
+            for x, n in pairs
+        ]
+
+        def apply(elements: Any) -> Any:
+            given = dict(zip(places, elements, strict=True))
+            return pyfunc(*(given.get(i, args[i]) for i in range(len(args))))
+
+        found = vectorized_map(apply, tuple(rows))
+        return tree.map_structure(
+            lambda y: ops.reshape(y, (*batch, *y.shape[1:])), found
+        )
+
+    return vectorized
+
+
+def _ranks(signature: str) -> list[int]:
+    """How many axes each argument of a signature such as "(m,n),(n)->(m)" has."""
+    inputs, arrow, outputs = signature.replace(" ", "").partition("->")
+    if not (arrow and inputs.startswith("(") and outputs.endswith(")")):
+        raise ArgumentError(
+            f"vectorize: expected a signature like '(m,n),(n)->(m)'; "
+            f"received {signature!r}"
+        )
+    groups = inputs[1:-1].split("),(")
+    return [len([axis for axis in group.split(",") if axis]) for group in groups]

@@ -1,0 +1,1 @@
+"""Tensors, Variables, traces and symbols: what operations work on."""

@@ -1,0 +1,239 @@
+"""Turning what users pass into tensors, and promoting operands to one dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, settings, tree
+from toolkit.backends.registry import get_backend
+from toolkit.core.strings import StringTensor
+from toolkit.core.tensor import Tensor, backend, bind, state
+from toolkit.errors import DTypeError
+from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
+
+_SCALARS = (bool, int, float, complex)
+_WEAK = frozenset(_SCALARS)
+
+
+def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Any:
+    return bind(cast_p, g, dtype=x.dtype)
+
+
+cast_p: Primitive = primitive(
+    "cast",
+    Kind.ELEMENTWISE,
+    spec=lambda x, dtype: Spec(x.shape, dtype),
+    vjp=_cast_vjp,
+    scalar=lambda s, x, dtype: s.cast(x, dtype),
+)
+
+
+def convert(x: Any, dtype: str | None = None) -> Tensor:
+    """`x` as a Tensor, cast to `dtype` if that is given.
+
+    Python floats become floatx and integers int32; arrays keep their dtype and are
+    copied, because a Tensor never changes.
+    """
+    if type(x) is not Tensor:
+        x = Tensor(_scalar(x, dtype)) if type(x) in _WEAK else _to_tensor(x, dtype)
+    if dtype is None or x._dtype == dtype:
+        return x  # type: ignore[no-any-return]
+    return bind(cast_p, x, dtype=dtype)  # type: ignore[no-any-return]
+
+
+def extent(number: float, dtype: str) -> Any:
+    """A number that follows from the extents of a batch, as an operand.
+
+    In a trace it is a constant that kernels read from memory: they are the same ones
+    for batches of all sizes.
+    """
+    if state.trace is None:
+        return number
+    constant = Tensor(_scalar(number, dtype))
+    constant._is_open = True
+    return constant
+
+
+def _to_tensor(x: Any, dtype: str | None) -> Tensor:
+    value = getattr(x, "value", None)
+    if type(value) is Tensor:  # a Variable
+        return value
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, _SCALARS):  # np.float64, a subclass of float
+        return Tensor(_scalar(x, dtype))
+    if isinstance(x, (list, tuple)):
+        return _from_list(x, dtype)
+    if hasattr(x, "detach"):  # a torch tensor
+        x = x.detach()
+        x = x if getattr(x, "is_cuda", False) else x.cpu()
+    if hasattr(x, "__cuda_array_interface__") or getattr(x, "is_cuda", False):
+        # What has no DLPack does not tell its device: the first, then.
+        tell = getattr(x, "__dlpack_device__", lambda: (None, 0))
+        key = settings.backend_of(f"gpu:{tell()[1]}")
+        return Tensor(get_backend(key).adopt(x))
+    return Tensor(_stored(_checked(np.array(x))))
+
+
+def _python_type(x: Any) -> type:
+    """bool, int, float or complex; np.float64, a subclass of float, counts as one."""
+    return next(kind for kind in _SCALARS if isinstance(x, kind))
+
+
+def _scalar(x: Any, dtype: str | None) -> Any:
+    if dtype is None:
+        dtype = dtypes.result_type(_python_type(x))
+        if dtype == "int32" and not -(2**31) <= x < 2**31:
+            dtype = "int64"
+    elif isinstance(x, float) and dtypes.is_integer(dtype):
+        x = int(x) if np.isfinite(x) else 0
+    is_large = isinstance(x, float) and not -_LEAST_LARGE <= x <= _LEAST_LARGE
+    if is_large and dtypes.is_float(dtype):
+        x = _rounded(x, dtype)
+    try:
+        return _stored(x, dtype)
+    except OverflowError:
+        raise _misfit(x, dtype) from None
+
+
+# Numbers of a larger magnitude may be infinite in a dtype of floats: in float16.
+_LEAST_LARGE = 65504.0
+
+
+def _rounded(x: float, dtype: str) -> float:
+    """A large number: infinite where the dtype has none so large, without a warning."""
+    with np.errstate(over="ignore"):
+        return float(np.float64(x).astype(dtypes.numpy_dtype(dtype)))
+
+
+def _stored(x: Any, dtype: str | None = None) -> Any:
+    """The array of a tensor: where it is computed on, or in a trace in host memory."""
+    if state.trace is None:
+        return backend().asarray(x, dtype)
+    return np.asarray(x, None if dtype is None else dtypes.numpy_dtype(dtype))
+
+
+def _misfit(x: Any, dtype: str) -> DTypeError:
+    return DTypeError(f"convert_to_tensor: {x!r} does not fit the dtype {dtype}")
+
+
+def _checked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    try:
+        dtypes.name_of(array.dtype)
+    except DTypeError:
+        raise DTypeError(
+            f"convert_to_tensor: expected numbers of {', '.join(dtypes.DTYPES)}; "
+            f"received data of dtype {array.dtype} (shape {array.shape})"
+        ) from None
+    return array
+
+
+def _from_list(values: Any, dtype: str | None) -> Tensor:
+    leaves = tree.flatten(values)
+    if any(type(leaf) is Tensor or hasattr(leaf, "_tensor") for leaf in leaves):
+        return _stack([convert(value) for value in values], dtype)
+    try:
+        array = _checked(np.array(values))
+    except ValueError as error:
+        raise DTypeError(f"convert_to_tensor: {error}") from None
+    if all(isinstance(leaf, _SCALARS) for leaf in leaves):
+        kinds = set(map(_python_type, leaves)) or {float}
+        found = dtypes.result_type(*kinds)
+        if found == "int32" and not _fits(array, "int32"):
+            found = "int64" if _fits(array, "int64") else "uint64"
+            if array.dtype.kind == "f":  # NumPy found no integer dtype for all
+                raise _misfit(values, found)
+        with np.errstate(invalid="ignore"):
+            array = array.astype(dtypes.numpy_dtype(dtype or found))
+    return Tensor(_stored(array))
+
+
+def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
+    limits = np.iinfo(dtype)
+    return bool(
+        not array.size or (limits.min <= array.min() and array.max() <= limits.max)
+    )
+
+
+def _stack(tensors: list[Tensor], dtype: str | None) -> Tensor:
+    common = dtype or dtypes.result_type(*(t.dtype for t in tensors))
+    rows = [
+        bind(PRIMITIVES["reshape"], convert(t, common), shape=(1, *t.shape))
+        for t in tensors
+    ]
+    return bind(PRIMITIVES["concatenate"], *rows, axis=0)  # type: ignore[no-any-return]
+
+
+def is_strings(x: Any) -> bool:
+    """Whether `x` is an array of str or bytes: they are in no tensor of numbers."""
+    if isinstance(x, StringTensor):
+        return True
+    if not isinstance(x, np.ndarray) or x.dtype.kind not in "OSU":
+        return False
+    return x.dtype.kind != "O" or not x.size or isinstance(x.flat[0], (str, bytes))
+
+
+def convert_input(x: Any, dtype: str) -> Any:
+    """`x` as a Tensor of `dtype`, or as an array of str if that is "string"."""
+    if dtype != dtypes.STRING:
+        if is_strings(x) or getattr(x, "dtype", None) == dtypes.STRING:
+            raise DTypeError("input x: expected numbers; received strings")
+        return convert(x, dtype)
+    array = np.asarray(x)
+    if not is_strings(array):
+        raise DTypeError(f"expected strings; received data of dtype {array.dtype}")
+    return array
+
+
+def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
+    """Operands as tensors of their common dtype, and that dtype."""
+    first = xs[0]
+    for x in xs:
+        if type(x) is not Tensor or x._dtype != first._dtype:
+            break
+    else:
+        return xs, first._dtype
+    known = tuple([x if isinstance(x, _SCALARS) else convert(x) for x in xs])
+    kinds = list(map(weak_type, known))
+    dtype = dtypes.result_type(*kinds)
+    if kinds.count(dtype) == len(kinds):
+        return known, dtype  # type: ignore[return-value]
+    return tuple([convert(x, dtype) for x in known]), dtype
+
+
+def weak_type(x: Any) -> Any:
+    """The type that promotion sees: a dtype name, or a weak Python type."""
+    if type(x) is Tensor:
+        return x._dtype
+    if type(x) in _WEAK:
+        return type(x)
+    if isinstance(x, _SCALARS):
+        return _python_type(x)
+    dtype = getattr(x, "dtype", None)
+    return dtypes.standardize(dtype) if dtype is not None else convert(x).dtype
+
+
+def tensors(*xs: Any) -> list[Tensor]:
+    """Operands as tensors each: Python's numbers count as int32 and floatx, no less.
+
+    Keras promotes so where it has no operator of Python for a function.
+    """
+    return [convert(x) for x in xs]
+
+
+def to_float(x: Any) -> Tensor:
+    """`x` as a tensor of a floating or complex dtype: floatx, unless it has one."""
+    x = convert(x)
+    return x if x._dtype in dtypes.INEXACT else convert(x, settings.floatx())  # type: ignore[no-any-return]
+
+
+def floating(*xs: Any) -> tuple[Tensor, ...]:
+    """Operands as tensors of their common floating or complex dtype."""
+    tensors, dtype = operands(*xs)
+    if dtype in dtypes.INEXACT:
+        return tensors
+    return tuple([convert(x, settings.floatx()) for x in tensors])

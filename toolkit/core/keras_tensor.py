@@ -1,0 +1,144 @@
+"""KerasTensor: a tensor that is not there yet."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.core.naming import auto_name
+from toolkit.errors import ArgumentError, ShapeError
+
+
+class KerasHistory(NamedTuple):
+    """Where a KerasTensor comes from."""
+
+    operation: Any
+    node_index: int
+    tensor_index: int
+
+
+class _Fixed:
+    """An attribute that is set once, by the constructor, under `_name`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, symbol: Any, owner: Any = None) -> Any:
+        return self if symbol is None else symbol.__dict__["_" + self.name]
+
+    def __set__(self, symbol: Any, value: Any) -> None:
+        raise AttributeError(
+            f"The `{self.name}` attribute of KerasTensor is immutable."
+        )
+
+
+class KerasTensor:
+    """A symbol: the shape and dtype of a tensor that a model will be given.
+
+    Args:
+        shape: extents; None where unknown.
+        dtype: the dtype's name.
+        sparse: only False; toolkit has no sparse tensors.
+        ragged: only False.
+        record_history: whether a functional model may be built from it.
+        name: made up if not given.
+    """
+
+    __array_priority__ = 2000
+    # What wants to be told of calls with it, by `add(node)`: a graph of `compat`.
+    graph: Any = None
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any = "float32",
+        sparse: bool = False,
+        ragged: bool = False,
+        record_history: bool = True,
+        name: str | None = None,
+    ) -> None:
+        if sparse and ragged:
+            raise ArgumentError(
+                "KerasTensor: a symbol cannot have `sparse=True` and `ragged=True`"
+            )
+        if sparse or ragged:
+            raise ArgumentError("KerasTensor: sparse and ragged tensors do not exist")
+        self._shape: tuple[int | None, ...] = standardize_shape(shape)
+        self._dtype = dtypes.standardize(dtype)
+        self._sparse = self._ragged = False
+        self.record_history = record_history
+        self.name: str = name or auto_name("keras_tensor")
+        self._keras_history: KerasHistory | None = None
+        self._keras_mask: Any = None
+
+    shape: Any = _Fixed()
+    dtype: Any = _Fixed()
+    sparse: Any = _Fixed()
+    ragged: Any = _Fixed()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int | None:
+        return None if None in self.shape else int(np.prod(self.shape))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        if not self.shape or self.shape[0] is None:
+            raise TypeError(f"len() of a symbol of shape {self.shape}")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        raise NotImplementedError(
+            "a KerasTensor cannot be iterated over; index or split it"
+        )
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a KerasTensor has no value and cannot be used as a boolean. Use ops.where "
+            "or ops.cond"
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise ArgumentError(
+            f"a KerasTensor of shape {self.shape} doesn't have any actual numerical "
+            "value; NumPy functions cannot take it, functions of toolkit.ops can"
+        )
+
+    __float__ = __int__ = __index__ = __array__
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+def standardize_shape(shape: Any) -> tuple[int | None, ...]:
+    """A shape as a tuple of ints and Nones, checked."""
+    try:
+        extents = tuple(None if n is None else int(n) for n in shape)
+    except TypeError:
+        raise ShapeError(f"shape: expected a sequence; received {shape!r}") from None
+    if any(n is not None and n < 0 for n in extents):
+        raise ShapeError(f"shape: extents must be >= 0; received {shape!r}")
+    return extents
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether x is a KerasTensor."""
+    return isinstance(x, KerasTensor)
+
+
+def any_symbolic(*structures: Any) -> bool:
+    """Whether a KerasTensor is anywhere inside."""
+    for x in structures:
+        if isinstance(x, KerasTensor):
+            return True
+        if tree.is_nested(x):
+            if any_symbolic(*(x.values() if isinstance(x, dict) else x)):
+                return True
+    return False

@@ -1,0 +1,148 @@
+"""Strings as values on the host: they move as numbers do, and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.core.tensor import Tensor
+from toolkit.errors import DTypeError
+
+# Operations that only move what they are given.
+MOVING = frozenset(
+    (
+        *("append", "array_split", "broadcast_to", "concatenate", "copy", "diagonal"),
+        *("dsplit", "dstack", "expand_dims", "flip", "fliplr", "flipud", "hsplit"),
+        *("hstack", "moveaxis", "ravel", "repeat", "reshape", "roll", "rot90", "split"),
+        *("squeeze", "stack", "swapaxes", "take", "take_along_axis", "tile"),
+        *("transpose", "unstack", "vsplit", "vstack", "where"),
+    )
+)
+
+
+class StringTensor:
+    """Strings, kept as bytes, that answer as a tensor does.
+
+    Layers such as StringLookup and TextVectorization take them; operations that only
+    move elements, such as `reshape`, `concatenate` and `take`, do too.
+
+    Args:
+        values: a string, bytes, or nested lists or an array of them.
+
+    Example:
+        >>> import toolkit
+        >>> words = toolkit.ops.convert_to_tensor(["a", "b"])
+        >>> toolkit.ops.expand_dims(words, 1).shape, words.numpy().tolist()
+        ((2, 1), [b'a', b'b'])
+    """
+
+    dtype: Any = "string"
+
+    def __init__(self, values: Any) -> None:
+        self._array = np.empty(np.shape(values), object)
+        self._array[...] = values
+        encode = np.frompyfunc(_encoded, 1, 1)
+        self._array = np.asarray(encode(self._array), object)
+
+    @property
+    def shape(self) -> Any:
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    @property
+    def size(self) -> int:
+        return self._array.size
+
+    def numpy(self) -> Any:
+        """An array of bytes; the bytes themselves of a single string."""
+        return self._array[()]
+
+    def tolist(self) -> Any:
+        """The bytes as nested lists."""
+        return self._array.tolist()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self._array if dtype is None else self._array.astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, key: Any) -> Any:
+        return type(self)(self._array[key])
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __add__(self, other: Any) -> Any:
+        return type(self)(self._array + self._of(other))
+
+    def __eq__(self, other: Any) -> Any:
+        return Tensor(np.asarray(np.equal(self._array, self._of(other)), bool))
+
+    def _of(self, other: Any) -> Any:
+        return np.asarray(StringTensor(other))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<StringTensor shape={self.shape}, value={self.numpy()!r}>"
+
+
+def _encoded(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return bytes(value)
+    raise DTypeError(f"strings: expected str or bytes; received {value!r}")
+
+
+def is_string(value: Any) -> bool:
+    """Whether a value is made of strings: one, an array, or nested lists."""
+    if isinstance(value, (str, bytes, StringTensor)):
+        return True
+    if isinstance(value, np.ndarray):
+        first = value.flat[0] if value.dtype.kind == "O" and value.size else None
+        return value.dtype.kind in "SU" or isinstance(first, (str, bytes))
+    return isinstance(value, (list, tuple)) and bool(value) and is_string(value[0])
+
+
+def moved(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What an operation that only moves returns of strings; None if it is no such.
+
+    It moves the positions of the strings, and these follow.
+    """
+    given = tree.flatten((args, kwargs))
+    if function.__name__ not in MOVING or not any(map(is_string, given)):
+        return None
+    kind = next((type(x) for x in given if isinstance(x, StringTensor)), StringTensor)
+    pool: list[Any] = []
+
+    def positions(leaf: Any) -> Any:
+        if not is_string(leaf):
+            return leaf
+        array = np.asarray(kind(leaf))
+        first = len(pool)
+        pool.extend(array.reshape(-1))
+        return np.arange(first, len(pool)).reshape(array.shape)
+
+    args, kwargs = tree.map_structure(positions, (args, kwargs))
+    strings = np.empty(len(pool), object)
+    strings[:] = pool
+
+    def found(place: Any) -> Any:
+        known = place.known()
+        if known is None:
+            raise DTypeError(
+                f"{function.__name__}: strings cannot follow positions that are not "
+                "known inside a traced function"
+            )
+        return kind(strings[known])
+
+    return tree.map_structure(found, function(*args, **kwargs))

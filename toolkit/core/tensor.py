@@ -1,0 +1,446 @@
+"""Tensor, and `bind`: the only place where a primitive is applied.
+
+A Tensor is a Spec with data (eager) or without (inside a trace). `bind` runs the
+kernel or appends a Node to the trace, and tells the tapes either way.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toolkit import dtypes, pictures, settings
+from toolkit.backends import devices
+from toolkit.backends.base import Backend, accelerators, on_host, owner_of
+from toolkit.backends.fetched import Fetched
+from toolkit.backends.registry import get_backend
+from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
+from toolkit.ir import Primitive, Spec
+from toolkit.thread_state import ThreadState
+
+if TYPE_CHECKING:
+    from toolkit.core.trace import Overlay, Scope, Trace
+
+Array = Any
+
+
+def quiet_context() -> contextvars.Context:
+    """A context in which NumPy says nothing of overflow, NaN and the like.
+
+    To run a function in it costs a fortieth of what `np.errstate` does.
+    """
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
+class _State(ThreadState):
+    """What is going on in this thread."""
+
+    trace: Trace | None = None  # the graph under construction
+    overlay: Overlay | None = None  # where Variables are read and written
+    tapes: tuple[Any, ...] = ()  # the tapes that record
+    autocast: str | None = None  # the dtype that float Variables are read in
+    device: str | None = None  # of the innermost device scope
+
+    def __init__(self) -> None:
+        # Runs a kernel without warnings; a context can be entered by one thread only.
+        self.quietly: Callable[..., Any] = quiet_context().run
+
+
+state = _State()
+
+
+class Operators:
+    """Base of tensors and Variables: `toolkit.ops` installs the operators."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+
+
+class Tensor(Operators):
+    """An immutable array of numbers, or its mere shape and dtype inside a trace.
+
+    Operators, indexing and comparisons work as in NumPy; `toolkit.ops` holds the
+    functions. Make one with `toolkit.ops.convert_to_tensor`.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> float((x @ x)[1, 0])
+        15.0
+    """
+
+    __slots__ = (
+        *("__weakref__", "_array", "_device", "_dtype", "_is_open"),
+        *("_keras_mask", "_origin", "_scope", "_spec"),
+    )
+    _keras_mask: Any
+    _device: str  # set only by what was computed in a device scope
+    _origin: tuple[str, ...]  # the name scopes, of layers say, that it was traced in
+    _is_open: bool  # set only by `extent`, and of what is computed from that
+    # NumPy's operators give way to ours, while np.exp(tensor) still converts.
+    __array_priority__ = 1000
+
+    def __init__(
+        self, array: Array, spec: Spec | None = None, scope: Scope | None = None
+    ) -> None:
+        self._array = array
+        self._dtype = dtypes.NAMES[array.dtype] if spec is None else spec.dtype
+        self._spec = spec
+        self._scope = scope
+
+    @property
+    def spec(self) -> Spec:
+        if self._spec is None:
+            self._spec = Spec(self._array.shape, self._dtype)
+        return self._spec
+
+    @property
+    def constant(self) -> Array | None:
+        """The data in host memory if there is any, else None (inside a trace)."""
+        array = self._array
+        return array if array is None else on_host(array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self._spec if self._array is None else self._array).shape  # type: ignore[no-any-return, union-attr]
+
+    @property
+    def dtype(self) -> str:
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        return (self._spec if self._array is None else self._array).ndim  # type: ignore[no-any-return, union-attr]
+
+    @property
+    def size(self) -> int:
+        return self.spec.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.spec.nbytes
+
+    @property
+    def device(self) -> str:
+        """Where the data is, such as "cpu:0"."""
+        try:
+            return self._device
+        except AttributeError:
+            owner = owner_of(self._array)
+            return devices.device() if owner is None else owner.device_name
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The data as a NumPy array, without a copy where that is possible.
+
+        Inside a trace there is one of what is computed from extents and constants.
+
+        Raises:
+            TraceError: inside a trace, of what is computed from its inputs.
+        """
+        found = self.known()
+        if found is None:
+            raise TraceError(
+                f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
+                "inside a traced function; return it from the function, or use ops "
+                "such as `where` and `cond` instead of Python's own control flow"
+            )
+        return found  # type: ignore[no-any-return]
+
+    def known(self) -> Array | None:
+        """The data in host memory if they can be known already, else None.
+
+        Inside a trace they are computed for who asks, if they need none of its inputs.
+        """
+        array = self._array
+        if array is None and state.trace is not None:
+            found = state.trace.value_of(self)
+            array = None if found is None else found._array
+        return array if array is None else on_host(array)
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        if copy:
+            return np.array(self.numpy(), dtype=dtype)
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        with self._in_order() as array:
+            return array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> Any:
+        with self._in_order() as array:
+            return array.__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The data on a GPU, for other libraries; there is none of data elsewhere."""
+        with self._in_order() as array:
+            return array.__cuda_array_interface__  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _in_order(self) -> Iterator[Array]:
+        """The data, and the stream that they are made on as the current one.
+
+        What is exported names it, so that who takes it waits for what was started.
+        """
+        owner = owner_of(self._array)
+        with nullcontext() if owner is None else owner.errstate():
+            yield self.numpy() if owner is None else self._array
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """The elements as nested Python lists."""
+        return self.numpy().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __index__(self) -> int:
+        return self.numpy().__index__()
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        return format(self.item(), spec)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> Any:
+        return Tensor, (np.array(self.numpy()),)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self
+
+    def __repr__(self) -> str:
+        head = f"shape={self.shape}, dtype={self.dtype}"
+        if self._array is None:
+            return f"<Tensor {head}, traced>"
+        return f"<Tensor {head}, value=\n{self.numpy()}>"
+
+    def _repr_html_(self) -> str:
+        if self._array is None:
+            return pictures.notebook.array_note("Tensor", None, f"{self.spec}, traced")
+        return pictures.notebook.array_note("Tensor", np.asarray(self.numpy()))
+
+    def __str__(self) -> str:
+        return repr(self) if self._array is None else str(self.numpy())
+
+
+def fetch(values: Sequence[Any]) -> Fetched:
+    """Begin to copy tensors to the host, those of an accelerator while it goes on.
+
+    Returns:
+        What gives an array for each tensor, and anything else as it is.
+    """
+    found = list(values)
+    places: dict[Any, list[int]] = {}
+    for i, x in enumerate(values):
+        if isinstance(x, Tensor):
+            places.setdefault(owner_of(x._array), []).append(i)
+    for i in places.pop(None, ()):
+        found[i] = values[i].numpy()
+    coming = [
+        (numbers, owner.fetch([values[i]._array for i in numbers]))
+        for owner, numbers in places.items()
+    ]
+
+    def get() -> list[Any]:
+        for numbers, fetched in coming:
+            for i, array in zip(numbers, fetched.get(), strict=True):
+                found[i] = array
+        coming.clear()
+        return found
+
+    return Fetched(get, lambda: all(fetched.is_done for _, fetched in coming))
+
+
+_eager_kernels: dict[str, Any] = {}
+
+
+def backend() -> Backend:
+    """The backend that computes: that of the device scope, or of the default device."""
+    return get_backend(settings.backend_of(state.device))
+
+
+devices.on_backend_change(_eager_kernels.clear)
+
+
+def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
+    """Apply `primitive`: run it now, or append it to the trace; tell the tapes.
+
+    Args:
+        primitive: what to apply.
+        inputs: tensors whose dtypes are already promoted.
+        attrs: everything that is not data; hashable.
+
+    Returns:
+        A Tensor, or a tuple of them if the primitive has several outputs.
+    """
+    if state.trace is None:
+        outputs = run(primitive, inputs, attrs)
+        if state.device is not None:
+            for y in outputs if type(outputs) is tuple else (outputs,):
+                y._device = state.device
+    else:
+        outputs = state.trace.emit(primitive, inputs, attrs)
+    for tape in state.tapes:
+        tape.record(primitive, inputs, attrs, outputs)
+    return outputs
+
+
+def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
+    """Run a primitive's kernel, or its body where the backend has none."""
+    if accelerators:
+        return run_placed(primitive, inputs, attrs)
+    try:
+        kernel = _eager_kernels[primitive.name]
+    except KeyError:
+        if primitive.body is not None and not backend().supports(primitive.name):
+            with no_tapes() if state.tapes else nullcontext():
+                return primitive.body(*inputs, **attrs)
+        devices.device()  # a device that is not there fails here
+        kernel = _eager_kernels[primitive.name] = backend().kernels[primitive.name]
+    arrays = [x._array for x in inputs]
+    try:
+        result = state.quietly(kernel, *arrays, **attrs)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _explain(primitive, inputs, attrs, error) from error
+    except RuntimeError:  # a signal's handler or a finalizer, in the midst of a kernel
+        with backend().errstate():
+            result = kernel(*arrays, **attrs)
+    if type(result) is np.ndarray:
+        return Tensor(result)
+    return _wrapped(result)
+
+
+def _wrapped(result: Any) -> Any:
+    """What a kernel returned as a Tensor, or as several."""
+    if type(result) is tuple:
+        return tuple([Tensor(array) for array in result])
+    if isinstance(result, np.generic):  # ufuncs return 0-d results as scalars
+        result = np.asarray(result)
+    return Tensor(result)
+
+
+def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
+    """Like `run` where tensors lie on several devices.
+
+    It runs on the device of the scope; without one on that of the first operand that is
+    on another than the processor, and else on the default one.
+    """
+    owners = (owner_of(x._array) for x in inputs)
+    owner = next((found for found in owners if found is not None), None)
+    chosen = backend() if state.device is not None or owner is None else owner
+    if primitive.body is not None and not chosen.supports(primitive.name):
+        with no_tapes():
+            return primitive.body(*inputs, **attrs)
+    if any(x._array is None for x in inputs):
+        raise leaked(primitive.name, next(x for x in inputs if x._array is None))
+    arrays = [chosen.asarray(_for(chosen, x._array)) for x in inputs]
+    try:
+        with chosen.errstate():
+            return _wrapped(chosen.kernels[primitive.name](*arrays, **attrs))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _explain(primitive, inputs, attrs, error) from error
+
+
+def _for(chosen: Backend, array: Array) -> Array:
+    """An array that a backend can take: its own, or the host's."""
+    return array if chosen.owns(array) else on_host(array)
+
+
+def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
+    """Like `run` on the processor, whatever computes otherwise."""
+    host = get_backend(settings.HOST_BACKEND)
+    if primitive.body is not None and not host.supports(primitive.name):
+        return run(primitive, inputs, attrs)
+    with host.errstate():
+        kernel = host.kernels[primitive.name]
+        return _wrapped(kernel(*(x.constant for x in inputs), **attrs))
+
+
+def _explain(
+    primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any, error: Exception
+) -> Exception:
+    """The shape rule's words for what a kernel could not do, if it has any."""
+    for x in inputs:
+        if x._array is None:
+            return leaked(primitive.name, x)
+    try:
+        primitive.spec(*(x.spec for x in inputs), **attrs)
+    except ToolkitError as explained:
+        return explained
+    if isinstance(error, ToolkitError):
+        return type(error)(str(error))
+    if isinstance(error, np.linalg.LinAlgError):
+        return ArgumentError(f"{primitive.name}: {error}")
+    specs = ", ".join(repr(x.spec) for x in inputs)
+    return DTypeError(f"{primitive.name}: received ({specs}): {error}")
+
+
+def no_tapes() -> AbstractContextManager[None]:
+    """A context in which no tape records."""
+    return state.inside(tapes=())
+
+
+def device(device_name: str) -> AbstractContextManager[None]:
+    """Place what is computed inside on the device `device_name`, such as "cpu:0".
+
+    Inside a traced function the placement is recorded, and the compiler copies what
+    passes from one device to another; eagerly an operation runs on the device of the
+    scope, wherever its operands are.
+
+    Raises:
+        DeviceError: if there is no such device.
+    """
+    return state.inside(device=devices.check_device(device_name))

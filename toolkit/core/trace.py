@@ -1,0 +1,340 @@
+"""Traces: graphs under construction, and the overlays that Variables live in.
+
+Inside a trace every `bind` appends a node. Variable reads and writes go through the
+trace, so that a trace that fails leaves no Variable changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from toolkit import dtypes
+from toolkit.core.naming import scopes
+from toolkit.core.tensor import Tensor, bind, run_on_host, state
+from toolkit.errors import ArgumentError, ShapeError, TraceError, leaked
+from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
+
+if TYPE_CHECKING:
+    from toolkit.core.variable import Variable
+
+
+class Overlay:
+    """Reads and writes of Variables that stay inside a scope."""
+
+    def __init__(self) -> None:
+        self.parent: Overlay | None = None
+        self.writes: dict[Variable, Tensor] = {}
+
+    def read(self, variable: Variable) -> Tensor:
+        """The value of `variable` as seen from inside this scope."""
+        if variable in self.writes:
+            return self.writes[variable]
+        if self.parent is not None:
+            return self.parent.read(variable)
+        return variable._eager_value()
+
+    def write(self, variable: Variable, tensor: Tensor) -> None:
+        """Give `variable` a value that holds inside this scope only."""
+        self.writes[variable] = tensor
+
+    def check_creation(self) -> None:
+        """Raise if no Variable may be created here."""
+        if self.parent is not None:
+            self.parent.check_creation()
+
+
+class Scope:
+    """What a tensor knows of its trace, lest it keep all of the trace alive."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self) -> None:
+        self.closed: bool = False
+
+
+class Trace(Overlay):
+    """A graph under construction; use it as a context manager.
+
+    Args:
+        name: what is traced, for messages.
+        creates_variables: whether Variables may be created inside.
+        tapes: what these watch comes in as a stand-in, even if its data are known.
+    """
+
+    def __init__(
+        self,
+        name: str = "function",
+        creates_variables: bool = True,
+        tapes: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.creates_variables = creates_variables
+        self.tapes: tuple[Any, ...] = tapes
+        self.scope: Scope = Scope()
+        self.nodes: list[Node] = []
+        self.inputs: list[Tensor] = []
+        # What comes from outside: id -> (outer Tensor or Variable, its stand-in here).
+        self.captures: dict[int, tuple[Tensor | Variable, Tensor]] = {}
+        # What was asked for and could be computed: id of a tensor here -> its value.
+        self.folded: dict[int, Tensor] = {}
+        # Variables that were written, as they are read since then.
+        self._rereads: dict[Variable, Tensor] = {}
+
+    def __enter__(self) -> Trace:
+        self._outer = (state.trace, state.overlay, state.tapes)
+        self.parent = state.overlay
+        state.trace, state.overlay, state.tapes = self, self, ()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        state.trace, state.overlay, state.tapes = self._outer
+        self.scope.closed = True
+        del self._outer
+        self.parent, self.tapes = None, ()
+
+    def placeholder(self, spec: Spec) -> Tensor:
+        """A new input of the graph."""
+        tensor = Tensor(None, spec, self.scope)
+        self.inputs.append(tensor)
+        return tensor
+
+    def emit(
+        self, op: Primitive, inputs: Iterable[Tensor], attrs: Mapping[str, Any]
+    ) -> Any:
+        """Append a node; its shape rule gives the outputs."""
+        inputs = [self.localize(x) for x in inputs]
+        specs = op.spec(*[x.spec for x in inputs], **attrs)
+        several = type(specs) is tuple
+        outputs = [
+            Tensor(None, s, self.scope) for s in (specs if several else (specs,))
+        ]
+        if scopes.names:
+            for y in outputs:
+                y._origin = scopes.names
+        self.nodes.append(Node(op, inputs, attrs, outputs, state.device))
+        return tuple(outputs) if several else outputs[0]
+
+    def localize(self, x: Tensor) -> Tensor:
+        """`x` as a value of this graph: itself, or a stand-in for an outer value."""
+        if x._scope is self.scope:
+            return x
+        if x._array is not None:
+            watched = any(tape.watches((x,)) for tape in self.tapes)
+            return self.capture(x) if watched else x
+        if x._scope is None or x._scope.closed:
+            raise leaked(self.name, x)
+        return self.capture(x)
+
+    def capture(self, source: Tensor | Variable) -> Tensor:
+        """The stand-in of a value from outside."""
+        if id(source) not in self.captures:
+            stand_in = Tensor(None, source.spec, self.scope)
+            self.captures[id(source)] = (source, stand_in)
+        return self.captures[id(source)][1]
+
+    def value_of(self, x: Tensor) -> Tensor | None:
+        """`x` with its data, if it is computed from constants alone; else None.
+
+        Extents are known in a trace, so what is computed from them has a value.
+        """
+        if x._array is not None:
+            return x
+        if x._scope is not self.scope:
+            outer = self._outer[0]
+            return None if outer is None else outer.value_of(x)
+        if id(x) not in self.folded:
+            nodes = self._computing(x)
+            if nodes is None:
+                return None
+            with no_trace():
+                for node in nodes:
+                    inputs = tuple([self.folded.get(id(v), v) for v in node.inputs])
+                    found = run_on_host(node.op, inputs, node.attrs)
+                    found = found if type(found) is tuple else (found,)
+                    self.folded.update(zip(map(id, node.outputs), found, strict=True))
+        return self.folded[id(x)]
+
+    def _computing(self, x: Tensor) -> list[Node] | None:
+        """The nodes that `x` needs, in order; None if it needs what is not known."""
+        wanted, nodes = {id(x)}, []
+        for node in reversed(self.nodes):
+            if not wanted:
+                break
+            outputs = set(map(id, node.outputs))
+            if wanted.isdisjoint(outputs):
+                continue
+            if node.op.kind is Kind.CONTROL:
+                return None
+            nodes.append(node)
+            wanted -= outputs
+            wanted |= {id(v) for v in node.inputs if v._array is None}
+            wanted -= self.folded.keys()
+        for source, local in self.captures.values() if wanted else ():
+            if id(local) in wanted and isinstance(source, Tensor):
+                value = source if source._array is not None else self.value_of(source)
+                if value is not None:
+                    self.folded[id(local)] = value
+        return nodes[::-1] if wanted <= self.folded.keys() else None
+
+    def read(self, variable: Variable) -> Tensor:
+        if variable not in self.writes:
+            return self.capture(variable)
+        if variable not in self._rereads:
+            self._rereads[variable] = self._reread(variable)
+        return self._rereads[variable]
+
+    def _reread(self, variable: Variable) -> Tensor:
+        """What was written to `variable`, to tapes a value of its own."""
+        value = self.writes[variable]
+        is_wanted = variable.trainable or id(variable) in self.captures
+        if not is_wanted or value.dtype not in dtypes.INEXACT:
+            return value
+        return self.emit(reread_p, (value, self.capture(variable)), {})  # type: ignore[no-any-return]
+
+    def write(self, variable: Variable, tensor: Tensor) -> None:
+        self.writes[variable] = self.localize(tensor)
+        self._rereads.pop(variable, None)
+
+    def check_creation(self) -> None:
+        if not self.creates_variables:
+            raise TraceError(
+                f"{self.name}: a Variable was created when the function was traced "
+                "again; create Variables on the first call only, or outside"
+            )
+        super().check_creation()
+
+    def finish(self, outputs: Iterable[Tensor]) -> Graph:
+        """The graph: inputs are the placeholders, then what was captured."""
+        inputs = [*self.inputs, *(local for _, local in self.captures.values())]
+        localized = [self.localize(x) for x in outputs]
+        names = {
+            id(local): source.path
+            for source, local in self.captures.values()
+            if not isinstance(source, Tensor)
+        }
+        return Graph(tuple(inputs), tuple(self.nodes), tuple(localized), names)
+
+
+def no_trace() -> AbstractContextManager[None]:
+    """Suspend the trace and its overlay: compute inside for real."""
+    return state.inside(trace=None, overlay=None, tapes=())
+
+
+class StatelessScope(Overlay):
+    """A scope whose Variable writes stay inside it.
+
+    Args:
+        state_mapping: pairs of (Variable, value) that hold inside; None for none.
+        collect_losses: whether what layers add by `add_loss` goes to `losses` here
+            instead of those of the layer.
+        initialize_variables: only True; Variables have their value from the start.
+
+    Example:
+        >>> import toolkit
+        >>> v = toolkit.Variable(1.0)
+        >>> with toolkit.StatelessScope() as scope:
+        ...     _ = v.assign(2.0)
+        ...     inside = float(v.value)
+        >>> inside, float(v.value), float(scope.get_current_value(v))
+        (2.0, 1.0, 2.0)
+    """
+
+    def __init__(
+        self,
+        state_mapping: Iterable[tuple[Any, Any]] | None = None,
+        collect_losses: bool = False,
+        initialize_variables: bool = True,
+    ) -> None:
+        super().__init__()
+        if not initialize_variables:
+            raise ArgumentError(
+                "StatelessScope: initialize_variables=False is not possible: Variables "
+                "have their value from the start"
+            )
+        self.collect_losses = collect_losses
+        self.losses: list[Tensor] = []
+        for variable, value in state_mapping or ():
+            if not hasattr(variable, "assign"):
+                raise ArgumentError(
+                    "StatelessScope: all keys in argument `mapping` must be Variables; "
+                    f"received {variable!r}"
+                )
+            try:
+                self.writes[variable] = variable.convert(value)
+            except ShapeError as error:
+                raise ShapeError(
+                    "StatelessScope: all values in argument `mapping` must be tensors "
+                    f"with the shape of their Variable: {error}"
+                ) from error
+
+    def __enter__(self) -> StatelessScope:
+        self.parent = state.overlay
+        state.overlay = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        state.overlay, self.parent = self.parent, None
+
+    def add_loss(self, loss: Tensor) -> None:
+        """Add to `losses`."""
+        self.losses.append(loss)
+
+    def add_update(self, update: tuple[Variable, Any]) -> None:
+        """Give a Variable a value inside: `update` is the pair of both."""
+        variable, value = update
+        self.writes[variable] = variable.convert(value)
+
+    def get_current_value(self, variable: Variable) -> Tensor | None:
+        """The value given to `variable` inside, or None."""
+        return self.writes.get(variable)
+
+
+def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
+    """Apply the nodes of `graph` to other inputs, through `bind`."""
+    values = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
+    for node in graph.nodes:
+        arguments = [values.get(id(x), x) for x in node.inputs]
+        outputs = bind(node.op, *arguments, **node.attrs)
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        values.update(zip(map(id, node.outputs), several, strict=True))
+    return [values.get(id(x), x) for x in graph.outputs]
+
+
+@lru_cache(maxsize=1024)
+def _body_graph(op: Primitive, specs: tuple[Spec, ...], attrs: Any) -> Graph:
+    with Trace(op.name) as trace:
+        inputs = [trace.placeholder(spec) for spec in specs]
+        outputs = op.body(*inputs, **dict(attrs))  # type: ignore[misc]
+    return trace.finish(outputs if isinstance(outputs, tuple) else (outputs,))
+
+
+def body_graph(op: Primitive, specs: Iterable[Spec], attrs: Mapping[str, Any]) -> Graph:
+    """The body of a composite as a graph, traced once per signature."""
+    return _body_graph(op, tuple(specs), tuple(attrs.items()))
+
+
+def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
+    """Declare a composite primitive: `body` defines it, a backend's kernel is a bonus.
+
+    Without a `vjp` the tape differentiates the body.
+    """
+
+    def spec(*specs: Spec, **attrs: Any) -> Any:
+        found = tuple(v.spec for v in body_graph(record, specs, attrs).outputs)
+        return found if len(found) > 1 else found[0]
+
+    record = primitive(name, Kind.COMPOSITE, spec, vjp=vjp, body=body)
+    return record
+
+
+# A Variable's value after an assignment. Its gradient is one of the Variable, as that
+# of its value `before` is; none goes to what the value was computed from.
+reread_p: Primitive = decomposable(
+    "reread",
+    lambda value, before: value,
+    vjp=lambda g, y, value, before: (None, g),
+)

@@ -1,0 +1,402 @@
+"""Variable: a mutable cell that holds one tensor."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, pictures, settings
+from toolkit.backends.base import Backend, accelerators, owner_of
+from toolkit.core.convert import convert
+from toolkit.core.naming import auto_name, current_path
+from toolkit.core.tensor import Operators, Tensor, backend, state
+from toolkit.core.trace import no_trace
+from toolkit.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ShapeError,
+    TraceError,
+    unknown_choice,
+)
+from toolkit.ir import Spec
+
+_AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
+# Values of at most so many bytes are copied on an accelerator when they are read.
+_SMALL = 64 << 10
+_SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
+
+
+class Variable(Operators):
+    """A mutable cell that holds one tensor of fixed shape and dtype.
+
+    Args:
+        initializer: the first value, a function `(shape, dtype=...)` returning it, or
+            the name of an initializer.
+        shape: needed if `initializer` is a function or a name.
+        dtype: by default that of the value, or floatx for a function.
+        trainable: whether tapes watch it and optimizers may change it.
+        autocast: whether layers of lower precision read it in their compute dtype.
+        aggregation: how replicas of it would be combined.
+        synchronization: when replicas of it would be synchronized.
+        name: part of its path; made up if not given.
+
+    Example:
+        >>> import toolkit
+        >>> v = toolkit.Variable([1.0, 2.0], name="v")
+        >>> v.assign_add([1.0, 1.0]).numpy().tolist()
+        [2.0, 3.0]
+    """
+
+    __array_priority__ = 1000
+    # The initializer of a name; `toolkit.initializers` sets it.
+    _initializer_named: Callable[[str], Any]
+
+    def __init__(
+        self,
+        initializer: Any,
+        shape: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        aggregation: str | None = "none",
+        synchronization: str | None = "auto",
+        name: str | None = None,
+    ) -> None:
+        if aggregation not in _AGGREGATIONS:
+            raise unknown_choice("aggregation", aggregation, _AGGREGATIONS)
+        if synchronization not in _SYNCHRONIZATIONS:
+            raise unknown_choice("synchronization", synchronization, _SYNCHRONIZATIONS)
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ArgumentError(
+                "Variable: Argument `name` must be a string and cannot contain "
+                f"character `/`; received {name!r}"
+            )
+        if state.overlay is not None:
+            state.overlay.check_creation()
+        self.name: str = name or auto_name(type(self).__name__)
+        self.path: str = current_path(self.name)
+        self.trainable: bool = bool(trainable)
+        self.autocast: bool = bool(autocast)
+        self.aggregation = aggregation
+        self.synchronization = synchronization
+        self._regularizer: Callable[..., Any] | None = None
+        self._constraint: Callable[..., Any] | None = None
+        self._overwrite_with_gradient = False
+        self.lock: threading.RLock = threading.RLock()
+        with no_trace():
+            self._tensor = _initial_value(initializer, shape, dtype)
+        if self._tensor._array is None:
+            raise TraceError(
+                f"variable {self.path!r}: its first value must exist outside the "
+                "traced function; pass an initializer function, or an array"
+            )
+        self._tensor = _dense(self._tensor)
+        # Whether someone else may hold the buffer: then it is never written again.
+        self._shared = True
+        self._spare: Any = None
+
+    @property
+    def regularizer(self) -> Callable[..., Any] | None:
+        """The function of its value that layers add to their losses."""
+        return self._regularizer
+
+    @regularizer.setter
+    def regularizer(self, value: Callable[..., Any] | None) -> None:
+        self._regularizer = _function("regularizer", value)
+
+    @property
+    def constraint(self) -> Callable[..., Any] | None:
+        """What optimizers apply to its value after each update."""
+        return self._constraint
+
+    @constraint.setter
+    def constraint(self, value: Callable[..., Any] | None) -> None:
+        self._constraint = _function("constraint", value)
+
+    @property
+    def overwrite_with_gradient(self) -> bool:
+        """Whether optimizers assign its gradient instead of using it for a step."""
+        return self._overwrite_with_gradient
+
+    @overwrite_with_gradient.setter
+    def overwrite_with_gradient(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentTypeError(
+                f"Variable: `overwrite_with_gradient` must be a boolean. Got: {value!r}"
+            )
+        self._overwrite_with_gradient = value
+
+    @property
+    def spec(self) -> Spec:
+        """The shape and dtype of what it holds, whatever the compute dtype is."""
+        return self._tensor.spec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._tensor.shape
+
+    @property
+    def dtype(self) -> str:
+        dtype = self._tensor.dtype
+        if self.autocast and state.autocast and dtypes.is_float(dtype):
+            return state.autocast
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._tensor.ndim
+
+    @property
+    def size(self) -> int:
+        return self._tensor.size
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor that it holds now, in the compute dtype of the layer that asks."""
+        tensor = self.read()
+        if self.autocast and state.autocast and dtypes.is_float(tensor.dtype):
+            return convert(tensor, state.autocast)
+        return tensor
+
+    def read(self) -> Tensor:
+        """The tensor that it holds now, in its own dtype; tapes are told."""
+        overlay = state.overlay
+        tensor = self._eager_value() if overlay is None else overlay.read(self)
+        for tape in state.tapes:
+            tape.watch_variable(self, tensor)
+        return tensor
+
+    def _eager_value(self) -> Tensor:
+        # A program that writes holds the lock: it must not swap buffers in between.
+        with self.lock:
+            home = self._home()
+            if home is not None and self._tensor.nbytes <= _SMALL:
+                return Tensor(home.owned(self._tensor._array), self._tensor.spec)
+            self._shared = True
+            return self._tensor
+
+    def _home(self) -> Backend | None:
+        """The accelerator where the buffer should stay: captured steps know its place.
+
+        None if someone holds the buffer, or a tape goes by the identity of its tensor.
+        """
+        if not accelerators or self._shared or state.tapes:
+            return None
+        return owner_of(self._tensor._array)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The value as a NumPy array; later assignments do not change it."""
+        if state.overlay is None:
+            with self.lock:
+                home = self._home()
+                if home is not None:  # it is copied, so nobody comes to hold the buffer
+                    found = home.to_numpy(self._tensor._array)
+                    dtype = dtypes.numpy_dtype(self.dtype)
+                    return found.astype(dtype, copy=False)
+        return self.value.numpy()
+
+    def convert(self, value: Any) -> Tensor:
+        """`value` as a tensor that fits this variable."""
+        tensor = convert(value, self._tensor.dtype)
+        if tensor.shape != self.shape:
+            raise ShapeError(
+                f"variable {self.path!r}: expected a value of shape {self.shape}; "
+                f"received shape {tensor.shape}"
+            )
+        return tensor
+
+    def assign(self, value: Any) -> Tensor:
+        """Replace the value; returns the new one."""
+        tensor = self.convert(value)
+        if state.overlay is not None:
+            state.overlay.write(self, tensor)
+        else:
+            with self.lock:
+                home = self._home()
+                if home is not None:
+                    home.overwrite(self._tensor._array, tensor._array)
+                else:
+                    self._shared = True
+                    # A tensor of its own: what is read from now on is not what the
+                    # value was computed from, to a tape.
+                    self._tensor = _dense(Tensor(tensor._array, tensor.spec))
+        return tensor
+
+    def assign_add(self, value: Any) -> Tensor:
+        """Add to the value; returns the new one."""
+        return self.assign(self.read() + convert(value, self._tensor.dtype))
+
+    def assign_sub(self, value: Any) -> Tensor:
+        """Subtract from the value; returns the new one."""
+        return self.assign(self.read() - convert(value, self._tensor.dtype))
+
+    def own_buffer(self) -> Any:
+        """The buffer of the value, which nobody else holds: to be written in place."""
+        if self._shared:
+            own = backend().owned(self._tensor._array)
+            self._tensor = Tensor(own, self._tensor.spec)
+            self._shared = False
+        return self._tensor._array
+
+    def settle(self) -> None:
+        """Bring the value into the memory of the backend that computes."""
+        with self.lock:
+            chosen = backend()
+            if not chosen.owns(self._tensor._array):
+                own = chosen.owned(self._tensor._array)
+                self._tensor = Tensor(own, self._tensor.spec)
+                self._shared, self._spare = False, None
+
+    def spare_buffer(self) -> Any:
+        """A buffer of the value's size that a program may write the next value to."""
+        if self._spare is None:
+            self._spare = backend().aligned(self.shape, self._tensor.dtype)
+        return self._spare
+
+    def commit(self, array: Any) -> None:
+        """Take the buffer that a program has filled as the value.
+
+        The old buffer becomes the spare one, unless someone may still hold it.
+        """
+        old = self._tensor._array
+        if old is array:
+            return
+        tensor = Tensor(array, self._tensor.spec)
+        # No call in between, so that no interrupt leaves half of it done.
+        self._spare = None if self._shared else old
+        self._shared = False
+        self._tensor = tensor
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self._tensor)
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar())
+
+    def __int__(self) -> int:
+        return int(self._scalar())
+
+    def __float__(self) -> float:
+        return float(self._scalar())
+
+    def _scalar(self) -> Tensor:
+        if self.shape:
+            raise TypeError(
+                "Only scalar arrays can be converted to Python scalars. The variable "
+                f"{self.path!r} has shape {self.shape}"
+            )
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value.__index__()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        copy = type(self).__new__(type(self))
+        memo[id(self)] = copy
+        copy.__setstate__(self.__getstate__())
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self.lock:
+            self._shared = True
+            return {**self.__dict__, "lock": None, "_spare": None}
+
+    def __setstate__(self, members: dict[str, Any]) -> None:
+        self.__dict__.update(members, lock=threading.RLock())
+
+    def __repr__(self) -> str:
+        return (
+            f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
+            f"value={self._tensor}>"
+        )
+
+    def _repr_html_(self) -> str:
+        title = f"Variable {self.path}"
+        facts = "trainable" if self.trainable else "not trainable"
+        return pictures.notebook.array_note(title, self.numpy(), facts)
+
+
+class Locks:
+    """The locks of Variables, taken in one order, so that no two threads block."""
+
+    def __init__(self, variables: Iterable[Variable]) -> None:
+        self.locks: list[threading.RLock] = [v.lock for v in sorted(variables, key=id)]
+
+    def __enter__(self) -> None:
+        taken = []
+        try:
+            for lock in self.locks:
+                lock.acquire()
+                taken.append(lock)
+        except BaseException:  # interrupted while another thread's step runs
+            for lock in taken:
+                lock.release()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        for lock in self.locks:
+            lock.release()
+
+
+def commit_all(variables: list[Variable], arrays: list[Any]) -> None:
+    """Give every Variable its new value; an interrupt finishes the job first."""
+    try:
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.commit(array)
+    except BaseException:
+        # Committing the same buffer twice changes nothing, so start over.
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.commit(array)
+        raise
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """The tensor with its elements in order, one after the other: no view of others."""
+    array = tensor._array
+    if array is not None and not array.flags.c_contiguous:
+        owner = owner_of(array)
+        tensor._array = array.copy("C") if owner is None else owner.in_order(array)
+    return tensor
+
+
+def _function(what: str, value: Any) -> Any:
+    """What is None or can be called."""
+    if value is not None and not callable(value):
+        raise ArgumentError(
+            f"Variable: Invalid value for attribute `{what}`: expected a function or "
+            f"None; received {value!r}"
+        )
+    return value
+
+
+def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
+    if isinstance(initializer, str):
+        initializer = Variable._initializer_named(initializer)
+    if not callable(initializer):
+        if shape is not None:
+            value = convert(initializer, dtype and dtypes.standardize(dtype))
+            if value.shape != tuple(shape):
+                raise ShapeError(
+                    f"Variable: expected a value of shape {tuple(shape)}; "
+                    f"received shape {value.shape}"
+                )
+            return value
+        return convert(initializer, dtype and dtypes.standardize(dtype))
+    if shape is None:
+        raise ArgumentError(
+            "Variable: When creating a Variable from an initializer, the `shape` "
+            "argument is needed"
+        )
+    name = dtypes.standardize(dtype) if dtype else settings.floatx()
+    return convert(initializer(tuple(shape), dtype=name), name)

@@ -1,0 +1,1 @@
+"""Python functions traced into graphs: `function` and its concrete functions."""

@@ -1,0 +1,216 @@
+"""One trace of a function: a graph, its program, and the Variables between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, ops, tree
+from toolkit.autodiff.tape import GradientTape, filled
+from toolkit.backends.base import accelerators
+from toolkit.compiler.execute import Program
+from toolkit.compiler.mixed import compile_graph
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, backend, state
+from toolkit.core.trace import Trace, inline
+from toolkit.core.variable import Locks, Variable, commit_all
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ir import Graph, Kind, Primitive
+
+# Arguments that are inputs of the graph; all others are part of the trace.
+DATA = (Tensor, np.ndarray, np.generic)
+_calls = count()
+# Of a Variable; a step asks dozens of them, which `map` does quickest.
+_is_shared, _array_of = attrgetter("_shared"), attrgetter("_tensor._array")
+
+
+class Concrete:
+    """One trace of a function: its graph, its program and the Variables it touches.
+
+    Variables enter as inputs and leave as outputs. They change last, all together, so
+    that a call that fails or is interrupted changes none.
+
+    Args:
+        name: of the function.
+        trace: what its Python code did.
+        outputs: a nest of what it returned.
+        generate: whether code may be generated.
+        function: makes a traced function, for the gradient.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        trace: Trace,
+        outputs: Any,
+        generate: bool,
+        function: Callable[..., Any],
+    ) -> None:
+        self.name = name
+        self._function = function
+        self.kept: Any = None
+        leaves = tree.flatten(outputs)
+        self.is_tensor: list[bool] = [isinstance(leaf, Tensor) for leaf in leaves]
+        self.static = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self._fill = tree.packer(tree.structure_of(outputs))
+        self.fetched: int = len(tensors)
+        self.written: list[Variable] = list(trace.writes)
+        self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
+        self.specs: list[Any] = [y.spec for y in self.graph.outputs[: self.fetched]]
+        self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
+        reads = [x for node in self.graph.walk() for x in node.inputs]
+        reads += self.graph.outputs
+        constants = {id(x): x for x in reads if x.constant is not None}
+        self.constants: list[Tensor] = list(constants.values())
+        self.locks = Locks({*self.variables, *self.written})
+        first = len(self.graph.inputs) - len(self.variables)
+        read = {id(v): first + i for i, v in enumerate(self.variables)}
+        updates = [
+            (self.fetched + i, read.get(id(v))) for i, v in enumerate(self.written)
+        ]
+        self.program: Any = compile_graph(self.graph, backend(), generate, updates)
+        self.program.name = name
+        # Whether a call returns before anything is computed. What is started later, and
+        # writes over a Variable, runs later too, so a call need not hold its buffer.
+        whole = isinstance(self.program, Program)
+        self.starts_only = whole and self.program.backend.is_accelerator
+        self._gradient: Callable[..., Any] | None = None
+        self.last_call: int = next(_calls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on tensors of the shapes and dtypes that were traced, in their order.
+
+        Python values among the arguments are part of the trace and left aside.
+        """
+        leaves = tree.flatten((args, kwargs))
+        tensors = [convert(x) for x in leaves if isinstance(x, DATA)]
+        wanted = [x.spec for x in self.graph.inputs]
+        wanted = wanted[: len(wanted) - len(self.variables)]
+        if [x.spec for x in tensors] != wanted:
+            raise ShapeError(
+                f"{self.name}: this trace takes {wanted}; "
+                f"received {[x.spec for x in tensors]}"
+            )
+        if state.trace is None:
+            return self.call(tensors)
+        results = inline(self.graph, [*tensors, *(v.read() for v in self.variables)])
+        for variable, value in zip(self.written, results[self.fetched :], strict=True):
+            variable.assign(value)
+        return self._pack(results[: self.fetched])
+
+    def call(self, tensors: Sequence[Tensor]) -> Any:
+        """Run on tensors that are known to fit."""
+        self.last_call = next(_calls)
+        if accelerators and not self._is_settled():
+            for variable in (*self.variables, *self.written):
+                variable.settle()
+        if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
+            results = self._call_observed(tensors)
+        elif self.written:
+            results = self._call_writing(tensors)
+        else:
+            inputs = [x._array for x in tensors]
+            if self.starts_only:
+                with self.locks:
+                    found = self.program([*inputs, *map(_array_of, self.variables)])
+            else:
+                found = self.program(inputs + self._values())
+            results = [Tensor(array) for array in found]
+        return self._pack(results)
+
+    def _is_settled(self) -> bool:
+        """Whether all Variables are known to be where they are computed on."""
+        if len(accelerators) > 1:
+            return False  # the types of arrays do not tell
+        used = map(_array_of, (*self.variables, *self.written))
+        hosts = [kind is np.ndarray for kind in map(type, used)]
+        return not any(hosts) if backend().is_accelerator else all(hosts)
+
+    def _values(self) -> list[Any]:
+        """The arrays of the Variables, all as of one moment."""
+        with self.locks:
+            for variable in self.variables:
+                variable._shared = True
+            return [v._tensor._array for v in self.variables]
+
+    def _call_writing(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Run into the Variables' spare buffers, then swap them in."""
+        if self.program.in_place:
+            return self._call_in_place(tensors)
+        with self.locks:
+            arrays = [v._tensor._array for v in self.variables]
+            spares = [v.spare_buffer() for v in self.written]
+            inputs = [*(x._array for x in tensors), *arrays]
+            outs = [*[None] * self.fetched, *spares]
+            found = self.program(inputs, outs)
+            commit_all(self.written, found[self.fetched :])
+            return [Tensor(array) for array in found[: self.fetched]]
+
+    def _call_in_place(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Run over the Variables' own buffers: in machine code, which runs to its end.
+
+        It fails, if at all, before it writes the first of them.
+        """
+        with self.locks:
+            if any(map(_is_shared, self.written)):
+                for variable in self.written:
+                    variable.own_buffer()
+            kept = [*map(_array_of, self.variables), *map(_array_of, self.written)]
+            found = self.program.update([x._array for x in tensors], kept)
+        return list(map(Tensor, found, self.specs))
+
+    def hides_watched(self) -> bool:
+        """Whether a tape watches what the graph holds as a constant."""
+        return any(tape.watches(self.constants) for tape in state.tapes)
+
+    def _is_watched(self, tensors: Sequence[Tensor]) -> bool:
+        return any(
+            tape.watches(tensors)
+            or any(tape.wants(variable) for variable in self.variables)
+            for tape in state.tapes
+        )
+
+    def _call_observed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Run with tapes told of the whole call as one node, and overlays honoured."""
+        inputs = (*tensors, *(v.read() for v in self.variables))
+        found = self.program([x._array for x in inputs])
+        results = [Tensor(array) for array in found]
+        record = Primitive(self.name, Kind.CONTROL, _no_spec, vjp=self._vjp)
+        for tape in state.tapes:
+            tape.record(record, inputs, {}, tuple(results))
+        for variable, value in zip(self.written, results[self.fetched :], strict=True):
+            variable.assign(value)
+        return results[: self.fetched]
+
+    def _vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Any]:
+        """Run the graph again under a tape, in a function of its own."""
+        if self._gradient is None:
+            self._gradient = self._function(self._differentiate)
+        return list(self._gradient(list(inputs), list(filled(g, y))))
+
+    def _differentiate(self, inputs: list[Tensor], gs: list[Any]) -> list[Any]:
+        # Fresh identities: one tensor may stand for several inputs.
+        inputs = [ops.reshape(x, x.shape) for x in inputs]
+        with GradientTape() as tape:
+            tape.watch([x for x in inputs if dtypes.is_float(x.dtype)])
+            outputs = inline(self.graph, inputs)
+        return tape.gradient(outputs, inputs, gs)  # type: ignore[no-any-return]
+
+    def _pack(self, results: list[Tensor]) -> Any:
+        if len(results) == len(self.static):
+            return self._fill(results)
+        found = iter(results)
+        leaves = [
+            next(found) if wanted else leaf
+            for wanted, leaf in zip(self.is_tensor, self.static, strict=True)
+        ]
+        return self._fill(leaves)
+
+
+def _no_spec(*specs: Any, **attrs: Any) -> Any:
+    raise ArgumentError("a call of a function is not a primitive of a graph")

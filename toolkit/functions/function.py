@@ -1,0 +1,311 @@
+"""`function`: a Python function traced into graphs, one per input signature."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, tree
+from toolkit.console.frames import warn
+from toolkit.console.progress import stage, working
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.trace import Trace
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, ShapeError, leaked, unknown_choice
+from toolkit.functions.concrete_function import DATA, Concrete
+from toolkit.inspection import Inspection, inspect_program
+from toolkit.ir import Spec
+from toolkit.ops.symbolic import any_symbolic
+from toolkit.settings import placement
+from toolkit.thread_state import restored
+
+# Programs kept per function; the least recently used one goes first.
+PROGRAMS = 64
+# Signatures that differ in more than their leading extent before a warning.
+RETRACES = 5
+
+_TENSORS = {Tensor}
+
+
+def function(
+    func: Callable[..., Any] | None = None,
+    *,
+    input_signature: Sequence[Any] | None = None,
+    reduce_retracing: bool = False,
+    jit_compile: bool | str = "auto",
+) -> Any:
+    """Trace a function of tensors into graphs that are optimized, planned and compiled.
+
+    The Python code runs once per signature: shapes and dtypes of tensors, values of
+    everything else. Later calls run the compiled program. Variables are read and
+    assigned inside; they may be created on the first call only.
+
+    Args:
+        func: the function; without it, a decorator is returned.
+        input_signature: a nest of specs (anything with `shape` and `dtype`, None for
+            unknown extents) that the arguments must fit, in their order.
+        reduce_retracing: whether Python numbers become 0-d tensors, so that a new
+            value needs no new trace.
+        jit_compile: "auto" and True compile; False runs NumPy kernels only.
+
+    Example:
+        >>> import toolkit
+        >>> @toolkit.function
+        ... def affine(x, y):
+        ...     return 2.0 * x + y
+        >>> float(affine(toolkit.ops.ones(()), toolkit.ops.ones(())))
+        3.0
+    """
+    options: dict[str, Any] = {
+        "input_signature": input_signature,
+        "reduce_retracing": reduce_retracing,
+        "jit_compile": jit_compile,
+    }
+    if func is None:
+        return lambda f: Function(f, **options)
+    return Function(func, **options)
+
+
+class Function:
+    """A Python function with its traces; see `function`."""
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        input_signature: Sequence[Any] | None = None,
+        reduce_retracing: bool = False,
+        jit_compile: bool | str = "auto",
+    ) -> None:
+        if jit_compile not in ("auto", True, False):
+            raise unknown_choice("jit_compile", jit_compile, ("auto", True, False))
+        self.python_function = func
+        self.input_signature = input_signature
+        self.reduce_retracing = reduce_retracing
+        self.jit_compile = jit_compile
+        self.trace_count: int = 0
+        self._concrete: dict[Any, Concrete] = {}
+        # A shortcut for calls with nothing but tensors as arguments.
+        self._quick: dict[Any, Concrete] = {}
+        self._retraces: set[Any] = set()
+        self._tracing = threading.RLock()
+        update_wrapper(self, func, updated=())
+
+    @property
+    def name(self) -> str:
+        return getattr(self.python_function, "__name__", "function")
+
+    @property
+    def traced_function(self) -> Callable[..., Any]:
+        """What runs in a trace: the function, unless a subclass rewrites it."""
+        return self.python_function
+
+    def __get__(self, instance: Any, owner: Any = None) -> Function:
+        """As a method: each instance has its own traces."""
+        if instance is None:
+            return self
+        methods = _methods_of(instance)
+        if self not in methods:
+            methods[self] = type(self)(
+                self.python_function.__get__(instance, owner),
+                self.input_signature,
+                self.reduce_retracing,
+                self.jit_compile,
+            )
+        return methods[self]
+
+    def __reduce__(self) -> Any:
+        """Copies begin without traces."""
+        return type(self), (
+            self.python_function,
+            self.input_signature,
+            self.reduce_retracing,
+            self.jit_compile,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if state.trace is not None:
+            return self.traced_function(*args, **kwargs)
+        if kwargs or not _TENSORS.issuperset(map(type, args)):
+            if any_symbolic(args, kwargs):
+                return self.python_function(*args, **kwargs)
+            concrete, tensors = self._find(args, kwargs)
+            if state.tapes and concrete.hides_watched():
+                return self.python_function(*args, **kwargs)
+            return concrete.call(tensors)
+        try:
+            given = tuple([(x._array.shape, x._array.dtype) for x in args])
+        except AttributeError:  # a tensor without data
+            self._find(args, kwargs)
+            raise
+        quick = state.device, placement(), given
+        found = self._quick.get(quick)
+        if found is None:
+            found = self._quick[quick] = self._find(args, kwargs)[0]
+        if state.tapes and found.hides_watched():
+            return self.python_function(*args)
+        return found.call(args)
+
+    def _find(self, args: Any, kwargs: Any) -> tuple[Concrete, list[Tensor]]:
+        """The trace for these arguments, and the tensors among them."""
+        if self.input_signature is not None:
+            args, kwargs = self._fitted(args, kwargs), {}
+        leaves = tree.flatten((args, kwargs))
+        tensors, parts = [], []
+        for leaf in leaves:
+            if self._is_dynamic(leaf):
+                tensor = convert(leaf)
+                if tensor._array is None:
+                    raise leaked(self.name, tensor)
+                tensors.append(tensor)
+                parts.append(tensor.spec)
+            else:
+                parts.append(_static_key(leaf))
+        place = state.device, placement()
+        key = tree.signature((args, kwargs)), tuple(parts), place
+        concrete = self._concrete.get(key)
+        if concrete is None:
+            with self._tracing:
+                concrete = self._concrete.get(key)
+                if concrete is None:
+                    concrete = self._trace(key, args, kwargs, leaves)
+        return concrete, tensors
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Concrete:
+        """The traced graph and its program for arguments like these."""
+        return self._find(args, kwargs)[0]
+
+    def inspect(self, *args: Any, **kwargs: Any) -> Inspection:
+        """What the compiler made of the function for arguments like these."""
+        concrete = self.get_concrete_function(*args, **kwargs)
+        return inspect_program(self.name, concrete.program, concrete.variables)
+
+    def _is_dynamic(self, leaf: Any) -> bool:
+        if isinstance(leaf, DATA):
+            return True
+        return self.reduce_retracing and type(leaf) in (int, float)
+
+    def _fitted(self, args: Any, kwargs: Any) -> Any:
+        """The arguments as tensors in the order of the input_signature, checked."""
+        if kwargs:
+            args = inspect.signature(self.python_function).bind(*args, **kwargs).args
+        wanted = tree.flatten(self.input_signature)
+        given = [convert(leaf) for leaf in tree.flatten(args)]
+        fits = len(wanted) == len(given) and all(
+            _fits(x.spec, spec) for x, spec in zip(given, wanted, strict=True)
+        )
+        if not fits:
+            expected = ", ".join(f"{s.dtype}{list(s.shape)}" for s in wanted)
+            received = ", ".join(repr(x.spec) for x in given)
+            raise ShapeError(
+                f"{self.name}: expected arguments ({expected}), as in its "
+                f"input_signature; received ({received})"
+            )
+        return tree.pack_sequence_as(args, given)
+
+    def _trace(self, key: Any, args: Any, kwargs: Any, leaves: list[Any]) -> Concrete:
+        """Run the Python code on placeholders and compile what it did."""
+        self._watch_retraces(key)
+        with restored(), working(f"compiling {self.name}"):
+            concrete = self._compiled(key, args, kwargs, leaves)
+        self.trace_count += 1
+        # Leaves compared by identity must outlive their key.
+        concrete.kept = [leaf for leaf in leaves if not self._is_dynamic(leaf)]
+        if len(self._concrete) >= PROGRAMS:
+            del self._concrete[min(self._concrete, key=self._last_call)]
+            self._quick.clear()
+        self._concrete[key] = concrete
+        return concrete
+
+    def _compiled(
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
+    ) -> Concrete:
+        creates = self.trace_count == 0
+        with stage("tracing"), Trace(self.name, creates_variables=creates) as trace:
+            stand_ins = [
+                trace.placeholder(part) if isinstance(part, Spec) else leaf
+                for leaf, part in zip(leaves, key[1], strict=True)
+            ]
+            local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
+            outputs = self.traced_function(*local_args, **local_kwargs)
+            # What is returned and could change later is read inside the trace.
+            outputs = tree.map_structure(_read, outputs)
+        generates = self.jit_compile is not False
+        return Concrete(self.name, trace, outputs, generates, Function)
+
+    def _last_call(self, key: Any) -> int:
+        return self._concrete[key].last_call
+
+    def _watch_retraces(self, key: Any) -> None:
+        """Warn once when traces pile up, naming what changed last."""
+        structure, parts, _ = key
+        general = structure, tuple(map(_without_leading, parts))
+        if len(self._retraces) == RETRACES and general not in self._retraces:
+            last = max(self._concrete, key=self._last_call, default=(structure, ()))[1]
+            changes = [
+                f"argument {i} from {old!r} to {new!r}"
+                for i, (old, new) in enumerate(zip(last, parts, strict=False))
+                if old != new
+            ]
+            warn(
+                f"{self.name} is traced for the {RETRACES + 1}th time, for arguments "
+                "that differ in more than their leading extent: "
+                f"{'; '.join(changes) or 'their structure changed'}. Pass tensors "
+                "instead of Python numbers, or pad to fewer shapes."
+            )
+        if len(self._retraces) <= RETRACES:
+            self._retraces.add(general)
+
+
+class _Methods(dict[Function, Function]):
+    """The traced methods of an instance; a copy of the instance makes its own."""
+
+    owner: Any = None
+
+    def __reduce__(self) -> Any:
+        return _Methods, ()
+
+
+def _methods_of(instance: Any) -> _Methods:
+    members = getattr(instance, "__dict__", None)
+    if members is None:
+        raise ArgumentError(
+            f"function: a method of {type(instance).__name__} cannot be traced, "
+            "because its instances have __slots__ only: no place for traces"
+        )
+    methods = members.get("_traced_methods")
+    if methods is None or methods.owner is not instance:
+        methods = members["_traced_methods"] = _Methods()
+        methods.owner = instance
+    return methods  # type: ignore[no-any-return]
+
+
+def _read(leaf: Any) -> Any:
+    if isinstance(leaf, Variable):
+        return leaf.read()
+    return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _static_key(leaf: Any) -> Any:
+    """Python values are compared by value, everything else by identity."""
+    if leaf is None or isinstance(leaf, (bool, int, float, str, bytes)):
+        return type(leaf), repr(leaf)
+    return type(leaf), id(leaf)
+
+
+def _without_leading(part: Any) -> Any:
+    return Spec((-1, *part.shape[1:]), part.dtype) if isinstance(part, Spec) else part
+
+
+def _fits(found: Spec, wanted: Any) -> bool:
+    if found.ndim != len(wanted.shape) or found.dtype != dtypes.standardize(
+        wanted.dtype
+    ):
+        return False
+    extents = zip(found.shape, wanted.shape, strict=True)
+    return all(n is None or m == n for m, n in extents)

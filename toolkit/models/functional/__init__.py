@@ -1,0 +1,1 @@
+"""Models made from symbols, and their graphs as data."""

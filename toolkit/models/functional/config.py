@@ -1,0 +1,211 @@
+"""The graph of a functional model as data, in Keras 3's format, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import ops, tree
+from toolkit.errors import ArgumentError, ToolkitError
+from toolkit.ir import Node
+from toolkit.models.functional.op_config import join_call, op_config, op_of, split_call
+from toolkit.ops.symbolic import FunctionOperation, KerasTensor, Operation, is_symbolic
+from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+
+_SYMBOL = "__keras_tensor__"
+
+
+def functional_config(model: Any) -> dict[str, Any]:
+    """The config of a functional model: its layers and the calls that connect them."""
+    members = model._topology.members
+    layers = []
+    for operation in model.operations:
+        config = _operation_config(operation)
+        config["name"] = operation.name
+        config["inbound_nodes"] = [
+            _node_config(node, members)
+            for node in operation._inbound_nodes
+            if node in members and node.inputs
+        ]
+        layers.append(config)
+
+    def place(symbol: KerasTensor) -> list[Any]:
+        name, index, tensor_index = _place(symbol, members)
+        # In Keras the first node of a model inside is its own graph.
+        offset = _is_graph(symbol._keras_history.operation)  # type: ignore[union-attr]
+        return [name, index + offset, tensor_index]
+
+    return {
+        "name": model.name,
+        "trainable": model.trainable,
+        "layers": layers,
+        "input_layers": tree.map_structure(place, model.input),
+        "output_layers": tree.map_structure(place, model.output),
+    }
+
+
+def _operation_config(operation: Any) -> dict[str, Any]:
+    if isinstance(operation, FunctionOperation):
+        config = op_config(operation)
+        return {**config, "config": serialize_keras_object(config["config"])}
+    return dict(serialize_keras_object(operation))
+
+
+def _is_graph(operation: Any) -> bool:
+    return hasattr(operation, "_topology")
+
+
+def _place(symbol: KerasTensor, members: set[Node]) -> list[Any]:
+    """Where a symbol comes from, counting only the calls that belong to the model."""
+    operation, node_index, tensor_index = symbol._keras_history  # type: ignore[misc]
+    before = operation._inbound_nodes[:node_index]
+    return [operation.name, sum(node in members for node in before), tensor_index]
+
+
+def _node_config(node: Node, members: set[Node]) -> dict[str, Any]:
+    def leaf_config(leaf: Any) -> Any:
+        if not is_symbolic(leaf):
+            return serialize_keras_object(leaf)
+        return {
+            "class_name": _SYMBOL,
+            "config": {
+                "shape": list(leaf.shape),
+                "dtype": leaf.dtype,
+                "keras_history": _place(leaf, members),
+            },
+        }
+
+    args, kwargs = node.attrs["arguments"]
+    if isinstance(node.op, FunctionOperation):
+        args, kwargs = split_call(node.op.function, args, kwargs)[0], {}
+    if _is_indexing(node.op):
+        # In JSON tuples become lists: a list that means an array must not look so.
+        args = tuple(np.array(x) if isinstance(x, list) else x for x in args)
+    return {
+        "args": list(tree.map_structure(leaf_config, args)),
+        "kwargs": tree.map_structure(leaf_config, kwargs),
+    }
+
+
+def _is_indexing(operation: Any) -> bool:
+    return getattr(operation, "function", None) is ops.get_item
+
+
+def _call_of(data: Any) -> dict[str, Any]:
+    """A recorded call; before Keras 3 a list of [layer, node, tensor, kwargs]."""
+    if isinstance(data, dict):
+        return data
+    places = [data] if isinstance(data[0], str) else data
+    symbols = [
+        {"class_name": _SYMBOL, "config": {"keras_history": list(place[:3])}}
+        for place in places
+    ]
+    kwargs: Any = next((place[3] for place in places if len(place) > 3), {})
+    return {"args": symbols if len(symbols) == 1 else [symbols], "kwargs": kwargs}
+
+
+class _NotYet(Exception):
+    """A call needs the result of one that has not been made yet."""
+
+
+def functional_from_config(
+    cls: type, config: dict[str, Any], custom_objects: Any = None
+) -> Any:
+    """The model that `functional_config` described."""
+    config = dict(config)
+    layers = config.pop("layers")
+    made = {data["name"]: _layer(data, custom_objects) for data in layers}
+    setups = {data["name"]: data["config"] for data in layers}
+    waiting = {
+        data["name"]: [_call_of(call) for call in data["inbound_nodes"]]
+        for data in layers
+    }
+    while any(waiting.values()):
+        progress = False
+        for name, calls in waiting.items():
+            while calls and _replay(made, name, calls[0], setups[name]):
+                calls.pop(0)
+                progress = True
+        if not progress:
+            stuck = [name for name, calls in waiting.items() if calls]
+            raise ArgumentError(
+                "Functional.from_config: the calls of these layers form a loop or "
+                f"need layers that are not there: {stuck}"
+            )
+
+    def symbol(place: Any) -> KerasTensor:
+        name, node_index, tensor_index = place
+        offset = _is_graph(made.get(name))
+        return _find(made, [name, node_index - offset, tensor_index])
+
+    inputs = _map_places(symbol, config.pop("input_layers"))
+    outputs = _map_places(symbol, config.pop("output_layers"))
+    return cls(inputs=inputs, outputs=outputs, **config)
+
+
+def _layer(data: dict[str, Any], custom_objects: Any) -> Operation:
+    if str(data.get("module")).startswith(("keras.ops", "keras.src.ops")):
+        return op_of(data["class_name"], data["name"])
+    layer = deserialize_keras_object(data, custom_objects=custom_objects)
+    if not isinstance(layer, Operation):
+        raise ArgumentError(
+            f"Functional.from_config: expected {data['name']!r} to be a layer; "
+            f"received {layer!r}"
+        )
+    return layer
+
+
+def _replay(
+    made: dict[str, Any], name: str, call: dict[str, Any], setup: dict[str, Any]
+) -> bool:
+    """Make one recorded call; False if what it needs is not there yet."""
+    try:
+        args = _arguments(made, call["args"])
+        kwargs = _arguments(made, call["kwargs"])
+    except _NotYet:
+        return False
+    if _is_indexing(made[name]):
+        args = [tuple(x) if isinstance(x, list) else x for x in args]
+    if isinstance(made[name], FunctionOperation):
+        setup = deserialize_keras_object({k: setup[k] for k in setup if k != "name"})
+        args, kwargs = join_call(made[name].function, args, kwargs, setup)
+    try:
+        made[name](*args, **kwargs)
+    except ToolkitError as error:
+        error.args = (f"Functional.from_config: calling {name!r}: {error}",)
+        raise
+    return True
+
+
+def _arguments(made: dict[str, Any], data: Any) -> Any:
+    """Arguments from their config, symbols looked up among the calls made so far."""
+    if isinstance(data, dict):
+        if data.get("class_name") == _SYMBOL:
+            return _find(made, data["config"]["keras_history"])
+        if "class_name" in data and "config" in data:
+            return deserialize_keras_object(data)
+        return {key: _arguments(made, value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return type(data)(_arguments(made, value) for value in data)
+    return data
+
+
+def _find(made: dict[str, Any], place: Any) -> KerasTensor:
+    name, node_index, tensor_index = place
+    if name not in made:
+        raise ArgumentError(f"Functional.from_config: Missing node: {name}")
+    nodes = made[name]._inbound_nodes
+    if node_index >= len(nodes):
+        raise _NotYet
+    symbol: KerasTensor = nodes[node_index].outputs[tensor_index]
+    return symbol
+
+
+def _map_places(function: Any, structure: Any) -> Any:
+    """Apply `function` to every [name, node, tensor] in a structure of them."""
+    if isinstance(structure, dict):
+        return {key: _map_places(function, value) for key, value in structure.items()}
+    if len(structure) == 3 and isinstance(structure[0], str):
+        return function(structure)
+    return type(structure)(_map_places(function, value) for value in structure)

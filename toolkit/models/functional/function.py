@@ -1,0 +1,99 @@
+"""Function: a part of a graph of symbols, to be called like a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import tree
+from toolkit.core.convert import convert
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.models.functional.topology import Topology
+from toolkit.ops.symbolic import KerasTensor, Operation, infer, is_symbolic
+
+
+class Function(Operation):
+    """The operations between some symbols and others, as one operation.
+
+    Args:
+        inputs: symbols, in any nest; they need not come from `Input`.
+        outputs: symbols that were computed from the inputs, in any nest.
+        name: made up if not given.
+
+    Call arguments:
+        inputs: tensors or symbols, nested as `inputs`.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.KerasTensor((2,))
+        >>> double = toolkit.Function(x, x * 2.0)
+        >>> double([1.0, 3.0]).tolist()
+        [2.0, 6.0]
+    """
+
+    def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        for what, structure in (("inputs", inputs), ("outputs", outputs)):
+            leaves = tree.flatten(structure)
+            if not leaves:
+                raise ArgumentError(f"Function: `{what}` argument cannot be empty")
+            if not all(map(is_symbolic, leaves)):
+                raise ArgumentError(
+                    f"Function: expected KerasTensors as `{what}`; received {leaves}"
+                )
+        self._inputs_struct, self._outputs_struct = inputs, outputs
+        self.inputs: list[KerasTensor] = tree.flatten(inputs)
+        self.outputs: list[KerasTensor] = tree.flatten(outputs)
+        self._topology = Topology(self.inputs, self.outputs, outputs)
+
+    @property
+    def operations(self) -> list[Any]:
+        """The operations, those nearest to the inputs first."""
+        return list(self._topology.operations)
+
+    def call(self, inputs: Any) -> Any:
+        """Replay the recorded calls on `inputs`."""
+        values = dict(zip(map(id, self.inputs), self._checked(inputs), strict=True))
+
+        def stand_in(leaf: Any) -> Any:
+            return values[id(leaf)] if is_symbolic(leaf) else leaf
+
+        for node in self._topology.nodes:
+            args, kwargs = tree.map_structure(stand_in, node.attrs["arguments"])
+            results = tree.flatten(node.op(*args, **kwargs))
+            symbols = tree.flatten(node.attrs["outputs"])
+            values.update(zip(map(id, symbols), results, strict=True))
+        return tree.map_structure(stand_in, self._outputs_struct)
+
+    def _checked(self, inputs: Any) -> list[Any]:
+        """The inputs as tensors in one list."""
+        nested = tree.is_nested(self._inputs_struct)
+        same = not nested or isinstance(inputs, type(self._inputs_struct))
+        leaves = tree.flatten(inputs) if nested else [inputs]
+        if not same or len(leaves) != len(self.inputs):
+            raise ArgumentError(
+                f"Function {self.name!r} received an invalid input structure: expected "
+                f"{self._inputs_struct}; received {inputs!r}"
+            )
+        tensors = [convert(x) for x in leaves]
+        for x, own in zip(tensors, self.inputs, strict=True):
+            pairs = zip(x.shape, own.shape, strict=False)
+            if x.ndim != own.ndim or any(n not in (None, m) for m, n in pairs):
+                raise ShapeError(
+                    f"Function {self.name!r} received incompatible inputs: expected "
+                    f"shape {own.shape} for {own.name!r}; received shape {x.shape}"
+                )
+        return tensors
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        """The symbols that a call with these symbols would return."""
+        return infer(self.call, (inputs,), {})
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """The shapes of the outputs for inputs of these shapes."""
+        shapes = tree.flatten_up_to(self._inputs_struct, input_shape)
+        symbols = [
+            KerasTensor(shape, own.dtype)
+            for shape, own in zip(shapes, self.inputs, strict=True)
+        ]
+        packed = tree.pack_sequence_as(self._inputs_struct, symbols)
+        return tree.map_structure(lambda x: x.shape, self.compute_output_spec(packed))

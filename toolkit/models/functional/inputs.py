@@ -1,0 +1,184 @@
+"""What functional models do with the inputs of a call: put in order, checked, cast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import tree
+from toolkit.console.frames import warn
+from toolkit.core.convert import convert_input
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers import InputSpec
+from toolkit.ops.symbolic import KerasTensor, is_symbolic
+
+
+class FunctionalInputs:
+    """The part of a functional model that knows what goes into it."""
+
+    _kind = "Functional"  # what messages call it
+    _is_strict = True  # whether inputs must have the shape of their symbols
+    name: str
+    _inputs: list[KerasTensor]
+    _inputs_struct: Any
+    _input_spec: Any
+    _last_fit: Any
+
+    @property
+    def input_spec(self) -> Any:
+        """What was set as such; else an InputSpec for each input, by its symbol."""
+        if self._input_spec is not None:
+            return self._input_spec
+        inputs = self._inputs_struct
+        if isinstance(inputs, dict):
+            if not all(map(is_symbolic, inputs.values())):
+                return None
+            return [_spec_of(inputs[key], key) for key in tree.keys_of(inputs)]
+        return [_spec_of(x, x.name) for x in self._inputs]
+
+    @input_spec.setter
+    def input_spec(self, value: Any) -> None:
+        self._input_spec, self._last_fit = value, None
+
+    def _standardize(self, inputs: Any) -> list[Any]:
+        """The inputs as tensors in the order of `self.inputs`, checked."""
+        flat = self._ordered(inputs)
+        several = len(flat) > 1 or isinstance(inputs, dict)
+        if several and not _is_alike(self._inputs_struct, inputs):
+            warn(self._unlike(inputs))
+        return [
+            self._standardize_one(x, own)
+            for x, own in zip(flat, self._inputs, strict=True)
+        ]
+
+    def _ordered(self, inputs: Any) -> list[Any]:
+        struct = self._inputs_struct
+        if type(inputs) is Tensor and len(self._inputs) == 1:
+            return [inputs]
+        if isinstance(inputs, dict):
+            if isinstance(struct, dict):
+                flat = _pick(struct, inputs)
+            elif all(x.name in inputs for x in self._inputs):
+                flat = tree.flatten([inputs[x.name] for x in self._inputs])
+            else:
+                flat = None
+        elif isinstance(struct, dict) and list(struct) != tree.keys_of(struct):
+            flat = None  # a list cannot tell which of the inputs comes first
+        else:
+            flat = tree.flatten(inputs)
+        if flat is None or len(flat) != len(self._inputs):
+            raise ArgumentError(self._unlike(inputs))
+        return flat
+
+    def _path_of(self, symbol: KerasTensor) -> str:
+        """Where an input is in the structure of all, as in "images.left"."""
+        for path, leaf in tree.flatten_with_path(self._inputs_struct):
+            if leaf is symbol:
+                return ".".join(map(str, path))
+        return ""
+
+    def _unlike(self, inputs: Any) -> str:
+        """What to say of inputs in another structure."""
+        expected = tree.map_structure(lambda x: x.name, self._inputs_struct)
+        count = f"{len(self._inputs)} input(s)"
+        if isinstance(expected, dict):
+            count = f"named input(s) with keys {list(expected)}"
+        return (
+            "The structure of `inputs` doesn't match the expected structure: "
+            f"{self._kind} {self.name!r} expects {count}, {expected!r}; received "
+            f"{tree.map_structure(_brief, inputs)!r}"
+        )
+
+    def _standardize_one(self, x: Any, own: KerasTensor) -> Any:
+        if type(x) is Tensor and x.dtype == own.dtype and x.ndim == own.ndim:
+            if x.shape[1:] == own.shape[1:]:
+                return x
+        if x is None:
+            layer = own._keras_history.operation  # type: ignore[union-attr]
+            if not getattr(layer, "optional", False):
+                raise ArgumentError(
+                    f"{self._kind} {self.name!r}: the input {own.name!r} is not "
+                    "optional; received None"
+                )
+            return None
+        mask = getattr(x, "_keras_mask", None)
+        tensor = convert_input(x, own.dtype)
+        rank, expected = tensor.ndim, own.ndim
+        if rank == expected + 1 and tensor.shape[-1] == 1:
+            tensor = tensor[..., 0]
+        elif rank == expected - 1 and own.shape[-1] == 1:
+            tensor = tensor[..., None]
+        if tensor.ndim != expected or (self._is_strict and not _fits(tensor, own)):
+            raise ShapeError(self._misfit(x, own))
+        if mask is not None and tensor is not x:
+            tensor._keras_mask = mask
+        return tensor
+
+    def _explain(self, x: Any, error: ShapeError) -> None:
+        """Begin a message with the shape of the only input, if that is to blame."""
+        (own,) = self._inputs
+        if hasattr(x, "shape") and not _fits(x, own) and not self._is_strict:
+            if self._misfit(x, own) not in str(error):
+                error.args = (f"{self._misfit(x, own)}: {error}",)
+
+    def _misfit(self, x: Any, own: KerasTensor) -> str:
+        """What to say of an input of another shape."""
+        return (
+            f"{self._kind} {self.name!r}: input with name {own.name!r} and path "
+            f"{self._path_of(own)!r}: expected shape={own.shape}, found "
+            f"shape={tuple(x.shape)}"
+        )
+
+
+def _spec_of(symbol: KerasTensor, name: str) -> InputSpec:
+    layer = symbol._keras_history.operation  # type: ignore[union-attr]
+    return InputSpec(
+        shape=(None, *symbol.shape[1:]),
+        name=name,
+        optional=getattr(layer, "optional", False),
+        allow_last_axis_squeeze=True,
+    )
+
+
+def _fits(x: Any, symbol: KerasTensor) -> bool:
+    """Whether all but the size of the batch are as expected."""
+    pairs = zip(x.shape[1:], symbol.shape[1:], strict=False)
+    return len(x.shape) == symbol.ndim and all(n in (None, m) for m, n in pairs)
+
+
+def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
+    """The leaves of `given` at the keys of `expected`; None if one is missing."""
+    if not set(expected) <= set(given):
+        return None
+    picked = {key: given[key] for key in expected}
+    try:
+        return tree.flatten_up_to(expected, picked)
+    except ArgumentError:
+        return None
+
+
+def _is_alike(expected: Any, given: Any) -> bool:
+    """Whether inputs are nested as expected; lists are as good as tuples.
+
+    Also a dict is for a flat list of inputs, which go by their names.
+    """
+    if isinstance(expected, dict):
+        return (
+            isinstance(given, dict)
+            and expected.keys() == given.keys()
+            and all(_is_alike(expected[key], given[key]) for key in expected)
+        )
+    if isinstance(expected, (list, tuple)):
+        if isinstance(given, dict):
+            return True
+        return (
+            isinstance(given, (list, tuple))
+            and len(expected) == len(given)
+            and all(map(_is_alike, expected, given))
+        )
+    return isinstance(given, dict) or not tree.is_nested(given)
+
+
+def _brief(leaf: Any) -> Any:
+    shape = getattr(leaf, "shape", None)
+    return leaf if shape is None else f"tensor of shape {tuple(shape)}"

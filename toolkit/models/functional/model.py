@@ -1,0 +1,294 @@
+"""Functional: a model made from symbols, replayed on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from toolkit import tree
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError
+from toolkit.ir import Node
+from toolkit.layers import InputLayer
+from toolkit.layers.layer import Layer
+from toolkit.layers.tracking import no_tracking
+from toolkit.models.functional.config import functional_config, functional_from_config
+from toolkit.models.functional.inputs import FunctionalInputs
+from toolkit.models.functional.topology import Topology, is_input, replace_inputs
+from toolkit.models.model import RESERVED, Model
+from toolkit.ops.symbolic import KerasTensor, infer, is_symbolic, without_masks
+
+Values = list[Any]
+
+
+class Step(NamedTuple):
+    """One call of the plan: values by slot in, values by slot out."""
+
+    operation: Any
+    arguments: Callable[[Values], tuple[Any, dict[str, Any]]]
+    takes_training: bool
+    outputs: list[int | None]
+
+
+class Functional(FunctionalInputs, Model):
+    """A model that is a graph of layer calls; made by `Model(inputs, outputs)`.
+
+    Args:
+        inputs: a symbol from `Input`, or a nest of them, or of intermediate symbols.
+        outputs: a symbol computed from the inputs, or a nest of them.
+        name: made up from the class if not given.
+        **kwargs: `trainable`, `dtype` and the other arguments of layers.
+    """
+
+    _converts_inputs = False  # each is cast to the dtype of its symbol instead
+
+    def __init__(
+        self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any
+    ) -> None:
+        _check_symbols("inputs", inputs)
+        _check_symbols("outputs", outputs)
+        trainable = kwargs.pop("trainable", None)
+        super().__init__(name=name, **kwargs)
+        flat_inputs = tree.flatten(inputs)
+        if not all(map(is_input, flat_inputs)):
+            flat_inputs, outputs = replace_inputs(flat_inputs, outputs, _fresh_input)
+            inputs = tree.pack_sequence_as(inputs, flat_inputs)
+        _warn_of_names(inputs)
+        with no_tracking():
+            self._inputs_struct = tree.copied(inputs)
+            self._outputs_struct = tree.copied(outputs)
+            self._inputs: list[KerasTensor] = flat_inputs
+            self._outputs: list[KerasTensor] = tree.flatten(outputs)
+            self._topology = Topology(self._inputs, self._outputs, outputs)
+            self._plan, self._result_slots, self._slots = self._make_plan()
+            self._has_one_output = is_symbolic(_unpack(outputs))
+        self._operations = self._topology.operations
+        histories: list[Any] = [x._keras_history for x in self._outputs]
+        self.output_names: list[str] = [made.operation.name for made in histories]
+        self.built = True
+        self._computes_mask = type(self).compute_mask is not Functional.compute_mask
+        self.supports_masking = True
+        self._input_dtype = None
+        self._allow_non_tensor_positional_args = True
+        if trainable is not None:  # the layers keep theirs
+            self._trainable = bool(trainable)
+
+    # --- the graph --------------------------------------------------------------------
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers, those nearest to the inputs first."""
+        return [op for op in self._operations if isinstance(op, Layer)]
+
+    @layers.setter
+    def layers(self, value: Any) -> None:
+        raise AttributeError(RESERVED)
+
+    @property
+    def operations(self) -> list[Any]:
+        """Layers and ops, those nearest to the inputs first."""
+        return list(self._operations)
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The symbols of the inputs, in one list."""
+        return list(self._inputs)
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        """The symbols of the outputs, in one list."""
+        return list(self._outputs)
+
+    @property
+    def input(self) -> Any:
+        """The symbols of the inputs, as they were given."""
+        return tree.copied(self._inputs_struct)
+
+    @property
+    def output(self) -> Any:
+        """The symbols of the outputs, as they were given."""
+        return tree.copied(self._outputs_struct)
+
+    @property
+    def input_shape(self) -> Any:
+        """The shape of the input, or a list of them."""
+        return _only([x.shape for x in self._inputs])
+
+    @property
+    def output_shape(self) -> Any:
+        """The shape of the output, or a list of them."""
+        return _only([x.shape for x in self._outputs])
+
+    def _make_plan(self) -> tuple[list[Step], list[int], int]:
+        """The calls in order, the outputs' slots, and the number of slots."""
+        slots: dict[int, int] = {}
+        for symbol in self._inputs:
+            slots.setdefault(id(symbol), len(slots))
+        plan = []
+        for node in self._topology.nodes:
+            arguments = _argument_filler(node, slots)
+            for symbol in node.outputs:
+                slots.setdefault(id(symbol), len(slots))
+            leaves = tree.flatten(node.attrs["outputs"])
+            outputs = [slots[id(x)] if is_symbolic(x) else None for x in leaves]
+            info = getattr(node.op, "_info", None)
+            takes_training = info is not None and info.takes_training
+            plan.append(Step(node.op, arguments, takes_training, outputs))
+        return plan, [slots[id(x)] for x in self._outputs], len(slots)
+
+    # --- calling ----------------------------------------------------------------------
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """Replay the recorded calls on `inputs`."""
+        flat = self._standardize(inputs)
+        masks = () if mask is None else tree.flatten(mask)
+        for x, its_mask in zip(flat, masks, strict=False):
+            if its_mask is not None and x is not None:
+                x._keras_mask = its_mask
+        values: Values = [*flat, *[None] * (self._slots - len(flat))]
+        for operation, arguments, takes_training, slots in self._plan:
+            args, kwargs = arguments(values)
+            if takes_training and training is not None:
+                kwargs = {**kwargs, "training": training}
+            outputs = operation(*args, **kwargs)
+            if len(slots) == 1 and not tree.is_nested(outputs):
+                values[slots[0]] = outputs  # type: ignore[index]
+                continue
+            for slot, value in zip(slots, tree.flatten(outputs), strict=True):
+                if slot is not None:
+                    values[slot] = value
+        results = [values[slot] for slot in self._result_slots]
+        if self._has_one_output:
+            return results[0]
+        return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """None: the outputs carry the masks that the layers inside gave them."""
+        return None
+
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None, mask: Any = None
+    ) -> Any:
+        """The symbols that a call with these symbols would return."""
+        pairs = zip(self._ordered(inputs), self._inputs, strict=True)
+        if all(x.shape == own.shape and x.dtype == own.dtype for x, own in pairs):
+            return tree.map_structure(
+                lambda x: KerasTensor(x.shape, x.dtype), _unpack(self._outputs_struct)
+            )
+        arguments = {"training": training, "mask": mask}
+        return without_masks(infer(self.call, (inputs,), arguments))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """The shape(s) of the output(s) for inputs of this shape, or these shapes."""
+        shapes = [input_shape]
+        if len(self._inputs) > 1 or not _is_shape(input_shape):
+            shapes = _shapes_of(input_shape, self._inputs_struct)
+        symbols = [
+            KerasTensor(shape, own.dtype)
+            for shape, own in zip(shapes, self._inputs, strict=True)
+        ]
+        packed = tree.pack_sequence_as(self._inputs_struct, symbols)
+        return tree.map_structure(lambda x: x.shape, self.compute_output_spec(packed))
+
+    # --- configuration ----------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """The layers, with the calls that connect them, in Keras 3's format."""
+        if not has_functional_constructor(type(self)):
+            return super().get_config()
+        return functional_config(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """The model that `get_config` described."""
+        if "input_layers" not in config or not has_functional_constructor(cls):
+            return super().from_config(config, custom_objects)
+        return functional_from_config(cls, config, custom_objects)
+
+
+Model._functional_class = Functional
+
+
+def has_functional_constructor(cls: type) -> bool:
+    """Whether models of this class are made from inputs and outputs alone."""
+    return cls.__init__ is Functional.__init__  # type: ignore[misc]
+
+
+def _check_symbols(what: str, structure: Any) -> None:
+    leaves = tree.flatten(structure)
+    if not leaves:
+        raise ArgumentError(f"Model: expected at least one symbol as `{what}`")
+    for leaf in leaves:
+        if not is_symbolic(leaf):
+            raise ArgumentError(
+                f"Model: All `{what}` values must be KerasTensors, symbols from "
+                f"Input() and calls on them; received {leaf!r} of type "
+                f"{type(leaf).__name__}"
+            )
+
+
+def _warn_of_names(inputs: Any) -> None:
+    for key, symbol in inputs.items() if isinstance(inputs, dict) else ():
+        if is_symbolic(symbol) and symbol.name != key:
+            warn(
+                f"Model: the input under the key {key!r} is named {symbol.name!r}; "
+                "name it like its key, Input(..., name=key)"
+            )
+
+
+def _fresh_input(symbol: KerasTensor) -> KerasTensor:
+    layer = InputLayer(
+        batch_shape=symbol.shape, dtype=symbol.dtype, name=f"{symbol.name}CLONE"
+    )
+    return layer.output  # type: ignore[no-any-return]
+
+
+def _argument_filler(
+    node: Node, slots: dict[int, int]
+) -> Callable[[Values], tuple[Any, dict[str, Any]]]:
+    """The function from values to the arguments of a call; it goes into pickles."""
+    args, kwargs = node.attrs["arguments"]
+    if len(args) == 1 and is_symbolic(args[0]) and not kwargs:
+        return partial(_fill_one, slots[id(args[0])])
+    leaves = tree.flatten((args, kwargs))
+    places = [(i, slots[id(x)]) for i, x in enumerate(leaves) if is_symbolic(x)]
+    constants = [None if is_symbolic(x) else x for x in leaves]
+    return partial(_fill, (args, kwargs), constants, places)
+
+
+def _fill_one(slot: int, values: Values) -> tuple[Any, dict[str, Any]]:
+    return (values[slot],), {}
+
+
+def _fill(
+    structure: Any, constants: Values, places: list[tuple[int, int]], values: Values
+) -> tuple[Any, dict[str, Any]]:
+    filled = list(constants)
+    for i, slot in places:
+        filled[i] = values[slot]
+    packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(structure, filled)
+    return packed
+
+
+def _only(values: Sequence[Any]) -> Any:
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _unpack(outputs: Any) -> Any:
+    """The only output of a list or tuple of one."""
+    if isinstance(outputs, (list, tuple)) and len(outputs) == 1:
+        return outputs[0]
+    return outputs
+
+
+def _is_shape(value: Any) -> bool:
+    return all(n is None or isinstance(n, int) for n in value)
+
+
+def _shapes_of(shapes: Any, inputs: Any) -> list[Any]:
+    """The shapes in a list, tuple or dict of them, in the order of the inputs."""
+    if isinstance(shapes, dict):
+        keys = tree.keys_of(inputs if isinstance(inputs, dict) else shapes)
+        shapes = [shapes[key] for key in keys]
+    return list(shapes)

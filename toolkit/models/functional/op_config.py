@@ -1,0 +1,150 @@
+"""Calls of ops in configs, as Keras writes them: there every op is a class.
+
+Its constructor takes what shapes the computation, its call the tensors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import Any
+
+from toolkit import ops
+from toolkit.errors import ArgumentError
+from toolkit.ops.symbolic import FunctionOperation, any_symbolic
+
+# Keras's modules of these classes; all others are in keras.src.ops.numpy.
+_MODULES = {
+    "nn": "adaptive_average_pool adaptive_max_pool average_pool binary_crossentropy "
+    "categorical_crossentropy celu conv conv_transpose depthwise_conv "
+    "dot_product_attention elu gelu glu hard_shrink hard_sigmoid hard_silu hard_tanh "
+    "leaky_relu log_sigmoid log_softmax max_pool moments multi_hot normalize one_hot "
+    "psnr relu relu6 selu separable_conv sigmoid silu soft_shrink softmax softplus "
+    "softsign sparse_categorical_crossentropy sparse_plus sparse_sigmoid sparsemax "
+    "squareplus tanh_shrink threshold",
+    "core": "cast convert_to_tensor saturate_cast scatter scatter_update slice "
+    "slice_update stop_gradient unstack",
+    "math": "cdist erf erfc erfinv extract_sequences fft fft2 ifft2 in_top_k irfft "
+    "istft logdet logsumexp rfft rsqrt segment_max segment_min segment_prod "
+    "segment_sum stft top_k",
+    "linalg": "cholesky cholesky_inverse det eigh inv lstsq lu_factor matrix_rank norm "
+    "pinv qr solve solve_triangular svd",
+    "einops": "rearrange",
+}
+_MODULE_OF = {
+    name: f"keras.src.ops.{module}"
+    for module, names in _MODULES.items()
+    for name in names.split()
+}
+_CLASS_OF = {
+    "allclose": "AllClose",
+    "cdist": "CDist",
+    "isin": "IsIn",
+    "searchsorted": "SearchSorted",
+    **{name: name.upper() for name in ("fft", "fft2", "ifft2", "irfft", "istft")},
+    **{name: name.upper() for name in ("psnr", "rfft", "stft", "svd")},
+}
+# Arguments without default that Keras's constructors take.
+_CONSTRUCTED = frozenset(
+    "axes axis axis1 axis2 default_value destination dtype fft_length "
+    "indices_or_sections k kth max_val newshape num_classes output_size pad_width "
+    "pool_size repeats sequence_length sequence_stride shape shift source subscripts "
+    "threshold x_max x_min".split()
+)
+# Arguments with default that Keras's calls take.
+_CALLED = {
+    "average": ("weights",),
+    "dot_product_attention": ("bias", "mask", "scale"),
+    "isclose": ("rtol", "atol"),
+    "pad": ("constant_values",),
+    "select": ("default",),
+    "where": ("x1", "x2"),
+}
+
+
+@cache
+def _parameters(function: Any) -> tuple[tuple[str, bool, bool], ...]:
+    """Of each parameter: name, whether a call takes it, whether it takes the rest."""
+    called = _CALLED.get(function.__name__, ())
+    rows = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        rest = parameter.kind is parameter.VAR_POSITIONAL
+        has_default = parameter.default is not parameter.empty
+        in_call = name in called or not (has_default or name in _CONSTRUCTED)
+        rows.append((name, rest or in_call, rest))
+    return tuple(rows)
+
+
+def op_config(operation: FunctionOperation) -> dict[str, Any]:
+    """The members of a config that say which op it is, and how it is set up."""
+    name = operation.function.__name__
+    if getattr(ops, name, None) is not operation.function:
+        raise ArgumentError(
+            f"Functional.get_config: expected a function of toolkit.ops; {name!r} is "
+            "none. Put it into a layer"
+        )
+    camel = "".join(part.capitalize() for part in name.split("_"))
+    class_name = _CLASS_OF.get(name, camel)
+    node = operation._inbound_nodes[0]
+    _, setup = split_call(operation.function, *node.attrs["arguments"])
+    return {
+        "module": _MODULE_OF.get(name, "keras.src.ops.numpy"),
+        "class_name": class_name,
+        "config": {"name": operation.name, **setup},
+        "registered_name": class_name,
+    }
+
+
+def split_call(
+    function: Any, args: Any, kwargs: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call: those of Keras's call, and those of the constructor."""
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    call: list[Any] = []
+    setup = {}
+    for name, in_call, rest in _parameters(function):
+        value = bound.arguments[name]
+        if rest:
+            call += value
+        elif in_call or any_symbolic(value):
+            call.append(value)
+        else:
+            setup[name] = value
+    return call, setup
+
+
+def join_call(function: Any, args: Any, kwargs: Any, setup: Any) -> Any:
+    """The arguments of our function from those of Keras's call and constructor."""
+    given = list(args)
+    joined = dict(kwargs)
+    rest: list[Any] = []
+    for name, in_call, takes_rest in _parameters(function):
+        if takes_rest:
+            rest, given = given, []
+        elif name in setup:
+            value = setup[name]
+            joined[name] = tuple(value) if isinstance(value, list) else value
+        elif in_call and given:
+            joined[name] = given.pop(0)
+    for (name, *_), value in zip(
+        (row for row in _parameters(function) if row[0] not in joined),
+        given,
+        strict=False,
+    ):
+        joined[name] = value  # a tensor where Keras's constructor would take a number
+    if rest:
+        first = [joined.pop(name) for name, _, r in _parameters(function) if not r]
+        return (*first, *rest), joined
+    return (), joined
+
+
+def op_of(class_name: str, name: str) -> FunctionOperation:
+    """The op of one of Keras's classes; only functions of tensors can be named."""
+    wanted = class_name.lower()
+    for candidate in dir(ops):
+        if candidate.replace("_", "") == wanted and not candidate.startswith("_"):
+            function = getattr(ops, candidate)
+            if hasattr(function, "__wrapped__"):  # what `operation` has decorated
+                return FunctionOperation(function, name)
+    raise ArgumentError(f"Functional.from_config: there is no op {class_name!r}")

@@ -1,0 +1,259 @@
+"""The graph between the symbols that a functional model was made from."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from toolkit import tree
+from toolkit.errors import ArgumentError
+from toolkit.ir import Node
+from toolkit.ops.symbolic import KerasTensor, is_symbolic, record
+
+
+def node_of(symbol: KerasTensor) -> Node | None:
+    """The node that made a symbol; None for one that no recorded call made."""
+    history = symbol._keras_history
+    if history is None:
+        return None
+    node: Node = history.operation._inbound_nodes[history.node_index]
+    return node
+
+
+def is_input(symbol: KerasTensor) -> bool:
+    """Whether the symbol comes from `Input`."""
+    node = node_of(symbol)
+    return node is not None and not node.inputs
+
+
+class Topology:
+    """The nodes between inputs and outputs, ordered by their depth.
+
+    The depth of a node is the length of the longest way from it to an output. A layer
+    that is called several times has the depth of its deepest call. What computes the
+    masks that layers found on their inputs counts for depths and is then left out: a
+    layer that is called again computes its mask again.
+
+    Attributes:
+        nodes: those that compute something, producers before consumers.
+        found: all nodes, with those that compute masks, producers before consumers.
+        operations: layers and ops, deepest first; it is the order of `model.layers`.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[KerasTensor],
+        outputs: Sequence[KerasTensor],
+        structure: Any = None,
+    ) -> None:
+        self.found, first_seen = _search(inputs, outputs)
+        members = _members(inputs, outputs, self.found)
+        node_depths, operation_depths = _depths(self.found, members)
+        for symbol in inputs:  # inputs that no output needs are still inputs
+            node = node_of(symbol)
+            if node is not None and not node.inputs and node not in node_depths:
+                node_depths[node] = operation_depths[node.op] = 0
+                first_seen[node.op] = -1
+        by_depth = defaultdict(list)
+        for node, depth in node_depths.items():
+            by_depth[depth].append(node)
+        ordered = [
+            node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]
+        ]
+        self.members = set(ordered)
+        self.nodes = [node for node in ordered if node.inputs]
+        self.operations: list[Any] = sorted(
+            operation_depths, key=lambda op: (-operation_depths[op], first_seen[op])
+        )
+        _check_connected(inputs, outputs, self.nodes, structure)
+        _check_names(self.operations)
+
+
+def _search(
+    inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor]
+) -> tuple[list[Node], dict[Any, int]]:
+    """Nodes from inputs to outputs, and when each operation was first met.
+
+    A depth-first search from the outputs, without recursion: models may be deep.
+    """
+    given = {id(symbol) for symbol in inputs}
+    finished: list[Node] = []
+    done: set[Node] = set()
+    first_seen: dict[Any, int] = {}
+    stack: list[tuple[Node, Any]] = []
+
+    def enter(symbol: KerasTensor) -> None:
+        node = node_of(symbol)
+        if node is None or node in done or (id(symbol) in given and node.inputs):
+            return
+        if any(node is other for other, _ in stack):
+            raise ArgumentError(f"Model: {symbol} is computed from itself")
+        first_seen.setdefault(node.op, len(first_seen))
+        stack.append((node, iter(_needed(node))))
+
+    for output in outputs:
+        enter(output)
+        while stack:
+            node, rest = stack[-1]
+            symbol = next(rest, None)
+            if symbol is not None:
+                enter(symbol)
+                continue
+            stack.pop()
+            done.add(node)
+            finished.append(node)
+    return finished, first_seen
+
+
+def _needed(node: Node) -> tuple[KerasTensor, ...]:
+    """What a call was given, and the masks that it found there."""
+    return (*node.inputs, *node.attrs.get("masks", ()))
+
+
+def _members(
+    inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor], found: list[Node]
+) -> set[Node]:
+    """The nodes that are not found for the sake of masks alone."""
+    members = {node_of(symbol) for symbol in outputs}
+    members.update(node_of(symbol) for symbol in inputs if is_input(symbol))
+    for node in reversed(found):
+        if node in members:
+            members.update(map(node_of, node.inputs))
+    return {node for node in found if node in members}
+
+
+def _depths(
+    nodes: list[Node], members: set[Node]
+) -> tuple[dict[Node, int], dict[Any, int]]:
+    """The depths of the members among the nodes, and of their operations."""
+    found = set(nodes)
+    depths: dict[Node, int] = {}
+    operations: dict[Any, int] = {}
+    for node in reversed(nodes):
+        depth = max(depths.get(node, 0), operations.get(node.op, 0))
+        depths[node] = operations[node.op] = depth
+        for symbol in _needed(node):
+            parent = node_of(symbol)
+            if parent in found:
+                depths[parent] = max(depth + 1, depths.get(parent, 0))
+    kept = {node.op for node in members}
+    return (
+        {node: depth for node, depth in depths.items() if node in members},
+        {op: depth for op, depth in operations.items() if op in kept},
+    )
+
+
+def _check_connected(
+    inputs: Sequence[KerasTensor],
+    outputs: Sequence[KerasTensor],
+    nodes: list[Node],
+    structure: Any,
+) -> None:
+    known = {id(symbol) for symbol in inputs}
+    paths = tree.flatten_with_path(list(outputs) if structure is None else structure)
+    reached: list[str] = []
+    for node in nodes:
+        for symbol in node.inputs:
+            if id(symbol) not in known:
+                raise ArgumentError(
+                    f"Model: the graph is disconnected: {_lost(inputs, paths)}"
+                    f"{node.op.name!r} needs {symbol}, which does not come from the "
+                    "inputs "
+                    f"{[i.name for i in inputs]}; reached without it: {reached}"
+                )
+        reached.append(node.op.name)
+        known.update(map(id, node.outputs))
+    for symbol in outputs:
+        if id(symbol) not in known:
+            raise ArgumentError(
+                f"Model: {_lost(inputs, paths)}{symbol} does not come from the inputs "
+                f"{[i.name for i in inputs]}"
+            )
+
+
+def _lost(
+    inputs: Iterable[KerasTensor], outputs: Iterable[tuple[Any, KerasTensor]]
+) -> str:
+    """Which of the outputs needs more than the inputs, as the start of a sentence."""
+    for path, output in outputs:
+        waiting, seen = [output], {id(symbol) for symbol in inputs}
+        while waiting:
+            symbol = waiting.pop()
+            if id(symbol) in seen:
+                continue
+            seen.add(id(symbol))
+            node = node_of(symbol)
+            if node is None or not node.inputs:
+                place = ".".join(map(str, path))
+                which = f"with path `{place}`" if path else repr(output.name)
+                return f"Output {which} is not connected to `inputs`: "
+            waiting += node.inputs
+    return ""
+
+
+def _check_names(operations: list[Any]) -> None:
+    counts = Counter(operation.name for operation in operations)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise ArgumentError(
+            "Model: expected every layer to have a name of its own; received several "
+            f"named {', '.join(map(repr, repeated))}"
+        )
+
+
+def replace_inputs(
+    inputs: Sequence[KerasTensor], outputs: Any, make_input: Any
+) -> tuple[list[KerasTensor], Any]:
+    """Put a fresh `Input` for each input that is the result of a call.
+
+    The calls after it are recorded again on new symbols, so that the model has a graph
+    of its own. `make_input(symbol)` makes the input that stands for `symbol`.
+    """
+    found = Topology(inputs, tree.flatten(outputs)).found
+    fresh = {id(s): s if is_input(s) else make_input(s) for s in inputs}
+
+    def substitute(leaf: Any) -> Any:
+        return fresh.get(id(leaf), leaf)
+
+    def copy(leaf: Any) -> Any:
+        if not is_symbolic(leaf):
+            return leaf
+        symbol = KerasTensor(leaf.shape, leaf.dtype)
+        symbol._keras_mask = leaf._keras_mask
+        fresh[id(leaf)] = symbol
+        return symbol
+
+    for node in found:
+        if not any(id(symbol) in fresh for symbol in _needed(node)):
+            continue  # it computes a mask from what comes before the inputs
+        args, kwargs = tree.map_structure(substitute, node.attrs["arguments"])
+        made = tree.map_structure(copy, node.attrs["outputs"])
+        masks = [fresh[id(m)] for m in node.attrs["masks"] if id(m) in fresh]
+        record(node.op, args, kwargs, made, masks)
+    for symbol in list(fresh.values()):
+        symbol._keras_mask = substitute(symbol._keras_mask)
+    return [fresh[id(s)] for s in inputs], tree.map_structure(substitute, outputs)
+
+
+def get_source_inputs(tensor: KerasTensor) -> list[KerasTensor]:
+    """The `Input` symbols that a symbol was computed from.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.Input((3,), name="x")
+        >>> [s.name for s in toolkit.utils.get_source_inputs(x + 1.0)]
+        ['x']
+    """
+    found: dict[int, KerasTensor] = {}
+    seen: set[Node] = set()
+    waiting = [tensor]
+    while waiting:
+        symbol = waiting.pop(0)
+        node = node_of(symbol)
+        if node is None or not node.inputs:
+            found.setdefault(id(symbol), symbol)
+        elif node not in seen:
+            seen.add(node)
+            waiting += node.inputs
+    return list(found.values())

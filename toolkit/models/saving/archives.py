@@ -1,0 +1,186 @@
+"""`.keras` files: a ZIP of the config, the weights and what layers keep as files.
+
+Every member's name and size is checked before anything is read, and no more is read
+than was declared.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import MissingFileError, ModelFileError
+from toolkit.files.sets import paths_below
+from toolkit.files.staging import replace_file
+from toolkit.models.saving.h5_files import write_groups
+from toolkit.models.saving.json_config import config_text, model_of, parsed
+from toolkit.models.saving.state import groups_of, load_state
+from toolkit.models.saving.state_paths import parts_of
+from toolkit.reading.budget import spend
+from toolkit.reading.clear import clear_errors
+from toolkit.reading.hdf5 import (
+    Dataset,
+    check_all,
+    checksum_text,
+    contents_checksum,
+    open_datasets,
+)
+from toolkit.reading.zips import Members, open_members
+
+WEIGHTS, CONFIG, METADATA, ASSETS = (
+    *("model.weights.h5", "config.json", "metadata.json"),
+    "assets",
+)
+# The version of Keras whose formats are written.
+KERAS_VERSION = "3.15.1"
+_MAX_RATIO = 200  # of a member's size to its size in the archive
+
+
+# --- writing --------------------------------------------------------------------------
+
+
+def save_archive(model: Any, path: Path) -> None:
+    """Write a whole model to a `.keras` file in one step."""
+    replace_file(path, lambda temporary: _write_archive(model, temporary))
+
+
+def _write_archive(model: Any, path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".keras-") as folder:
+        write_members(model, Path(folder))
+        with zipfile.ZipFile(path, "x") as archive:
+            for name in (METADATA, CONFIG, WEIGHTS):
+                archive.write(Path(folder, name), name)
+            for name in paths_below(Path(folder)):
+                if name.startswith(f"{ASSETS}/"):
+                    archive.write(Path(folder, name), name)
+
+
+def write_members(model: Any, folder: Path) -> None:
+    """Write the files of a model into an empty folder; the metadata list the others."""
+    Path(folder, CONFIG).write_text(config_text(model), "utf-8")
+    write_groups(Path(folder, WEIGHTS), groups_of(model))
+    for where, part in parts_of(model).items():
+        if hasattr(part, "save_assets"):
+            own = Path(folder, ASSETS, where)
+            own.mkdir(parents=True, exist_ok=True)
+            part.save_assets(str(own))
+    metadata = {
+        "keras_version": KERAS_VERSION,
+        "date_saved": datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
+        "files": dict(_listed(folder)),
+    }
+    Path(folder, METADATA).write_text(json.dumps(metadata), "utf-8")
+
+
+def _listed(folder: Path) -> Iterator[tuple[str, str]]:
+    """The files of a model but the metadata, with their checksums."""
+    for name in paths_below(folder):
+        if name == WEIGHTS:
+            # Its arrays have checksums of their own, which are compared when they are
+            # read: these need no other reading of all of it.
+            with open_datasets(folder / name) as datasets:
+                yield name, contents_checksum(datasets)
+        elif name != METADATA:
+            yield name, checksum_text(Path(folder, name).read_bytes())
+
+
+# --- reading --------------------------------------------------------------------------
+
+
+def load_archive(path: Path, custom_objects: Any, compile: bool) -> Any:
+    """The model that a `.keras` file holds."""
+    with _open(path) as members:
+        text = members.read(CONFIG)
+        _check_listed(members)
+        with _weights(members) as datasets:
+            model = loaded(text, datasets, custom_objects, compile, path)
+        with tempfile.TemporaryDirectory(prefix="keras-") as folder:
+            members.extract(ASSETS, Path(folder))
+            load_assets(model, Path(folder, ASSETS))
+    return model
+
+
+def read_text(path: Path) -> bytes:
+    """The bytes of a config, which must be a plain file."""
+    if not path.is_file():
+        raise MissingFileError(f"there is no file {str(path)!r}")
+    spend(path.stat().st_size, path.name)
+    return path.read_bytes()
+
+
+def loaded(
+    text: bytes,
+    datasets: dict[str, Dataset],
+    custom_objects: Any,
+    compile: bool,
+    path: Path,
+) -> Any:
+    """The model of a config, with the weights that a file holds."""
+    check_all(datasets)
+    model = model_of(text, custom_objects, compile, str(path))
+    load_state(model, datasets, str(path))
+    return model
+
+
+def load_assets(model: Any, folder: Path) -> None:
+    """Have each part read what it has kept as files."""
+    for where, part in parts_of(model).items():
+        if hasattr(part, "load_assets"):
+            own = Path(folder, where)
+            with clear_errors(f"{str(folder)!r}: the assets of {part.name!r}"):
+                part.load_assets(str(own) if own.is_dir() else None)
+
+
+def archived_json(path: Path) -> tuple[Any, Any]:
+    """The config and the metadata of a `.keras` file, as plain values."""
+    with _open(path) as members:
+        config, metadata = members.read(CONFIG), members.read(METADATA)
+        return parsed(config, CONFIG), parsed(metadata, METADATA)
+
+
+@contextmanager
+def weights_in_archive(path: Path) -> Iterator[dict[str, Dataset]]:
+    """The datasets of the weights in a `.keras` file, not read yet."""
+    with _open(path) as members, _weights(members) as datasets:
+        yield datasets
+
+
+def listed_files(metadata: bytes) -> dict[str, str] | None:
+    """The files that metadata list, with their checksums; None if they list none."""
+    found = parsed(metadata, METADATA)
+    files = found.get("files") if isinstance(found, dict) else None
+    if files is not None and not isinstance(files, dict):
+        raise ModelFileError(f"{METADATA}: expected a list of files; found {files!r}")
+    return files
+
+
+def _check_listed(members: Members) -> None:
+    """Raise if a file is missing that the metadata list, if they list any."""
+    there = members.sizes()
+    listed = listed_files(members.read(METADATA)) if METADATA in there else None
+    for name in listed or ():
+        if name not in there:
+            raise ModelFileError(f"there is no member {name!r}")
+
+
+def _open(path: Path) -> AbstractContextManager[Members]:
+    return open_members(path, ".keras", _MAX_RATIO)
+
+
+@contextmanager
+def _weights(members: Members) -> Iterator[dict[str, Dataset]]:
+    """The datasets of the weights, not read yet."""
+    if WEIGHTS not in members.sizes() and "model.weights.npz" in members.sizes():
+        raise ModelFileError(
+            "its weights are in a .npz file, which only pickle could read; save "
+            "the model again with weights_format='h5'"
+        )
+    with open_datasets(io.BytesIO(members.read(WEIGHTS)), WEIGHTS) as datasets:
+        yield datasets

@@ -1,0 +1,163 @@
+"""Models in folders, with the files of a `.keras` file: replaced and read as one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import MissingFileError, ModelFileError, UnwritableFileError
+from toolkit.files.sets import FileSet, fail
+from toolkit.files.staging import flush
+from toolkit.models.saving.archives import (
+    ASSETS,
+    CONFIG,
+    METADATA,
+    WEIGHTS,
+    listed_files,
+    load_assets,
+    loaded,
+    read_text,
+    write_members,
+)
+from toolkit.reading.budget import limited_load
+from toolkit.reading.hdf5 import checksum_text, contents_checksum, open_datasets
+
+_NAMES = (METADATA, CONFIG, WEIGHTS)
+
+
+def save_folder(model: Any, path: Path) -> None:
+    """Write a whole model to a folder, in one step.
+
+    Raises:
+        UnwritableFileError: it cannot be written, or holds other files than a model's.
+    """
+    is_new = not path.exists()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        flush(path.parent)
+    except OSError as error:
+        raise UnwritableFileError(f"cannot write {str(path)!r}: {error}") from error
+    files = _files(path)
+    try:
+        with files.replace(lambda: _own_files(files.root)) as folder:
+            write_members(model, folder)
+    finally:
+        if is_new:
+            with suppress(OSError):  # it stays if there is anything in it
+                path.rmdir()
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether a path is a folder that holds a model."""
+    return path.is_dir() and Path(_files(path).folder(), CONFIG).is_file()
+
+
+def model_folder(path: Path) -> Path:
+    """Where the files of a model are that was saved to a folder."""
+    return _files(path).folder()
+
+
+def load_folder(path: Path, custom_objects: Any, compile: bool) -> Any:
+    """The model that a folder with the files of a `.keras` file holds."""
+    return _files(path).read(lambda folder: _load(folder, custom_objects, compile))
+
+
+def _files(path: Path) -> FileSet:
+    return FileSet(path, "model", _is_name, METADATA)
+
+
+def _is_name(name: str) -> bool:
+    return name in _NAMES or name.startswith(f"{ASSETS}/")
+
+
+def _load(path: Path, custom_objects: Any, compile: bool) -> Any:
+    with limited_load(path):
+        _check_links(path)
+        text, listed = read_text(Path(path, CONFIG)), _listed(path) or {}
+        _check(path, listed, text)
+        with open_datasets(Path(path, WEIGHTS)) as datasets:
+            if WEIGHTS in listed:
+                found = contents_checksum(datasets)
+                _compare(path, WEIGHTS, found, listed[WEIGHTS])
+            model = loaded(text, datasets, custom_objects, compile, path)
+        load_assets(model, Path(path, ASSETS))
+    return model
+
+
+def _check_links(path: Path) -> None:
+    """Refuse a folder in which a name stands for a file elsewhere."""
+    for name in _contents(path):
+        inner = Path(path, name)
+        if inner.is_symlink() or not inner.is_file():
+            raise ModelFileError(
+                f"{str(inner)!r} is a link, maybe to another file, or no file: refused"
+            )
+
+
+def _listed(path: Path) -> dict[str, str] | None:
+    """The files of a model as its metadata list them; None if they do not."""
+    try:
+        return listed_files(read_text(Path(path, METADATA)))
+    except MissingFileError:
+        return None
+
+
+def _check(path: Path, listed: dict[str, str], config: bytes) -> None:
+    """Raise if the files but the weights are not those that were saved together."""
+    for name, checksum in listed.items():
+        file = Path(path, name)
+        if not _is_name(name) or ".." in file.parts or not file.is_file():
+            raise ModelFileError(f"{str(path)!r}: there is no {name!r}, which it lists")
+        if name != WEIGHTS:
+            found = checksum_text(config if name == CONFIG else read_text(file))
+            _compare(path, name, found, checksum)
+
+
+def _compare(path: Path, name: str, found: str, listed: str) -> None:
+    if found != listed:
+        raise ModelFileError(
+            f"{str(path)!r}: {name!r} is not the file that was saved with the others: "
+            "it is damaged, or was changed; without the list of 'files' in "
+            f"{METADATA} it can be loaded"
+        )
+
+
+def _own_files(root: Path) -> list[str]:
+    """The files of a model in a folder; raises if there are others."""
+    found = list(_contents(root))
+    if not found:
+        return []
+    try:
+        listed = _listed(root)
+    except ModelFileError:  # damaged: its names have to do
+        listed = None
+    if METADATA not in found or CONFIG not in found:
+        foreign = found
+    elif listed is None:  # as Keras writes it, and as was written here before
+        foreign = [name for name in found if not _is_name(name)]
+    else:
+        foreign = [name for name in found if name not in (METADATA, *listed)]
+    if foreign:
+        raise UnwritableFileError(
+            f"cannot write {str(root)!r}: the folder holds other files than those of a "
+            f"model that was saved there, such as {sorted(foreign)[0]!r}; move them "
+            "away, or save to another folder"
+        )
+    return sorted(listed or ())
+
+
+def _contents(root: Path) -> list[str]:
+    """All in a folder that is no folder itself, but for what is left of a save."""
+    found = []
+    for place, folders, names in os.walk(root, onerror=fail):
+        if Path(place) == root:
+            folders[:] = [name for name in folders if not _is_left(name)]
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        found += [Path(place, name).relative_to(root) for name in (*names, *links)]
+    return [path.as_posix() for path in found]
+
+
+def _is_left(name: str) -> bool:
+    return name.startswith(".model.") and name.endswith((".tmp", ".ready"))

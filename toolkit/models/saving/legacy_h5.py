@@ -1,0 +1,276 @@
+"""The `.h5` files of whole models, as Keras wrote them before `.keras` files.
+
+Layers are matched by their order, or by their names. Each has the attribute
+"weight_names", which lists its datasets: trainable weights first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from toolkit import settings
+from toolkit.console.frames import warn
+from toolkit.errors import ModelFileError
+from toolkit.files.staging import replace_file
+from toolkit.models.saving.h5_files import created, write_array
+from toolkit.models.saving.legacy_config import (
+    compile_arguments,
+    model_from_legacy,
+    training_config,
+)
+from toolkit.reading.clear import clear_errors
+from toolkit.reading.hdf5 import Dataset, check_all, named, open_file
+from toolkit.reading.text import parsed_json
+
+_HEADER_LIMIT = 64_512  # bytes of an attribute; more are split into name0, name1, ...
+_TOP_LEVEL = "top_level_model_weights"
+
+
+# --- writing --------------------------------------------------------------------------
+
+
+def save_legacy(model: Any, path: Path, include_optimizer: bool) -> None:
+    """Write a whole model to a `.h5` file in one step."""
+    attributes: dict[str, Any] = {
+        "keras_version": "3.15.1",
+        "backend": settings.backend(),
+        "model_config": _json(
+            {"class_name": type(model).__name__, "config": model.get_config()}
+        ),
+    }
+    optimizer = getattr(model, "optimizer", None) if include_optimizer else None
+    if optimizer is not None and model.compiled:
+        attributes["training_config"] = _json(training_config(model))
+
+    def write(temporary: Path) -> None:
+        with created(temporary) as file:
+            file.attrs.update(attributes)
+            _write_layers(file.create_group("model_weights"), model)
+            if optimizer is not None and optimizer.variables:
+                _write_variables(
+                    file.create_group("optimizer_weights"), optimizer.variables
+                )
+
+    replace_file(path, write)
+
+
+def _json(members: Any) -> bytes:
+    return json.dumps(members).encode()
+
+
+def _write_layers(group: Any, model: Any) -> None:
+    _set_names(group, "layer_names", [layer.name for layer in model.layers])
+    group.attrs["backend"] = settings.backend().encode()
+    group.attrs["keras_version"] = b"3.15.1"
+    for layer in sorted(model.layers, key=lambda layer: layer.name):
+        _write_variables(group.create_group(layer.name), _ordered(layer))
+    _write_variables(group.create_group(_TOP_LEVEL), _top_level(model))
+
+
+def _write_variables(group: Any, variables: list[Any]) -> None:
+    names = [variable.path for variable in variables]
+    if len(set(names)) != len(names):  # two layers of one name, deep inside
+        names = [f"{name}_{i}" for i, name in enumerate(names)]
+    _set_names(group, "weight_names", names)
+    for name, variable in zip(names, variables, strict=True):
+        write_array(group, name, variable.numpy())
+
+
+def _set_names(group: Any, key: str, names: list[str]) -> None:
+    encoded = np.asarray([name.encode() for name in names])
+    count = 1
+    while any(c.nbytes > _HEADER_LIMIT for c in np.array_split(encoded, count)):
+        count += 1
+    if count == 1:
+        group.attrs[key] = [name.encode() for name in names]
+        return
+    for i, chunk in enumerate(np.array_split(encoded, count)):
+        group.attrs[f"{key}{i}"] = chunk
+
+
+def _ordered(layer: Any) -> list[Any]:
+    return [*layer.trainable_weights, *layer.non_trainable_weights]
+
+
+def _top_level(model: Any) -> list[Any]:
+    """The weights of the model itself, not of its layers."""
+    own = model._own_variables()
+    return sorted(own, key=lambda variable: not variable.trainable)
+
+
+# --- reading --------------------------------------------------------------------------
+
+
+def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
+    """The model that a `.h5` file holds."""
+    with open_file(path) as (file, datasets):
+        description = _attribute(file, "model_config")
+        if description is None:
+            raise ModelFileError("No model config found in the file")
+        check_all(datasets)
+        model = model_from_legacy(description, custom_objects)
+        root = _Group(file, datasets)
+        if "model_weights" not in root:
+            raise ModelFileError("there is no group 'model_weights'")
+        _load_in_order(model, root.inner("model_weights"), False)
+        training = _attribute(file, "training_config") if compile else None
+        if training is not None:
+            with clear_errors("training_config"):
+                model.compile(**compile_arguments(training, custom_objects))
+            if "optimizer_weights" in root:
+                _load_optimizer(model, root.inner("optimizer_weights"))
+    return model
+
+
+def load_legacy_weights(
+    model: Any, path: Path, skip_mismatch: bool, by_name: bool
+) -> None:
+    """Load the weights of layers from a `.h5` file of a model, or of its weights."""
+    with open_file(path) as (file, datasets):
+        root = _Group(file, datasets)
+        if not root.has_names("layer_names") and "model_weights" in root:
+            root = root.inner("model_weights")
+        load = _load_by_name if by_name else _load_in_order
+        load(model, root, skip_mismatch)
+
+
+def _attribute(item: Any, name: str) -> Any:
+    """A JSON attribute, decoded; None if there is none."""
+    with named(name):
+        text = item.attrs.get(name)
+    if text is None:
+        return None
+    if not isinstance(text, (str, bytes)):
+        raise ModelFileError(f"{name}: expected JSON; found {type(text).__name__}")
+    return parsed_json(text, name)
+
+
+class _Group:
+    """A group with its lists of names; datasets were all checked before."""
+
+    def __init__(self, group: Any, datasets: dict[str, Dataset]) -> None:
+        self._group, self._datasets = group, datasets
+
+    def names(self, key: str) -> list[str]:
+        """A list of names, maybe split over several attributes."""
+        with named(key):
+            attributes = self._group.attrs
+            keys = [key] if key in attributes else []
+            while not keys or (keys != [key] and f"{key}{len(keys)}" in attributes):
+                if f"{key}{len(keys)}" not in attributes:
+                    break
+                keys.append(f"{key}{len(keys)}")
+            values = [value for each in keys for value in attributes[each]]
+            return [v.decode() if isinstance(v, bytes) else str(v) for v in values]
+
+    def has_names(self, key: str) -> bool:
+        """Whether there is a list of names."""
+        with named(key):
+            return key in self._group.attrs
+
+    def inner(self, name: str) -> _Group:
+        """The group inside of this name."""
+        with named(self._group.name):
+            if name not in self:
+                raise ModelFileError(f"there is no group {name!r}")
+            return _Group(self._group[name], self._datasets)
+
+    def __contains__(self, name: str) -> bool:
+        with named(self._group.name):
+            found = self._group.get(name, getclass=True)
+            return found is not None and hasattr(found, "create_group")
+
+    def weights(self) -> list[Dataset]:
+        """The datasets of a layer, in their order."""
+        root = self._group.name.strip("/")
+        places = [f"{root}/{n}" for n in self.names("weight_names")]
+        missing = [place for place in places if place not in self._datasets]
+        if missing:
+            raise ModelFileError(f"there is no array {missing[0]!r}")
+        return [self._datasets[place] for place in places]
+
+
+Pairs = list[tuple[Any, Dataset]]
+
+
+def _load_in_order(model: Any, group: _Group, skip_mismatch: bool) -> None:
+    layers = [layer for layer in model.layers if _ordered(layer)]
+    stored = [
+        (name, group.inner(name).weights()) for name in group.names("layer_names")
+    ]
+    stored = [(name, weights) for name, weights in stored if weights]
+    if len(stored) != len(layers):
+        raise ModelFileError(
+            f"Layer count mismatch: expected {len(layers)} layers with weights; the "
+            f"file has {len(stored)}"
+        )
+    pairs: Pairs = []
+    for layer, (name, weights) in zip(layers, stored, strict=True):
+        pairs += _pair(_ordered(layer), weights, f"{layer.name!r} ({name!r} there)")
+    if _TOP_LEVEL in group:
+        top = group.inner(_TOP_LEVEL).weights()
+        pairs += _pair(_top_level(model), top, "the model itself")
+    _assign(pairs, skip_mismatch)
+
+
+def _load_by_name(model: Any, group: _Group, skip_mismatch: bool) -> None:
+    pairs: Pairs = []
+    for name in group.names("layer_names"):
+        weights = group.inner(name).weights()
+        for layer in model.layers:
+            if layer.name == name:
+                pairs += _pair(_ordered(layer), weights, repr(name), skip_mismatch)
+    if _TOP_LEVEL in group:
+        top = group.inner(_TOP_LEVEL).weights()
+        pairs += _pair(_top_level(model), top, "the model itself", skip_mismatch)
+    _assign(pairs, skip_mismatch)
+
+
+def _pair(
+    variables: list[Any], stored: list[Dataset], what: str, skip_mismatch: bool = False
+) -> Iterator[tuple[Any, Dataset]]:
+    if len(variables) == len(stored):
+        return zip(variables, stored, strict=True)
+    message = (
+        f"Weight count mismatch: expected {len(variables)} weights for {what}; the "
+        f"file has {len(stored)}"
+    )
+    if not skip_mismatch:
+        raise ModelFileError(message)
+    warn(f"load_weights: {message}; left as they were")
+    return iter(())
+
+
+def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
+    """Read and assign, once all shapes are known to fit."""
+    wrong = [
+        f"{v.path}: expected shape {tuple(v.shape)}; the file has {d.shape}"
+        for v, d in pairs
+        if tuple(v.shape) != d.shape
+    ]
+    if wrong and not skip_mismatch:
+        raise ModelFileError("Shape mismatch:\n  " + "\n  ".join(wrong))
+    if wrong:
+        warn("load_weights: left as it was:\n  " + "\n  ".join(wrong))
+    fitting = [(v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape]
+    for variable, value in fitting:
+        variable.assign(value)
+
+
+def _load_optimizer(model: Any, group: _Group) -> None:
+    optimizer = model.optimizer
+    optimizer.build(model.trainable_variables)
+    stored = group.weights()
+    shapes = [tuple(v.shape) for v in optimizer.variables]
+    if shapes != [d.shape for d in stored]:
+        warn(
+            "load_model: the file holds the state of another optimizer than "
+            f"{optimizer.name!r}; it starts anew"
+        )
+        return
+    optimizer.set_weights([d.read() for d in stored])

@@ -1,0 +1,93 @@
+"""Which layers and optimizers a model holds, by their paths in files.
+
+The paths are those of Keras 3: made of attribute names, and of class names where layers
+are in lists, tuples and dicts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from toolkit.core.naming import to_snake_case
+from toolkit.layers.layer import Layer
+from toolkit.layers.tracking import StateOwner
+from toolkit.optimizers import Optimizer
+
+# Where functional and sequential models keep their graph, beside `layers`.
+_OF_MODELS = {
+    *("_functional", "_layers", "_topology", "_operations", "_plan"),
+    *("_inputs_struct", "_outputs_struct", "_inputs", "_outputs", "_result_slots"),
+}
+
+
+def parts_of(model: Any, skip: Any = ()) -> dict[str, Any]:
+    """Path -> layer or optimizer, for all with state; each once, where first met."""
+    found: dict[str, Any] = {}
+    # The values keep lists alive that properties make: a freed one's id comes again.
+    seen: dict[int, Any] = {id(part): part for part in skip}
+
+    def visit(part: Any, path: str) -> None:
+        if id(part) in seen:
+            return
+        seen[id(part)] = part
+        found[path] = part
+        for name, child in _children(part):
+            descend(child, f"{path}/{name}" if path else name)
+
+    def descend(child: Any, path: str) -> None:
+        if isinstance(child, (StateOwner, Optimizer)):
+            visit(child, path)
+        elif isinstance(child, (list, tuple, dict)) and id(child) not in seen:
+            seen[id(child)] = child
+            values = child.values() if isinstance(child, dict) else child
+            for name, value in _named(values):
+                descend(value, f"{path}/{name}")
+
+    visit(model, "")
+    return found
+
+
+def _named(values: Any) -> Iterator[tuple[str, Any]]:
+    """What a container holds, by unique class names: layers' own names vary."""
+    counts: Counter[str] = Counter()
+    for value in values:
+        if isinstance(value, (StateOwner, Optimizer)):
+            name = to_snake_case(type(value).__name__)
+        elif isinstance(value, (list, tuple, dict)):
+            name = "container"
+        else:
+            continue
+        count = counts[name]
+        counts[name] += 1
+        yield (f"{name}_{count}" if count else name), value
+
+
+def _children(part: Any) -> Iterator[tuple[str, Any]]:
+    """Attributes that may hold layers: `layers` of a graph first, private ones last."""
+    is_graph = hasattr(part, "_functional") or hasattr(part, "_topology")
+    if is_graph:
+        yield "layers", part.layers
+    skipped = _machinery(type(part))  # type: ignore[arg-type]
+    for name in sorted(dir(part), key=lambda name: (name.startswith("_"), name)):
+        if name.startswith("__") or name in skipped or (is_graph and name == "layers"):
+            continue
+        try:
+            child = getattr(part, name)
+        except Exception:  # a property that has no value now is no state
+            continue
+        yield name, child
+
+
+@cache
+def _machinery(cls: type) -> frozenset[str]:
+    """Attributes that hold no layers of a user: those of all layers and models."""
+    if issubclass(cls, Optimizer):
+        return frozenset(dir(Optimizer))
+    names = set(dir(Layer(name="any"))) | _OF_MODELS
+    for base in cls.__mro__:
+        if base.__module__.startswith("toolkit.models."):
+            names |= set(vars(base))
+    return frozenset(names - {"layers", "optimizer"})

@@ -1,0 +1,77 @@
+"""The variables of a model as nested dicts that follow their paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError, unknown_choice
+
+Tree = dict[str, Any]
+_READ = {"backend_tensor": lambda v: v.value, "numpy_array": lambda v: v.numpy()}
+_GROUPS = (
+    *("trainable_variables", "non_trainable_variables"),
+    *("optimizer_variables", "metrics_variables"),
+)
+
+
+def state_tree(model: Any, value_format: str) -> Tree:
+    """Group -> nested dicts of names -> the values of a model's variables."""
+    if value_format not in _READ:
+        raise unknown_choice("get_state_tree: value_format", value_format, _READ)
+    tree: Tree = {}
+    for group in _GROUPS:
+        tree[group] = {}
+        for path, variable in _by_path(model, group).items():
+            *place, name = path.split("/")
+            inner = tree[group]
+            for part in place:
+                inner = inner.setdefault(part, {})
+            inner[name] = _READ[value_format](variable)
+    return tree
+
+
+def assign_state_tree(model: Any, tree: Tree) -> None:
+    """Give variables the values that a tree has for them; the others keep theirs.
+
+    Names of optimizers and models are part of the paths: what a tree has under others
+    is left out, with a warning.
+    """
+    unknown = []
+    for group, values in tree.items():
+        if group not in _GROUPS:
+            raise unknown_choice("set_state_tree: group", group, _GROUPS)
+        variables = _by_path(model, group)
+        for path, value in _flat(values, ""):
+            if path in variables:
+                variables[path].assign(value)
+            else:
+                unknown.append(path)
+    if unknown:
+        warn(
+            f"set_state_tree: the model has no variables {', '.join(unknown)}; they "
+            "are left out"
+        )
+
+
+def _by_path(model: Any, group: str) -> dict[str, Any]:
+    if group == "optimizer_variables":
+        variables = model.optimizer.variables if model.optimizer is not None else []
+    else:
+        variables = getattr(model, group)
+    found: dict[str, Any] = {}
+    for variable in variables:
+        if found.setdefault(variable.path, variable) is not variable:
+            raise ArgumentError(
+                f"get_state_tree: expected unique paths; the variable path "
+                f"{variable.path!r} is found twice in the model. Give its layers "
+                "names of their own"
+            )
+    return found
+
+
+def _flat(tree: Any, path: str) -> list[tuple[str, Any]]:
+    if not isinstance(tree, dict):
+        return [(path, tree)]
+    pairs = ((f"{path}/{key}" if path else key, value) for key, value in tree.items())
+    return [leaf for inner, value in pairs for leaf in _flat(value, inner)]

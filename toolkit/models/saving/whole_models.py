@@ -1,0 +1,116 @@
+"""Whole models in files: `.keras`, folders with the same contents, and older `.h5`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.models.saving.archives import load_archive, save_archive
+from toolkit.models.saving.folders import is_model_folder, load_folder, save_folder
+from toolkit.models.saving.legacy_h5 import load_legacy, save_legacy
+from toolkit.models.saving.weights import H5, check_free
+
+
+def save_model(
+    model: Any,
+    filepath: str | os.PathLike[str],
+    overwrite: bool = True,
+    zipped: bool | None = None,
+    include_optimizer: bool = True,
+    save_format: str | None = None,
+) -> None:
+    """Write a model with its config, weights and optimizer in one step.
+
+    A failure, a kill too, leaves all of an older file or folder, or all of the new one;
+    what has been saved is on disk. The files list checksums, which loading compares.
+
+    Args:
+        model: the model.
+        filepath: ends in ".keras"; in ".h5" or ".hdf5" for the older format; or, with
+            zipped=False, a folder, which may hold nothing but an older model.
+        overwrite: whether an existing file may be replaced.
+        zipped: whether the files are put into one `.keras` file.
+        include_optimizer: for ".h5": whether the optimizer is written too.
+        save_format: not needed, the ending tells; "keras" and "h5" are accepted.
+
+    Raises:
+        ArgumentError: for another ending, or if the file exists and may not be
+            replaced.
+
+    Example:
+        >>> import tempfile, toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     toolkit.saving.save_model(model, f"{folder}/model.keras")
+        ...     toolkit.saving.load_model(f"{folder}/model.keras").output_shape
+        (None, 2)
+    """
+    path = Path(filepath)
+    if str(filepath).startswith("hf://"):
+        raise ArgumentError(
+            "save_model: models are not uploaded; save to a file, then upload that"
+        )
+    if save_format not in (None, "keras", "h5"):
+        raise unknown_choice("save_model: save_format", save_format, ("keras", "h5"))
+    legacy = path.name.endswith(H5)
+    if zipped is False:
+        if path.name.endswith(".keras") or legacy:
+            raise ArgumentError(
+                "save_model: with zipped=False the path names a folder and must not "
+                f"end in .keras or .h5; received {str(path)!r}"
+            )
+    elif not path.name.endswith(".keras") and not legacy:
+        raise ArgumentError(
+            "save_model: Invalid filepath extension for saving: expected one that ends "
+            f"in .keras or .h5; received {str(path)!r}"
+        )
+    check_free(path, overwrite, "save_model")
+    if not model.built:
+        warn(
+            f"save_model: the model {model.name!r} has no weights yet; build it or "
+            "call it on data first"
+        )
+    if legacy:
+        save_legacy(model, path, include_optimizer)
+    elif zipped is False:
+        save_folder(model, path)
+    else:
+        save_archive(model, path)
+
+
+def load_model(
+    filepath: str | os.PathLike[str],
+    custom_objects: Any = None,
+    compile: bool = True,
+    safe_mode: bool = True,
+) -> Any:
+    """The model that `save_model`, here or in Keras, has written.
+
+    The file can make no code run, name no other file and claim no more memory than it
+    holds weights for.
+
+    Args:
+        filepath: a `.keras` or `.h5` file, or a folder.
+        custom_objects: name -> class or function that the file may name too. The
+            function of a `Lambda` layer goes by the layer's name.
+        compile: whether to compile the model as it was.
+        safe_mode: as in Keras, but False allows no more than True: code in a file is
+            never run.
+
+    Raises:
+        ModelFileError: if the file is damaged, suspicious, or does not fit.
+    """
+    path = Path(filepath)
+    if is_model_folder(path):
+        return load_folder(path, custom_objects, compile)
+    if path.name.endswith(".keras"):
+        return load_archive(path, custom_objects, compile)
+    if path.name.endswith(H5):
+        return load_legacy(path, custom_objects, compile)
+    raise ArgumentError(
+        "load_model: File format not supported: expected a .keras or .h5 file, or the "
+        f"folder of a saved model; received {str(path)!r}"
+    )

@@ -1,0 +1,212 @@
+"""Arrays that users give to `fit` and its kin: checked, split, and as tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes, settings, tree
+from toolkit.arguments import is_real
+from toolkit.console.frames import warn
+from toolkit.core.convert import is_strings
+from toolkit.core.tensor import Tensor, backend
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
+
+PARTS = ("x", "y", "sample_weight")
+
+
+def is_array(x: Any) -> bool:
+    """Whether `x` is an array or tensor of whatever library."""
+    return isinstance(x, (np.ndarray, Tensor, Variable)) or hasattr(x, "__array__")
+
+
+def is_arrays(x: Any) -> bool:
+    """Whether `x` is an array or a list, tuple or dict, as nests of arrays are."""
+    return tree.is_nested(x) or is_array(x)
+
+
+def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
+    """`x` as a NumPy array of numbers, without a copy where that is possible.
+
+    The inputs of a model, `what` "x", may be strings too.
+    """
+    if hasattr(x, "detach"):  # a torch tensor
+        x = x.detach().cpu()
+    array = np.asarray(x.numpy() if isinstance(x, (Tensor, Variable)) else x)
+    if what == "x" and is_strings(array):
+        return array
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise DTypeError(
+            f"{what}: expected numbers; received data of dtype {array.dtype}"
+        )
+    return array
+
+
+def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Other floats as floatx, as models compute in; the rest as it is."""
+    wanted = dtypes.numpy_dtype(settings.floatx())
+    if array.dtype.kind != "f" or array.dtype == wanted:
+        return array
+    return array.astype(wanted)
+
+
+def as_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """A tensor that shares the array's memory; strings stay in their array."""
+    if is_strings(array):
+        return array
+    return Tensor(backend().asarray(array))
+
+
+def batch_tensors(structure: Any, what: str) -> Any:
+    """A nest of arrays as tensors that share their memory; None stays None."""
+
+    def convert(leaf: Any) -> Any:
+        if leaf is None or isinstance(leaf, Tensor):
+            return leaf
+        array = floating(to_array(leaf, what))
+        if array.ndim == 0:
+            raise ShapeError(f"{what}: expected batches of samples; received a scalar")
+        return as_tensor(array)
+
+    return tree.map_structure(convert, structure)
+
+
+def check_arrays(structure: Any, what: str) -> Any:
+    """A nest of arrays, checked to be one; None stays None."""
+
+    def convert(leaf: Any) -> Any:
+        if leaf is None:
+            return None
+        if not is_array(leaf):
+            raise ArgumentError(
+                f"{what}: expected an array, or a list, tuple or dict of arrays; "
+                f"received {leaf!r:.60} of type {type(leaf).__name__} (make an array "
+                "of a list of numbers by np.array)"
+            )
+        array = to_array(leaf, what)
+        if array.ndim == 0:
+            raise ShapeError(f"{what}: expected arrays of samples; received a scalar")
+        return array
+
+    return tree.map_structure(convert, structure)
+
+
+def count_samples(parts: dict[str, Any]) -> int:
+    """The number of samples, which all arrays must agree on."""
+    lengths = {
+        name: [len(a) for a in tree.flatten(part) if a is not None]
+        for name, part in parts.items()
+    }
+    found = {n for part in lengths.values() for n in part}
+    # Inputs that are all None are left to the model, some of whose may be optional.
+    if not found or parts["x"] is None or not tree.flatten(parts["x"]):
+        raise ArgumentError("expected data `x`; received no arrays")
+    if len(found) > 1:
+        sizes = "; ".join(f"{k}: {_only(v)}" for k, v in lengths.items() if v)
+        raise ShapeError(
+            f"expected the same number of samples in all arrays; received {sizes}"
+        )
+    return found.pop()
+
+
+def _only(values: list[int]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def repeat_weights(weights: np.ndarray[Any, Any], y: Any) -> Any:
+    """One array of sample weights for each of several outputs."""
+    if weights.ndim > 1 and weights.shape[1:] != (1,):
+        raise ShapeError(
+            "sample_weight: expected one weight per sample, shape (samples,), or one "
+            f"array per output; received the shape {weights.shape}"
+        )
+    return tree.map_structure(lambda _: weights, y)
+
+
+def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> Any:
+    """Sample weights from the weights of the samples' classes."""
+    if weights is not None:
+        raise ArgumentError("class_weight and sample_weight exclude each other")
+    if y is None or tree.is_nested(y):
+        raise ArgumentError(
+            "class_weight: expected targets `y` of a single output; received "
+            f"{'None' if y is None else 'several'}"
+        )
+    labels = _labels(y)
+    if labels.ndim != 1:
+        raise ShapeError(
+            "class_weight: expected one label per sample; received labels of shape "
+            f"{np.shape(y)}"
+        )
+    classes, places = np.unique(labels, return_inverse=True)
+    values = [class_weight.get(int(c), 1.0) for c in classes]
+    return np.array(values, dtypes.numpy_dtype(settings.floatx()))[places]
+
+
+def _labels(y: Any) -> np.ndarray[Any, Any]:
+    """The class of each sample: from one-hot codes, or numbers that are rounded."""
+    labels = np.asarray(y)
+    if labels.ndim > 1:
+        one_hot = labels.shape[-1] != 1
+        labels = labels.argmax(-1) if one_hot else labels[..., 0]
+    return np.round(labels).astype("int64")
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Raise unless it maps classes, whole numbers, to finite weights."""
+    for key, weight in (class_weight or {}).items():
+        if not is_real(key) or key % 1 != 0:
+            raise ArgumentError(
+                "class_weight: expected classes, whole numbers, as keys; received "
+                f"{key!r} of type {type(key).__name__}"
+            )
+        if not np.all(np.isfinite(np.asarray(weight, float))):
+            raise ArgumentError(
+                f"class_weight: expected a finite weight of class {key}; received "
+                f"{weight!r}"
+            )
+
+
+def warn_of_absent_classes(y: Any, class_weight: dict[int, float]) -> None:
+    """Warn of weights for classes that no sample is of."""
+    absent = sorted(set(map(int, class_weight)) - set(np.unique(_labels(y)).tolist()))
+    if absent:
+        warn(f"class_weight: no sample is of the classes {absent}, which have weights")
+
+
+def split_arrays(
+    x: Any, y: Any, sample_weight: Any, validation_split: float
+) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """The first samples for training, the last `validation_split` for validation."""
+    if not 0 < validation_split < 1:
+        raise ArgumentError(
+            f"expected 0 < validation_split < 1; received {validation_split}"
+        )
+    if not _all_arrays((x, y, sample_weight)):
+        raise ArgumentError(
+            "validation_split can split arrays only; pass validation_data "
+            f"beside {type(x).__name__}"
+        )
+    given = zip(PARTS, (x, y, sample_weight), strict=True)
+    parts = {name: check_arrays(part, name) for name, part in given}
+    samples = count_samples(parts)
+    at = int(samples * (1.0 - validation_split))
+    if at in (0, samples):
+        raise ArgumentError(
+            f"{samples} samples cannot be split into training and validation by "
+            f"validation_split={validation_split}"
+        )
+
+    def cut(rows: slice) -> Any:
+        return tuple(
+            tree.map_structure(lambda a: None if a is None else a[rows], part)
+            for part in parts.values()
+        )
+
+    return cut(slice(None, at)), cut(slice(at, None))
+
+
+def _all_arrays(structure: Any) -> bool:
+    return all(leaf is None or is_array(leaf) for leaf in tree.flatten(structure))

@@ -1,0 +1,126 @@
+"""Whether targets fit the losses and outputs that they were compiled with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from toolkit import losses
+from toolkit.console.frames import warn
+from toolkit.core.tensor import Tensor
+from toolkit.dtypes import is_float
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ops.checks import broadcast_shapes
+
+Shape = tuple[int, ...]
+
+# Losses of targets that are shaped like the outputs, element by element.
+_ELEMENTWISE = {
+    losses.mean_squared_error,
+    losses.mean_absolute_error,
+    losses.mean_absolute_percentage_error,
+    losses.mean_squared_logarithmic_error,
+    losses.huber,
+    losses.log_cosh,
+    losses.cosine_similarity,
+    losses.hinge,
+    losses.squared_hinge,
+    losses.kl_divergence,
+    losses.poisson,
+}
+# Losses of labels, whole numbers.
+_OF_LABELS = {
+    losses.sparse_categorical_crossentropy,
+    losses.categorical_generalized_cross_entropy,
+}
+# Losses of targets that are probabilities.
+_OF_PROBABILITIES = {
+    losses.binary_crossentropy,
+    losses.binary_focal_crossentropy,
+    losses.categorical_crossentropy,
+    losses.categorical_focal_crossentropy,
+}
+
+
+def place_of(kind: str, name: str, output: Any) -> str:
+    """How messages call a loss or metric: `loss 'mse' of the output 'score'`."""
+    whose = f" of the output {output!r}" if output and output != name else ""
+    return f"{kind} {name!r}{whose}"
+
+
+@contextmanager
+def told_apart(
+    kind: str, name: str, output: Any, true: Any, pred: Any
+) -> Iterator[Any]:
+    """Shapes that do not fit are told with the loss or metric that was given them."""
+    try:
+        yield
+    except ShapeError as error:
+        shapes = (getattr(true, "shape", None), getattr(pred, "shape", None))
+        if None in shapes or shapes[0] == shapes[1]:
+            raise
+        raise ShapeError(
+            f"{place_of(kind, name, output)}: the targets of shape {shapes[0]} do not "
+            f"fit the outputs of shape {shapes[1]} ({error})"
+        ) from error
+
+
+def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
+    """Raise if targets do not fit the outputs, and warn if they are repeated to.
+
+    Args:
+        loss: the Loss; only one of those that go element by element is checked.
+        output: the name of the output, if it has one.
+        true, pred: tensors or symbols of targets and outputs.
+    """
+    if not _is_among(loss, _ELEMENTWISE):
+        return
+    if not hasattr(true, "shape") or not hasattr(pred, "shape"):
+        return
+    shapes = _matched(tuple(true.shape), tuple(pred.shape))
+    with told_apart("loss", loss.name, output, true, pred):
+        broadcast_shapes("targets and outputs", *shapes)
+    if shapes[0] != shapes[1]:
+        warn(
+            f"{place_of('loss', loss.name, output)}: the targets of shape "
+            f"{tuple(true.shape)} and the outputs of shape {tuple(pred.shape)} differ, "
+            "and are repeated to fit each other; give targets the shape of the outputs"
+        )
+
+
+def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
+    """Raise or warn if the targets of a first batch are nothing that the loss means."""
+    if not isinstance(true, Tensor) or not true.size:
+        return
+    if _is_among(loss, _OF_LABELS) and is_float(true.dtype):
+        values = true.numpy().astype("float64")
+        fractions = values[values % 1 != 0]
+        if fractions.size:
+            raise ArgumentError(
+                f"{place_of('loss', loss.name, output)}: expected labels, whole "
+                f"numbers; received {fractions[0]:g} among the targets of shape "
+                f"{true.shape}"
+            )
+    elif _is_among(loss, _OF_PROBABILITIES) and true.ndim == len(pred.shape):
+        values = true.numpy()
+        low, high = float(values.min()), float(values.max())
+        if low < 0 or high > 1:
+            warn(
+                f"{place_of('loss', loss.name, output)}: expected targets in [0, 1]; "
+                f"those of the first batch go from {low:g} to {high:g}"
+            )
+
+
+def _is_among(loss: Any, functions: set[Any]) -> bool:
+    function = getattr(loss, "fn", None)
+    return any(function is each for each in functions)
+
+
+def _matched(x1: Shape, x2: Shape) -> tuple[Shape, Shape]:
+    """Two shapes as the losses see them, which `match_ranks` makes of one rank."""
+    if len(x1) == len(x2) + 1 and x1[-1] == 1:
+        return (x1, (*x2, 1)) if len(x2) == 1 else (x1[:-1], x2)
+    if len(x2) == len(x1) + 1 and x2[-1] == 1:
+        x2, x1 = _matched(x2, x1)
+    return x1, x2

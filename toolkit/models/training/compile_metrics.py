@@ -1,0 +1,194 @@
+"""CompileMetrics: the metrics of all outputs of a model behind one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import metrics as metrics_module, tree
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError
+from toolkit.models.training.compile_checks import told_apart
+from toolkit.models.training.compile_utils import (
+    ACCURACY,
+    check_names,
+    describe,
+    get_metric,
+    is_flat,
+)
+
+
+class OutputMetrics:
+    """The metrics of one output."""
+
+    def __init__(self, metrics: list[Any], output_name: str | None) -> None:
+        self.metrics = metrics
+        self.output_name = output_name
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        for metric in self.metrics:
+            name, output = metric.name, self.output_name
+            with told_apart("metric", name, output, y_true, y_pred):
+                metric.update_state(y_true, y_pred, sample_weight=sample_weight)
+
+    def full_name(self, name: str) -> str:
+        return f"{self.output_name}_{name}" if self.output_name else name
+
+
+class CompileMetrics:
+    """The metrics that `compile` was given, matched to the outputs on the first step.
+
+    Args:
+        metrics: metrics that leave sample weights aside.
+        weighted_metrics: metrics that take sample weights into account.
+        output_names: the names of the outputs, if the model knows them.
+    """
+
+    def __init__(
+        self, metrics: Any, weighted_metrics: Any, output_names: Any = None
+    ) -> None:
+        arguments = {"metrics": metrics, "weighted_metrics": weighted_metrics}
+        for argument, value in arguments.items():
+            if value and not isinstance(value, (list, tuple, dict)):
+                raise ArgumentError(
+                    f"compile: expected `{argument}` to be a list, tuple or dict of "
+                    f"metrics; received {value!r}"
+                )
+            check_names(metrics_module.get, value, ACCURACY)
+        self.name = "compile_metrics"
+        self.built: bool = False
+        self.output_names: list[str] | None = output_names
+        self._arguments = arguments
+        self._plain: list[OutputMetrics | None] = []
+        self._weighted: list[OutputMetrics | None] = []
+        self._order: list[Any] | None = None
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The single metrics, once they are matched to the outputs."""
+        groups = [g for g in (*self._plain, *self._weighted) if g is not None]
+        return [metric for group in groups for metric in group.metrics]
+
+    @property
+    def variables(self) -> list[Any]:
+        return [v for metric in self.metrics for v in metric.variables]
+
+    def build(self, y_true: Any, y_pred: Any) -> None:
+        """Match metrics and outputs, by example tensors or symbols of both."""
+        names = self._resolve_names(y_pred)
+        several = is_flat(y_pred) and len(tree.flatten(y_pred)) > 1
+        self._order = names if several and all(names) else None
+        groups = [
+            self._match(argument, value, y_true, y_pred, names)
+            for argument, value in self._arguments.items()
+        ]
+        self._plain, self._weighted = groups
+        self.built = True
+
+    def _resolve_names(self, y_pred: Any) -> list[Any]:
+        """The names of the outputs, in the order in which they are flattened here."""
+        count = len(tree.flatten(y_pred))
+        if is_flat(y_pred) and isinstance(y_pred, dict):
+            if self.output_names and set(y_pred) == set(self.output_names):
+                return self.output_names
+            return tree.keys_of(y_pred)
+        if self.output_names and len(self.output_names) == count:
+            return self.output_names
+        return [None] * count
+
+    def _match(
+        self, argument: str, given: Any, y_true: Any, y_pred: Any, names: list[Any]
+    ) -> list[OutputMetrics | None]:
+        """For each output its metrics."""
+        if not given:
+            return []
+        true, pred = self._flatten(y_true), self._flatten(y_pred)
+        if len(pred) == 1:
+            flat = tree.flatten(given)
+            if isinstance(given, dict) and names[0] and not set(given) <= set(names):
+                warn(
+                    f"compile: {argument} are for {sorted(given)}; the only output, "
+                    f"which they are given, is {names[0]!r}"
+                )
+            return [_group(flat, tree.flatten(y_true)[0], pred[0], None)]
+        per_output = self._per_output(argument, given, y_pred, names)
+        rows = zip(per_output, true, pred, names, strict=True)
+        return [_group(m, t, p, name) for m, t, p, name in rows]
+
+    def _per_output(
+        self, argument: str, given: Any, y_pred: Any, names: list[Any]
+    ) -> list[Any]:
+        if is_flat(y_pred):
+            if isinstance(given, (list, tuple)) and len(given) == len(names):
+                return list(given)
+            if isinstance(given, dict) and set(given) <= set(names):
+                return [given.get(name) for name in names]
+        elif not isinstance(given, dict) or isinstance(y_pred, dict):
+            try:
+                return tree.flatten_up_to(y_pred, given)
+            except (ArgumentError, TypeError):
+                pass
+        known = f", or a dict by their names {names}" if any(names) else ""
+        raise ArgumentError(
+            f"compile: expected `{argument}` to hold one entry for each output, in the "
+            f"structure {describe(y_pred)}{known}; received {given!r}"
+        )
+
+    def _flatten(self, structure: Any) -> list[Any]:
+        if isinstance(structure, dict) and self._order is not None:
+            return [structure.get(name) for name in self._order]
+        return tree.flatten(structure)
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Give each metric the targets, outputs and weights of its output."""
+        if not self.built:
+            self.build(y_true, y_pred)
+        true, pred = self._flatten(y_true), self._flatten(y_pred)
+        weights = self._flatten(sample_weight)
+        if len(weights) < len(true):  # one for all, or None
+            weights = [weights[0]] * len(true)
+        for group, t, p in zip(self._plain, true, pred, strict=False):
+            if group is not None:
+                group.update_state(t, p)
+        for group, t, p, w in zip(self._weighted, true, pred, weights, strict=False):
+            if group is not None:
+                group.update_state(t, p, w)
+
+    def reset_state(self) -> None:
+        """Start all metrics anew."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def result(self) -> dict[str, Any]:
+        """The result of each metric under its name in the logs."""
+        results: dict[str, Any] = {}
+        for group in filter(None, self._plain):
+            for metric in group.metrics:
+                results[_free(group.full_name(metric.name), results)] = metric.result()
+        for group in filter(None, self._weighted):
+            for metric in group.metrics:
+                name = group.full_name(metric.name)
+                if name in results:
+                    name = _free(group.full_name(f"weighted_{metric.name}"), results)
+                results[name] = metric.result()
+        return results
+
+
+def _group(
+    given: Any, y_true: Any, y_pred: Any, output_name: str | None
+) -> OutputMetrics | None:
+    if given is None:
+        return None
+    if y_true is None:
+        raise ArgumentError("compile: metrics need targets `y`; received None")
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    return OutputMetrics([get_metric(m, y_true, y_pred) for m in several], output_name)
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    """`name`, or the first of name_1, name_2, ... that is not taken."""
+    if name not in taken:
+        return name
+    count = 1
+    while f"{name}_{count}" in taken:
+        count += 1
+    return f"{name}_{count}"

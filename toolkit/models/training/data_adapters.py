@@ -1,0 +1,49 @@
+"""Batches as tuples of inputs, targets and weights; errors that name the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit.console.tracebacks import shorten
+from toolkit.errors import ArgumentError, ToolkitError
+
+
+def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
+    """(x, y, sample_weight) of a batch given as x, (x,), (x, y) or all three.
+
+    Example:
+        >>> unpack_x_y_sample_weight(("x", "y"))
+        ('x', 'y', None)
+    """
+    if not isinstance(data, (tuple, list)):
+        return data, None, None
+    if not 1 <= len(data) <= 3:
+        raise ArgumentError(
+            "batch: expected x, (x,), (x, y) or (x, y, sample_weight); received "
+            f"{len(data)} parts"
+        )
+    x, y, sample_weight = (*data, None, None)[:3]
+    return x, y, sample_weight
+
+
+def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """A batch as `fit` takes it: x alone, (x, y) or (x, y, sample_weight)."""
+    if y is None and sample_weight is None:
+        return (x,) if isinstance(x, (tuple, list)) else x
+    return (x, y) if sample_weight is None else (x, y, sample_weight)
+
+
+class named:
+    """Puts the name of the method that was called in front of errors from inside."""
+
+    def __init__(self, caller: str) -> None:
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, ToolkitError):
+            error.args = (f"{self._caller}: {error}",)
+        if isinstance(error, Exception):
+            shorten(error)

@@ -1,0 +1,293 @@
+"""Evaluation: `evaluate`, `predict`, and what all runs of a model have in common."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.arguments import checked, is_int
+from toolkit.backends.base import accelerators
+from toolkit.core.tensor import fetch
+from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.callbacks.logs import python_logs
+from toolkit.models.training.arrays import batch_tensors
+from toolkit.models.training.compile_metrics import CompileMetrics
+from toolkit.models.training.data_adapters import (
+    named,
+    pack_x_y_sample_weight,
+    unpack_x_y_sample_weight,
+)
+from toolkit.models.training.epochs import EpochBatches, make_batches
+from toolkit.models.training.steps import Steps, overrides
+from toolkit.ops.symbolic import KerasTensor, infer
+from toolkit.thread_state import restored
+
+_VERBOSE = ("auto", 0, 1, 2)
+
+
+# Batches whose outputs may be on their way while the next are computed.
+_AHEAD = 2
+
+
+class _Outputs:
+    """The outputs for a batch on their way to the host."""
+
+    def __init__(self, outputs: Any) -> None:
+        self.structure = tree.structure_of(outputs)
+        self.fetched = fetch(tree.flatten(outputs))
+
+    def get(self) -> Any:
+        return tree.pack_sequence_as(self.structure, self.fetched.get())
+
+
+class Evaluation(Steps):
+    """Runs over data that change no weights."""
+
+    stop_evaluating: bool = False
+    stop_predicting: bool = False
+    steps_per_execution = 1
+
+    @checked
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Loss and metrics over data.
+
+        Args:
+            x, y, batch_size, verbose, sample_weight, callbacks: as for `fit`.
+            steps: number of batches; all of them if None.
+            return_dict: whether to return a dict by name.
+
+        Returns:
+            The loss, or a list of loss and metrics, or a dict of them.
+        """
+        self._check_compiled("evaluate")
+        check_run("evaluate", verbose)
+        with named("evaluate"):
+            batches = make_batches(x, y, sample_weight, batch_size, steps)
+            self._prepare_for(batches.peek(), "test_step")
+        callbacks = self._callback_list(callbacks, verbose, 1, batches)
+        logs = self._evaluate(batches, callbacks)
+        return logs if return_dict else self._in_order(logs)
+
+    def _evaluate(
+        self, batches: EpochBatches, callbacks: CallbackList
+    ) -> dict[str, Any]:
+        batches.restart()
+        step = self.make_test_function()
+        self.stop_evaluating = False
+        callbacks.on_test_begin()
+        self.reset_metrics()
+        logs: Any = {}
+        for first, last, group in batches.groups(self.steps_per_execution):
+            callbacks.on_test_batch_begin(first)
+            for batch in group:
+                logs = step(batch)
+            callbacks.on_test_batch_end(last, logs)
+            if self.stop_evaluating:
+                break
+        logs = self._final_logs(logs)
+        callbacks.on_test_end(logs)
+        return logs
+
+    @checked
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """The outputs for all samples, as NumPy arrays in the outputs' structure.
+
+        Args:
+            x, batch_size, verbose, callbacks: as for `fit`.
+            steps: number of batches; all of them if None.
+        """
+        check_run("predict", verbose)
+        with named("predict"):
+            batches = make_batches(x, None, None, batch_size, steps)
+            self._prepare_for(batches.peek(), "predict_step")
+        callbacks = self._callback_list(callbacks, verbose, 1, batches)
+        step = self.make_predict_function()
+        self.stop_predicting = False
+        callbacks.on_predict_begin()
+        results: list[Any] = []
+        coming: deque[Any] = deque()
+        for first, last, group in batches.groups(self.steps_per_execution):
+            callbacks.on_predict_batch_begin(first)
+            outputs = [step(batch) for batch in group]
+            if accelerators:
+                coming += map(_Outputs, outputs)
+            else:
+                results += outputs
+            while len(coming) > _AHEAD:
+                results.append(coming.popleft().get())
+            if len(outputs) > 1:
+                outputs = [tree.map_structure(_concatenate, *outputs)]
+            callbacks.on_predict_batch_end(last, {"outputs": outputs[0]})
+            if self.stop_predicting:
+                break
+        results += (outputs.get() for outputs in coming)
+        callbacks.on_predict_end()
+        return tree.map_structure(_concatenate, *results)
+
+    @checked
+    def test_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Loss and metrics of one batch; returns as `evaluate` does."""
+        self._check_compiled("test_on_batch")
+        with named("test_on_batch"):
+            batch = one_batch(x, y, sample_weight)
+            self._prepare_for(batch, "test_step")
+        self.reset_metrics()
+        logs = python_logs(self.make_test_function()(batch))
+        return logs if return_dict else self._in_order(logs)
+
+    @checked
+    def predict_on_batch(self, x: Any) -> Any:
+        """The outputs for one batch, as NumPy arrays."""
+        with named("predict_on_batch"):
+            batch = (batch_tensors(x, "x"),)
+        outputs = self.make_predict_function()(batch)
+        return tree.map_structure(_concatenate, outputs)
+
+    def _check_compiled(self, method: str) -> None:
+        if not self.compiled:
+            raise NotCompiledError(
+                f"{method}: the model must be compiled first; call compile(optimizer, "
+                "loss)"
+            )
+
+    def _callback_list(
+        self,
+        callbacks: Any,
+        verbose: int | str,
+        epochs: int,
+        batches: EpochBatches,
+        add_history: bool = False,
+    ) -> CallbackList:
+        if isinstance(callbacks, CallbackList):
+            return callbacks
+        return CallbackList(
+            callbacks,
+            add_history=add_history,
+            add_progbar=verbose != 0,
+            model=self,
+            verbose=verbose,
+            epochs=epochs,
+            steps=batches.num_batches,
+        )
+
+    def _prepare_for(self, batch: Any, step: str) -> None:
+        """Make whatever is missing of weights, losses and metrics.
+
+        A step of the user's own makes them itself where they cannot be made before it:
+        it may call the model with other data, or compare other things.
+        """
+        try:
+            with restored():
+                self._make_missing(batch)
+        except Exception:
+            if not overrides(self, step):
+                raise
+
+    def _make_missing(self, batch: Any) -> None:
+        waiting: list[Any] = []
+        if unpack_x_y_sample_weight(batch)[1] is not None:
+            parts = (self._compile_loss, self._compile_metrics)
+            waiting = [part for part in parts if part is not None and not part.built]
+        unbuilt = not all(layer.built for layer in self._flatten_layers())
+        if (unbuilt or waiting) and self._defines_call():
+            x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
+            if self._can_compile():
+                y_pred = infer(self._forward, (x,), {"training": False})
+            else:
+                y_pred = self._forward(unpack_x_y_sample_weight(batch)[0], False)
+                y_pred = tree.map_structure(_symbol, y_pred)
+            for part in waiting:
+                part.build(y, y_pred)
+            if any(part is self._compile_loss for part in waiting):
+                self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
+
+    def _check_targets(self, y: Any, y_pred: Any) -> None:
+        """Check the first targets, unless a subclass uses them in its own way."""
+        steps = ("train_step", "test_step", "compute_loss")
+        if all(getattr(type(self), name) is getattr(Steps, name) for name in steps):
+            self._compile_loss.check_targets(y, y_pred)
+
+    def _defines_call(self) -> bool:
+        return True
+
+    def _final_logs(self, logs: Any) -> dict[str, Any]:
+        """The metrics over the whole epoch, or the logs of a custom step."""
+        if not isinstance(logs, dict):
+            return {}
+        results = self.get_metrics_result()
+        if set(results) != set(logs):
+            return python_logs(logs)
+        tracker = self._loss_tracker
+        namesakes = [m for m in self.metrics if tracker and m.name == tracker.name]
+        if len(namesakes) == 1 and namesakes[0] is tracker and tracker.count == 0:
+            results[tracker.name] = logs[tracker.name]  # the step did not update it
+        return python_logs(results)
+
+    def _in_order(self, logs: dict[str, Any]) -> Any:
+        """The values of logs in the order of the metrics; the only one by itself."""
+        names: list[str] = []
+        for metric in self.metrics:
+            if isinstance(metric, CompileMetrics):
+                names += [part.name for part in metric.metrics]
+            else:
+                names.append(metric.name)
+        ordered = [logs[name] for name in names if name in logs]
+        ordered += [logs[key] for key in sorted(logs) if key not in names]
+        return ordered[0] if len(ordered) == 1 else ordered
+
+
+def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
+    """Raise unless these arguments of a run are valid."""
+    if verbose not in _VERBOSE:
+        raise unknown_choice(f"{method}: verbose", verbose, _VERBOSE)
+    allowed = isinstance(validation_freq, (list, tuple, set))
+    if not allowed and not (is_int(validation_freq) and validation_freq > 0):
+        raise ArgumentError(
+            f"{method}: expected validation_freq to be a number >= 1 or a list of "
+            f"epochs; received {validation_freq!r}"
+        )
+
+
+def one_batch(x: Any, y: Any, sample_weight: Any) -> Any:
+    """A batch as tensors."""
+    parts = {"x": x, "y": y, "sample_weight": sample_weight}
+    packed = pack_x_y_sample_weight(*(batch_tensors(v, k) for k, v in parts.items()))
+    return packed if isinstance(packed, tuple) else (packed,)
+
+
+def _symbol(leaf: Any) -> Any:
+    return None if leaf is None else KerasTensor(leaf.shape, leaf.dtype)
+
+
+def _concatenate(*parts: Any) -> np.ndarray[Any, Any]:
+    """One array of all batches, which shares its memory with nobody."""
+    if len(parts) == 1:
+        return np.array(parts[0])
+    return np.concatenate([np.asarray(part) for part in parts])

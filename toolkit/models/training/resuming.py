@@ -1,0 +1,100 @@
+"""Where a run of `fit` has come to: what a backup of it holds beside the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from toolkit.data.encoding import decode, encode
+from toolkit.errors import ArgumentError
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.callbacks.history import History
+from toolkit.models.training.epochs import EpochBatches
+from toolkit.random import global_seed_generator
+
+
+class Progress:
+    """A run of `fit`, to be saved at the end of any step and taken up there again.
+
+    Args:
+        model: the model that is trained.
+        batches: of training.
+        callbacks: of the run.
+
+    Attributes:
+        epoch: with which it begins, if it is taken up.
+    """
+
+    def __init__(
+        self, model: Any, batches: EpochBatches, callbacks: CallbackList
+    ) -> None:
+        self._model, self._batches, self._callbacks = model, batches, callbacks
+        self._restored: dict[str, Any] | None = None
+        self.epoch: int | None = None
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, for JSON: positions, seeds, metrics and callbacks."""
+        generators = [v.numpy() for v in self._generators()]
+        metrics = [v.numpy() for v in self._metric_variables()]
+        return {
+            "seeds": [state.tolist() for state in generators],
+            "metrics": encode(metrics),
+            "data": self._batches.state(),
+            "callbacks": [_state_of(callback) for callback in self._remembering()],
+        }
+
+    def restore(self, state: dict[str, Any], epoch: int) -> None:
+        """Have the run begin with an epoch, where `state` was asked for."""
+        self.epoch, self._restored = epoch, state
+
+    def begin(self) -> None:
+        """Take what is to be restored, once the callbacks have begun."""
+        state = self._restored
+        if not state:
+            return
+        for variable, seed in zip(self._generators(), state["seeds"], strict=True):
+            variable.assign(np.array(seed, "uint32"))
+        self._batches.restore(state["data"])
+        remembering = self._remembering()
+        if [type(c).__name__ for c in remembering] != [
+            n for n, _ in state["callbacks"]
+        ]:
+            return  # others than those that were saved: they begin anew
+        for callback, (_, kept) in zip(remembering, state["callbacks"], strict=True):
+            callback.load_state_dict(decode(kept))
+            callback._is_resumed()
+
+    def begin_epoch(self) -> None:
+        """Metrics from the beginning, or from where an epoch goes on."""
+        self._model.reset_metrics()
+        state, self._restored = self._restored, None
+        if not state or not self._batches.done:
+            return
+        found = decode(state["metrics"])
+        for variable, value in zip(self._metric_variables(), found, strict=True):
+            variable.assign(value)
+
+    def _generators(self) -> list[Any]:
+        """The states of the random generators, in the order of the layers."""
+        weights = {id(v) for v in self._model.weights}
+        states = [v for v in self._model.variables if id(v) not in weights]
+        return [*states, global_seed_generator().state]
+
+    def _metric_variables(self) -> list[Any]:
+        return [v for metric in self._model.metrics for v in metric.variables]
+
+    def _remembering(self) -> list[Any]:
+        """The callbacks whose state matters; as in Keras, a History begins anew."""
+        everyone = self._callbacks.callbacks
+        return [c for c in everyone if c.state_dict() and not isinstance(c, History)]
+
+
+def _state_of(callback: Any) -> list[Any]:
+    try:
+        return [type(callback).__name__, encode(callback.state_dict())]
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"{type(callback).__name__}.state_dict: {error}; expected numbers, "
+            "strings, arrays, and lists and dicts of them"
+        ) from error

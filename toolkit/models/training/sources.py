@@ -1,0 +1,374 @@
+"""Batches from whatever `fit` and its kin are given, at positions that can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import count, islice
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from toolkit import data, tree
+from toolkit.console.frames import warn
+from toolkit.core.convert import is_strings
+from toolkit.core.tensor import Tensor, backend
+from toolkit.data.randomness import Permutation
+from toolkit.data.rows import ArrayRows, BatchedRows, PickedRows, Rows
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.models.training.arrays import (
+    PARTS,
+    as_tensor,
+    batch_tensors,
+    check_arrays,
+    check_class_weight,
+    count_samples,
+    floating,
+    is_arrays,
+    repeat_weights,
+    warn_of_absent_classes,
+    weights_of_classes,
+)
+from toolkit.models.training.data_adapters import (
+    pack_x_y_sample_weight,
+    unpack_x_y_sample_weight,
+)
+from toolkit.models.training.py_dataset import PyDataset
+from toolkit.random.seeds import draw_seed
+
+DEFAULT_BATCH = 32
+State = dict[str, Any]
+Array = np.ndarray[Any, Any]
+
+
+class Source:
+    """Base: one pass after the other over some batches.
+
+    Attributes:
+        batch_size: samples per batch, None where that is not known.
+        num_batches: batches of a pass, None where that is not known, or endless.
+        is_iterator: whether batches that were taken cannot come again.
+        taken: how many batches of this pass were taken.
+    """
+
+    batch_size: int | None = None
+    num_batches: int | None = None
+    is_iterator = False
+    class_weight: dict[int, float] | None = None
+    taken: int = 0
+    _start: State | None = None  # where the next pass begins
+
+    def epoch(self, steps: int | None = None) -> Iterator[Any]:
+        """The batches of one pass, with tensors for their arrays.
+
+        Args:
+            steps: how many to take at most of an iterator, which cannot go back.
+        """
+        start, self._start = self._start or {}, None
+        self.taken = start.get("taken", 0)
+        for batch in self._pass(start, steps):
+            self.taken += 1
+            yield self._tensors(batch)
+
+    def state(self, within: bool) -> State | None:
+        """What `restore` needs to go on after the last batch that was taken.
+
+        Args:
+            within: whether a pass has begun that is to go on.
+        """
+        return {"taken": self.taken} if within else None
+
+    def restore(self, state: State | None) -> None:
+        """Have the next pass begin where `state` was asked for, here or elsewhere."""
+        self._start = state
+
+    def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
+        """The batches after those that were taken."""
+        raise NotImplementedError
+
+    def _tensors(self, batch: Any) -> Any:
+        """A batch as it was given, of tensors: x, or a tuple of its parts.
+
+        What the parts are is for the steps to say: (x, y, sample_weight), if they are
+        not overridden.
+        """
+        if not isinstance(batch, (tuple, list)):
+            return batch_tensors(batch, "x")
+        names = PARTS if len(batch) <= len(PARTS) else map(str, range(len(batch)))
+        parts = zip(batch, names, strict=False)
+        batch = tuple([batch_tensors(part, name) for part, name in parts])
+        if self.class_weight is None:
+            return batch
+        x, y, weights = unpack_x_y_sample_weight(batch)
+        weights = as_tensor(weights_of_classes(y, weights, self.class_weight))
+        return x, y, weights
+
+
+class NumberedSource(Source):
+    """Base: batches that have numbers; a key of two words decides a random order."""
+
+    _key: list[int] | None = None
+
+    def __init__(self, shuffle: bool | str) -> None:
+        self.shuffle = shuffle
+
+    def state(self, within: bool) -> State | None:
+        return {"taken": self.taken, "key": self._key} if within else None
+
+    def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
+        self._key = start.get("key")
+        if self.shuffle and self._key is None:
+            self._key = [int(word) for word in draw_seed(None).numpy()]
+        key = None if self._key is None else np.array(self._key, np.uint64)
+        return self._from(self.taken, key)
+
+    def _from(self, first: int, key: Array | None) -> Iterator[Any]:
+        """The batches from a number on; a key says that their order is a random one."""
+        raise NotImplementedError
+
+
+class ArraySource(NumberedSource):
+    """Batches of arrays in memory: rows are gathered, nothing else is copied.
+
+    Args:
+        x, y, sample_weight: nests of arrays with one entry per sample.
+        batch_size: samples per batch.
+        steps: number of batches, which gives the batch size if that is None.
+        shuffle: True for a new order of samples in each pass, "batch" for a new order
+            inside each batch.
+        class_weight: class -> weight of its samples.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        batch_size: int | None,
+        steps: int | None,
+        shuffle: bool | str,
+        class_weight: dict[int, float] | None,
+    ) -> None:
+        super().__init__(shuffle)
+        given = zip(PARTS, (x, y, sample_weight), strict=True)
+        parts = {name: check_arrays(part, name) for name, part in given}
+        self.samples: int = count_samples(parts)
+        if self.samples == 0:
+            raise ArgumentError("expected at least one sample; received empty arrays")
+        x, y, weights = parts.values()
+        if weights is not None and tree.is_nested(y) and not tree.is_nested(weights):
+            weights = repeat_weights(weights, y)
+        if class_weight is not None:
+            weights = weights_of_classes(y, weights, class_weight)
+            warn_of_absent_classes(y, class_weight)
+        if batch_size is None:
+            batch_size = ceil(self.samples / steps) if steps else DEFAULT_BATCH
+        if batch_size < 1:
+            raise ArgumentError(f"expected batch_size >= 1; received {batch_size}")
+        self._size = self.batch_size = int(batch_size)
+        self._length = self.num_batches = ceil(self.samples / self._size)
+        self._structure = pack_x_y_sample_weight(x, y, weights)
+        self._is_one = not tree.is_nested(self._structure)
+        self._is_flat = type(self._structure) is tuple and not any(
+            map(tree.is_nested, self._structure)
+        )
+        leaves = tree.flatten(self._structure)
+        self._absent = [i for i, leaf in enumerate(leaves) if leaf is None]
+        arrays = tuple(leaf for leaf in leaves if leaf is not None)
+        self._rows = ArrayRows(arrays, self.samples)
+        # Then they become tensors without a look at each batch.
+        self._are_numbers = all(
+            not is_strings(a) and floating(a[:0]).dtype == a.dtype for a in arrays
+        )
+
+    def _from(self, first: int, key: Array | None) -> Iterator[Any]:
+        rows: Rows = self._rows
+        if key is not None:
+            rows = PickedRows(rows, self.samples, self._order(key).__getitem__)
+        return BatchedRows(rows, self._size, self._length).iterate(first)
+
+    def _order(self, key: Array) -> Permutation | Array:
+        if self.shuffle != "batch":
+            return Permutation(key, self.samples)
+        draws = np.random.Generator(np.random.Philox(key=key)).random(self.samples)
+        batches = np.arange(self.samples) // self._size
+        return np.lexsort((draws, batches))
+
+    def _tensors(self, batch: Any) -> Any:
+        asarray = backend().asarray
+        tensors: list[Any]
+        if self._are_numbers:
+            tensors = [Tensor(asarray(array)) for array in batch]
+        else:
+            tensors = [as_tensor(floating(array)) for array in batch]
+        for place in self._absent:
+            tensors.insert(place, None)
+        if self._is_one:
+            return tensors[0]
+        if self._is_flat:
+            return tuple(tensors)
+        return tree.pack_sequence_as(self._structure, tensors)
+
+
+class SequenceSource(NumberedSource):
+    """The batches of an object with `__getitem__`, prepared ahead of the steps.
+
+    Args:
+        batches: has `__len__` or `num_batches`; without both it is endless.
+        num_batches: how many there are.
+        shuffle: whether to visit them in a new order in each pass.
+    """
+
+    def __init__(
+        self, batches: Any, num_batches: int | None, shuffle: bool | str
+    ) -> None:
+        super().__init__(bool(shuffle) and num_batches is not None)
+        self._batches = batches
+        self.num_batches = num_batches
+
+    def _from(self, first: int, key: Array | None) -> Iterator[Any]:
+        number = self.num_batches
+        order: Iterable[int] = count(first) if number is None else range(first, number)
+        if key is not None and number is not None:
+            order = Permutation(key, number)[np.arange(first, number)].tolist()
+        _notify(self._batches, "on_epoch_begin")
+        if isinstance(self._batches, PyDataset):
+            made = self._batches.fetch(order)
+        else:
+            made = (self._batches[number] for number in order)
+        with data.prefetched(made) as batches:
+            yield from batches
+        _notify(self._batches, "on_epoch_end")
+
+
+class IterableSource(Source):
+    """The batches of an iterable, or of an iterator, prepared ahead of the steps.
+
+    A pass over an iterable goes on by passing over the batches that were taken; an
+    iterator goes on with what it gives next.
+    """
+
+    def __init__(self, batches: Any, num_batches: int | None) -> None:
+        self._batches = batches
+        self.is_iterator: bool = hasattr(batches, "__next__")
+        self.num_batches = num_batches
+
+    def state(self, within: bool) -> State | None:
+        return super().state(within and not self.is_iterator)
+
+    def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
+        made, limit = self._batches, steps if self.is_iterator else None
+        _notify(made, "on_epoch_begin")
+        left = islice(made, self.taken, None) if self.taken else made
+        with data.prefetched(left, limit) as batches:
+            yield from batches
+        _notify(made, "on_epoch_end")
+
+
+class DatasetSource(Source):
+    """The batches of a Dataset, or of an iterator over one, prepared ahead."""
+
+    def __init__(self, batches: Any, num_batches: int | None) -> None:
+        self._batches = batches
+        self.is_iterator: bool = hasattr(batches, "__next__")
+        self.num_batches = num_batches
+        self._iterator: Any = batches if self.is_iterator else None
+
+    def state(self, within: bool) -> State | None:
+        state: State = {"taken": self.taken if within else 0}
+        if within or self.is_iterator:
+            state["iterator"] = self._iterator.get_state()
+        if not self.is_iterator:
+            state["dataset"] = self._batches.get_state()
+        return state
+
+    def restore(self, state: State | None) -> None:
+        super().restore(state)
+        self._restore_later(state or {})
+
+    def _restore_later(self, state: State) -> None:
+        """The number and the seeds of the passes to come."""
+        if "dataset" in state:
+            self._batches.set_state(state["dataset"])
+
+    def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
+        if not self.is_iterator:
+            self._iterator = self._batches.prefetched()
+        if "iterator" in start:
+            self._iterator.set_state(start["iterator"])
+            self._restore_later(start)  # as before this pass was opened
+        with nullcontext() if self.is_iterator else self._iterator:
+            yield from islice(self._iterator, steps if self.is_iterator else None)
+
+
+def make_source(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
+    steps: int | None = None,
+    shuffle: bool | str = False,
+    class_weight: dict[int, float] | None = None,
+) -> Source:
+    """The batches of whatever `x` is."""
+    if shuffle not in (True, False, "batch"):
+        raise unknown_choice("shuffle", shuffle, (True, False, "batch"))
+    if x is None:
+        raise ArgumentError("expected data `x`; received None")
+    check_class_weight(class_weight)
+    if is_arrays(x):
+        return ArraySource(
+            x, y, sample_weight, batch_size, steps, shuffle, class_weight
+        )
+    if isinstance(x, (str, bytes)) or not (
+        hasattr(x, "__iter__") or hasattr(x, "__getitem__")
+    ):
+        raise ArgumentError(
+            "expected x to be arrays, a generator, or an object with `__iter__`, or "
+            f"`__getitem__` and `__len__`, that returns batches; received {x!r:.60} of "
+            f"type {type(x).__name__}"
+        )
+    for name, value in (("y", y), ("sample_weight", sample_weight)):
+        if value is not None:
+            raise ArgumentError(
+                f"expected `{name}` to be part of the batches that x "
+                f"({type(x).__name__}) returns; received it beside x"
+            )
+    if batch_size is not None:
+        warn(
+            f"batch_size={batch_size} is not used: x ({type(x).__name__}) returns "
+            "whole batches"
+        )
+    source = _source_of_batches(x, shuffle)
+    source.class_weight = class_weight
+    return source
+
+
+def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
+    number = None if hasattr(batches, "__next__") else _count_batches(batches)
+    if number == 0:
+        raise ArgumentError("expected at least one batch; received an empty data set")
+    if isinstance(batches, (data.Dataset, data.DatasetIterator)):
+        return DatasetSource(batches, number)
+    countable = number is not None or not hasattr(batches, "__iter__")
+    if countable and hasattr(batches, "__getitem__"):
+        return SequenceSource(batches, number, shuffle)
+    return IterableSource(batches, number)
+
+
+def _count_batches(batches: Any) -> int | None:
+    """The number of batches of an epoch; None where it is unknown or endless."""
+    count = getattr(batches, "num_batches", None)
+    if count is None and hasattr(batches, "__len__"):
+        try:
+            count = len(batches)
+        except TypeError:  # a data set that does not know its length
+            count = None
+    return None if count is None else int(count)
+
+
+def _notify(batches: Any, hook: str) -> None:
+    method = getattr(batches, hook, None)
+    if callable(method):
+        method()

@@ -1,0 +1,400 @@
+"""One step of training, evaluation or prediction, and how it is compiled."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toolkit import ops, settings, tree
+from toolkit.autodiff.tape import GradientTape
+from toolkit.console.frames import warn
+from toolkit.core.convert import convert, extent, is_strings
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import StatelessScope
+from toolkit.errors import ArgumentError, OutOfRangeError
+from toolkit.functions.function import Function
+from toolkit.inspection import Inspection
+from toolkit.layers.tracking import remembered, unique
+from toolkit.metrics.metric import Metric
+from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
+from toolkit.thread_state import restored
+
+Step = Callable[[Any], Any]
+_TENSOR = {Tensor}
+
+
+class CompiledStep:
+    """A step as one traced program for each signature of its batches."""
+
+    def __init__(self, step: Step, jit_compile: bool | str) -> None:
+        self.step = step
+        self.jit_compile = jit_compile
+        self._functions: dict[Any, Function] = {}
+        self._first: Any = None  # a structure of specs like the first batch
+
+    @property
+    def trace_count(self) -> int:
+        """How often the Python code of the step has run."""
+        return sum(function.trace_count for function in self._functions.values())
+
+    def __call__(self, batch: Any) -> Any:
+        function, leaves = self._function_for(batch)
+        try:
+            return function(*leaves)
+        except OutOfRangeError as error:
+            raise OutOfRangeError(
+                f"{function.name}: {error}: a label, or an input of an Embedding "
+                f"({_whole_numbers(batch)}; compile with run_eagerly=True to see where)"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies begin without traces: those use the Variables of the original."""
+        return {**self.__dict__, "_functions": {}}
+
+    def _function_for(self, batch: Any) -> tuple[Function, Any]:
+        if type(batch) is Tensor:
+            key, leaves = Tensor, (batch,)
+        else:
+            key, leaves = self._flat(batch)
+        function = self._functions.get(key)
+        if function is None:
+            function = self._make(key, batch)
+        return function, leaves
+
+    def _flat(self, batch: Any) -> tuple[Any, Any]:
+        # Tuples of tensors are the common case, and what functions are quickest with.
+        if type(batch) is tuple and _TENSOR.issuperset(map(type, batch)):
+            return len(batch), batch
+        return tree.signature(batch), tree.flatten(batch)
+
+    def _make(self, key: Any, batch: Any) -> Function:
+        structure = tree.structure_of(batch)
+        step = self.step
+
+        def run(*leaves: Any) -> Any:
+            return step(tree.pack_sequence_as(structure, leaves))
+
+        run.__name__ = getattr(step, "__name__", "step")
+        if self._first is None:
+            self._first = tree.map_structure(_spec_of, batch)
+        made = self._functions[key] = Function(run, jit_compile=self.jit_compile)
+        return made
+
+    def inspect(self, batch: Any = None) -> Inspection | None:
+        """What the compiler made of the step for this batch, or one like the first."""
+        if batch is None:
+            if self._first is None:
+                return None
+            batch = tree.map_structure(_zeros_like, self._first)
+        function, leaves = self._function_for(batch)
+        return function.inspect(*leaves)
+
+
+def _whole_numbers(batch: Any) -> str:
+    """The least and the greatest of what may be indices, as the user gave them."""
+    parts = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
+    found = [
+        f"{name} goes from {array.min():g} to {array.max():g}"
+        for name, part in parts
+        for array in map(np.asarray, tree.flatten(part))
+        if array.dtype.kind in "iuf" and array.size and (array % 1 == 0).all()
+    ]
+    return "in this batch " + ", ".join(found or ["no array holds whole numbers"])
+
+
+def _spec_of(leaf: Any) -> Any:
+    return None if leaf is None else leaf.spec
+
+
+def _zeros_like(spec: Any) -> Any:
+    return None if spec is None else ops.zeros(spec.shape, spec.dtype)
+
+
+class EagerStep:
+    """A step that runs as Python code; its Variables change at the end, together."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __call__(self, batch: Any) -> Any:
+        with restored(), StatelessScope() as scope:
+            outputs = self.step(batch)
+        writes = list(scope.writes.items())
+        try:
+            _assign(writes)
+        except BaseException:  # an interrupt: finish, then let it through
+            _assign(writes)
+            raise
+        return outputs
+
+    def inspect(self, batch: Any = None) -> Inspection | None:
+        """Nothing: no graph is made."""
+        return None
+
+
+def _assign(writes: list[tuple[Any, Tensor]]) -> None:
+    for variable, value in writes:
+        variable.assign(value)
+
+
+class Steps:
+    """The overridable steps of a model, and the losses and metrics in them."""
+
+    optimizer: Any = None
+    loss: Any = None
+    compiled = False
+    run_eagerly = False
+    jit_compile: bool | str = "auto"
+    train_function: Any = None
+    test_function: Any = None
+    predict_function: Any = None
+    _compile_loss: Any = None
+    _compile_metrics: Any = None
+    _loss_tracker: Any = None
+
+    if TYPE_CHECKING:  # the rest of a model comes from Layer
+        __call__: Any
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _forward(self, x: Any, training: bool) -> Any:
+        if self._info.takes_training:
+            return self(x, training=training)
+        return self(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """One step of training on a batch; override it to train in another way.
+
+        Args:
+            data: a batch as `fit` was given it, arrays as tensors: x alone, (x,),
+                (x, y) or (x, y, sample_weight), or an element of a data set.
+
+        Returns:
+            The logs: name -> 0-d tensor.
+        """
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        variables = self.trainable_variables
+        with GradientTape() as tape:
+            y_pred = self._forward(x, training=True)
+            loss = self._total_loss(x, y, y_pred, sample_weight, training=True)
+            scaled = loss
+            if self.optimizer is not None:
+                scaled = self.optimizer.scale_loss(loss)
+        self._loss_tracker.update_state(loss, sample_weight=samples(x))
+        if variables:
+            self.optimizer.apply(tape.gradient(scaled, variables), variables)
+        else:
+            warn(f"{self.name}: the model has no trainable weights")
+        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """One step of evaluation on a batch; returns the logs."""
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
+        y_pred = self._forward(x, training=False)
+        loss = self._total_loss(x, y, y_pred, sample_weight, training=False)
+        self._loss_tracker.update_state(loss, sample_weight=samples(x))
+        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    def predict_step(self, data: Any) -> Any:
+        """The outputs for a batch."""
+        x, _, _ = unpack_x_y_sample_weight(data)
+        return self._forward(x, training=False)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """The total loss of a batch: the compiled losses plus `self.losses`.
+
+        Args:
+            x: the inputs.
+            y: the targets.
+            y_pred: the outputs of the model.
+            sample_weight: weights of the samples.
+            training: whether this is a step of training.
+
+        Returns:
+            A 0-d tensor.
+        """
+        parts = []
+        if self._compile_loss is not None:
+            loss = self._compile_loss(y, y_pred, sample_weight)
+            parts += [] if loss is None else [loss]
+        for loss in self.losses:
+            parts.append(ops.sum(ops.cast(loss, settings.floatx())))
+        if not parts:
+            raise ArgumentError(
+                f"{self.name}: there is no loss to compute; pass `loss` to compile()"
+            )
+        total = parts[0]
+        for part in parts[1:]:
+            total = ops.add(total, part)
+        return total
+
+    def _total_loss(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool
+    ) -> Any:
+        """`compute_loss`, whether or not an override takes `training`."""
+        arguments = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
+        if "training" in inspect.signature(self.compute_loss).parameters:
+            arguments["training"] = training
+        return self.compute_loss(**arguments)
+
+    def compiled_loss(
+        self, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """`compute_loss` by its old name; with a warning."""
+        _warn_of_old_name("compiled_loss", "compute_loss(x, y, y_pred, sample_weight)")
+        return self._total_loss(None, y, y_pred, sample_weight, training)
+
+    @property
+    def compiled_metrics(self) -> Any:
+        """What has `update_state(y, y_pred)` of the compiled metrics; an old name."""
+        _warn_of_old_name("compiled_metrics", "compute_metrics(x, y, y_pred)")
+        return self._compile_metrics or _NoMetrics()
+
+    def stateless_compute_loss(
+        self,
+        trainable_variables: Any,
+        non_trainable_variables: Any,
+        metrics_variables: Any,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """`compute_loss` with other values for the variables, changing none.
+
+        Variables for which the list of values is empty keep theirs.
+
+        Returns:
+            (loss, (trainable, non-trainable, metrics' values afterwards)).
+        """
+        own = (
+            self.trainable_variables,
+            self.non_trainable_variables,
+            self.metrics_variables,
+        )
+        values = (trainable_variables, non_trainable_variables, metrics_variables)
+        pairs = [
+            pair
+            for variables, given in zip(own, values, strict=True)
+            if given
+            for pair in zip(variables, given, strict=True)
+        ]
+        with StatelessScope(pairs):
+            loss = self._total_loss(x, y, y_pred, sample_weight, training)
+            after = [[v.value for v in group] for group in own[1:]]
+        return loss, (trainable_variables, *after)
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Update the compiled metrics with a batch and return all results."""
+        if self._compile_metrics is not None:
+            self._compile_metrics.update_state(y, y_pred, sample_weight)
+        return self.get_metrics_result()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The results of all metrics: name -> 0-d tensor."""
+        results: dict[str, Any] = {}
+        for metric in self.metrics:
+            result = metric.result()
+            results.update(
+                result if isinstance(result, dict) else {metric.name: result}
+            )
+        return results
+
+    @property
+    def metrics(self) -> list[Any]:
+        """All metrics: the loss, those of `compile`, the model's own, its layers'."""
+        found = []
+        if self.compiled:
+            own = (self._loss_tracker, self._compile_metrics)
+            found += [metric for metric in own if metric is not None]
+            if self._compile_loss is not None:
+                found += self._compile_loss.metrics
+        return unique([*found, *self._metrics_inside()])
+
+    @remembered
+    def _metrics_inside(self) -> list[Any]:
+        """Metrics of the model and its layers."""
+        # Models inside have losses and metrics of their own training: not ours.
+        layers = [
+            layer
+            for layer in self._flatten_layers()
+            if layer is self or not isinstance(layer, Steps)
+        ]
+        return [metric for layer in layers for metric in layer._owned_of(Metric)]
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """The names of `metrics`."""
+        return [metric.name for metric in self.metrics]
+
+    def reset_metrics(self) -> None:
+        """Start all metrics anew."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def _make_function(self, step: Step) -> Any:
+        if self.run_eagerly or not self._can_compile():
+            return EagerStep(step)
+        return CompiledStep(step, self.jit_compile)
+
+    def _can_compile(self) -> bool:
+        return all(layer.supports_jit for layer in self._flatten_layers())
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """The function that runs `train_step` on a batch; kept as `train_function`."""
+        if self.train_function is None or force:
+            self.train_function = self._make_function(self.train_step)
+        return self.train_function
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """The function that runs `test_step` on a batch; kept as `test_function`."""
+        if self.test_function is None or force:
+            self.test_function = self._make_function(self.test_step)
+        return self.test_function
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """The function that runs `predict_step`; kept as `predict_function`."""
+        if self.predict_function is None or force:
+            self.predict_function = self._make_function(self.predict_step)
+        return self.predict_function
+
+
+def _warn_of_old_name(name: str, instead: str) -> None:
+    warn(f"`{name}` is deprecated: use self.{instead}")
+
+
+class _NoMetrics:
+    """What stands for the metrics of a model that was compiled without any."""
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Nothing is to be updated."""
+
+
+def overrides(model: Any, step: str) -> bool:
+    """Whether a model has a step of its own, such as "train_step"."""
+    return getattr(type(model), step) is not getattr(Steps, step)
+
+
+def samples(x: Any) -> Any:
+    """How many samples a batch has, as a weight of its means."""
+    return extent(batch_size(x), "float32")
+
+
+def batch_size(x: Any) -> int:
+    """The number of samples in a batch."""
+    leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
+    leaf = leaf if is_strings(leaf) else convert(leaf)
+    return int(leaf.shape[0])

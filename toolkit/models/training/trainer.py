@@ -1,0 +1,431 @@
+"""Trainer: `compile`, `fit`, `evaluate`, `predict` and single steps."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import Any
+
+from toolkit import metrics as metrics_module, optimizers
+from toolkit.arguments import checked, is_int
+from toolkit.console.frames import warn
+from toolkit.console.tracebacks import shorten
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.inspection import Inspection
+from toolkit.layers.tracking import no_tracking
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.callbacks.logs import LazyLogs, python_logs
+from toolkit.models.training.arrays import (
+    check_class_weight,
+    is_arrays,
+    split_arrays,
+    weights_of_classes,
+)
+from toolkit.models.training.compile_config import CompileConfigured
+from toolkit.models.training.compile_loss import CompileLoss
+from toolkit.models.training.compile_metrics import CompileMetrics
+from toolkit.models.training.data_adapters import named, unpack_x_y_sample_weight
+from toolkit.models.training.epochs import EpochBatches, make_batches
+from toolkit.models.training.evaluation import Evaluation, check_run, one_batch
+from toolkit.models.training.resuming import Progress
+from toolkit.models.training.sources import make_source
+from toolkit.models.training.steps import overrides
+from toolkit.settings import max_epochs
+from toolkit.thread_state import restored
+
+_WATCH = 0.1  # seconds between two looks at the loss
+
+
+class Trainer(CompileConfigured, Evaluation):
+    """What makes a Layer a Model: training, evaluation and prediction."""
+
+    history: Any = None
+    stop_training: bool = False
+    _progress: Progress | None = None  # of the run, which backups save and restore
+    _trained: Any = None  # the variables that train_function was made for
+
+    @checked
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: bool | str = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Choose how the model is trained and evaluated.
+
+        Args:
+            optimizer: an optimizer or its name.
+            loss: a loss, its name, or a function of (y_true, y_pred); or a nest of
+                them that follows the outputs, as a list or a dict by output name.
+            loss_weights: factors of the losses, in the same structure.
+            metrics: a list of metrics, names or functions; for several outputs, one
+                entry per output.
+            weighted_metrics: the same, for metrics that take sample weights.
+            run_eagerly: whether steps run as Python code, to debug them.
+            steps_per_execution: number of steps between the calls of callbacks.
+            jit_compile: "auto" and True compile; False runs plain kernels.
+            auto_scale_loss: whether a "mixed_float16" model scales its loss.
+        """
+        if jit_compile not in ("auto", True, False):
+            raise unknown_choice(
+                "compile: jit_compile", jit_compile, ("auto", True, False)
+            )
+        if not is_int(steps_per_execution) or steps_per_execution < 1:
+            raise ArgumentError(
+                "compile: expected steps_per_execution >= 1; received "
+                f"{steps_per_execution!r}"
+            )
+        if jit_compile is True and run_eagerly:
+            warn(
+                "compile: run_eagerly=True leaves nothing to compile; jit_compile "
+                "becomes False"
+            )
+            jit_compile = False
+        names = getattr(self, "output_names", None)
+        chosen = given = optimizers.get(optimizer)
+        if auto_scale_loss and chosen is not None:
+            chosen = self._scaling(chosen)
+        with no_tracking():
+            self._compiled_with = {
+                "optimizer": given,
+                "loss": loss,
+                "loss_weights": loss_weights,
+                "metrics": metrics,
+                "weighted_metrics": weighted_metrics,
+                "run_eagerly": run_eagerly,
+                "steps_per_execution": steps_per_execution,
+                "jit_compile": jit_compile,
+            }
+            self.optimizer = chosen
+            self.loss = loss
+            self._compile_loss = None
+            if loss is not None:
+                self._compile_loss = CompileLoss(loss, loss_weights, names)
+            self._compile_metrics = None
+            if metrics is not None or weighted_metrics is not None:
+                self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
+            self._loss_tracker = metrics_module.Mean(name="loss")
+            self._trained = None
+            self.train_function = self.test_function = self.predict_function = None
+        self.run_eagerly = run_eagerly
+        self.jit_compile = jit_compile
+        self.steps_per_execution = steps_per_execution
+        self.stop_training = False
+        self.compiled = True
+
+    def _scaling(self, optimizer: Any) -> Any:
+        """The optimizer, inside one that scales the loss where float16 needs it."""
+        scaling = optimizers.LossScaleOptimizer
+        half = self.dtype_policy.name == "mixed_float16"
+        if not half or isinstance(optimizer, scaling):
+            return optimizer
+        return scaling(optimizer, name="loss_scale_optimizer")
+
+    @checked
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool | str = True,
+        class_weight: dict[int, float] | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: int | list[int] = 1,
+    ) -> Any:
+        """Train the model.
+
+        Args:
+            x: arrays, one entry per sample; or a generator, or an object that returns
+                batches by `__iter__` or by `__getitem__` and `__len__`.
+            y: targets, if x is arrays.
+            batch_size: samples per step; 32 if None.
+            epochs: the number of the last epoch, counted from 1.
+            verbose: 0 silent, 1 a bar, 2 lines for each epoch; "auto" goes by the
+                terminal.
+            callbacks: a list of callbacks.
+            validation_split: the fraction of the samples, taken from the end before
+                shuffling, that is for validation.
+            validation_data: (x, y), (x, y, sample_weight), or batches as for `x`.
+            shuffle: whether each epoch has a new order; "batch" inside batches only.
+            class_weight: class -> weight of its samples in the loss.
+            sample_weight: weights of the samples in the loss.
+            initial_epoch: the epoch to begin with, counted from 0.
+            steps_per_epoch: number of steps of an epoch; all batches if None.
+            validation_steps: the same for validation.
+            validation_batch_size: samples per step of validation.
+            validation_freq: every how many epochs to validate, or a list of epochs.
+
+        Returns:
+            A History: its `history` maps names to a value per epoch.
+
+        Raises:
+            NotCompiledError: before `compile`.
+            KeyboardInterrupt: after Ctrl-C, once the step is whole and
+                `on_train_end` has been called; `self.history` holds what was done.
+        """
+        self._check_compiled("fit")
+        check_run("fit", verbose, validation_freq)
+        for name, number in (("epochs", epochs), ("initial_epoch", initial_epoch)):
+            if not is_int(number) or number < 0:
+                raise ArgumentError(f"fit: expected {name} >= 0; received {number!r}")
+        if initial_epoch > epochs:
+            warn(
+                f"fit: nothing is trained: initial_epoch, {initial_epoch}, is beyond "
+                f"epochs, {epochs}, the number of the last one"
+            )
+        limit = max_epochs()
+        if limit is not None and limit < epochs:
+            warn(f"fit: limiting epochs to {limit}, as set_max_epochs has it")
+            epochs = limit
+        with named("fit"):
+            if validation_split and validation_data is None:
+                train, validation_data = split_arrays(
+                    x, y, sample_weight, validation_split
+                )
+                x, y, sample_weight = train
+            source = make_source(
+                x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
+            )
+            batches = EpochBatches(source, steps_per_epoch)
+            size = validation_batch_size
+            validation = _validation(validation_data, size, source, validation_steps)
+            self._prepare_for(batches.peek(), "train_step")
+            self._prepare_optimizer()
+        callbacks = self._callback_list(
+            callbacks, verbose, epochs, batches, add_history=True
+        )
+        self._fit(
+            batches,
+            callbacks,
+            range(initial_epoch, epochs),
+            validation,
+            validation_freq,
+        )
+        return self.history
+
+    def _fit(
+        self,
+        batches: EpochBatches,
+        callbacks: CallbackList,
+        epochs: range,
+        validation: EpochBatches | None,
+        validation_freq: Any,
+    ) -> None:
+        self.stop_training = False
+        watch = _LossWatch()
+        logs: dict[str, Any] = {}
+        progress = self._progress = Progress(self, batches, callbacks)
+        callbacks.on_train_begin()
+        if progress.epoch is not None:  # a callback went back to a backup
+            epochs = range(progress.epoch, epochs.stop)
+            progress.begin()
+        try:
+            with restored():
+                for epoch in epochs:
+                    progress.begin_epoch()
+                    callbacks.on_epoch_begin(epoch)
+                    logs = self._train_epoch(batches, callbacks, watch)
+                    if batches.exhausted and not logs:
+                        break
+                    logs = self._final_logs(logs)
+                    if validation is not None and _is_due(epoch, validation_freq):
+                        found = self._evaluate(validation, callbacks)
+                        logs.update({f"val_{name}": x for name, x in found.items()})
+                    callbacks.on_epoch_end(epoch, logs)
+                    if self.stop_training or batches.exhausted:
+                        break
+        except KeyboardInterrupt:
+            callbacks.on_train_end(logs)
+            raise
+        except Exception as error:
+            shorten(error)
+            raise
+        if self.optimizer is not None and epochs:
+            self.optimizer.finalize_variable_values(self.trainable_variables)
+        callbacks.on_train_end(logs)
+
+    def _train_epoch(
+        self, batches: EpochBatches, callbacks: CallbackList, watch: _LossWatch
+    ) -> dict[str, Any]:
+        """The steps of one epoch; returns the logs of the last."""
+        step = self.make_train_function()
+        # An epoch that goes on may have had its last step.
+        logs: dict[str, Any] = self.get_metrics_result() if batches.done else {}
+        try:
+            for first, last, group in batches.groups(self.steps_per_execution):
+                callbacks.on_train_batch_begin(first)
+                for batch in group:
+                    logs = step(batch)
+                    watch.add(logs)
+                if watch.is_due():
+                    watch.look()
+                callbacks.on_train_batch_end(last, logs)
+                if self.stop_training:
+                    break
+        finally:
+            watch.look(wait=True)
+        return logs
+
+    @checked
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: dict[int, float] | None = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """One step of training on one batch; returns as `evaluate` does."""
+        self._check_compiled("train_on_batch")
+        with named("train_on_batch"):
+            if class_weight is not None:
+                check_class_weight(class_weight)
+                sample_weight = weights_of_classes(y, sample_weight, class_weight)
+            batch = one_batch(x, y, sample_weight)
+            self._prepare_for(batch, "train_step")
+            self._prepare_optimizer()
+        self.reset_metrics()
+        logs = python_logs(self.make_train_function()(batch))
+        return logs if return_dict else self._in_order(logs)
+
+    def inspect(
+        self, x: Any = None, y: Any = None, sample_weight: Any = None
+    ) -> Inspection:
+        """What the compiler made of a step: passes, schedule and memory; print it.
+
+        Args:
+            x, y, sample_weight: a batch. With targets, or if the model is compiled
+                without a loss, it is the step of training; else that of prediction.
+                Without x, it is the step that ran last.
+        """
+        batch = None
+        functions = [self.train_function, self.test_function, self.predict_function]
+        if x is not None:
+            training = self.compiled and (y is not None or self.loss is None)
+            with named("inspect"):
+                batch = one_batch(x, y, sample_weight)
+                step = "train_step" if training else "predict_step"
+                self._prepare_for(batch, step)
+                if training:
+                    self._prepare_optimizer()
+            train = training and self.make_train_function()
+            functions = [train or self.make_predict_function()]
+        for function in functions:
+            found = None if function is None else function.inspect(batch)
+            if found is not None:
+                return found
+        raise ArgumentError(
+            "inspect: no step has been compiled; pass a batch or call `fit` first, and "
+            "compile with run_eagerly=False"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles hold: all but the identities of Variables."""
+        return {**self.__dict__, "_trained": None, "_progress": None}
+
+    def _prepare_optimizer(self) -> None:
+        """Give the optimizer its slots, and notice what is trainable now."""
+        if self.optimizer is None:
+            return
+        variables = self.trainable_variables
+        if not self.optimizer.built:
+            own = overrides(self, "train_step")
+            if own and not all(layer.built for layer in self._flatten_layers()):
+                return  # the step makes the weights, then `apply` the slots
+            self.optimizer.build(variables)
+        trained = tuple(map(id, variables))
+        if self._trained == trained:
+            return
+        if self._trained is not None:
+            warn(
+                f"{self.name}: what is trainable has changed since the last step; call "
+                "compile() again to give the optimizer the new variables"
+            )
+            self.train_function = None
+        self._trained = trained
+
+
+def _validation(
+    data: Any, batch_size: int | None, train: Any, steps: int | None
+) -> EpochBatches | None:
+    """The steps of validation; arrays go by the batch size of training."""
+    if data is None:
+        return None
+    x, y, sample_weight = unpack_x_y_sample_weight(data)
+    if batch_size is None and is_arrays(x):
+        batch_size = train.batch_size
+    return make_batches(x, y, sample_weight, batch_size, steps)
+
+
+class _LossWatch:
+    """Warns once when the loss is not a number any more.
+
+    It looks at the newest now and then, once that has come to the host: to read each
+    at once would have the next step wait for it. If it is none, so may those before be.
+    """
+
+    def __init__(self) -> None:
+        self.warned = False
+        self._step = 0  # the last one that was looked at
+        self._losses: list[Any] = []  # of the steps since
+        self._coming: tuple[int, LazyLogs] | None = None
+        self._looked = perf_counter()
+
+    def add(self, logs: Any) -> None:
+        """Take note of the logs of a step."""
+        self._losses.append(logs.get("loss", 0.0) if isinstance(logs, dict) else 0.0)
+
+    def is_due(self) -> bool:
+        """Whether it is time to look."""
+        return perf_counter() - self._looked >= _WATCH
+
+    def look(self, wait: bool = False) -> None:
+        """Warn if the newest loss is not finite.
+
+        Args:
+            wait: whether to wait for it.
+        """
+        self._looked = perf_counter()
+        while self._losses:
+            if self._coming is None:
+                self._coming = len(self._losses), LazyLogs({"loss": self._losses[-1]})
+                self._coming[1].begin()
+            count, newest = self._coming
+            if not (wait or newest.is_here):
+                return
+            seen, self._losses = self._losses[:count], self._losses[count:]
+            self._coming = None
+            if not self.warned and not math.isfinite(newest["loss"]):
+                self._warn(seen)
+            self._step += count
+
+    def _warn(self, losses: list[Any]) -> None:
+        self.warned = True
+        bad = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
+        first = next(bad)
+        warn(
+            f"fit: the loss is {float(losses[first])} since step "
+            f"{self._step + first + 1}; try a lower learning rate or clip the "
+            "gradients"
+        )
+
+
+def _is_due(epoch: int, validation_freq: Any) -> bool:
+    if is_int(validation_freq):
+        return (epoch + 1) % validation_freq == 0
+    return epoch + 1 in validation_freq

@@ -1,0 +1,398 @@
+"""Operations: calls on symbols, recorded to be replayed.
+
+An Operation called with a KerasTensor records the whole call as one Node of a
+functional model. Output shapes come from running the call at two large sizes for
+the unknown extents; what differs between them is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial, wraps
+from itertools import chain, combinations, islice, product
+from typing import Any, TypeVar
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.core.keras_tensor import (
+    KerasHistory,
+    KerasTensor,
+    any_symbolic,
+    is_symbolic,
+)
+from toolkit.core.naming import auto_name
+from toolkit.core.strings import moved
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import Trace
+from toolkit.core.variable import Variable
+from toolkit.errors import (
+    ArgumentError,
+    DTypeError,
+    NotBuiltError,
+    OutOfRangeError,
+    ShapeError,
+    ToolkitError,
+    WrongExtentError,
+    printable,
+)
+from toolkit.ir import Node, Spec
+from toolkit.serialization.recording import Recorded, accepts
+from toolkit.thread_state import restored
+
+# Two sizes for unknown extents: large, and with many divisors, so that a reshape or
+# a split of an unknown extent still works.
+PROBES = (20_160, 30_240)
+
+
+class Operation(Recorded):
+    """A callable that, given symbols, records its call instead of running it.
+
+    Subclasses define `call`. Layers and models are Operations; so is each public
+    function of `toolkit.ops` once it meets a symbol. The arguments of the constructor
+    are recorded and are the config.
+    """
+
+    name: str
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None and (
+            not isinstance(name, str) or "/" in name or printable(name) != name
+        ):
+            raise ArgumentError(
+                f"{type(self).__name__}: name must be a string and cannot contain "
+                f"character `/`, nor control characters; received {name!r}"
+            )
+        self.name = name or auto_name(type(self).__name__)
+        self._inbound_nodes: list[Node] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any_symbolic(args, kwargs):
+            return self.symbolic_call(*args, **kwargs)
+        return self.call(*args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs from tensors."""
+        raise NotImplementedError(f"{type(self).__name__} does not define `call`")
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbols that a call with these symbols would return."""
+        return infer(self.call, args, kwargs)
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Record the call as one node and return its symbolic outputs.
+
+        Symbols whose `value` is known, while a graph of them runs, stand for it.
+        """
+        args, kwargs = tree.map_structure(_known, (args, kwargs))
+        if not any_symbolic(args, kwargs):
+            return self(*args, **kwargs)
+        outputs = self.compute_output_spec(*args, **kwargs)
+        record(self, args, kwargs, outputs)
+        return outputs
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make an equal operation, and its name.
+
+        Raises:
+            NotImplementedError: if they cannot be serialized.
+        """
+        config = {"name": self.name}
+        if type(self).get_config is not Operation.get_config:
+            return config  # the subclass adds its own arguments
+        try:
+            config |= self._recorded_config(True, frozenset(("name",)))
+        except ArgumentError as error:
+            raise NotImplementedError(str(error)) from error
+        if not accepts(type(self), "name"):
+            del config["name"]
+        return config
+
+    @property
+    def input(self) -> Any:
+        """The symbol(s) that the first recorded call was given."""
+        args, kwargs = self._first_node("input").attrs["arguments"]
+        tensors = [a for a in args if any_symbolic(a)]
+        tensors += [v for v in kwargs.values() if any_symbolic(v)]
+        return tree.copied(tensors[0] if len(tensors) == 1 else tensors)
+
+    @property
+    def output(self) -> Any:
+        """The symbol(s) that the first recorded call returned."""
+        return tree.copied(self._first_node("output").attrs["outputs"])
+
+    def _first_node(self, what: str) -> Node:
+        if not self._inbound_nodes:
+            raise NotBuiltError(
+                f"{self.name}.{what}: expected a call with symbols first; there is none"
+            )
+        return self._inbound_nodes[0]
+
+
+class FunctionOperation(Operation):
+    """A public op as an Operation: one node of a functional model."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        super().__init__(name or auto_name(function.__name__))
+        self.function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        return without_masks(infer_op(self.function, args, kwargs))
+
+
+def _known(leaf: Any) -> Any:
+    value = getattr(leaf, "value", None) if is_symbolic(leaf) else None
+    return value if isinstance(value, (Tensor, np.ndarray)) else leaf
+
+
+def without_masks(outputs: Any) -> Any:
+    """Outputs of an op or a model, whose symbols carry no masks; tensors may."""
+    for symbol in filter(is_symbolic, tree.flatten(outputs)):
+        symbol._keras_mask = None
+    return outputs
+
+
+def record(
+    operation: Operation, args: Any, kwargs: Any, outputs: Any, masks: Any = ()
+) -> Node:
+    """Append the call `operation(*args, **kwargs) -> outputs` to its nodes.
+
+    `masks` are symbols that the call needs besides its arguments: what computes them
+    comes before it in the order of the graph, though a model does not replay it.
+    """
+    inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
+    symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
+    # The caller's lists may be changed later, as by `xs.append(layer(xs))`.
+    attrs = {
+        "arguments": tree.copied((args, kwargs)),
+        "outputs": tree.copied(outputs),
+        "masks": tuple(masks),
+    }
+    node = Node(operation, inputs, attrs, symbols)
+    operation._inbound_nodes.append(node)
+    index = len(operation._inbound_nodes) - 1
+    for i, symbol in enumerate(symbols):
+        if not all(x.record_history for x in inputs):  # no model goes through it
+            break
+        symbol._keras_history = KerasHistory(operation, index, i)
+    graph = next((x.graph for x in inputs if x.graph is not None), None)
+    if graph is not None:
+        graph.add(node)
+    return node
+
+
+class Undetermined(ShapeError):
+    """More than extents depends on an unknown extent."""
+
+
+def infer(
+    function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any = None
+) -> Any:
+    """The symbols that `function` would return for arguments that hold symbols.
+
+    Args:
+        function: takes tensors where the arguments hold symbols.
+        args, kwargs: the arguments.
+        pinned: (id of a symbol, axis) -> the extent that an unknown one must have.
+    """
+    symbols = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
+    runs = [_probe(function, args, kwargs, PROBES[0], pinned)]
+    if runs[0].probed or any(None in x.shape for x in symbols):
+        runs.append(_probe(function, args, kwargs, PROBES[1], pinned))
+    first, last = (run.outputs for run in (runs[0], runs[-1]))
+    if tree.signature(first) != tree.signature(last):
+        raise Undetermined(
+            f"{getattr(function, '__name__', function)}: the structure of the outputs "
+            "depends on an unknown extent"
+        )
+    leaves = map(partial(_merge, runs[0].stood_for), *map(tree.flatten, (first, last)))
+    return tree.pack_sequence_as(first, leaves)
+
+
+class Probe(Trace):
+    """A trace of what shapes come out: where an extent is unknown, it is `extent`."""
+
+    def __init__(self, extent: int) -> None:
+        super().__init__("shape inference")
+        self.extent = extent
+        self.probed = False  # whether an extent depends on values
+        self.stood_for: dict[int, KerasTensor] = {}  # id of a placeholder -> symbol
+        self.outputs: Any = None
+
+
+def _probe(
+    function: Callable[..., Any], args: Any, kwargs: Any, extent: int, pinned: Any
+) -> Probe:
+    pinned = pinned or {}
+    trace = Probe(extent)
+    with restored(), trace:
+
+        def stand_in(leaf: Any) -> Any:
+            if not is_symbolic(leaf):
+                return leaf
+            shape = [
+                pinned.get((id(leaf), axis), extent) if n is None else n
+                for axis, n in enumerate(leaf.shape)
+            ]
+            tensor = trace.placeholder(Spec(shape, leaf.dtype))
+            trace.stood_for[id(tensor)] = leaf
+            if leaf._keras_mask is not None:
+                tensor._keras_mask = stand_in(leaf._keras_mask)
+            return tensor
+
+        args, kwargs = tree.map_structure(stand_in, (args, kwargs))
+        try:
+            trace.outputs = function(*args, **kwargs)
+        except ToolkitError as error:
+            if extent in PROBES and any(str(p) in str(error) for p in PROBES):
+                message = str(error)
+                for probe in PROBES:
+                    message = message.replace(str(probe), "None")
+                raise type(error)(message) from error
+            raise
+    return trace
+
+
+def _merge(stood_for: dict[int, KerasTensor], a: Any, b: Any) -> Any:
+    """One symbol from the outputs of the two probes; the placeholders are a's."""
+    if not isinstance(a, (Tensor, Variable)):
+        return a
+    if a.ndim != b.ndim:
+        raise Undetermined("the rank of an output depends on an unknown extent")
+    shape = [m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)]
+    symbol = KerasTensor(shape, a.dtype)
+    mask = getattr(a, "_keras_mask", None)
+    if id(mask) in stood_for:  # passed through: it still comes from where it did
+        symbol._keras_mask = stood_for[id(mask)]
+    elif mask is not None:
+        symbol._keras_mask = _merge(stood_for, mask, b._keras_mask)
+    return symbol
+
+
+def infer_fitting(
+    function: Callable[..., Any], args: Any, kwargs: Any, limit: int = 200
+) -> Any:
+    """`infer`, where an unknown extent may be one that is known, if others do not fit.
+
+    Args:
+        function, args, kwargs: as for `infer`.
+        limit: how many guesses are tried.
+    """
+    try:
+        return infer(function, args, kwargs)
+    except (Undetermined, WrongExtentError, OutOfRangeError):
+        raise
+    except (ShapeError, ArgumentError):
+        for pinned in _guesses(args, kwargs, limit):
+            with suppress(ToolkitError):
+                found = infer(function, args, kwargs, pinned)
+                return _with_fewest(function, args, kwargs, pinned, found)
+        raise
+
+
+def _with_fewest(
+    function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any, found: Any
+) -> Any:
+    """What is inferred without those pinned extents that did not have to be."""
+    needed = dict(pinned)
+    for place in pinned if len(pinned) > 1 else ():
+        fewer = {k: n for k, n in needed.items() if k != place}
+        with suppress(ToolkitError):
+            found = infer(function, args, kwargs, fewer)
+            needed = fewer
+    return found
+
+
+def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """`infer` of a public function, where unknown extents are taken more exactly.
+
+    If two large sizes do not fit, an unknown extent may be one that is known:
+    (None, 3) and (2, None) broadcast to (2, 3). What a small extent changes is
+    unknown: of the first five of None there may be fewer.
+    """
+    outputs = infer_fitting(function, args, kwargs)
+    symbols = tree.flatten((args, kwargs))
+    if any(is_symbolic(x) and None in x.shape for x in symbols):
+        with suppress(ToolkitError):
+            small = _probe(function, args, kwargs, 1, None).outputs
+            for symbol, tensor in zip(
+                *map(tree.flatten, (outputs, small)), strict=True
+            ):
+                if is_symbolic(symbol) and len(tensor.shape) == symbol.ndim:
+                    symbol._shape = tuple(
+                        m if m == n else None
+                        for m, n in zip(symbol.shape, tensor.shape, strict=True)
+                    )
+    return outputs
+
+
+def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
+    """What unknown extents might be, few of them first: the extents that are known."""
+    leaves = tree.flatten((args, kwargs))
+    shapes = [tuple(x.shape) for x in leaves if hasattr(x, "shape")]
+    integers = [x for x in leaves if type(x) is int]
+    known = dict.fromkeys(n for n in (*chain(*shapes), *integers, 1) if n and n > 0)
+    places = dict.fromkeys(
+        (id(x), axis)
+        for x in leaves
+        if is_symbolic(x)
+        for axis, n in enumerate(x.shape)
+        if n is None
+    )
+    # Batches, which mostly stay open, come last.
+    unknown = sorted(places, key=lambda place: place[1] == 0)
+    guesses = (
+        dict(zip(places, extents, strict=True))
+        for count in range(1, len(unknown) + 1)
+        for places in combinations(unknown, count)
+        for extents in product(known, repeat=count)
+    )
+    return islice(chain(_same_axes(leaves), guesses), limit)
+
+
+def _same_axes(leaves: list[Any]) -> Iterator[dict[Any, int]]:
+    """Unknown extents as those of the other symbols along that axis, if they agree.
+
+    First of the batch alone, then of all axes.
+    """
+    symbols = [x for x in leaves if is_symbolic(x)]
+    extents: dict[int, set[int]] = {}
+    for axis, n in chain.from_iterable(enumerate(x.shape) for x in symbols):
+        extents.setdefault(axis, set()).update(() if n is None else (n,))
+    agreed = {axis: ns.pop() for axis, ns in extents.items() if len(ns) == 1}
+    for axes in ({0}, set(agreed)):
+        yield {
+            (id(x), axis): agreed[axis]
+            for x in symbols
+            for axis, n in enumerate(x.shape)
+            if n is None and axis in axes & set(agreed)
+        }
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Types whose presence needs no search for symbols; it keeps eager calls fast.
+_PLAIN = {Tensor, Variable, bool, int, float, str, slice, type(None), np.ndarray}
+
+
+def operation(function: F) -> F:
+    """Make a function of tensors accept symbols: it then records itself as one node."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            if type(x) not in _PLAIN and any_symbolic(x):
+                return FunctionOperation(wrapper).symbolic_call(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except DTypeError:
+            strings = moved(function, args, kwargs)
+            if strings is None:
+                raise
+            return strings
+
+    return wrapper  # type: ignore[return-value]

@@ -1,0 +1,54 @@
+"""Random numbers from explicit keys, with the names and signatures of `keras.random`.
+
+Every function takes `seed`: an integer gives the same numbers at each call, a
+SeedGenerator new ones, and None new ones from the global generator, which
+`set_random_seed` makes repeatable. The same key gives the same bits, traced or not.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from toolkit.random.draws import (
+    categorical,
+    dropout,
+    normal,
+    randint,
+    shuffle,
+    truncated_normal,
+    uniform,
+)
+from toolkit.random.seeds import (
+    SeedGenerator,
+    global_seed_generator,
+    make_default_seed,
+    set_random_seed,
+)
+
+if TYPE_CHECKING:
+    from toolkit.random.rejection import beta, binomial, gamma
+
+__all__ = [
+    "SeedGenerator",
+    "beta",
+    "binomial",
+    "categorical",
+    "dropout",
+    "gamma",
+    "global_seed_generator",
+    "make_default_seed",
+    "normal",
+    "randint",
+    "set_random_seed",
+    "shuffle",
+    "truncated_normal",
+    "uniform",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # They draw in loops: control flow is imported when one is asked for.
+    if name not in ("beta", "binomial", "gamma"):
+        raise AttributeError(f"module 'toolkit.random' has no attribute {name!r}")
+    return getattr(import_module("toolkit.random.rejection"), name)

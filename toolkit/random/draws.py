@@ -1,0 +1,229 @@
+"""Random numbers from explicit keys: uniform and normal ones, choices, orders.
+
+They are drawn by Philox: the same key gives the same bits, traced or not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from toolkit import dtypes, ops
+from toolkit.arguments import is_int
+from toolkit.core.convert import convert, floating
+from toolkit.core.tensor import Tensor, bind
+from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.ir import Kind, Spec, primitive
+from toolkit.ops.checks import extents_of
+from toolkit.ops.symbolic import operation
+from toolkit.random.seeds import draw_seed
+
+random_uniform_p = primitive(
+    "random_uniform", Kind.RANDOM, lambda key, shape, dtype: Spec(shape, dtype)
+)
+
+# Significant bits of a half-precision float: that many random bits fit exactly.
+_HALF_BITS = {"bfloat16": 8, "float16": 11}
+# Standard normal variables between -2 and 2 have erf(z / sqrt(2)) within this.
+_ERF_OF_TWO = math.erf(math.sqrt(2))
+
+
+def checked_dtype(op: str, dtype: Any) -> str:
+    """The name of a dtype that must be a floating one."""
+    name = dtypes.standardize(dtype)
+    if not dtypes.is_float(name):
+        raise DTypeError(f"random.{op}: expected a floating dtype; received {name}")
+    return name
+
+
+def uniform_of(key: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """Uniform on [0, 1), in float64 for float64 and else in float32."""
+    drawn = "float64" if dtype == "float64" else "float32"
+    return bind(random_uniform_p, key, shape=shape, dtype=drawn)  # type: ignore[no-any-return]
+
+
+def _unit(seed: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
+    return uniform_of(draw_seed(seed), shape, dtype)
+
+
+def uniform(
+    shape: Any,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    dtype: Any = None,
+    seed: Any = None,
+) -> Tensor:
+    """Numbers that are uniform on [minval, maxval), up to rounding.
+
+    Args:
+        shape: of the result.
+        minval, maxval: bounds that broadcast to shape.
+        dtype: a floating dtype, floatx if None.
+        seed: an integer, a SeedGenerator, or None for the global generator.
+    """
+    dtype = checked_dtype("uniform", dtype)
+    x = _unit(seed, extents_of(shape), dtype)
+    if dtype in _HALF_BITS:
+        steps = 2.0 ** _HALF_BITS[dtype]
+        x = convert(ops.floor(x * steps) / steps, dtype)  # type: ignore[operator]
+    if isinstance(minval, float) and isinstance(maxval, float):
+        return x if (minval, maxval) == (0, 1) else x * (maxval - minval) + minval  # type: ignore[operator]
+    low = convert(minval, dtype)
+    return x * (convert(maxval, dtype) - low) + low  # type: ignore[no-any-return, operator]
+
+
+def normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Tensor:
+    """Normally distributed numbers.
+
+    Args:
+        shape: of the result.
+        mean, stddev: of the distribution; they broadcast to shape.
+        dtype: a floating dtype, floatx if None.
+        seed: an integer, a SeedGenerator, or None for the global generator.
+    """
+    shape, dtype = extents_of(shape), checked_dtype("normal", dtype)
+    size = math.prod(shape)
+    # Box and Muller: the angle and the radius of a point give two coordinates.
+    pairs = _unit(seed, (2, (size + 1) // 2), dtype)
+    radius = ops.sqrt(-2.0 * ops.log1p(-pairs[0]))  # type: ignore[index, operator]
+    angle = (2 * math.pi) * pairs[1]  # type: ignore[index, operator]
+    points = ops.concatenate([radius * ops.cos(angle), radius * ops.sin(angle)])
+    return _scaled(ops.reshape(points[:size], shape), mean, stddev, dtype)
+
+
+def _scaled(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
+    x = x * convert(stddev, x.dtype) + convert(mean, x.dtype)  # type: ignore[operator]
+    return convert(x, dtype)
+
+
+def truncated_normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Tensor:
+    """Normally distributed numbers, given that they are within 2 stddev of the mean.
+
+    Args:
+        shape, mean, stddev, dtype, seed: as for `normal`.
+    """
+    dtype = checked_dtype("truncated_normal", dtype)
+    x = _unit(seed, extents_of(shape), dtype) * 2.0 - 1.0  # type: ignore[operator]
+    z = math.sqrt(2) * ops.erfinv(_ERF_OF_TWO * x)
+    return _scaled(ops.clip(z, -2.0, 2.0), mean, stddev, dtype)
+
+
+def randint(
+    shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None
+) -> Tensor:
+    """Integers that are uniform on [minval, maxval).
+
+    Args:
+        shape: of the result.
+        minval, maxval: integer bounds, at most 2 ** 53 apart, that broadcast to shape.
+        dtype: an integer dtype.
+        seed: an integer, a SeedGenerator, or None for the global generator.
+    """
+    name = dtypes.standardize(dtype)
+    if not dtypes.is_integer(name):
+        raise DTypeError(f"random.randint: expected an integer dtype; received {name}")
+    if is_int(minval) and is_int(maxval):
+        if not 0 < maxval - minval <= 2**53:
+            raise ArgumentError(
+                "random.randint: expected 0 < maxval - minval <= 2 ** 53; received "
+                f"minval={minval}, maxval={maxval}"
+            )
+    low, high = convert(minval, "int64"), convert(maxval, "int64")
+    x = _unit(seed, extents_of(shape), "float64")
+    offset = convert(ops.floor(x * convert(high - low, "float64")), "int64")  # type: ignore[operator]
+    return convert(offset + low, name)  # type: ignore[operator]
+
+
+@operation
+def categorical(
+    logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None
+) -> Tensor:
+    """Classes drawn with the probabilities softmax(logits).
+
+    Args:
+        logits: (batch, classes).
+        num_samples: draws for each row.
+        dtype: an integer dtype of the result.
+        seed: an integer, a SeedGenerator, or None for the global generator.
+
+    Returns:
+        (batch, num_samples).
+    """
+    (logits,) = floating(logits)
+    if logits.ndim != 2:
+        raise ShapeError(
+            "random.categorical: expected logits of shape (batch, classes); received "
+            f"{logits.shape}"
+        )
+    wide = dtypes.result_type(logits.dtype, "float32")
+    batch, classes = logits.shape
+    # The largest of logits plus Gumbel noise is a draw from their softmax.
+    x = _unit(seed, (batch, num_samples, classes), wide)
+    noise = -ops.log(-ops.log1p(-x))  # type: ignore[operator]
+    scores = ops.expand_dims(convert(logits, wide), 1) + noise
+    return convert(ops.argmax(scores, axis=-1), dtypes.standardize(dtype))
+
+
+@operation
+def dropout(
+    inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None
+) -> Tensor:
+    """Inputs with elements set to 0 at random, and the others scaled by 1 / (1 - rate).
+
+    Args:
+        inputs: any shape.
+        rate: the probability of an element to be dropped, in [0, 1].
+        noise_shape: the shape in which to draw; it broadcasts to that of inputs, and
+            None stands for an extent of inputs.
+        seed: an integer, a SeedGenerator, or None for the global generator.
+    """
+    if not 0 <= rate <= 1:
+        raise ArgumentError(f"random.dropout: expected rate in [0, 1]; received {rate}")
+    (x,) = floating(inputs)
+    if rate == 0:
+        return x  # type: ignore[no-any-return]
+    if rate == 1:
+        return ops.zeros_like(x)  # type: ignore[no-any-return]
+    keep = ops.greater_equal(_unit(seed, _noise_shape(x, noise_shape), "float32"), rate)
+    return ops.where(keep, x * (1 / (1 - rate)), 0.0)  # type: ignore[no-any-return]
+
+
+def _noise_shape(x: Tensor, noise_shape: Any) -> tuple[int, ...]:
+    if noise_shape is None:
+        return x.shape
+    if len(noise_shape) > x.ndim:
+        raise ShapeError(
+            f"random.dropout: noise_shape {tuple(noise_shape)} has more axes than "
+            f"inputs of shape {x.shape}"
+        )
+    extents = x.shape[x.ndim - len(noise_shape) :]
+    pairs = list(zip(noise_shape, extents, strict=True))
+    if any(n is not None and n not in (1, extent) for n, extent in pairs):
+        raise ShapeError(
+            f"random.dropout: noise_shape {tuple(noise_shape)} does not broadcast to "
+            f"inputs of shape {x.shape}"
+        )
+    return tuple(extent if n is None else n for n, extent in pairs)
+
+
+@operation
+def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Tensor:
+    """The slices of x along `axis` in random order.
+
+    Args:
+        x: any shape but ().
+        axis: the axis along which to permute.
+        seed: an integer, a SeedGenerator, or None for the global generator.
+    """
+    x = convert(x)
+    if not -x.ndim <= axis < x.ndim:
+        raise ArgumentError(
+            f"random.shuffle: expected an axis in [{-x.ndim}, {x.ndim}); "
+            f"received {axis}"
+        )
+    order = ops.argsort(_unit(seed, (x.shape[axis],), "float64"))
+    return ops.take(x, order, axis=axis)  # type: ignore[no-any-return]

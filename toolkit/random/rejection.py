@@ -1,0 +1,151 @@
+"""Random numbers drawn by rejection and by counting: gamma, beta, binomial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import ops
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
+from toolkit.ops.checks import extents_of
+from toolkit.random.draws import checked_dtype, uniform_of
+from toolkit.random.seeds import draw_seed
+
+# Up to this number of trials of a binomial variable are counted one by one.
+_FEW = 24
+
+
+def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor:
+    """Numbers of the gamma distribution with scale 1.
+
+    Args:
+        shape: of the result.
+        alpha: > 0, the shape parameter; it broadcasts to `shape`.
+        dtype: a floating dtype, floatx if None.
+        seed: an integer, a SeedGenerator, or None for the global generator.
+
+    Reference:
+        Marsaglia and Tsang, A Simple Method for Generating Gamma Variables (2000).
+    """
+    shape, dtype = extents_of(shape), checked_dtype("gamma", dtype)
+    return convert(_gamma(draw_seed(seed), shape, alpha, _wide(dtype)), dtype)
+
+
+def beta(
+    shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None
+) -> Tensor:
+    """Numbers of the beta distribution, between 0 and 1.
+
+    Args:
+        shape: of the result.
+        alpha, beta: > 0, the parameters; they broadcast to `shape`.
+        dtype, seed: as for `gamma`.
+    """
+    shape, dtype = extents_of(shape), checked_dtype("beta", dtype)
+    keys = _two_keys(draw_seed(seed))
+    x, y = (
+        _gamma(key, shape, parameter, _wide(dtype))
+        for key, parameter in zip(keys, (alpha, beta), strict=True)
+    )
+    return convert(x / (x + y), dtype)  # type: ignore[operator]
+
+
+def binomial(
+    shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
+) -> Tensor:
+    """How many of so many trials succeed.
+
+    Args:
+        shape: of the result.
+        counts: >= 0, trials; they broadcast to `shape`.
+        probabilities: of success, in [0, 1]; they broadcast to `shape`.
+        dtype, seed: as for `gamma`.
+
+    The time grows with the number of successes, or of failures if those are fewer.
+    """
+    shape, dtype = extents_of(shape), checked_dtype("binomial", dtype)
+    n = ops.broadcast_to(convert(counts, "float64"), shape)
+    p = ops.broadcast_to(convert(probabilities, "float64"), shape)
+    key, n, p, certain = _halved(draw_seed(seed), n, p)
+    rare = ops.minimum(p, 1 - p)  # type: ignore[operator]
+    log_failure = ops.log1p(-rare)
+
+    def go_on(key: Tensor, trials: Tensor, successes: Tensor) -> Tensor:
+        return ops.any(trials <= n)
+
+    def step(key: Tensor, trials: Tensor, successes: Tensor) -> Any:
+        # The number of trials up to the next success is geometrically distributed.
+        key, own = _two_keys(key)
+        u = 1 - uniform_of(own, shape, "float64")
+        trials = trials + ops.floor(ops.log(u) / log_failure) + 1
+        return key, trials, successes + ops.cast(trials <= n, "float64")
+
+    zero = ops.zeros(shape, "float64")
+    _, _, found = ops.while_loop(go_on, step, (key, zero, zero))
+    return convert(certain + ops.where(p > 0.5, n - found, found), dtype)
+
+
+def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
+    """Few trials instead of many, and the successes that are certain.
+
+    Of n uniform numbers, the successes are those below p. If the one in the middle,
+    which has a beta distribution, is below p, so are all before it.
+    """
+
+    def go_on(key: Tensor, n: Tensor, p: Tensor, certain: Tensor) -> Tensor:
+        return ops.any(n > _FEW)
+
+    def step(key: Tensor, n: Tensor, p: Tensor, certain: Tensor) -> Any:
+        key, own = _two_keys(key)
+        first, second = _two_keys(own)
+        m = ops.floor(n / 2) + 1  # type: ignore[operator]
+        low = _gamma(first, n.shape, m, "float64")
+        middle = low / (low + _gamma(second, n.shape, n + 1 - m, "float64"))  # type: ignore[operator]
+        below = middle <= p  # type: ignore[operator]
+        fewer = ops.where(below, n - m, m - 1)  # type: ignore[operator]
+        share = ops.where(below, (p - middle) / (1 - middle), p / middle)  # type: ignore[operator]
+        many = n > _FEW
+        return (
+            key,
+            ops.where(many, fewer, n),
+            ops.where(many, ops.clip(share, 0.0, 1.0), p),
+            certain + ops.where(many & below, m, 0.0),
+        )
+
+    return ops.while_loop(go_on, step, (key, n, p, ops.zeros_like(n)))  # type: ignore[no-any-return]
+
+
+def _wide(dtype: str) -> str:
+    """The dtype to compute in."""
+    return "float64" if dtype == "float64" else "float32"
+
+
+def _two_keys(key: Tensor) -> tuple[Tensor, Tensor]:
+    """Two keys from one, that share nothing with the keys that seeds give."""
+    words = ops.floor(uniform_of(key, (2, 2), "float64") * 2.0**32)  # type: ignore[operator]
+    keys = convert(convert(words, "int64"), "uint32")
+    return keys[0], keys[1]  # type: ignore[index]
+
+
+def _gamma(key: Tensor, shape: tuple[int, ...], alpha: Any, dtype: str) -> Tensor:
+    alpha = ops.broadcast_to(convert(alpha, dtype), shape)
+    key, last = _two_keys(key)
+    d = ops.where(alpha < 1, alpha + 1, alpha) - 1 / 3
+    c = 1 / ops.sqrt(9 * d)
+
+    def go_on(key: Tensor, y: Tensor) -> Tensor:
+        return ops.any(y < 0)
+
+    def step(key: Tensor, y: Tensor) -> Any:
+        key, own = _two_keys(key)
+        draws = uniform_of(own, (2, *shape), dtype)
+        x = ops.sqrt(2.0) * ops.erfinv(2 * draws[0] - 1)
+        v = (1 + c * x) ** 3
+        bound = 0.5 * x * x + d - d * v + d * ops.log(ops.maximum(v, 1e-30))
+        taken = (v > 0) & (ops.log1p(-draws[1]) < bound) & (y < 0)
+        return key, ops.where(taken, d * v, y)
+
+    _, y = ops.while_loop(go_on, step, (key, ops.full(shape, -1.0, dtype)))
+    # Below 1, the variable of alpha + 1 times a power of a uniform one.
+    small = (1 - uniform_of(last, shape, dtype)) ** (1 / alpha)  # type: ignore[operator]
+    return ops.where(alpha < 1, y * small, y)  # type: ignore[no-any-return]
