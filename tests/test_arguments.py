@@ -16,6 +16,7 @@ from toolkit import (
     ops,
     optimizers,
     regularizers,
+    type_aliases,
 )
 from toolkit.arguments import Between, Checked, kind_of, taken_by, taken_by_class
 from toolkit.errors import ArgumentError, ArgumentTypeError
@@ -75,6 +76,13 @@ def test_what_an_annotation_allows(annotation, good, bad):
     kind = kind_of(annotation)
     assert [x for x in good if not kind.fits(x)] == []
     assert [x for x in bad if kind.fits(x)] == []
+
+
+@pytest.mark.parametrize("name", ["Axis", "IntOrInts", "Shape", "DTypeLike"])
+def test_an_alias_leaves_the_check_to_who_reads_the_value(name):
+    alias = getattr(type_aliases, name)
+    assert kind_of(alias) is None
+    assert kind_of(alias | None) is None
 
 
 def test_a_range_refuses_what_is_not_a_number():

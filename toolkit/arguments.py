@@ -158,8 +158,10 @@ def kind_of(annotation: Any) -> Kind | None:
         such = next((x for x in inner[1:] if isinstance(x, Such)), None)
         if such is not None:
             return Kind(such.text, such.fits)
-        kind = kind_of(inner[0])
         bounds = next((x for x in inner[1:] if isinstance(x, Between)), None)
+        if bounds is None:  # of `type_aliases`: the code that reads it checks it
+            return None
+        kind = kind_of(inner[0])
         return kind and kind._replace(text=f"{kind.text} {bounds}", range=bounds)
     if origin in (Union, types.UnionType):
         return _any_of([kind_of(each) for each in inner])
