@@ -113,7 +113,7 @@ def groups(program, times=1):
     found = defaultdict(Group)
     for node, lowered in zip(program.graph.nodes, program.lowered, strict=True):
         if lowered is None:
-            if id(node.outputs[0]) not in program.layouts.views:
+            if node.outputs[0] not in program.layouts.views:
                 found[f"NOT LOWERED {node.op.name}"].count += times
             continue
         for step in lowered.steps:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 from toolkit import dtypes
 
@@ -112,15 +112,66 @@ def primitive(name: str, kind: Kind, spec: Rule, **rules: Any) -> Primitive:
     return record
 
 
-class Value(Protocol):
-    """What flows along the edges of a graph: anything that has a `spec`."""
+class Value:
+    """What flows along the edges of a graph.
+
+    A value is itself and no other, whatever its spec: what a pass knows of values is in
+    dicts and sets of them. A `Tensor` is one that may have data and has operators; its
+    `==` compares elements, so no list or tuple of values is searched by `in`.
+    """
+
+    __slots__ = ("__weakref__", "_is_open", "_origin", "_spec")
+    _spec: Spec | None
+    _origin: tuple[str, ...]  # set only inside a scope
+    _is_open: bool  # set only of what follows from extents
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
 
     @property
-    def spec(self) -> Spec: ...
+    def spec(self) -> Spec:
+        """Its shape and dtype."""
+        return self._spec  # type: ignore[return-value]
 
     @property
     def constant(self) -> Any:
         """The array of a value known at compile time, else None."""
+        return None
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The name scopes, of layers say, that it was traced in."""
+        return getattr(self, "_origin", ())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is a constant that would be another one for other extents."""
+        return getattr(self, "_is_open", False)
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<value {self.spec}>"
+
+
+class Constant(Value):
+    """A value that the compiler knows.
+
+    Args:
+        array: its data, in host memory.
+        is_open: whether the data would be others for other extents.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Any, is_open: bool = False) -> None:
+        super().__init__(Spec(array.shape, dtypes.NAMES[array.dtype]))
+        self._array = array
+        self._is_open = is_open
+
+    @property
+    def constant(self) -> Any:
+        return self._array
 
 
 class Node:
@@ -151,7 +202,7 @@ class Node:
         values = list(self.outputs)
         for graph in self.subgraphs:  # of a fused node: the last of its nodes
             values += [y for node in reversed(graph.nodes) for y in node.outputs]
-        found = (getattr(y, "_origin", ()) for y in values)
+        found = (y.origin for y in values)
         return "/".join(next(filter(None, found), ()))
 
     def with_inputs(self, inputs: Sequence[Any]) -> Node:
@@ -169,13 +220,13 @@ class Graph:
     """A pure function in static single assignment form.
 
     Every value is defined once: as one of `inputs`, by a node, or as a constant that
-    carries its data with it. `names` maps the id of a value to a name to print.
+    carries its data with it. `names` maps a value to a name to print.
     """
 
     inputs: tuple[Any, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Any, ...]
-    names: Mapping[int, str] = field(default_factory=dict)
+    names: Mapping[Value, str] = field(default_factory=dict)
 
     def replace(
         self,
@@ -190,14 +241,14 @@ class Graph:
             self.names,
         )
 
-    def producers(self) -> dict[int, Node]:
-        """The node that defines each value, by the value's id."""
-        return {id(out): node for node in self.nodes for out in node.outputs}
+    def producers(self) -> dict[Value, Node]:
+        """The node that defines each value."""
+        return {out: node for node in self.nodes for out in node.outputs}
 
-    def last_uses(self) -> dict[int, int]:
+    def last_uses(self) -> dict[Value, int]:
         """The index of the last node that reads each value; outputs live to the end."""
-        last = {id(v): i for i, node in enumerate(self.nodes) for v in node.inputs}
-        last.update((id(v), len(self.nodes)) for v in self.outputs)
+        last = {v: i for i, node in enumerate(self.nodes) for v in node.inputs}
+        last.update((v, len(self.nodes)) for v in self.outputs)
         return last
 
     def walk(self) -> Iterator[Node]:
@@ -213,20 +264,20 @@ class Graph:
         Any value may be fed or fetched. Inputs of this graph that are still needed
         come after the feeds.
         """
-        fed = {id(value) for value in feeds}
+        fed = set(feeds)
         producers = self.producers()
-        needed: set[int] = set()
-        stack = [value for value in fetches if id(value) not in fed]
+        needed: set[Value] = set()
+        stack = [value for value in fetches if value not in fed]
         while stack:
             value = stack.pop()
-            if id(value) in needed:
+            if value in needed:
                 continue
-            needed.add(id(value))
-            node = producers.get(id(value))
+            needed.add(value)
+            node = producers.get(value)
             if node is not None:
-                stack += [v for v in node.inputs if id(v) not in fed]
-        inputs = [*feeds, *(v for v in self.inputs if id(v) in needed)]
-        nodes = [n for n in self.nodes if any(id(v) in needed for v in n.outputs)]
+                stack += [v for v in node.inputs if v not in fed]
+        inputs = [*feeds, *(v for v in self.inputs if v in needed)]
+        nodes = [n for n in self.nodes if any(v in needed for v in n.outputs)]
         return Graph(tuple(inputs), tuple(nodes), tuple(fetches), self.names)
 
     def run(self, fetches: Sequence[Any], feeds: Mapping[Any, Any]) -> list[Any]:
@@ -247,10 +298,10 @@ class Graph:
         Raises:
             AssertionError: naming the node that breaks one.
         """
-        defined = {id(value) for value in self.inputs}
+        defined = set(self.inputs)
         for node in self.nodes:
             for value in node.inputs:
-                known = id(value) in defined or value.constant is not None
+                known = value in defined or value.constant is not None
                 assert known, f"{node.op}: reads a value that nothing defines"
             assert len(node.inputs) == 0 or node.op is not None
             expected = node.op.spec(*(v.spec for v in node.inputs), **node.attrs)
@@ -258,35 +309,35 @@ class Graph:
             found = tuple(value.spec for value in node.outputs)
             assert specs == found, f"{node.op}: expected {specs}, found {found}"
             for value in node.outputs:
-                assert id(value) not in defined, f"{node.op}: defines a value again"
-                defined.add(id(value))
+                assert value not in defined, f"{node.op}: defines a value again"
+                defined.add(value)
         for value in self.outputs:
-            known = id(value) in defined or value.constant is not None
+            known = value in defined or value.constant is not None
             assert known, "an output is never defined"
 
     def __str__(self) -> str:
         return format_graph(self)
 
 
-def format_graph(graph: Graph, marks: Mapping[int, str] | None = None) -> str:
+def format_graph(graph: Graph, marks: Mapping[Node, str] | None = None) -> str:
     """The graph as text, one line per node: `%3: float32[2, 5] = matmul(x, w)`.
 
     Args:
         graph: what to show.
-        marks: what to write before each of its nodes, by the node's id.
+        marks: what to write before each of its nodes.
     """
     names = dict(graph.names)
 
     def name(value: Any) -> str:
-        if id(value) in names:
-            return names[id(value)]
+        if value in names:
+            return names[value]
         if value.constant is not None and value.spec.size == 1:
             return str(value.constant.reshape(())[()])
         kind = "const " if value.constant is not None else "?"
         return f"{kind}{value.spec}"
 
     for i, value in enumerate(graph.inputs):
-        names.setdefault(id(value), f"%in{i}")
+        names.setdefault(value, f"%in{i}")
     signature = ", ".join(f"{name(v)}: {v.spec}" for v in graph.inputs)
     lines = [f"graph({signature})"]
     count = 0
@@ -295,14 +346,14 @@ def format_graph(graph: Graph, marks: Mapping[int, str] | None = None) -> str:
 
     def write(node: Node, indent: str) -> None:
         nonlocal count
-        indent = marks.get(id(node), margin) + indent
+        indent = marks.get(node, margin) + indent
         if node.op.name == "fused":
             lines.append(f"{indent}one loop:")
             for member in node.attrs["body"].nodes:
                 write(member, indent[len(margin) :] + "  ")
             return
         for value in node.outputs:
-            names[id(value)] = f"%{count}"
+            names[value] = f"%{count}"
             count += 1
         targets = ", ".join(f"{name(v)}: {v.spec}" for v in node.outputs)
         attrs = "".join(f", {k}={_brief(v)}" for k, v in node.attrs.items())

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 import toolkit
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
-from toolkit.backends.space import is_open, number_of
+from toolkit.backends.space import number_of
 from toolkit.compiler import passes
 from toolkit.compiler.execute import Program
 from toolkit.compiler.passes import optimize
@@ -216,7 +216,7 @@ def test_share_tells_loops_of_other_bodies_apart():
 
 
 def open_constants(graph):
-    return [x for node in graph.nodes for x in node.inputs if is_open(x)]
+    return [x for node in graph.nodes for x in node.inputs if x.is_open]
 
 
 def test_what_follows_from_the_leading_extent_is_read_and_not_written_into_kernels():
@@ -252,7 +252,7 @@ def test_fold_tells_what_is_computed_from_open_constants_from_the_rest():
 
     graph = after(passes.fold, function, (3,))
     assert op_names(graph) == ["multiply", "multiply"]
-    assert [is_open(node.inputs[1]) for node in graph.nodes] == [True, False]
+    assert [node.inputs[1].is_open for node in graph.nodes] == [True, False]
 
 
 def test_an_open_constant_may_have_no_elements():
@@ -265,7 +265,7 @@ def test_open_constants_are_not_shared_with_numbers_that_happen_to_be_equal():
     divisors = [
         n.inputs[1] for n in optimize(graph, backend()).nodes if n.op.name == "divide"
     ]
-    assert [is_open(x) for x in divisors] == [True, False]
+    assert [x.is_open for x in divisors] == [True, False]
 
 
 def test_extents_are_plain_numbers_outside_of_traces():

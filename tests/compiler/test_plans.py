@@ -18,7 +18,7 @@ def planned(function, *shapes, work=None, moments=None):
     count = len(graph.nodes)
     moments = moments or [Moment(i, i, i) for i in range(count)]
     plan = plan_memory(graph, Layouts(graph).views, work or [0] * count, moments)
-    return plan, [plan.buffers.get(id(node.outputs[0])) for node in graph.nodes]
+    return plan, [plan.buffers.get(node.outputs[0]) for node in graph.nodes]
 
 
 # --- element by element ---------------------------------------------------------------

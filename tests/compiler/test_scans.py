@@ -49,7 +49,7 @@ def test_a_recurrent_layer_keeps_no_value_twice():
     assert len(scans) == 2
     for node in scans:
         stacked = node.attrs["body"].outputs[node.attrs["carry"] :]
-        assert len({id(value) for value in stacked}) == len(stacked)
+        assert len(set(stacked)) == len(stacked)
 
 
 def hoisted(function, *specs):

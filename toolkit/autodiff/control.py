@@ -7,7 +7,7 @@ weight's gradient that is a product in each step becomes one large product after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from toolkit.compiler.recompute import DEAR, STORED
 from toolkit.compiler.residuals import cheapest_residuals
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace, inline
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 Result = TypeVar("Result")
 
@@ -141,73 +141,73 @@ class _Cut:
     ) -> None:
         self.joint = joint
         self.producers = joint.producers()
-        self.carry = {id(v) for v in inputs[:carry]}
-        self.given = {id(v) for v in inputs}
+        self.carry = set(inputs[:carry])
+        self.given = set(inputs)
         # One element in each step of what is in memory as a whole.
-        self.stacked = {id(v) for v in (*inputs[carry : carry + xs], *ys)}
+        self.stacked = {*inputs[carry : carry + xs], *ys}
         # Values known in the forward pass, and those that are the same in every step.
         self.known = set(self.given)
-        self.invariant = {id(v) for v in inputs[carry + xs :]}
+        self.invariant = set(inputs[carry + xs :])
         for node in joint.nodes:
             for group in (self.known, self.invariant):
-                if all(id(x) in group or x.constant is not None for x in node.inputs):
-                    group.update(map(id, node.outputs))
+                if all(x in group or x.constant is not None for x in node.inputs):
+                    group.update(node.outputs)
 
     def forward_nodes(self) -> list[Node]:
         """The nodes that can run in the forward pass."""
-        return [n for n in self.joint.nodes if id(n.outputs[0]) in self.known]
+        return [n for n in self.joint.nodes if n.outputs[0] in self.known]
 
     def factors(self, value: Any) -> tuple[Any, Any] | None:
         """(a, b) if the value is transpose(a) @ b for matrices."""
-        node = self.producers.get(id(value))
+        node = self.producers.get(value)
         if node is None or node.op.name != "matmul" or value.spec.ndim != 2:
             return None
-        left = self.producers.get(id(node.inputs[0]))
+        left = self.producers.get(node.inputs[0])
         if left is None or left.op.name != "transpose" or node.inputs[1].spec.ndim != 2:
             return None
         return left.inputs[0], node.inputs[1]
 
-    def backward(self, values: Sequence[Any]) -> tuple[list[Node], list[Any], set[int]]:
-        """What computes `values`: nodes, residuals, and the ids of inputs read."""
+    def backward(
+        self, values: Sequence[Any]
+    ) -> tuple[list[Node], list[Any], set[Value]]:
+        """What computes `values`: nodes, residuals, and the inputs read."""
         nodes, needed = self._needed(values, self._is_known)
         kept = cheapest_residuals(needed, self._made_from, self._price)
-        residuals = [
-            value for value in kept if id(value) not in self.given - self.carry
-        ]
-        ids = {id(value) for value in residuals} | self.given
-        again, ends = self._needed(needed, lambda value: id(value) in ids)
-        read = {id(value) for value in ends} & self.given - self.carry
+        residuals = [value for value in kept if value not in self.given - self.carry]
+        there = self.given.union(residuals)
+        again, ends = self._needed(needed, lambda value: value in there)
+        read = ends.keys() & self.given - self.carry
         nodes |= again
-        ordered = [node for node in self.joint.nodes if id(node) in nodes]
+        ordered = [node for node in self.joint.nodes if node in nodes]
         return ordered, residuals, read
 
     def _needed(
-        self, values: Sequence[Any], is_end: Callable[[Any], bool]
-    ) -> tuple[set[int], list[Any]]:
-        """The ids of the nodes that lead to values, and what they start from."""
-        nodes: set[int] = set()
-        ends: dict[int, Any] = {}
+        self, values: Iterable[Any], is_end: Callable[[Any], bool]
+    ) -> tuple[set[Node], dict[Value, None]]:
+        """The nodes that lead to values, and what they start from, in order."""
+        nodes: set[Node] = set()
+        ends: dict[Value, None] = {}
         stack = list(values)
         while stack:
             value = stack.pop()
-            node = self.producers.get(id(value))
+            node = self.producers.get(value)
             if is_end(value):
-                ends[id(value)] = value
-            elif node is not None and id(node) not in nodes:
-                nodes.add(id(node))
+                ends[value] = None
+            elif node is not None and node not in nodes:
+                nodes.add(node)
                 stack += node.inputs
-        return nodes, list(ends.values())
+        return nodes, ends
 
     def _is_known(self, value: Any) -> bool:
-        return id(value) in self.known
+        return value in self.known
 
     def _made_from(self, value: Any) -> Sequence[Any] | None:
         """What a value is computed from again, in a pass that is quick; None: nothing.
 
         What is the same in every step is there, or is computed again.
         """
-        node = self.producers.get(id(value))
-        if id(value) in self.invariant:
+        node = self.producers.get(value)
+        if value in self.invariant:
             return ()
         if node is None or node.op.name in DEAR:
             return None
@@ -217,7 +217,7 @@ class _Cut:
 
     def _price(self, value: Any) -> int:
         """Bytes to read, and to write unless they are in memory anyway."""
-        is_there = id(value) in self.stacked
+        is_there = value in self.stacked
         return int(value.spec.nbytes * (1 if is_there else 1 + STORED))
 
 
@@ -251,10 +251,10 @@ def linearize(
     stepwise = [found[i] for i in sources if i < first]
     totals = [found[i] for i in summed]
     nodes, residuals, read = cut.backward([*stepwise, *totals, *pairs])
-    sums = [Tensor(None, value.spec) for value in totals]
+    sums = [Value(value.spec) for value in totals]
     adds = [_add(a, b) for a, b in zip(sums, totals, strict=True)]
-    used_xs = [i for i in range(xs) if id(inputs[carry + i]) in read]
-    used_consts = [i for i in range(n_in - first) if id(inputs[first + i]) in read]
+    used_xs = [i for i in range(xs) if inputs[carry + i] in read]
+    used_consts = [i for i in range(n_in - first) if inputs[first + i] in read]
     backward_body = Graph(
         (
             *(gs[i] for i in sources if i < carry),
@@ -290,4 +290,4 @@ def linearize(
 
 
 def _add(a: Any, b: Any) -> Node:
-    return Node(PRIMITIVES["add"], [a, b], {}, [Tensor(None, a.spec)])
+    return Node(PRIMITIVES["add"], [a, b], {}, [Value(a.spec)])

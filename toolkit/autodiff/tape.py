@@ -51,10 +51,9 @@ class GradientTape:
 
     def _clear(self) -> None:
         self._nodes: list[Node] = []
-        self._watched: set[int] = set()
-        self._sources: list[Any] = []  # keeps the ids in _watched alive
-        self._reads: dict[int, list[Tensor]] = {}
-        self._variables: dict[int, Variable] = {}
+        self._watched: set[Tensor] = set()
+        self._reads: dict[Variable, list[Tensor]] = {}
+        self._variables: dict[Variable, None] = {}  # in the order of reading
 
     def __enter__(self) -> GradientTape:
         if self in state.tapes:
@@ -72,7 +71,7 @@ class GradientTape:
         """Record what is computed from `tensor`, or from each in a nest of them."""
         for leaf in tree.flatten(tensor):
             if isinstance(leaf, Variable):
-                self._variables[id(leaf)] = leaf
+                self._variables[leaf] = None
                 leaf.read()
             elif not isinstance(leaf, Tensor):
                 raise GradientError(f"watch: expected a tensor; received {leaf!r}")
@@ -82,22 +81,20 @@ class GradientTape:
                     f"received {leaf.dtype}"
                 )
             else:
-                self._watched.add(id(leaf))
-                self._sources.append(leaf)
+                self._watched.add(leaf)
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The Variables that are watched, in the order in which they were read."""
-        return tuple(self._variables.values())
+        return tuple(self._variables)
 
     def watch_variable(self, variable: Variable, tensor: Tensor) -> None:
         """Told by a Variable that it was read as `tensor`."""
         if not self.wants(variable):
             return
-        self._variables[id(variable)] = variable
-        reads = self._reads.setdefault(id(variable), [])
-        if id(tensor) not in self._watched:
-            self._watched.add(id(tensor))
-            self._sources.append(tensor)
+        self._variables[variable] = None
+        reads = self._reads.setdefault(variable, [])
+        if tensor not in self._watched:
+            self._watched.add(tensor)
             reads.append(tensor)
         elif not reads:
             reads.append(tensor)
@@ -106,11 +103,11 @@ class GradientTape:
 
     def watches(self, inputs: Any) -> bool:
         """Whether any of `inputs` is watched, or computed from what is."""
-        return any(id(x) in self._watched for x in inputs)
+        return any(x in self._watched for x in inputs)
 
     def wants(self, variable: Variable) -> bool:
         """Whether a read of `variable` would be watched."""
-        known = id(variable) in self._variables
+        known = variable in self._variables
         wanted = self.watch_accessed_variables and variable.trainable
         return (known or wanted) and variable.dtype in dtypes.INEXACT
 
@@ -118,7 +115,7 @@ class GradientTape:
         """Told by `bind` of an application."""
         watched = self._watched
         for x in inputs:
-            if id(x) in watched:
+            if x in watched:
                 break
         else:
             return
@@ -128,7 +125,7 @@ class GradientTape:
         self._nodes.append(Node(op, inputs, attrs, outputs))
         for y in outputs:
             if y.dtype in dtypes.INEXACT:
-                watched.add(id(y))
+                watched.add(y)
 
     def stop_recording(self) -> AbstractContextManager[None]:
         """A context in which nothing is recorded."""
@@ -191,8 +188,8 @@ class GradientTape:
             self._clear()
         return tree.pack_sequence_as(sources, results)
 
-    def _start(self, target: Any, output_gradients: Any) -> dict[int, Any]:
-        gradients: dict[int, Any] = {}
+    def _start(self, target: Any, output_gradients: Any) -> dict[Tensor, Any]:
+        gradients: dict[Tensor, Any] = {}
         targets = tree.flatten(target)
         weights = [None] * len(targets)
         if output_gradients is not None:
@@ -218,29 +215,29 @@ class GradientTape:
         return gradients
 
     def _backward(
-        self, gradients: dict[int, Any], sources: list[Any]
-    ) -> dict[int, Any]:
-        """Walk the nodes backwards; returns the gradient of each value, by id."""
-        keep = set(map(id, self._tensors_of(sources)))
-        reached: dict[int, Any] = {}
+        self, gradients: dict[Tensor, Any], sources: list[Any]
+    ) -> dict[Tensor, Any]:
+        """Walk the nodes backwards; returns the gradient of each value."""
+        keep = set(self._tensors_of(sources))
+        reached: dict[Tensor, Any] = {}
         for node in reversed(list(self._nodes)):
-            gs = [gradients.get(id(y)) for y in node.outputs]
+            gs = [gradients.get(y) for y in node.outputs]
             if all(g is None for g in gs):
                 continue
             for y in node.outputs:
-                if id(y) in keep:
-                    reached[id(y)] = gradients[id(y)] if id(y) in gradients else None
-                gradients.pop(id(y), None)
+                if y in keep:
+                    reached[y] = gradients.get(y)
+                gradients.pop(y, None)
             for x, g in zip(node.inputs, self._pull_back(node, gs), strict=True):
-                if g is not None and id(x) in self._watched:
+                if g is not None and x in self._watched:
                     _accumulate(gradients, x, g)
         return {**gradients, **{k: g for k, g in reached.items() if g is not None}}
 
     def _pull_back(self, node: Node, gs: list[Any]) -> list[Any]:
         """The gradients of a node's inputs from those of its outputs."""
-        wanted = [id(x) in self._watched for x in node.inputs]
+        wanted = [x in self._watched for x in node.inputs]
         outer = scopes.names
-        origin = getattr(node.outputs[0], "_origin", ())
+        origin = node.outputs[0].origin
         scopes.names = (*origin, *[_GRADIENT][: origin[-1:] != (_GRADIENT,)])
         try:
             return pull_back(node, gs, wanted)
@@ -250,14 +247,14 @@ class GradientTape:
     def _tensors_of(self, sources: list[Any]) -> Iterator[Tensor]:
         for source in sources:
             if isinstance(source, Variable):
-                yield from self._reads.get(id(source), ())
+                yield from self._reads.get(source, ())
             else:
                 yield source
 
-    def _result(self, reached: dict[int, Any], source: Any, unconnected: str) -> Any:
+    def _result(self, reached: dict[Tensor, Any], source: Any, unconnected: str) -> Any:
         total = None
         for tensor in self._tensors_of([source]):
-            g = reached.get(id(tensor))
+            g = reached.get(tensor)
             if g is not None:
                 total = g if total is None else total + g
         if total is None and unconnected == "zero":
@@ -378,6 +375,6 @@ def as_tuple(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 
 
-def _accumulate(gradients: dict[int, Any], x: Tensor, g: Tensor) -> None:
-    known = gradients.get(id(x))
-    gradients[id(x)] = g if known is None else known + g
+def _accumulate(gradients: dict[Tensor, Any], x: Tensor, g: Tensor) -> None:
+    known = gradients.get(x)
+    gradients[x] = g if known is None else known + g

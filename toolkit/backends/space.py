@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from toolkit.ir import Kind, Node
+from toolkit.ir import Kind, Node, Value
 
 Shape = tuple[int, ...]
 
@@ -46,18 +46,13 @@ def number_of(value: Any) -> Any:
     None too if they follow from extents, which no kernel is to know.
     """
     array = value.constant
-    if array is None or array.size == 0 or is_open(value):
+    if array is None or array.size == 0 or value.is_open:
         return None
     first, last = array[(0,) * array.ndim], array[(-1,) * array.ndim]
     if first.tobytes() != last.tobytes():
         return None
     same = array.size == 1 or not any(array.strides) or (array == first).all()
     return first if same else None
-
-
-def is_open(value: Any) -> bool:
-    """Whether a value is a constant that would be another one for other extents."""
-    return getattr(value, "_is_open", False)
 
 
 def is_reduction(node: Node) -> bool:
@@ -121,7 +116,7 @@ def space_of(nodes: Sequence[Node]) -> Space:
     wide = [v for node in nodes for v in (*node.outputs, *_reduced_inputs(node))]
     size = max(value.spec.size for value in wide)
     rows = None
-    read = {id(x) for node in nodes for x in node.inputs}
+    read = {x for node in nodes for x in node.inputs}
     for node in nodes:
         if picks_in_rows(node):
             return Space(size, node.inputs[1].spec.size)
@@ -132,7 +127,7 @@ def space_of(nodes: Sequence[Node]) -> Space:
             return Space(size, result.spec.size)
         if part == "leading":
             rows = size // result.spec.size
-        elif rows is None and (id(result) in read or node.op.name.startswith("arg")):
+        elif rows is None and (result in read or node.op.name.startswith("arg")):
             rows = 1
     return Space(size, rows)
 
@@ -149,15 +144,15 @@ def fits(nodes: Sequence[Node]) -> bool:
     space = space_of(nodes)
     if space.size == 0 or (space.rows == 1 and space.size > LONGEST_ROW):
         return False
-    made: set[int] = set()
-    ends: set[int] = set()  # sums over rows
+    made: set[Value] = set()
+    ends: set[Value] = set()  # sums over rows
     for node in nodes:
-        if any(id(x) in ends for x in node.inputs) or not _fits(node, space, made):
+        if any(x in ends for x in node.inputs) or not _fits(node, space, made):
             return False
         result = node.outputs[0]
-        made.add(id(result))
+        made.add(result)
         if is_reduction(node) and not _is_of_rows(node, space):
-            ends.add(id(result))
+            ends.add(result)
     return bool(loop_steps(nodes, space))
 
 
@@ -168,7 +163,7 @@ def _is_of_rows(node: Node, space: Space) -> bool:
     return space.rows == 1 or reduced_part(node) == "trailing"
 
 
-def _fits(node: Node, space: Space, made: set[int]) -> bool:
+def _fits(node: Node, space: Space, made: set[Value]) -> bool:
     result, sizes = node.outputs[0].spec, (space.size, space.rows)
     if is_reduction(node):
         return _reduction_fits(node, space)
@@ -180,7 +175,7 @@ def _fits(node: Node, space: Space, made: set[int]) -> bool:
     return all(
         x.spec.size == result.size or _is_row_of(x.spec.shape, result.shape, space)
         for x in node.inputs
-        if id(x) in made
+        if x in made
     )
 
 
@@ -265,13 +260,13 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
     first = [node for node in nodes if not _is_light(node)]
     if len(first) != 1 or len(first[0].outputs) != 1:
         return False
-    (anchor,), made = first, {id(node.outputs[0]) for node in nodes}
+    (anchor,), made = first, {node.outputs[0] for node in nodes}
     result = anchor.outputs[0].spec
-    if result.size == 0 or any(id(x) in made for x in anchor.inputs):
+    if result.size == 0 or any(x in made for x in anchor.inputs):
         return False
     return all(
         y.spec.size == result.size
-        and (id(x) in made or _is_beside(x, y.spec.shape, result.shape, is_contiguous))
+        and (x in made or _is_beside(x, y.spec.shape, result.shape, is_contiguous))
         for node in nodes
         if node is not anchor
         for y in node.outputs

@@ -52,4 +52,4 @@ def give_outputs(graph: Graph, backend: Backend) -> Graph:
 
 
 def _key(inputs: Any, node: Node) -> Any:
-    return tuple(map(id, inputs)), tuple(node.attrs.items())
+    return tuple(inputs), tuple(node.attrs.items())

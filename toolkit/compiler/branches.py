@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.backends.base import Backend
-from toolkit.core.tensor import Tensor, bind
+from toolkit.core.tensor import bind
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import PRIMITIVES, Graph, Node
 
@@ -36,16 +36,14 @@ def _selected(node: Node) -> list[Node]:
         where = PRIMITIVES["where"]
         found = [bind(where, predicate, a, b) for a, b in zip(*branches, strict=True)]
     traced = trace.finish(found)
-    names: dict[int, Tensor] = dict(
-        zip(map(id, traced.inputs), node.inputs, strict=True)
-    )
-    names |= zip(map(id, traced.outputs), node.outputs, strict=True)
+    names = dict(zip(traced.inputs, node.inputs, strict=True))
+    names |= zip(traced.outputs, node.outputs, strict=True)
     return [
         Node(
             inner.op,
-            [names.get(id(x), x) for x in inner.inputs],
+            [names.get(x, x) for x in inner.inputs],
             inner.attrs,
-            [names.get(id(y), y) for y in inner.outputs],
+            [names.get(y, y) for y in inner.outputs],
             node.device,
         )
         for inner in traced.nodes

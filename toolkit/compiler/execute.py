@@ -84,10 +84,10 @@ class Program:
             self.plan: Plan = plan_memory(self.graph, self.layouts.views, work, moments)
         # Generated code knows arrays that come with a call by their numbers.
         moving = (*self.graph.inputs, *self.graph.outputs)
-        self.numbers = {id(value): i for i, value in enumerate(moving)}
+        self.numbers = {value: i for i, value in enumerate(moving)}
         reads = (x for node in self.graph.nodes for x in node.inputs)
         self.constants = {
-            id(x): backend.constant(x.constant) for x in reads if x.constant is not None
+            x: backend.constant(x.constant) for x in reads if x.constant is not None
         }
         self.in_place = bool(updates) and self._is_in_place(updates, moments)
         # The numbers of arrays that are written over in place.
@@ -136,7 +136,7 @@ class Program:
         return self.backend.kernels[node.op.name]
 
     def _lower(self, node: Node, kernel: Any) -> Any:
-        if not self.generate or id(node.outputs[0]) in self.layouts.views:
+        if not self.generate or node.outputs[0] in self.layouts.views:
             return None
         inputs = [self.layouts.operand(x) for x in node.inputs]
         outputs = [self.layouts.operand(y) for y in node.outputs]
@@ -161,7 +161,7 @@ class Program:
             if lowered is not None:
                 run.append(i)
                 continue
-            if run and id(self.graph.nodes[i].outputs[0]) not in self.layouts.views:
+            if run and self.graph.nodes[i].outputs[0] not in self.layouts.views:
                 yield run, self._assemble(run)
                 run = []
             yield [i], None
@@ -177,9 +177,9 @@ class Program:
             view, root = map(self.layouts.operand, (value, layout.root))
             whole = root.spec.nbytes == value.spec.nbytes and view.is_contiguous
             if whole:
-                return Share(id(layout.root), value.spec.nbytes, True)
+                return Share(layout.root, value.spec.nbytes, True)
             rows = view.rows_kept_of(root, layout.offset)
-            return Share(id(layout.root), value.spec.nbytes, rows > 0, rows)
+            return Share(layout.root, value.spec.nbytes, rows > 0, rows)
 
         barrier = sum(i < self._barrier for i in run)
         lowered = [self.lowered[i] for i in run]
@@ -210,21 +210,21 @@ class Program:
         if self.native is None:
             return False
         nodes = self.graph.nodes
-        writers = {id(y): i for i, node in enumerate(nodes) for y in node.outputs}
+        writers = {y: i for i, node in enumerate(nodes) for y in node.outputs}
         readers = defaultdict(set)
         for i, node in enumerate(nodes):
             if i in self.native[0]:
                 for x in node.inputs:
-                    readers[id(self.layouts[x].root)].add((i, id(x)))
+                    readers[self.layouts[x].root].add((i, x))
         for output, number in updates:
-            writer = writers[id(self.graph.outputs[output])]
+            writer = writers[self.graph.outputs[output]]
             if number is None:
                 continue
             old = self.graph.inputs[number]
-            for reader, read in readers[id(old)]:
+            for reader, read in readers[old]:
                 if reader != writer and moments[reader].last >= moments[writer].written:
                     return False
-                if reader == writer and read != id(old):
+                if reader == writer and read is not old:
                     return False
         return True
 
@@ -251,7 +251,7 @@ class Program:
             work = self.plan.work.get(index)  # none for a product of no extent
             return None, arena + (work.offset if work else 0) + operand[1]
         layout = self.layouts[value]
-        root = id(layout.root)
+        root = layout.root
         if root in self.numbers:
             return self.numbers[root], layout.offset
         if root in self.constants:
@@ -269,7 +269,7 @@ class Program:
         return steps[0] if len(steps) == 1 and steps[0][1] is not None else None
 
     def _is_view(self, index: int) -> bool:
-        return id(self.graph.nodes[index].outputs[0]) in self.layouts.views
+        return self.graph.nodes[index].outputs[0] in self.layouts.views
 
     # --- running ----------------------------------------------------------------------
 
@@ -350,10 +350,10 @@ def _apart(node: Node) -> list[Node]:
     anchor, *rest = body.nodes
     if anchor.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW) or not rest:
         return [node]
-    made = {id(y) for member in rest for y in member.outputs}
-    reads = {id(x): x for member in rest for x in member.inputs}
-    inputs = [x for x in reads.values() if id(x) not in made and not is_literal(x)]
-    outputs = [y for y in body.outputs if id(y) in made]
+    made = {y for member in rest for y in member.outputs}
+    reads = dict.fromkeys(x for member in rest for x in member.inputs)
+    inputs = [x for x in reads if x not in made and not is_literal(x)]
+    outputs = [y for y in body.outputs if y in made]
     graph = Graph(tuple(inputs), tuple(rest), tuple(outputs))
     return [anchor, Node(fused_p, inputs, {"body": graph}, outputs)]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from toolkit.compiler.control import ControlKernel
 from toolkit.console.progress import working
-from toolkit.ir import Kind, Node
+from toolkit.ir import Kind, Node, Value
 
 if TYPE_CHECKING:
     from toolkit.compiler.execute import Program
@@ -65,7 +65,7 @@ class Frame:
         # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
         # never change from call to call.
         self.slots: list[Array] = [None] * len(program.numbers)
-        self.index = dict(program.numbers)
+        self.index: dict[Value, int] = dict(program.numbers)
         self.fixed: set[int] = set()
         self.steps: list[Step] = []
         # How each step is timed, and what the parts of all steps are.
@@ -97,9 +97,9 @@ class Frame:
                     Part([nodes[i] for i in which], now + after, *figures)
                     for after, which, *figures in native.parts
                 ]
-            elif id(nodes[0].outputs[0]) not in self.program.layouts.views:
+            elif nodes[0].outputs[0] not in self.program.layouts.views:
                 self._bind_kernel(members[0], nodes[0])
-            elif id(nodes[0].outputs[0]) in needed:
+            elif nodes[0].outputs[0] in needed:
                 self._bind_view(nodes[0])
             if len(self.steps) > len(self.timed):
                 self.timed.append(partial(_events, self.steps[-1], len(self.parts)))
@@ -110,34 +110,35 @@ class Frame:
     ) -> tuple[int | None, int]:
         return self.program.place(arena, members[which], operand)
 
-    def _needed_by_kernels(self) -> set[int]:
+    def _needed_by_kernels(self) -> set[Value]:
         """The values that kernels read, and what those are views of."""
-        views, needed = self.program.layouts.views, set()
+        views: set[Value] = self.program.layouts.views
+        needed: set[Value] = set()
         for i in reversed(range(len(self.graph.nodes))):
             node = self.graph.nodes[i]
-            is_view = id(node.outputs[0]) in views
-            if is_view and id(node.outputs[0]) not in needed:
+            is_view = node.outputs[0] in views
+            if is_view and node.outputs[0] not in needed:
                 continue
             if is_view or self.program.lowered[i] is None:
-                needed |= {id(x) for x in node.inputs}
+                needed.update(node.inputs)
         return needed
 
     def _slot(self, value: Any) -> int:
         """The slot of a value that a kernel reads or writes."""
-        if id(value) not in self.index:
-            self.index[id(value)] = len(self.slots)
+        if value not in self.index:
+            self.index[value] = len(self.slots)
             self.slots.append(None)
-            buffer = self.program.plan.buffers.get(id(value))
+            buffer = self.program.plan.buffers.get(value)
             if value.constant is not None:
-                self._fix(value, self.program.constants[id(value)])
+                self._fix(value, self.program.constants[value])
             elif buffer is not None:
                 shape, dtype = value.spec.shape, value.spec.dtype
                 array = self.backend.view(self.arena, buffer.offset, shape, dtype)
                 self._fix(value, array)
-        return self.index[id(value)]
+        return self.index[value]
 
     def _fix(self, value: Any, array: Array) -> None:
-        slot = self.index[id(value)]
+        slot = self.index[value]
         self.slots[slot] = array
         self.fixed.add(slot)
 

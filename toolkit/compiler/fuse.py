@@ -16,8 +16,7 @@ from toolkit.backends.space import fits, follows, number_of, space_of
 from toolkit.compiler.groups import Group, Groups
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.recompute import recompute
-from toolkit.core.tensor import Tensor
-from toolkit.ir import Graph, Kind, Node, Primitive, Spec
+from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 # A body of more nodes is not joined to others: its loop would need too many registers.
 MOST_NODES = 160
@@ -53,17 +52,17 @@ def fuse(
     fusion.join_readers_of_one_value()
     fusion.join_scalars()
     parts = [group.nodes for group in fusion.groups.in_order()]
-    is_body = [any(id(n) in fusion.able for n in part) for part in parts]
+    is_body = [any(n in fusion.able for n in part) for part in parts]
     parts = recompute(graph, parts, is_body, fusion.fits)
-    readers: defaultdict[int, set[int]] = defaultdict(set)
+    readers: defaultdict[Value, set[int]] = defaultdict(set)
     for number, part in enumerate(parts):
         for value in (x for node in part for x in node.inputs):
-            readers[id(value)].add(number)
+            readers[value].add(number)
     for value in graph.outputs:
-        readers[id(value)].add(len(parts))
+        readers[value].add(len(parts))
     nodes: list[Node] = []
     for number, part in enumerate(parts):
-        made = {id(y) for node in part for y in node.outputs}
+        made = {y for node in part for y in node.outputs}
         outside = {value for value in made if readers[value] - {number}}
         nodes += _Body(part, outside).nodes if is_body[number] else part
     return graph.replace(nodes)
@@ -83,24 +82,24 @@ class _Fusion:
         self.calls = calls
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
-        self.able = {id(n) for n in graph.nodes if fusable(n) and _fits_alone(n)}
-        self.readers: defaultdict[int, list[Node]] = defaultdict(list)
+        self.able = {n for n in graph.nodes if fusable(n) and _fits_alone(n)}
+        self.readers: defaultdict[Value, list[Node]] = defaultdict(list)
         for node in graph.nodes:
-            for value in {id(x) for x in node.inputs}:
+            for value in dict.fromkeys(node.inputs):
                 self.readers[value].append(node)
-        self.anchors = {id(n) for n in graph.nodes if n.op.name in anchors}
-        self.outputs = {id(value) for value in graph.outputs}
+        self.anchors = {n for n in graph.nodes if n.op.name in anchors}
+        self.outputs = set(graph.outputs)
         # Whether all that reads a value is light, of those that were asked for.
-        self.read_lightly: dict[int, bool] = {}
+        self.read_lightly: dict[Value, bool] = {}
 
     def join_with_producers(self) -> None:
         """Let every node join the groups that it reads from."""
         for node in self.graph.nodes:
             self.groups.add(node)
-            if id(node) not in self.able and not _is_reshape(node):
+            if node not in self.able and not _is_reshape(node):
                 continue
             for value in node.inputs:
-                producer = self.groups.producers.get(id(value))
+                producer = self.groups.producers.get(value)
                 if producer is not None and self._may_be_followed(producer, value):
                     self.try_join(self.groups.of(producer), self.groups.of(node))
 
@@ -109,23 +108,22 @@ class _Fusion:
         group = self.groups.of(node)
         if self._has_anchor(group):
             # Where others need the value in memory, nothing is gained.
-            if id(value) not in self.read_lightly:
-                is_light = map(self._is_light, self.readers[id(value)])
-                self.read_lightly[id(value)] = all(is_light)
-            return self.read_lightly[id(value)]
-        return any(id(n) in self.able for n in group.nodes)
+            if value not in self.read_lightly:
+                is_light = map(self._is_light, self.readers[value])
+                self.read_lightly[value] = all(is_light)
+            return self.read_lightly[value]
+        return any(n in self.able for n in group.nodes)
 
     def _is_light(self, node: Node) -> bool:
         return _is_reshape(node) or (
-            id(node) in self.able and node.op.kind is Kind.ELEMENTWISE
+            node in self.able and node.op.kind is Kind.ELEMENTWISE
         )
 
     def join_readers_of_one_value(self) -> None:
         """Let groups that read the same array read it together."""
-        values = {id(x): x for node in self.graph.nodes for x in node.inputs}
         for value, readers in self.readers.items():
-            nodes = [node for node in readers if id(node) in self.able]
-            size = values[value].spec.size
+            nodes = [node for node in readers if node in self.able]
+            size = value.spec.size
             for other in nodes[1:] if size > 1 else ():
                 a, b = self.groups.of(nodes[0]), self.groups.of(other)
                 if self._size(a) == self._size(b) == size:
@@ -134,26 +132,26 @@ class _Fusion:
     def join_scalars(self) -> None:
         """Let all arithmetic on single numbers join where nothing is in between."""
         joined: list[Group] = []
-        refusals: Counter[int] = Counter()
+        refusals: Counter[Group] = Counter()
         for group in self.groups.all():
             if self._has_anchor(group) or self._size(group) != 1:
                 continue
             for other in joined:
                 if self.try_join(other, group):
                     break
-                refusals[id(other)] += 1
+                refusals[other] += 1
             else:
                 joined.append(group)
-            joined = [g for g in joined if refusals[id(g)] < MOST_REFUSALS]
+            joined = [g for g in joined if refusals[g] < MOST_REFUSALS]
 
     def _has_anchor(self, *groups: Group) -> bool:
-        return any(id(n) in self.anchors for group in groups for n in group.nodes)
+        return any(n in self.anchors for group in groups for n in group.nodes)
 
     def _size(self, group: Group) -> int:
         """How many elements the nodes of a group visit; 0 if it is not to be fused."""
-        if any(id(node) not in self.able for node in group.nodes):
+        if any(node not in self.able for node in group.nodes):
             members = [n for n in group.nodes if not _is_reshape(n)]
-            if not members or any(id(n) not in self.able for n in members):
+            if not members or any(n not in self.able for n in members):
                 return 0
         return space_of(group.nodes).size
 
@@ -170,7 +168,7 @@ class _Fusion:
 
     def fits(self, nodes: list[Node]) -> bool:
         """Whether nodes can run as one."""
-        if any(id(node) in self.anchors for node in nodes):
+        if any(node in self.anchors for node in nodes):
             return follows(nodes, self._is_contiguous) and self._is_chain(nodes)
         return fits(nodes)
 
@@ -179,14 +177,12 @@ class _Fusion:
         if self.calls is None:
             return True
         nodes = _anchor_first(nodes)
-        inside = {id(node) for node in nodes}
+        inside = set(nodes)
         passed_on = [y for node in nodes[:-1] for y in node.outputs]
-        if any(id(y) in self.outputs for y in passed_on):
+        if any(y in self.outputs for y in passed_on):
             return False
-        readers = (reader for y in passed_on for reader in self.readers[id(y)])
-        return all(id(reader) in inside for reader in readers) and self.calls.follow(
-            nodes
-        )
+        readers = (reader for y in passed_on for reader in self.readers[y])
+        return all(reader in inside for reader in readers) and self.calls.follow(nodes)
 
     def _is_contiguous(self, value: Any) -> bool:
         return bool(self.layouts.operand(value).is_contiguous)
@@ -207,23 +203,23 @@ class _Body:
 
     Args:
         members: the nodes of the group.
-        read_outside: the ids of the values that others read.
+        read_outside: the values that others read.
     """
 
-    def __init__(self, members: list[Node], read_outside: set[int]) -> None:
+    def __init__(self, members: list[Node], read_outside: set[Value]) -> None:
         self.read_outside = read_outside
         members = self._needed(members)
         self.views = self._views(members)
         # Inside, reshaped values are others than outside.
-        self.inner: dict[int, Any] = {}
+        self.inner: dict[Value, Value] = {}
         self.nodes = [*([self._fused(members)] if members else ()), *self.views]
 
     def _needed(self, members: list[Node]) -> list[Node]:
         """The members that something depends on: copies may have made others idle."""
         needed, kept = set(self.read_outside), []
         for node in reversed(members):
-            if any(id(y) in needed for y in node.outputs):
-                needed.update(id(x) for x in node.inputs)
+            if any(y in needed for y in node.outputs):
+                needed.update(node.inputs)
                 kept.append(node)
         return kept[::-1]
 
@@ -231,44 +227,42 @@ class _Body:
         """The reshapes that others need, which then read results of the fused node."""
         found: list[Node] = []
         for node in reversed(members):
-            if _is_reshape(node) and id(node.outputs[0]) in self.read_outside:
-                self.read_outside.add(id(node.inputs[0]))
+            if _is_reshape(node) and node.outputs[0] in self.read_outside:
+                self.read_outside.add(node.inputs[0])
                 found.insert(0, node)
         return found
 
     def _fused(self, members: list[Node]) -> Node:
-        read_inside = {id(x) for node in members for x in node.inputs}
-        outer = {id(node.outputs[0]) for node in self.views}
+        read_inside = {x for node in members for x in node.inputs}
+        outer = {node.outputs[0] for node in self.views}
         body = []
         for node in _anchor_first(members):
             if _is_reshape(node):
-                if id(node.outputs[0]) not in read_inside:
+                if node.outputs[0] not in read_inside:
                     continue
                 node = self._inner(node)
-            body.append(
-                node.with_inputs([self.inner.get(id(x), x) for x in node.inputs])
-            )
-        made = {id(y) for node in body for y in node.outputs}
-        inputs = {
-            id(x): x
+            body.append(node.with_inputs([self.inner.get(x, x) for x in node.inputs]))
+        made = {y for node in body for y in node.outputs}
+        inputs = dict.fromkeys(
+            x
             for node in body
             for x in node.inputs
-            if id(x) not in made and not is_literal(x)
-        }
+            if x not in made and not is_literal(x)
+        )
         outputs = [
             y
             for node in members
             for y in node.outputs
-            if id(y) in self.read_outside and id(y) not in outer
+            if y in self.read_outside and y not in outer
         ]
-        graph = Graph(tuple(inputs.values()), tuple(body), tuple(outputs))
+        graph = Graph(tuple(inputs), tuple(body), tuple(outputs))
         return Node(fused_p, graph.inputs, {"body": graph}, outputs)
 
     def _inner(self, node: Node) -> Node:
         """A reshape for use inside only."""
         (old,) = node.outputs
-        self.inner[id(old)] = Tensor(None, old.spec)
-        return Node(node.op, node.inputs, node.attrs, [self.inner[id(old)]])
+        self.inner[old] = Value(old.spec)
+        return Node(node.op, node.inputs, node.attrs, [self.inner[old]])
 
 
 def _anchor_first(members: list[Node]) -> list[Node]:

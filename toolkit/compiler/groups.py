@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from toolkit.ir import Graph, Kind, Node
@@ -22,9 +22,9 @@ class Group:
         shape: the shape of all results, if the nodes are elementwise and have but one.
     """
 
-    def __init__(self, node: Node, sources: dict[int, Node], level: int) -> None:
+    def __init__(self, node: Node, sources: Iterable[Node], level: int) -> None:
         self.nodes = [node]
-        self.sources = sources
+        self.sources = dict.fromkeys(sources)
         self.level = level
         result = node.outputs[0]
         elementwise = node.op.kind is Kind.ELEMENTWISE
@@ -39,45 +39,45 @@ class Groups:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.position = {id(node): i for i, node in enumerate(graph.nodes)}
+        self.position = {node: i for i, node in enumerate(graph.nodes)}
         self.producers = graph.producers()
-        self._group_of: dict[int, Group] = {}
-        self._alive: dict[int, Group] = {}
-        self._readers: defaultdict[int, list[Node]] = defaultdict(list)
+        self._group_of: dict[Node, Group] = {}
+        self._alive: dict[Group, None] = {}
+        self._readers: defaultdict[Node, list[Node]] = defaultdict(list)
 
     def add(self, node: Node) -> Group:
         """A group of one node."""
-        found = [self.producers.get(id(x)) for x in node.inputs]
-        sources = {id(n): n for n in found if n is not None}
-        levels = (self._group_of[i].level for i in sources)
+        found = [self.producers.get(x) for x in node.inputs]
+        sources = dict.fromkeys(n for n in found if n is not None)
+        levels = (self._group_of[n].level for n in sources)
         group = Group(node, sources, 1 + max(levels, default=-1))
         for source in sources:
             self._readers[source].append(node)
-        self._group_of[id(node)] = self._alive[id(group)] = group
+        self._group_of[node] = group
+        self._alive[group] = None
         return group
 
     def of(self, node: Node) -> Group:
         """The group that a node is in."""
-        return self._group_of[id(node)]
+        return self._group_of[node]
 
     def all(self) -> list[Group]:
         """Every group once."""
-        return list(self._alive.values())
+        return list(self._alive)
 
     def sources(self, group: Group) -> list[Group]:
         """The other groups that a group reads from."""
-        found = (self._group_of[i] for i in group.sources)
-        return list({id(g): g for g in found}.values())
+        return list(dict.fromkeys(self._group_of[node] for node in group.sources))
 
     def _readers_of(self, group: Group) -> Iterator[Group]:
         """The other groups that read from a group, some of them several times."""
         for node in group.nodes:
-            for reader in self._readers[id(node)]:
-                if self._group_of[id(reader)] is not group:
-                    yield self._group_of[id(reader)]
+            for reader in self._readers[node]:
+                if self._group_of[reader] is not group:
+                    yield self._group_of[reader]
 
     def _place(self, group: Group) -> int:
-        return self.position[id(group.nodes[0])]
+        return self.position[group.nodes[0]]
 
     def may_join(self, a: Group, b: Group) -> bool:
         """Whether two groups can be one: no way leads out of them and back in.
@@ -86,7 +86,7 @@ class Groups:
         read of early values, say, it is but a few steps.
         """
         first, last = (a, b) if a.level <= b.level else (b, a)
-        visited, seen = 0, {id(first)}
+        visited, seen = 0, {first}
         waiting = [(0, 0, first)]
         while waiting:
             group = heappop(waiting)[2]
@@ -95,14 +95,14 @@ class Groups:
                 leads_there = reader is last and group is not first
                 if leads_there or visited > MOST_VISITED:
                     return False
-                if reader.level < last.level and id(reader) not in seen:
-                    seen.add(id(reader))
+                if reader.level < last.level and reader not in seen:
+                    seen.add(reader)
                     heappush(waiting, (-reader.level, self._place(reader), reader))
         return True
 
     def union(self, a: Group, b: Group) -> list[Node]:
         """The nodes of both, in order."""
-        return sorted([*a.nodes, *b.nodes], key=lambda n: self.position[id(n)])
+        return sorted([*a.nodes, *b.nodes], key=lambda n: self.position[n])
 
     def join(self, a: Group, b: Group) -> bool:
         """Make two groups one, which may be; unless that moves too many others."""
@@ -114,10 +114,10 @@ class Groups:
         a.nodes = self.union(a, b)
         a.shape = a.shape if a.shape == b.shape else None
         a.sources |= b.sources
-        del self._alive[id(b)]
+        del self._alive[b]
         for node in a.nodes:
-            self._group_of[id(node)] = a
-            a.sources.pop(id(node), None)
+            self._group_of[node] = a
+            a.sources.pop(node, None)
         return True
 
     def _raised(self, a: Group, b: Group) -> list[tuple[Group, int]] | None:
@@ -126,12 +126,12 @@ class Groups:
         None if they are too many to look at.
         """
         top = max(a.level, b.level)
-        visited, levels = 0, {id(a): top, id(b): top}
+        visited, levels = 0, {a: top, b: top}
         waiting = [(-1, 0, a), (-1, 1, b)]
         found: list[tuple[Group, int]] = []
         while waiting:
             group = heappop(waiting)[2]
-            level = levels[id(group)]
+            level = levels[group]
             found.append((group, level))
             for reader in self._readers_of(group):
                 visited += 1
@@ -139,28 +139,28 @@ class Groups:
                     return None
                 if reader.level > level or reader is a or reader is b:
                     continue
-                if id(reader) not in levels:
+                if reader not in levels:
                     heappush(waiting, (reader.level, self._place(reader), reader))
-                levels[id(reader)] = max(level + 1, levels.get(id(reader), 0))
+                levels[reader] = max(level + 1, levels.get(reader, 0))
         return found
 
     def in_order(self) -> list[Group]:
         """The groups, each after those that it reads from."""
         groups = self.all()
-        waiting = {id(g): len(self.sources(g)) for g in groups}
-        readers: dict[int, list[Group]] = {id(g): [] for g in groups}
+        waiting = {g: len(self.sources(g)) for g in groups}
+        readers: dict[Group, list[Group]] = {g: [] for g in groups}
         for group in groups:
             for source in self.sources(group):
-                readers[id(source)].append(group)
-        by_last = {self.position[id(g.nodes[-1])]: g for g in groups}
-        ready = [i for i, g in by_last.items() if not waiting[id(g)]]
+                readers[source].append(group)
+        by_last = {self.position[g.nodes[-1]]: g for g in groups}
+        ready = [i for i, g in by_last.items() if not waiting[g]]
         heapify(ready)
         order = []
         while ready:
             group = by_last[heappop(ready)]
             order.append(group)
-            for reader in readers[id(group)]:
-                waiting[id(reader)] -= 1
-                if not waiting[id(reader)]:
-                    heappush(ready, self.position[id(reader.nodes[-1])])
+            for reader in readers[group]:
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    heappush(ready, self.position[reader.nodes[-1]])
         return order

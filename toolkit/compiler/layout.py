@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
-from toolkit.ir import Graph, Kind, Node
+from toolkit.ir import Graph, Kind, Node, Value
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class Layouts:
     """
 
     def __init__(self, graph: Graph, inputs: Sequence[Operand] | None = None) -> None:
-        self.views: set[int] = set()
-        self._known: dict[int, Layout] = {
-            id(value): Layout(value, 0, operand.strides)
+        self.views: set[Value] = set()
+        self._known: dict[Value, Layout] = {
+            value: Layout(value, 0, operand.strides)
             for value, operand in zip(graph.inputs, inputs or (), strict=False)
         }
         for node in graph.nodes:
             if node.op.kind is Kind.VIEW:
                 layout = _view(node, self[node.inputs[0]])
                 if layout is not None:
-                    self.views.add(id(node.outputs[0]))
-                    self._known[id(node.outputs[0])] = layout
+                    self.views.add(node.outputs[0])
+                    self._known[node.outputs[0]] = layout
 
     def __getitem__(self, value: Any) -> Layout:
-        if id(value) not in self._known:
-            self._known[id(value)] = Layout(value, 0, contiguous(value.spec).strides)
-        return self._known[id(value)]
+        if value not in self._known:
+            self._known[value] = Layout(value, 0, contiguous(value.spec).strides)
+        return self._known[value]
 
     def operand(self, value: Any) -> Operand:
         """The value as a kernel sees it."""

@@ -14,10 +14,10 @@ from typing import Any
 from toolkit.backends.base import Moment, aligned
 from toolkit.backends.space import is_relabelling
 from toolkit.compiler.packing import Rectangle, by_time, lowest
-from toolkit.ir import Graph, Kind, Node, Spec
+from toolkit.ir import Graph, Kind, Node, Spec, Value
 
 
-@dataclass
+@dataclass(eq=False)
 class Buffer:
     """A piece of the arena: live from step `first` to step `last`, inclusive.
 
@@ -47,22 +47,21 @@ class Buffer:
 class Plan:
     """Where every value of a graph lives.
 
-    buffers: by the value's id, for values in the arena; values that share one share it.
-    views: ids of values that are views of their node's first input.
+    buffers: of the values in the arena; values that share memory share one.
+    views: values that are views of their node's first input.
     work: scratch memory, by the index of the node.
     """
 
     graph: Graph
-    buffers: dict[int, Buffer] = field(default_factory=dict)
-    views: set[int] = field(default_factory=set)
+    buffers: dict[Value, Buffer] = field(default_factory=dict)
+    views: set[Value] = field(default_factory=set)
     work: dict[int, Buffer] = field(default_factory=dict)
     nbytes: int = 0
 
     @property
     def distinct(self) -> list[Buffer]:
         """Every buffer once."""
-        found = {id(b): b for b in (*self.buffers.values(), *self.work.values())}
-        return list(found.values())
+        return list(dict.fromkeys((*self.buffers.values(), *self.work.values())))
 
     @property
     def live_peak(self) -> int:
@@ -80,7 +79,7 @@ class Plan:
 
 def plan_memory(
     graph: Graph,
-    views: set[int],
+    views: set[Value],
     work: Sequence[int],
     moments: Sequence[Moment],
 ) -> Plan:
@@ -88,7 +87,7 @@ def plan_memory(
 
     Args:
         graph: in the order in which it will run.
-        views: ids of the values that lie in the buffer of their node's first input.
+        views: the values that lie in the buffer of their node's first input.
         work: the bytes of scratch memory of each node.
         moments: when each node runs.
     """
@@ -96,20 +95,20 @@ def plan_memory(
     roots = _roots(graph, views)
     deaths = _deaths(graph, views, moments)
     readers = _readers(graph, moments, roots)
-    outputs = {id(value) for value in graph.outputs}
+    outputs = set(graph.outputs)
     for i, node in enumerate(graph.nodes):
         first, written, last = moments[i]
         for value in node.outputs:
-            death = deaths.get(id(value), (last, i))
+            death = deaths.get(value, (last, i))
             # A view lies in the buffer of its source, which lives as long.
-            if id(value) not in plan.views and id(value) not in outputs:
+            if value not in plan.views and value not in outputs:
                 reused = _donor(plan, i, moments[i], value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"
                     size = value.spec.nbytes
                     reused = Buffer(size, written, last, label, node.origin)
                 reused.extend(max(death, (last, i)))
-                plan.buffers[id(value)] = reused
+                plan.buffers[value] = reused
         if work[i]:
             label = f"{node.op.name} workspace"
             plan.work[i] = Buffer(work[i], first, last, label, node.origin)
@@ -118,46 +117,48 @@ def plan_memory(
 
 
 def _deaths(
-    graph: Graph, views: set[int], moments: Sequence[Moment]
-) -> dict[int, tuple[int, int]]:
+    graph: Graph, views: set[Value], moments: Sequence[Moment]
+) -> dict[Value, tuple[int, int]]:
     """When each value, or a view of it, is read last, and by which node."""
-    deaths: dict[int, tuple[int, int]] = {}
+    deaths: dict[Value, tuple[int, int]] = {}
     for i, node in enumerate(graph.nodes):
         for value in node.inputs:
             when = (moments[i].last, i)
-            deaths[id(value)] = max(when, deaths.get(id(value), when))
+            deaths[value] = max(when, deaths.get(value, when))
     end = max((moment.last for moment in moments), default=0)
-    deaths.update((id(value), (end, len(graph.nodes))) for value in graph.outputs)
+    deaths.update((value, (end, len(graph.nodes))) for value in graph.outputs)
     for node in reversed(graph.nodes):  # views of views come later
         for value in node.outputs:
-            if id(value) in views and id(value) in deaths:
-                source = id(node.inputs[0])
-                deaths[source] = max(deaths[source], deaths[id(value)])
+            if value in views and value in deaths:
+                source = node.inputs[0]
+                deaths[source] = max(deaths[source], deaths[value])
     return deaths
 
 
-def _roots(graph: Graph, views: set[int]) -> dict[int, int]:
+def _roots(graph: Graph, views: set[Value]) -> dict[Value, Value]:
     """The value whose buffer each view shares."""
-    roots: dict[int, int] = {}
+    roots: dict[Value, Value] = {}
     for node in graph.nodes:
         for value in node.outputs:
-            if id(value) in views:
-                source = id(node.inputs[0])
-                roots[id(value)] = roots.get(source, source)
+            if value in views:
+                source = node.inputs[0]
+                roots[value] = roots.get(source, source)
     return roots
 
 
 # The values that each node reads from the buffer of a value, by value and step.
-Readers = defaultdict[tuple[int, int], set[tuple[int, int]]]
+Readers = defaultdict[tuple[Value, int], set[tuple[int, Value]]]
 
 
-def _readers(graph: Graph, moments: Sequence[Moment], roots: dict[int, int]) -> Readers:
+def _readers(
+    graph: Graph, moments: Sequence[Moment], roots: dict[Value, Value]
+) -> Readers:
     readers: Readers = defaultdict(set)
     for i, node in enumerate(graph.nodes):
-        if id(node.outputs[0]) not in roots:
+        if node.outputs[0] not in roots:
             for x in node.inputs:
-                owner = roots.get(id(x), id(x))
-                readers[owner, moments[i].last].add((i, id(x)))
+                owner = roots.get(x, x)
+                readers[owner, moments[i].last].add((i, x))
     return readers
 
 
@@ -173,14 +174,14 @@ def _donor(
     if written != last:
         return None
     for x in node.inputs:
-        buffer = plan.buffers.get(id(x))
+        buffer = plan.buffers.get(x)
         if buffer is None or x.spec != spec or buffer.death != (last, index):
             continue
         # Another output of the node may have it already.
-        given = any(plan.buffers.get(id(y)) is buffer for y in node.outputs)
+        given = any(plan.buffers.get(y) is buffer for y in node.outputs)
         if given or not is_elementwise(node, x):
             continue
-        if readers[id(x), last] == {(index, id(x))}:
+        if readers[x, last] == {(index, x)}:
             return buffer
     return None
 

@@ -12,7 +12,7 @@ from toolkit.backends.base import Backend
 from toolkit.backends.registry import get_backend
 from toolkit.compiler.execute import Program
 from toolkit.compiler.placement import place, transfer_p
-from toolkit.ir import Graph, Node
+from toolkit.ir import Graph, Node, Value
 
 Array = Any
 
@@ -69,14 +69,14 @@ class MixedProgram:
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
         """Run; the results are new arrays on the backend of the whole."""
-        arrays = dict(zip(map(id, self.graph.inputs), inputs, strict=True))
+        arrays = dict(zip(self.graph.inputs, inputs, strict=True))
         for part in self.parts:
-            given = [arrays[id(x)] for x in part.inputs]
+            given = [arrays[x] for x in part.inputs]
             found = part.program(given)
-            arrays.update(zip(map(id, part.outputs), found, strict=True))
+            arrays.update(zip(part.outputs, found, strict=True))
         results = []
         for y in self.graph.outputs:
-            value = y.constant if id(y) not in arrays else arrays[id(y)]
+            value = y.constant if y not in arrays else arrays[y]
             results.append(self.backend.in_order(value))
         return results
 
@@ -92,26 +92,26 @@ def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
     Returns:
         The graph without these transfers, and the parts.
     """
-    names: dict[int, Any] = {}  # what a transfer's result is a copy of
-    stage: dict[int, int] = {}
-    where: dict[int, str] = {id(x): default for x in graph.inputs}
+    names: dict[Value, Value] = {}  # what a transfer's result is a copy of
+    stage: dict[Value, int] = {}
+    where: dict[Value, str] = dict.fromkeys(graph.inputs, default)
     groups: defaultdict[tuple[int, str], list[Node]] = defaultdict(list)
     for node in graph.nodes:
-        inputs = [names.get(id(x), x) for x in node.inputs]
+        inputs = [names.get(x, x) for x in node.inputs]
         key = settings.backend_of(node.device) if node.device else default
-        if node.op is transfer_p and where.get(id(inputs[0]), key) != key:
-            names[id(node.outputs[0])] = inputs[0]
+        if node.op is transfer_p and where.get(inputs[0], key) != key:
+            names[node.outputs[0]] = inputs[0]
             continue
         steps = (
-            stage.get(id(x), 0) + (where.get(id(x), key) != key)
+            stage.get(x, 0) + (where.get(x, key) != key)
             for x in inputs
             if x.constant is None
         )
         now = max(steps, default=0)
         for y in node.outputs:
-            stage[id(y)], where[id(y)] = now, key
+            stage[y], where[y] = now, key
         groups[now, key].append(node.with_inputs(inputs))
-    graph = graph.replace(outputs=[names.get(id(y), y) for y in graph.outputs])
+    graph = graph.replace(outputs=[names.get(y, y) for y in graph.outputs])
     order = sorted(groups)
     return graph, [(key, _part(graph, groups, (n, key), order)) for n, key in order]
 
@@ -121,12 +121,12 @@ def _part(
 ) -> Graph:
     """A group of nodes with what it reads from outside and what others read of it."""
     nodes = groups[which]
-    made = {id(y) for node in nodes for y in node.outputs}
-    read = {id(x): x for node in nodes for x in node.inputs}
-    inputs = [x for i, x in read.items() if i not in made and x.constant is None]
+    made = {y for node in nodes for y in node.outputs}
+    read = dict.fromkeys(x for node in nodes for x in node.inputs)
+    inputs = [x for x in read if x not in made and x.constant is None]
     elsewhere = {
-        id(x) for key in order if key != which for n in groups[key] for x in n.inputs
+        x for key in order if key != which for n in groups[key] for x in n.inputs
     }
-    elsewhere |= {id(y) for y in graph.outputs}
-    outputs = [y for node in nodes for y in node.outputs if id(y) in elsewhere]
+    elsewhere |= set(graph.outputs)
+    outputs = [y for node in nodes for y in node.outputs if y in elsewhere]
     return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)

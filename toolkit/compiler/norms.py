@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit.backends.base import Backend
 from toolkit.core.tensor import bind
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
 
 
 def _spec(x: Spec, scale: Spec, *rest: Spec, **attrs: Any) -> Any:
@@ -64,10 +64,10 @@ class _Norms:
         self.backend = backend
         self.nodes = list(graph.nodes)
         self.producers = graph.producers()
-        self.outputs = {id(y) for y in graph.outputs}
-        self.readers: defaultdict[int, list[Node]] = defaultdict(list)
+        self.outputs = set(graph.outputs)
+        self.readers: defaultdict[Value, list[Node]] = defaultdict(list)
         for node in _needed(graph):
-            for value in {id(x) for x in node.inputs}:
+            for value in set(node.inputs):
                 self.readers[value].append(node)
 
     def keep(self, norm: Node) -> None:
@@ -83,7 +83,7 @@ class _Norms:
 
     def _is_stored(self, y: Any) -> bool:
         """Whether something reads a value that is not fused with what made it."""
-        return id(y) in self.outputs or not all(map(_is_light, self.readers[id(y)]))
+        return y in self.outputs or not all(map(_is_light, self.readers[y]))
 
     def _chain(self, norm: Node) -> tuple[list[Node], tuple[Any, ...]]:
         """A normalization, an addition and a maximum with 0, and what is added."""
@@ -99,26 +99,26 @@ class _Norms:
         return [norm], ()
 
     def _only_reader(self, value: Any) -> list[Node]:
-        found = self.readers[id(value)]
-        return found if len(found) == 1 and id(value) not in self.outputs else []
+        found = self.readers[value]
+        return found if len(found) == 1 and value not in self.outputs else []
 
     def _replace(self, chain: list[Node], whole: Node) -> None:
         """Put a node where the last of a chain was, and behind it what reads it."""
         first, last = self._position(chain[0]), self._position(chain[-1])
-        late = {id(y) for y in whole.outputs}
+        late = set(whole.outputs)
         before: list[Node] = []
         behind: list[Node] = []
         for node in self.nodes[first : last + 1]:
             if any(node is member for member in chain):
                 continue
-            is_late = any(id(x) in late for x in node.inputs)
-            late.update(id(y) for y in node.outputs if is_late)
+            is_late = any(x in late for x in node.inputs)
+            late.update(y for y in node.outputs if is_late)
             (behind if is_late else before).append(node)
-        if not any(id(x) in late for x in whole.inputs):
+        if not any(x in late for x in whole.inputs):
             self.nodes[first : last + 1] = [*before, whole, *behind]
             for x in whole.inputs:  # of two branches only one takes the sum along
-                rest = [n for n in self.readers[id(x)] if n not in chain]
-                self.readers[id(x)] = [*rest, whole]
+                rest = [n for n in self.readers[x] if n not in chain]
+                self.readers[x] = [*rest, whole]
 
     def _position(self, node: Node) -> int:
         return next(i for i, other in enumerate(self.nodes) if other is node)
@@ -126,8 +126,8 @@ class _Norms:
     def keep_grad(self, grad: Node) -> None:
         """Replace the gradient of a normalization, if nothing makes what it reads."""
         g = grad.inputs[0]
-        maker = self.producers.get(id(g))
-        if maker is not None and _is_light(maker) and len(self.readers[id(g)]) == 1:
+        maker = self.producers.get(g)
+        if maker is not None and _is_light(maker) and len(self.readers[g]) == 1:
             return
         whole = Node(
             whole_norm_grad_p, grad.inputs, grad.attrs, grad.outputs, grad.device
@@ -138,10 +138,10 @@ class _Norms:
 
 def _needed(graph: Graph) -> list[Node]:
     """The nodes that an output depends on."""
-    needed, kept = {id(y) for y in graph.outputs}, []
+    needed, kept = set(graph.outputs), []
     for node in reversed(graph.nodes):
-        if any(id(y) in needed for y in node.outputs):
-            needed.update(id(x) for x in node.inputs)
+        if any(y in needed for y in node.outputs):
+            needed.update(node.inputs)
             kept.append(node)
     return kept
 

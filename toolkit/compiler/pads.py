@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit.backends.base import Backend
-from toolkit.ir import PRIMITIVES, Graph, Node
+from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,19 @@ def join_pads(graph: Graph, backend: Backend) -> Graph:
 
     The gradients of the parts of a split are such a sum. A -0.0 in a part stays one.
     """
-    sums: dict[int, _Sum] = {}
+    sums: dict[Value, _Sum] = {}
     nodes = []
     for node in graph.nodes:
         axis = _axis(node) if node.op.name == "pad" else None
         if axis is not None:
             extent = node.inputs[0].spec.shape[axis]
-            sums[id(node.outputs[0])] = _Sum(axis, extent, (), node)
-        elif node.op.name == "add" and all(id(x) in sums for x in node.inputs):
-            total = _added(*(sums[id(x)] for x in node.inputs))
+            sums[node.outputs[0]] = _Sum(axis, extent, (), node)
+        elif node.op.name == "add" and all(x in sums for x in node.inputs):
+            total = _added(*(sums[x] for x in node.inputs))
             extent = node.outputs[0].spec.shape[total.axis] if total else 0
             # The parts of what is more than full overlap.
             if total is not None and total.extent <= extent:
-                sums[id(node.outputs[0])] = total
+                sums[node.outputs[0]] = total
                 if total.extent == extent:
                     node = _joined(node, total) or node
         nodes.append(node)

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend
-from toolkit.backends.space import is_open
 from toolkit.compiler.attention import give_outputs
 from toolkit.compiler.branches import select_branches
 from toolkit.compiler.norms import keep_norms
 from toolkit.compiler.pads import join_pads
 from toolkit.compiler.precision import widen
 from toolkit.compiler.scans import hoist, tidy_scans
-from toolkit.core.tensor import Tensor, run_on_host
+from toolkit.core.tensor import run_on_host
 from toolkit.core.trace import Trace, body_graph, inline
 from toolkit.errors import OutOfRangeError
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node
+from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
 
 # A folded constant may be this large, or as large as what it is computed from.
 FOLD_BYTES = 64 * 1024
@@ -34,16 +33,15 @@ class _Substitution:
     """Values that stand for others; a value may be replaced more than once."""
 
     def __init__(self) -> None:
-        # What was replaced is kept too: the id of a dead value may be another's.
-        self.by_id: dict[int, tuple[Any, Any]] = {}
+        self._instead: dict[Value, Value] = {}
 
-    def __call__(self, value: Any) -> Any:
-        while id(value) in self.by_id:
-            _, value = self.by_id[id(value)]
+    def __call__(self, value: Value) -> Value:
+        while value in self._instead:
+            value = self._instead[value]
         return value
 
-    def replace(self, old: Any, new: Any) -> None:
-        self.by_id[id(old)] = old, new
+    def replace(self, old: Value, new: Value) -> None:
+        self._instead[old] = new
 
     def node(self, node: Node) -> Node:
         return node.with_inputs([self(x) for x in node.inputs])
@@ -83,12 +81,12 @@ def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
 
 def prune(graph: Graph, backend: Backend) -> Graph:
     """Drop the nodes that no output depends on."""
-    needed = {id(value) for value in graph.outputs}
+    needed = set(graph.outputs)
     kept = []
     for node in reversed(graph.nodes):
-        if any(id(value) in needed for value in node.outputs):
+        if any(value in needed for value in node.outputs):
             kept.append(node)
-            needed.update(id(value) for value in node.inputs)
+            needed.update(node.inputs)
     return graph.replace(reversed(kept))
 
 
@@ -107,7 +105,7 @@ def fold(graph: Graph, backend: Backend) -> Graph:
             continue
         several = outputs if isinstance(outputs, tuple) else (outputs,)
         for old, new in zip(node.outputs, several, strict=True):
-            if any(map(is_open, node.inputs)):
+            if any(x.is_open for x in node.inputs):
                 new._is_open = True
             substitute.replace(old, new)
     return graph.replace(nodes, map(substitute, graph.outputs))
@@ -136,12 +134,12 @@ def share(graph: Graph, backend: Backend) -> Graph:
         if array is None or array.nbytes > SHARE_BYTES:
             return value
         content = np.asarray(array).tobytes()
-        key = (array.dtype, array.shape, content, is_open(value))
+        key = (array.dtype, array.shape, content, value.is_open)
         return constants.setdefault(key, value)
 
     for node in graph.nodes:
         node = node.with_inputs([unify(x) for x in node.inputs])
-        key = (node.op, tuple(map(id, node.inputs)), _key(node.attrs))
+        key = (node.op, node.inputs, _key(node.attrs))
         twin = seen.setdefault(key, node)
         if twin is node:
             nodes.append(node)
@@ -154,7 +152,7 @@ def share(graph: Graph, backend: Backend) -> Graph:
 def _key(attrs: Any) -> Any:
     """Attributes as a key that tells 1 from 1.0 and from True, and 0.0 from -0.0."""
     return tuple(
-        (name, repr(v), id(v) if isinstance(v, Graph) else 0)
+        (name, repr(v), v if isinstance(v, Graph) else None)
         for name, v in attrs.items()
     )
 
@@ -162,7 +160,7 @@ def _key(attrs: Any) -> Any:
 def simplify(graph: Graph, backend: Backend) -> Graph:
     """Drop what changes nothing (x * 1, a reshape to the same shape), exactly."""
     substitute = _Substitution()
-    producers: dict[int, Node] = {}
+    producers: dict[Value, Node] = {}
     nodes = []
     for node in map(substitute.node, graph.nodes):
         rule = _RULES.get(node.op.name)
@@ -175,33 +173,33 @@ def simplify(graph: Graph, backend: Backend) -> Graph:
             substitute.replace(node.outputs[0], found)
             continue
         nodes.append(node)
-        producers.update((id(value), node) for value in node.outputs)
+        producers.update((value, node) for value in node.outputs)
     return graph.replace(nodes, map(substitute, graph.outputs))
 
 
 def _is_repeated(value: Any) -> bool:
     """Whether a value is one number many times, which no kernel has written into it."""
-    if not is_open(value) or value.spec.size < 2:
+    if not value.is_open or value.spec.size < 2:
         return False
     array = value.constant
     return bool((array == array[(0,) * array.ndim]).all())
 
 
-def _repeated(value: Any) -> tuple[int, Node]:
+def _repeated(value: Any) -> tuple[Value, Node]:
     """The number that a value is as an operand that a node repeats."""
-    number = Tensor(np.asarray(value.constant[(0,) * value.spec.ndim]))
-    number._is_open = True
+    first = np.asarray(value.constant[(0,) * value.spec.ndim])
+    number = Constant(first, is_open=True)
     attrs = {"shape": value.spec.shape}
-    return id(value), Node(PRIMITIVES["broadcast_to"], (number,), attrs, (value,))
+    return value, Node(PRIMITIVES["broadcast_to"], (number,), attrs, (value,))
 
 
-def _read_through_broadcasts(node: Node, producers: dict[int, Node]) -> Node:
+def _read_through_broadcasts(node: Node, producers: dict[Value, Node]) -> Node:
     """Elementwise kernels broadcast by themselves: let them read the narrow source."""
     if node.op.kind is not Kind.ELEMENTWISE or len(node.inputs) < 2:
         return node
     inputs = list(node.inputs)
     for i, value in enumerate(node.inputs):
-        source = producers.get(id(value))
+        source = producers.get(value)
         if source is None or source.op.name != "broadcast_to":
             continue
         trial = [*inputs[:i], source.inputs[0], *inputs[i + 1 :]]
@@ -239,17 +237,17 @@ def _same_spec(node: Node, producers: Any) -> Any:
     return x if x.spec == node.outputs[0].spec else None
 
 
-def _reshape_rule(node: Node, producers: dict[int, Node]) -> Any:
+def _reshape_rule(node: Node, producers: dict[Value, Node]) -> Any:
     x = node.inputs[0]
-    source = producers.get(id(x))
+    source = producers.get(x)
     if source is not None and source.op.name == "reshape":
         x = source.inputs[0]
     return x if x.spec == node.outputs[0].spec else node.with_inputs([x])
 
 
-def _transpose_rule(node: Node, producers: dict[int, Node]) -> Any:
+def _transpose_rule(node: Node, producers: dict[Value, Node]) -> Any:
     x, axes = node.inputs[0], node.attrs["axes"]
-    source = producers.get(id(x))
+    source = producers.get(x)
     if source is not None and source.op.name == "transpose":
         inner = source.attrs["axes"]
         x, axes = source.inputs[0], tuple(inner[a] for a in axes)
@@ -258,20 +256,20 @@ def _transpose_rule(node: Node, producers: dict[int, Node]) -> Any:
     return Node(node.op, [x], {"axes": axes}, node.outputs, node.device)
 
 
-def _negative_rule(node: Node, producers: dict[int, Node]) -> Any:
-    source = producers.get(id(node.inputs[0]))
+def _negative_rule(node: Node, producers: dict[Value, Node]) -> Any:
+    source = producers.get(node.inputs[0])
     if source is not None and source.op.name == "negative":
         return source.inputs[0]
     return None
 
 
-def _slice_rule(node: Node, producers: dict[int, Node]) -> Any:
+def _slice_rule(node: Node, producers: dict[Value, Node]) -> Any:
     same = node.inputs[0].spec == node.outputs[0].spec
     forward = all(step > 0 for step in node.attrs["step"])
     return node.inputs[0] if same and forward else None
 
 
-def _where_rule(node: Node, producers: dict[int, Node]) -> Any:
+def _where_rule(node: Node, producers: dict[Value, Node]) -> Any:
     condition, a, b = node.inputs
     for number, x in ((1, a), (0, b)):
         if _is_scalar(condition, number) and x.spec == node.outputs[0].spec:
@@ -346,12 +344,12 @@ def own(graph: Graph) -> Graph:
     producers = graph.producers()
     nodes, outputs, seen = list(graph.nodes), [], set()
     for value in graph.outputs:
-        producer = producers.get(id(value))
+        producer = producers.get(value)
         shared = producer is None or producer.op.kind is Kind.VIEW
-        if shared or id(value) in seen:
-            copy = Tensor(None, value.spec)
+        if shared or value in seen:
+            copy = Value(value.spec)
             nodes.append(Node(PRIMITIVES["stop_gradient"], (value,), {}, (copy,)))
             value = copy
-        seen.add(id(value))
+        seen.add(value)
         outputs.append(value)
     return graph.replace(nodes, outputs)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.core.tensor import Tensor
-from toolkit.ir import Graph, Kind, Node, Primitive, Spec
+from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 
 def _same(x: Spec, device: str) -> Spec:
@@ -29,25 +28,25 @@ def place(graph: Graph, default: str) -> Graph:
     """
     if all(node.device in (None, default) for node in graph.nodes):
         return graph
-    where = {id(x): default for x in graph.inputs}
-    copies: dict[tuple[int, str], Any] = {}
+    where = dict.fromkeys(graph.inputs, default)
+    copies: dict[tuple[Value, str], Value] = {}
     nodes: list[Node] = []
 
     def on(value: Any, device: str) -> Any:
         """The value on a device, after a transfer if it is elsewhere."""
-        if value.constant is not None or where.get(id(value), device) == device:
+        if value.constant is not None or where.get(value, device) == device:
             return value
-        if (id(value), device) not in copies:
-            copy = copies[id(value), device] = Tensor(None, value.spec)
+        if (value, device) not in copies:
+            copy = copies[value, device] = Value(value.spec)
             attrs = {"device": device}
             nodes.append(Node(transfer_p, (value,), attrs, (copy,), device))
-        return copies[id(value), device]
+        return copies[value, device]
 
     for node in graph.nodes:
-        places = (where[id(x)] for x in node.inputs if id(x) in where)
+        places = (where[x] for x in node.inputs if x in where)
         device = node.device or next(places, default)
         inputs = [on(x, device) for x in node.inputs]
         nodes.append(Node(node.op, inputs, node.attrs, node.outputs, device))
-        where.update((id(y), device) for y in node.outputs)
+        where.update(dict.fromkeys(node.outputs, device))
     outputs = [on(y, default) for y in graph.outputs]
     return graph.replace(nodes, outputs)

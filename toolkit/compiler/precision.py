@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.base import Backend
-from toolkit.core.tensor import Tensor
-from toolkit.ir import PRIMITIVES, Graph, Node
+from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
 _NARROW, _WIDE = "bfloat16", "float32"
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
@@ -46,21 +45,21 @@ def _has_narrow(graph: Graph) -> bool:
 
 def _widened(graph: Graph, enter: Entry) -> Graph:
     """The graph in float32; what it takes and gives back is cast, or replaced too."""
-    stand_ins: dict[int, Any] = {}
+    stand_ins: dict[Value, Value] = {}
     inputs, nodes = [], []
     for x in graph.inputs:
         if x.spec.dtype == _NARROW:
-            wide = stand_ins[id(x)] = Tensor(None, x.spec.with_dtype(_WIDE))
+            wide = stand_ins[x] = Value(x.spec.with_dtype(_WIDE))
             x, casts = enter(x, wide)
             nodes += casts
         inputs.append(x)
 
     def value(x: Any) -> Any:
-        if id(x) not in stand_ins and x.constant is not None:
+        if x not in stand_ins and x.constant is not None:
             if x.spec.dtype != _NARROW:
                 return x
-            stand_ins[id(x)] = Tensor(x.constant.astype(np.float32))
-        return stand_ins.get(id(x), x)
+            stand_ins[x] = Constant(x.constant.astype(np.float32))
+        return stand_ins.get(x, x)
 
     for node in graph.nodes:
         given = [value(x) for x in node.inputs]
@@ -72,40 +71,40 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
     if enter is _cast:
         for i, y in enumerate(graph.outputs):
             if y.spec.dtype == _NARROW:
-                narrow = Tensor(None, y.spec)
+                narrow = Value(y.spec)
                 nodes.append(_cast_node(outputs[i], narrow))
                 outputs[i] = narrow
     return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)
 
 
-def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[int, Any]) -> Node:
+def _wide_node(node: Node, inputs: list[Any], stand_ins: dict[Value, Value]) -> Node:
     attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
     found = node.op.spec(*(x.spec for x in inputs), **attrs)
     specs = found if isinstance(found, tuple) else (found,)
     outputs = []
     for old, spec in zip(node.outputs, specs, strict=True):
-        new = old if old.spec == spec else Tensor(None, spec)
+        new = old if old.spec == spec else Value(spec)
         if new is not old:
-            stand_ins[id(old)] = new
+            stand_ins[old] = new
         outputs.append(new)
     return Node(node.op, inputs, attrs, outputs)
 
 
 def _narrow_nodes(
-    node: Node, inputs: list[Any], stand_ins: dict[int, Any]
+    node: Node, inputs: list[Any], stand_ins: dict[Value, Value]
 ) -> list[Node]:
     """A node whose operands and results stay as narrow as they are, between casts."""
     nodes, operands = [], []
     for old, x in zip(node.inputs, inputs, strict=True):
         if x.spec.dtype != old.spec.dtype:
-            wide, x = x, Tensor(None, old.spec)
+            wide, x = x, Value(old.spec)
             nodes.append(_cast_node(wide, x))
         operands.append(x)
     nodes.append(Node(node.op, operands, node.attrs, node.outputs))
     for y in node.outputs:
         if y.spec.dtype == _NARROW:
-            stand_ins[id(y)] = Tensor(None, y.spec.with_dtype(_WIDE))
-            nodes.append(_cast_node(y, stand_ins[id(y)]))
+            stand_ins[y] = Value(y.spec.with_dtype(_WIDE))
+            nodes.append(_cast_node(y, stand_ins[y]))
     return nodes
 
 

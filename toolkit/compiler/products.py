@@ -20,8 +20,7 @@ from toolkit.backends.space import is_relabelling, number_of, reduced_part
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.passes import expand, fold, prune, share, simplify
 from toolkit.compiler.scales import scale_products
-from toolkit.core.tensor import Tensor
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
 
 # Composites that are parts of products or nothing.
 _PARTS = ("gelu", "gelu_grad")
@@ -66,7 +65,7 @@ def join_products(
     joining = _Joining(graph, backend.calls, inputs)
     for node in graph.nodes:
         rule = _RULES.get(node.op.name)
-        if rule is not None and id(node) not in joining.instead:
+        if rule is not None and node not in joining.instead:
             rule(joining, node)
     graph = graph.replace(joining.nodes())
     if any(node.op.name in _PARTS for node in graph.nodes):
@@ -85,37 +84,37 @@ class _Joining:
         self.calls = calls
         self.layouts = Layouts(graph, inputs)
         self.makers = graph.producers()
-        self.position = {id(node): i for i, node in enumerate(graph.nodes)}
-        self.readers: defaultdict[int, list[Node]] = defaultdict(list)
+        self.position = {node: i for i, node in enumerate(graph.nodes)}
+        self.readers: defaultdict[Value, list[Node]] = defaultdict(list)
         for node in graph.nodes:
-            for value in {id(x) for x in node.inputs}:
+            for value in set(node.inputs):
                 self.readers[value].append(node)
-        self.outputs = {id(value) for value in graph.outputs}
-        self.instead: dict[int, list[Node]] = {}
+        self.outputs = set(graph.outputs)
+        self.instead: dict[Node, list[Node]] = {}
         # What the gradient of each relu reads, by the result of that.
-        self.masks: dict[int, Any] = {}
+        self.masks: dict[Value, Value] = {}
 
     def nodes(self) -> list[Node]:
         """The nodes as they are now, each after those that it reads from."""
-        given = [m for n in self.graph.nodes for m in self.instead.get(id(n), [n])]
-        makers = {id(y): node for node in given for y in node.outputs}
-        done: dict[int, Node] = {}
+        given = [m for n in self.graph.nodes for m in self.instead.get(n, [n])]
+        makers = {y: node for node in given for y in node.outputs}
+        done: dict[Node, None] = {}
         stack = given[::-1]
         while stack:
             node = stack[-1]
-            sources = [makers[id(x)] for x in node.inputs if id(x) in makers]
-            missing = [source for source in sources if id(source) not in done]
+            sources = [makers[x] for x in node.inputs if x in makers]
+            missing = [source for source in sources if source not in done]
             stack += missing
             if not missing:
-                done.setdefault(id(node), stack.pop())
-        return list(done.values())
+                done.setdefault(stack.pop())
+        return list(done)
 
     # --- patterns ---------------------------------------------------------------------
 
     def join_relu(self, node: Node) -> None:
         """Make where(y > 0, g, 0) part of the product g, if y is one too."""
         condition, g, other = node.inputs
-        test = self.makers.get(id(condition))
+        test = self.makers.get(condition)
         if test is None or test.op.name != "less" or not _is_zero(other):
             return
         limit, y = test.inputs
@@ -131,27 +130,27 @@ class _Joining:
             return
         backward = self._gradient([*chain, node], "drelu", mask)
         if backward is not None:
-            self.masks[id(y)] = mask
+            self.masks[y] = mask
             self.instead |= forward | backward
 
-    def _masked(self, y: Any) -> tuple[dict[int, list[Node]], Any]:
+    def _masked(self, y: Any) -> tuple[dict[Node, list[Node]], Any]:
         """What makes relu(a @ b + bias) with its mask, and that; or it is there."""
-        if id(y) in self.masks:
-            return {}, self.masks[id(y)]
-        end = self.makers.get(id(y))
+        if y in self.masks:
+            return {}, self.masks[y]
+        end = self.makers.get(y)
         if end is None or end.op.name != "maximum" or not _is_zero(end.inputs[1]):
             return {}, None
         chain = self._chain(end.inputs[0], additions=1)
         if chain is None:
             return {}, None
-        mask = Tensor(None, _mask(chain[0].outputs[0].spec))
+        mask = Value(_mask(chain[0].outputs[0].spec))
         found = self._replaced([*chain, end], "relu_aux", [mask])
         return ({}, None) if found is None else (found, mask)
 
     def join_gelu(self, node: Node) -> None:
         """Make gelu(a @ b + bias) one, which gives what gelu reads if others do too."""
         (z,) = node.inputs
-        is_shared = len(self.readers[id(z)]) > 1 or id(z) in self.outputs
+        is_shared = len(self.readers[z]) > 1 or z in self.outputs
         chain = self._chain(z, additions=1, is_shared=is_shared)
         if chain is not None:
             name, kept = ("gelu_aux", [z]) if is_shared else ("gelu", [])
@@ -174,12 +173,12 @@ class _Joining:
         factor = self.layouts.operand(node.inputs[1])
         if not factor.is_contiguous or factor.spec.size != b.spec.size:
             return  # its rows are not those of what was made
-        maker = self.makers.get(id(b))
+        maker = self.makers.get(b)
         light = (Kind.ELEMENTWISE, Kind.REDUCE)
         if maker is None or maker.op.kind in light or maker.op.name in _PARTS:
             return
         total = self._sum_of_rows(b, node.outputs[0].spec.shape[-1])
-        if total is None or self._after(a) >= self.position[id(total)]:
+        if total is None or self._after(a) >= self.position[total]:
             return
         nodes, sums = [node], [total]
         wide, wide_sums = self._widened(node), self._widened(total)
@@ -187,7 +186,7 @@ class _Joining:
             nodes, sums = nodes + wide, sums + wide_sums
         found = self._replaced(nodes, "bgrad", [sums[-1].outputs[0]])
         if found is not None:
-            self.instead |= found | {id(n): [] for n in sums}
+            self.instead |= found | {n: [] for n in sums}
 
     # --- parts of patterns ------------------------------------------------------------
 
@@ -203,9 +202,9 @@ class _Joining:
         """
         nodes: list[Node] = []
         while True:
-            node = self.makers.get(id(value))
-            others = len(self.readers[id(value)]) != 1 or id(value) in self.outputs
-            if node is None or id(node) in self.instead or (others and not is_shared):
+            node = self.makers.get(value)
+            others = len(self.readers[value]) != 1 or value in self.outputs
+            if node is None or node in self.instead or (others and not is_shared):
                 return None
             is_shared = False
             nodes.insert(0, node)
@@ -223,8 +222,8 @@ class _Joining:
     def _adds_a_bias(self, nodes: list[Node]) -> bool:
         """Whether what is added to a product, if anything, is the same for all rows."""
         columns = nodes[0].outputs[0].spec.shape[-1]
-        made = {id(y) for node in nodes for y in node.outputs}
-        added = [x for n in nodes[1:] for x in n.inputs if id(x) not in made]
+        made = {y for node in nodes for y in node.outputs}
+        added = [x for n in nodes[1:] for x in n.inputs if x not in made]
         return all(x.spec.size == columns for x in added) and self.calls.follow(nodes)
 
     def _root(self, value: Any) -> Any:
@@ -233,13 +232,13 @@ class _Joining:
 
     def _after(self, value: Any) -> int:
         """Where the node is that makes a value."""
-        maker = self.makers.get(id(value))
-        return -1 if maker is None else self.position[id(maker)]
+        maker = self.makers.get(value)
+        return -1 if maker is None else self.position[maker]
 
     def _sum_of_rows(self, value: Any, columns: int) -> Node | None:
         """The sum of a value over all but its last axes, of so many elements."""
-        for reader in self.readers[id(value)]:
-            if id(reader) in self.instead:
+        for reader in self.readers[value]:
+            if reader in self.instead:
                 continue
             if reader.op.name == "sum" and reduced_part(reader) == "leading":
                 if reader.outputs[0].spec.size == columns:
@@ -254,8 +253,8 @@ class _Joining:
         """What turns a result into float32, and nothing else reads it; else nothing."""
         nodes: list[Node] = []
         value = node.outputs[0]
-        while id(value) not in self.outputs and len(self.readers[id(value)]) == 1:
-            (reader,) = self.readers[id(value)]
+        while value not in self.outputs and len(self.readers[value]) == 1:
+            (reader,) = self.readers[value]
             nodes.append(reader)
             value = reader.outputs[0]
             if reader.op.name == "cast":
@@ -268,7 +267,7 @@ class _Joining:
 
     def _gradient(
         self, nodes: list[Node], name: str, kept: Any
-    ) -> dict[int, list[Node]] | None:
+    ) -> dict[Node, list[Node]] | None:
         """A gradient of an activation, with that of the bias if there is one."""
         columns = nodes[0].outputs[0].spec.shape[-1]
         total = self._sum_of_rows(nodes[-1].outputs[0], columns)
@@ -276,7 +275,7 @@ class _Joining:
             sums = [total.outputs[0]]
             found = self._replaced(nodes, f"{name}_bgrad", sums, [kept])
             if found is not None:
-                return found | {id(total): []}
+                return found | {total: []}
         return self._replaced(nodes, name, [], [kept])
 
     def _replaced(
@@ -285,7 +284,7 @@ class _Joining:
         epilogue: str,
         kept: Sequence[Any],
         read: Sequence[Any] = (),
-    ) -> dict[int, list[Node]] | None:
+    ) -> dict[Node, list[Node]] | None:
         """A product instead of nodes; None if no library computes it.
 
         Args:
@@ -294,13 +293,9 @@ class _Joining:
             kept: the values that it gives beside the result.
             read: those that it reads beside the factors and a bias.
         """
-        made = {id(y) for node in nodes for y in node.outputs}
+        made = {y for node in nodes for y in node.outputs}
         bias = [
-            x
-            for n in nodes
-            if n.op.name == "add"
-            for x in n.inputs
-            if id(x) not in made
+            x for n in nodes if n.op.name == "add" for x in n.inputs if x not in made
         ]
         name = f"{epilogue}_bias" if bias else epilogue
         inputs = [*nodes[0].inputs, *bias, *read]
@@ -312,7 +307,7 @@ class _Joining:
         for value, spec in zip(values, specs, strict=True):
             if value.spec.dtype != spec.dtype or value.spec.size != spec.size:
                 return None
-            outputs.append(value if value.spec == spec else Tensor(None, spec))
+            outputs.append(value if value.spec == spec else Value(spec))
             if outputs[-1] is not value:
                 shape = {"shape": value.spec.shape}
                 views.append(Node(PRIMITIVES["reshape"], [outputs[-1]], shape, [value]))
@@ -322,7 +317,7 @@ class _Joining:
         is_aligned = all(self.layouts[x].offset % 16 == 0 for x in inputs)
         if not self.calls.take(product, operands, results, is_aligned):
             return None
-        return {id(n): [] for n in nodes} | {id(nodes[-1]): [product, *views]}
+        return {n: [] for n in nodes} | {nodes[-1]: [product, *views]}
 
 
 _RULES = {

@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from toolkit.core.tensor import Tensor
-from toolkit.ir import Graph, Kind, Node
+from toolkit.ir import Graph, Kind, Node, Value
 
 # Smaller values stay in the cache.
 LEAST_BYTES = 1 << 17
@@ -63,31 +62,31 @@ class _Parts:
         self.nodes = [list(part) for part in parts]
         self.is_body = is_body
         self.fits = fits
-        self.outputs = {id(value) for value in graph.outputs}
-        self.inputs = {id(value) for value in graph.inputs}
-        self.readers: defaultdict[int, set[int]] = defaultdict(set)
+        self.outputs = set(graph.outputs)
+        self.inputs = set(graph.inputs)
+        self.readers: defaultdict[Value, set[int]] = defaultdict(set)
         self.in_memory = set(self.outputs)  # what has to be, whatever reads it
         for number, part in enumerate(parts):
             for node in part:
                 for x in node.inputs:
-                    self.readers[id(x)].add(number)
+                    self.readers[x].add(number)
                     if not is_body[number] or node.op.kind is Kind.CONTRACT:
-                        self.in_memory.add(id(x))
+                        self.in_memory.add(x)
 
     def others(self, value: Any, number: int) -> set[int]:
         """The groups but one that read a value."""
-        return self.readers[id(value)] - {number}
+        return self.readers[value] - {number}
 
     def last(self, value: Any) -> int:
         """The last group that reads a value; what is given or returned stays."""
-        if id(value) in self.outputs or id(value) in self.inputs:
+        if value in self.outputs or value in self.inputs:
             return len(self.nodes)
-        return max(self.readers[id(value)], default=-1)
+        return max(self.readers[value], default=-1)
 
-    def replace(self, number: int, copies: Part, values: dict[int, Any]) -> None:
+    def replace(self, number: int, copies: Part, values: dict[Value, Value]) -> None:
         """Put copies into a group and let it read what they make."""
         part = [
-            node.with_inputs([values.get(id(x), x) for x in node.inputs])
+            node.with_inputs([values.get(x, x) for x in node.inputs])
             for node in self.nodes[number]
         ]
         self.nodes[number] = [*copies, *part]
@@ -95,7 +94,7 @@ class _Parts:
             self.readers[value].discard(number)
         for node in self.nodes[number]:
             for x in node.inputs:
-                self.readers[id(x)].add(number)
+                self.readers[x].add(number)
 
 
 class _Relief:
@@ -104,29 +103,28 @@ class _Relief:
     def __init__(self, parts: _Parts, number: int, nodes: Part) -> None:
         self.parts = parts
         self.number = number
-        self.makers = {id(y): node for node in nodes for y in node.outputs}
-        self.order = {id(node): i for i, node in enumerate(nodes)}
-        self.spared = {
-            id(y): y
+        self.makers = {y: node for node in nodes for y in node.outputs}
+        self.order = {node: i for i, node in enumerate(nodes)}
+        self.spared = dict.fromkeys(
+            y
             for node in nodes
             if node.op.kind is Kind.ELEMENTWISE
             for y in node.outputs
             if self._may_be_spared(y)
-        }
+        )
 
     def _may_be_spared(self, value: Any) -> bool:
-        if value.spec.nbytes < LEAST_BYTES or id(value) in self.parts.in_memory:
+        if value.spec.nbytes < LEAST_BYTES or value in self.parts.in_memory:
             return False
         return bool(self.parts.others(value, self.number))
 
     def apply(self) -> None:
         """Copy what is to be made again to where it is read."""
         self._drop_what_readers_refuse()
-        if not self._saves(self.spared.values()):
-            alone = {i: v for i, v in self.spared.items() if self._saves_alone(v)}
-            self.spared = alone
+        if not self._saves(self.spared):
+            self.spared = dict.fromkeys(filter(self._saves_alone, list(self.spared)))
             self._drop_what_readers_refuse()
-        for reader, values in self._by_reader(self.spared.values()).items():
+        for reader, values in self._by_reader(self.spared).items():
             copies, made = self._copies(values)
             self.parts.replace(reader, copies, made)
 
@@ -138,24 +136,24 @@ class _Relief:
                 found[reader].append(value)
         return found
 
-    def _closure(self, values: Iterable[Any]) -> tuple[Part, dict[int, Any]]:
+    def _closure(self, values: Iterable[Value]) -> tuple[Part, list[Value]]:
         """The nodes that make values from what is in memory, and what that is."""
-        nodes: dict[int, Node] = {}
-        leaves: dict[int, Any] = {}
+        nodes: set[Node] = set()
+        leaves: dict[Value, None] = {}
         stack = list(values)
-        wanted = {id(value) for value in stack}
+        wanted = set(stack)
         size = max((value.spec.size for value in stack), default=0)
         while stack:
             value = stack.pop()
-            node = self.makers.get(id(value))
-            if id(value) in wanted or self._is_inner(value, node, size):
+            node = self.makers.get(value)
+            if value in wanted or self._is_inner(value, node, size):
                 assert node is not None
-                if id(node) not in nodes:
-                    nodes[id(node)] = node
+                if node not in nodes:
+                    nodes.add(node)
                     stack += node.inputs
             elif value.constant is None:
-                leaves[id(value)] = value
-        return sorted(nodes.values(), key=lambda n: self.order[id(n)]), leaves
+                leaves[value] = None
+        return sorted(nodes, key=lambda n: self.order[n]), list(leaves)
 
     def _is_inner(self, value: Any, node: Node | None, size: int) -> bool:
         """Whether a value is to be made again on the way to others."""
@@ -163,11 +161,11 @@ class _Relief:
             return False
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
             return False
-        return id(value) in self.spared or not self._is_stored(value)
+        return value in self.spared or not self._is_stored(value)
 
     def _is_stored(self, value: Any) -> bool:
         """Whether a value is in memory as things are."""
-        if id(value) not in self.makers or id(value) in self.parts.in_memory:
+        if value not in self.makers or value in self.parts.in_memory:
             return True
         return bool(self.parts.others(value, self.number))
 
@@ -175,14 +173,14 @@ class _Relief:
         refused = True
         while refused:
             refused = False
-            for reader, values in self._by_reader(self.spared.values()).items():
+            for reader, values in self._by_reader(self.spared).items():
                 copies, _ = self._closure(values)
                 cost = sum(DEAR_COST if n.op.name in DEAR else 1 for n in copies)
-                ends = {id(n) for n in copies}
-                part = [n for n in self.parts.nodes[reader] if id(n) not in ends]
+                ends = set(copies)
+                part = [n for n in self.parts.nodes[reader] if n not in ends]
                 if cost > MOST_COST or not self.parts.fits([*copies, *part]):
                     for value in values:
-                        del self.spared[id(value)]
+                        del self.spared[value]
                     refused = True
                     break
 
@@ -192,13 +190,13 @@ class _Relief:
         cost, stored = 0, set()
         for reader, wanted in self._by_reader(values).items():
             _, leaves = self._closure(wanted)
-            for leaf in leaves.values():
+            for leaf in leaves:
                 size = leaf.spec.nbytes
-                if reader not in self.parts.readers[id(leaf)]:
+                if reader not in self.parts.readers[leaf]:
                     cost += size
-                if id(leaf) in stored:
+                if leaf in stored:
                     continue
-                stored.add(id(leaf))
+                stored.add(leaf)
                 if not self._is_stored(leaf):
                     cost += STORED * size
                 elif self.parts.last(leaf) < reader:
@@ -210,19 +208,19 @@ class _Relief:
         return bool(cost < spared)
 
     def _saves_alone(self, value: Any) -> bool:
-        kept, self.spared = self.spared, {id(value): value}
+        kept, self.spared = self.spared, {value: None}
         saves = self._saves([value])
         self.spared = kept
         return saves
 
-    def _copies(self, values: Sequence[Any]) -> tuple[Part, dict[int, Any]]:
+    def _copies(self, values: Sequence[Value]) -> tuple[Part, dict[Value, Value]]:
         """Copies of the nodes that make values, and the new values by the old ones."""
         nodes, _ = self._closure(values)
-        made: dict[int, Any] = {}
+        made: dict[Value, Value] = {}
         copies = []
         for node in nodes:
-            inputs = [made.get(id(x), x) for x in node.inputs]
-            outputs = [Tensor(None, y.spec) for y in node.outputs]
-            made.update(zip(map(id, node.outputs), outputs, strict=True))
+            inputs = [made.get(x, x) for x in node.inputs]
+            outputs = [Value(y.spec) for y in node.outputs]
+            made.update(zip(node.outputs, outputs, strict=True))
             copies.append(Node(node.op, inputs, node.attrs, outputs))
         return copies, made

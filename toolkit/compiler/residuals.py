@@ -11,10 +11,13 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-# A value's id and the side of it, or one of the ends.
-Place = tuple[int, str]
-_SOURCE: Place = (0, "source")
-_SINK: Place = (0, "sink")
+from toolkit.ir import Value
+
+# A side of a value, or one of the ends. The side stands first: it tells places apart
+# before values are compared, which tensors do by their elements.
+Place = tuple[str, Value | None]
+_SOURCE: Place = ("source", None)
+_SINK: Place = ("sink", None)
 
 
 def cheapest_residuals(
@@ -30,27 +33,27 @@ def cheapest_residuals(
         price: of keeping a value. Of equal prices the one that saves work counts.
     """
     network = _Network()
-    values: dict[int, Any] = {}
+    values: dict[Value, None] = {}
     stack = list(needed)
     for value in stack:
-        network.join((id(value), "out"), _SINK)
+        network.join(("out", value), _SINK)
     while stack:
         value = stack.pop()
-        if id(value) in values:
+        if value in values:
             continue
-        values[id(value)] = value
-        network.join((id(value), "in"), (id(value), "out"), price(value))
+        values[value] = None
+        network.join(("in", value), ("out", value), price(value))
         sources = made_from(value)
         if sources is None:
-            network.join(_SOURCE, (id(value), "in"))
+            network.join(_SOURCE, ("in", value))
         for source in sources or ():
-            network.join((id(source), "out"), (id(value), "in"))
+            network.join(("out", source), ("in", value))
             stack.append(source)
     behind = network.behind_the_cut()
     return [
         value
-        for i, value in values.items()
-        if (i, "in") not in behind and (i, "out") in behind
+        for value in values
+        if ("in", value) not in behind and ("out", value) in behind
     ]
 
 

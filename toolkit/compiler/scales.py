@@ -13,22 +13,21 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.space import number_of
-from toolkit.core.tensor import Tensor
-from toolkit.ir import Graph, Kind, Node
+from toolkit.ir import Constant, Graph, Kind, Node, Value
 
 
 def scale_products(graph: Graph) -> Graph:
     """Multiply products by what one of their factors is multiplied with."""
-    readers: defaultdict[int, list[Node]] = defaultdict(list)
+    readers: defaultdict[Value, list[Node]] = defaultdict(list)
     for node in graph.nodes:
-        for value in {id(x) for x in node.inputs}:
+        for value in set(node.inputs):
             readers[value].append(node)
-    outputs = {id(value) for value in graph.outputs}
+    outputs = set(graph.outputs)
 
     def is_for_products(value: Any) -> bool:
         """Whether products, or views for them, are all that reads a value."""
-        found = readers[id(value)]
-        if id(value) in outputs or not found:
+        found = readers[value]
+        if value in outputs or not found:
             return False
         return all(
             reader.op.name == "matmul"
@@ -50,19 +49,19 @@ def _moved(graph: Graph, node: Node) -> Graph:
         return graph
     if not isfinite(float(number)) or number == 0:
         return graph
-    factor = Tensor(np.asarray(number))  # which may have been an array of its like
-    values = {id(node.outputs[0]): x}
+    factor = Constant(np.asarray(number))  # which may have been an array of its like
+    values = {node.outputs[0]: x}
     nodes: list[Node] = []
     for other in graph.nodes:
-        read = sum(id(v) in values for v in other.inputs)
+        read = sum(v in values for v in other.inputs)
         if not read or other is node:
             nodes += [other] if other is not node else []
             continue
-        inputs = [values.get(id(v), v) for v in other.inputs]
-        result = Tensor(None, other.outputs[0].spec)
+        inputs = [values.get(v, v) for v in other.inputs]
+        result = Value(other.outputs[0].spec)
         nodes.append(Node(other.op, inputs, other.attrs, [result]))
         if other.op.kind is Kind.VIEW:
-            values[id(other.outputs[0])] = result
+            values[other.outputs[0]] = result
         elif read == 1:
             nodes.append(Node(node.op, [result, factor], {}, other.outputs))
         else:  # both factors are the same, and would be multiplied twice

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.base import Backend
-from toolkit.core.tensor import Tensor
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
 def tidy_scans(graph: Graph, backend: Backend) -> Graph:
@@ -18,47 +17,40 @@ def tidy_scans(graph: Graph, backend: Backend) -> Graph:
     """
     if not any(node.op.name == "scan" for node in graph.nodes):
         return graph
-    # What was replaced is kept too: the id of a dead value may be another's.
-    stand_ins: dict[int, tuple[Any, Any]] = {}
+    stand_ins: dict[Value, Value] = {}
 
-    def now(value: Any) -> Any:
-        return stand_ins.get(id(value), (value, value))[1]
+    def now(value: Value) -> Value:
+        return stand_ins.get(value, value)
 
     nodes = []
     for node in graph.nodes:
         node = node.with_inputs([now(x) for x in node.inputs])
         if node.op.name == "scan":
-            repeated = _repeated(node)
-            stand_ins.update((id(old), (old, new)) for old, new in repeated)
+            stand_ins |= _repeated(node)
         nodes.append(node)
     outputs = [now(y) for y in graph.outputs]
-    used = {id(x) for node in nodes for x in node.inputs} | {id(y) for y in outputs}
+    used = {x for node in nodes for x in node.inputs} | set(outputs)
     nodes = [_only(n, used) if n.op.name == "scan" else n for n in nodes]
     return graph.replace(nodes, outputs)
 
 
-def _repeated(node: Node) -> list[tuple[Any, Any]]:
-    """Pairs of a stacked result and a value that is the same."""
+def _repeated(node: Node) -> dict[Value, Value]:
+    """Stacked results, and for each a value that is the same."""
     n, m, body = node.attrs["carry"], node.attrs["xs"], node.attrs["body"]
-    known = {
-        id(inner): outer
-        for inner, outer in zip(
-            body.inputs[n : n + m], node.inputs[n : n + m], strict=True
-        )
-    }
-    pairs = []
+    known = dict(zip(body.inputs[n : n + m], node.inputs[n : n + m], strict=True))
+    found = {}
     for inner, outer in zip(body.outputs[n:], node.outputs[n:], strict=True):
-        if id(inner) in known:
-            pairs.append((outer, known[id(inner)]))
+        if inner in known:
+            found[outer] = known[inner]
         else:
-            known[id(inner)] = outer
-    return pairs
+            known[inner] = outer
+    return found
 
 
-def _only(node: Node, used: set[int]) -> Node:
+def _only(node: Node, used: set[Value]) -> Node:
     """The scan without the stacked results that nothing reads."""
     n, body = node.attrs["carry"], node.attrs["body"]
-    kept = [k for k, y in enumerate(node.outputs) if k < n or id(y) in used]
+    kept = [k for k, y in enumerate(node.outputs) if k < n or y in used]
     if len(kept) == len(node.outputs):
         return node
     inner: Sequence[Any] = [body.outputs[k] for k in kept]
@@ -75,10 +67,10 @@ def hoist(graph: Graph, backend: Backend) -> Graph:
     turns it lies in memory of its own.
     """
     nodes: list[Node] = []
-    views: set[int] = set()
+    views: set[Value] = set()
     for node in graph.nodes:
         if node.op.kind is Kind.VIEW:
-            views.add(id(node.outputs[0]))
+            views.add(node.outputs[0])
         if node.op.name == "scan" and node.attrs["length"]:
             nodes += _begun_whole(node, views)
             nodes += _Hoisting(nodes.pop()).nodes()
@@ -87,12 +79,12 @@ def hoist(graph: Graph, backend: Backend) -> Graph:
     return graph.replace(nodes)
 
 
-def _begun_whole(scan: Node, views: set[int]) -> list[Node]:
+def _begun_whole(scan: Node, views: set[Value]) -> list[Node]:
     """Copies of the carried values that are views, and the scan that begins so."""
     nodes, inputs = [], list(scan.inputs)
     for i, value in enumerate(inputs[: scan.attrs["carry"]]):
-        if id(value) in views:
-            inputs[i] = Tensor(None, value.spec)
+        if value in views:
+            inputs[i] = Value(value.spec)
             copy = PRIMITIVES["stop_gradient"]
             nodes.append(Node(copy, [value], {}, [inputs[i]]))
     return [*nodes, Node(scan.op, inputs, scan.attrs, scan.outputs, scan.device)]
@@ -106,14 +98,11 @@ class _Hoisting:
         self.body = scan.attrs["body"]
         first = scan.attrs["carry"] + scan.attrs["xs"]
         # The value outside that each value of the body is in every turn.
-        self.outer: dict[int, Any] = {
-            id(inner): outer
-            for inner, outer in zip(
-                self.body.inputs[first:], scan.inputs[first:], strict=True
-            )
-        }
+        self.outer: dict[Value, Value] = dict(
+            zip(self.body.inputs[first:], scan.inputs[first:], strict=True)
+        )
         self.factors = {
-            id(x)
+            x
             for node in self.body.nodes
             if node.op.kind is Kind.CONTRACT
             for x in node.inputs
@@ -126,50 +115,50 @@ class _Hoisting:
         """What runs before the scan, and the scan."""
         for node in self.body.nodes:
             self._take(node)
-        used = {id(y) for y in self.body.outputs}
+        used = set(self.body.outputs)
         inside = _leading_to(used, self.inside)
-        given = [value for value in self.moved if id(value) in used]
+        given = [value for value in self.moved if value in used]
         if not given:
             return [self.scan]
         body = Graph((*self.body.inputs, *given), tuple(inside), self.body.outputs)
-        inputs = [*self.scan.inputs, *(self.outer[id(value)] for value in given)]
+        inputs = [*self.scan.inputs, *(self.outer[value] for value in given)]
         attrs = {**self.scan.attrs, "body": body}
-        before = _leading_to({id(x) for x in inputs}, self.before)
+        before = _leading_to(set(inputs), self.before)
         scan = self.scan
         return [*before, Node(scan.op, inputs, attrs, scan.outputs, scan.device)]
 
     def _take(self, node: Node) -> None:
         """Put a node where it belongs; a view may be needed on both sides."""
         variable = [x for x in node.inputs if x.constant is None]
-        same = bool(variable) and all(id(x) in self.outer for x in variable)
+        same = bool(variable) and all(x in self.outer for x in variable)
         if not same or node.op.kind is Kind.CONTROL:
             self.inside.append(node)
             return
         self._put_before(node)
         if node.op.kind is not Kind.VIEW:
             self.moved += node.outputs
-        elif node.op.name == "transpose" and id(node.outputs[0]) in self.factors:
+        elif node.op.name == "transpose" and node.outputs[0] in self.factors:
             (value,) = node.outputs
-            view = self.outer[id(value)]
-            copy = Tensor(None, value.spec)
+            view = self.outer[value]
+            copy = Value(value.spec)
             self.before.append(Node(PRIMITIVES["stop_gradient"], [view], {}, [copy]))
-            self.outer[id(value)] = copy
+            self.outer[value] = copy
             self.moved.append(value)
         else:
             self.inside.append(node)
 
     def _put_before(self, node: Node) -> None:
-        inputs = [self.outer.get(id(x), x) for x in node.inputs]
-        outputs = [Tensor(None, y.spec) for y in node.outputs]
+        inputs = [self.outer.get(x, x) for x in node.inputs]
+        outputs = [Value(y.spec) for y in node.outputs]
         self.before.append(Node(node.op, inputs, node.attrs, outputs, node.device))
-        self.outer.update(zip(map(id, node.outputs), outputs, strict=True))
+        self.outer.update(zip(node.outputs, outputs, strict=True))
 
 
-def _leading_to(used: set[int], nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that make values with these ids; adds the ids of what they read."""
+def _leading_to(used: set[Value], nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that make these values; adds what they read to them."""
     found = []
     for node in reversed(nodes):
-        if any(id(y) in used for y in node.outputs):
-            used.update(id(x) for x in node.inputs)
+        if any(y in used for y in node.outputs):
+            used.update(node.inputs)
             found.append(node)
     return found[::-1]

@@ -12,7 +12,7 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace, reread_p
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.ir import Graph
+from toolkit.ir import Graph, Value
 
 
 @dataclass
@@ -63,14 +63,9 @@ def written_by(bodies: Sequence[Body]) -> list[Variable]:
 
 def sources_of(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
     """The outer values that the bodies read, each once, without those in `but`."""
-    left_out = {id(source) for source in but}
-    found = {
-        id(source): source
-        for body in bodies
-        for source, _ in body.trace.captures.values()
-        if id(source) not in left_out
-    }
-    return list(found.values())
+    left_out = set(but)
+    found = (source for body in bodies for source in body.trace.captures)
+    return [source for source in dict.fromkeys(found) if source not in left_out]
 
 
 def outer_values(sources: Sequence[Any]) -> list[Tensor]:
@@ -131,10 +126,10 @@ def twins_of_carry(body: Graph, carry: int) -> list[int]:
 
     That is itself, unless the body does not read it: an output that is a state too.
     """
-    read = {id(x) for node in body.nodes for x in node.inputs}
-    read |= {id(y) for y in body.outputs}
-    is_read = [id(x) in read for x in body.inputs[:carry]]
-    first: dict[int, int] = {}
+    read = {x for node in body.nodes for x in node.inputs}
+    read |= set(body.outputs)
+    is_read = [x in read for x in body.inputs[:carry]]
+    first: dict[Value, int] = {}
     for i in sorted(range(carry), key=lambda i: not is_read[i]):
-        first.setdefault(id(body.outputs[i]), i)
-    return [i if is_read[i] else first[id(body.outputs[i])] for i in range(carry)]
+        first.setdefault(body.outputs[i], i)
+    return [i if is_read[i] else first[body.outputs[i]] for i in range(carry)]

@@ -19,7 +19,7 @@ from toolkit.backends.base import Backend, accelerators, on_host, owner_of
 from toolkit.backends.fetched import Fetched
 from toolkit.backends.registry import get_backend
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
-from toolkit.ir import Primitive, Spec
+from toolkit.ir import Primitive, Spec, Value
 from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Operators:
         def __neg__(self) -> Tensor: ...
 
 
-class Tensor(Operators):
+class Tensor(Operators, Value):
     """An immutable array of numbers, or its mere shape and dtype inside a trace.
 
     Operators, indexing and comparisons work as in NumPy; `toolkit.ops` holds the
@@ -98,14 +98,9 @@ class Tensor(Operators):
         15.0
     """
 
-    __slots__ = (
-        *("__weakref__", "_array", "_device", "_dtype", "_is_open"),
-        *("_keras_mask", "_origin", "_scope", "_spec"),
-    )
+    __slots__ = ("_array", "_device", "_dtype", "_keras_mask", "_scope")
     _keras_mask: Any
     _device: str  # set only by what was computed in a device scope
-    _origin: tuple[str, ...]  # the name scopes, of layers say, that it was traced in
-    _is_open: bool  # set only by `extent`, and of what is computed from that
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
 
@@ -252,8 +247,7 @@ class Tensor(Operators):
             raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(self.shape[0]))
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = Value.__hash__
 
     def __reduce__(self) -> Any:
         return Tensor, (np.array(self.numpy()),)

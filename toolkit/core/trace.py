@@ -15,7 +15,7 @@ from toolkit import dtypes
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, bind, run_on_host, state
 from toolkit.errors import ArgumentError, ShapeError, TraceError, leaked
-from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, primitive
+from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, Value, primitive
 
 if TYPE_CHECKING:
     from toolkit.core.variable import Variable
@@ -77,10 +77,10 @@ class Trace(Overlay):
         self.scope: Scope = Scope()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
-        # What comes from outside: id -> (outer Tensor or Variable, its stand-in here).
-        self.captures: dict[int, tuple[Tensor | Variable, Tensor]] = {}
-        # What was asked for and could be computed: id of a tensor here -> its value.
-        self.folded: dict[int, Tensor] = {}
+        # What comes from outside, and its stand-in here.
+        self.captures: dict[Tensor | Variable, Tensor] = {}
+        # What was asked for and could be computed: a tensor here, and its value.
+        self.folded: dict[Tensor, Tensor] = {}
         # Variables that were written, as they are read since then.
         self._rereads: dict[Variable, Tensor] = {}
 
@@ -131,10 +131,9 @@ class Trace(Overlay):
 
     def capture(self, source: Tensor | Variable) -> Tensor:
         """The stand-in of a value from outside."""
-        if id(source) not in self.captures:
-            stand_in = Tensor(None, source.spec, self.scope)
-            self.captures[id(source)] = (source, stand_in)
-        return self.captures[id(source)][1]
+        if source not in self.captures:
+            self.captures[source] = Tensor(None, source.spec, self.scope)
+        return self.captures[source]
 
     def value_of(self, x: Tensor) -> Tensor | None:
         """`x` with its data, if it is computed from constants alone; else None.
@@ -146,38 +145,38 @@ class Trace(Overlay):
         if x._scope is not self.scope:
             outer = self._outer[0]
             return None if outer is None else outer.value_of(x)
-        if id(x) not in self.folded:
+        if x not in self.folded:
             nodes = self._computing(x)
             if nodes is None:
                 return None
             with no_trace():
                 for node in nodes:
-                    inputs = tuple([self.folded.get(id(v), v) for v in node.inputs])
+                    inputs = tuple([self.folded.get(v, v) for v in node.inputs])
                     found = run_on_host(node.op, inputs, node.attrs)
                     found = found if type(found) is tuple else (found,)
-                    self.folded.update(zip(map(id, node.outputs), found, strict=True))
-        return self.folded[id(x)]
+                    self.folded.update(zip(node.outputs, found, strict=True))
+        return self.folded[x]
 
     def _computing(self, x: Tensor) -> list[Node] | None:
         """The nodes that `x` needs, in order; None if it needs what is not known."""
-        wanted, nodes = {id(x)}, []
+        wanted, nodes = {x}, []
         for node in reversed(self.nodes):
             if not wanted:
                 break
-            outputs = set(map(id, node.outputs))
+            outputs = set(node.outputs)
             if wanted.isdisjoint(outputs):
                 continue
             if node.op.kind is Kind.CONTROL:
                 return None
             nodes.append(node)
             wanted -= outputs
-            wanted |= {id(v) for v in node.inputs if v._array is None}
+            wanted |= {v for v in node.inputs if v._array is None}
             wanted -= self.folded.keys()
-        for source, local in self.captures.values() if wanted else ():
-            if id(local) in wanted and isinstance(source, Tensor):
+        for source, local in self.captures.items() if wanted else ():
+            if local in wanted and isinstance(source, Tensor):
                 value = source if source._array is not None else self.value_of(source)
                 if value is not None:
-                    self.folded[id(local)] = value
+                    self.folded[local] = value
         return nodes[::-1] if wanted <= self.folded.keys() else None
 
     def read(self, variable: Variable) -> Tensor:
@@ -190,7 +189,7 @@ class Trace(Overlay):
     def _reread(self, variable: Variable) -> Tensor:
         """What was written to `variable`, to tapes a value of its own."""
         value = self.writes[variable]
-        is_wanted = variable.trainable or id(variable) in self.captures
+        is_wanted = variable.trainable or variable in self.captures
         if not is_wanted or value.dtype not in dtypes.INEXACT:
             return value
         return self.emit(reread_p, (value, self.capture(variable)), {})  # type: ignore[no-any-return]
@@ -209,11 +208,11 @@ class Trace(Overlay):
 
     def finish(self, outputs: Iterable[Tensor]) -> Graph:
         """The graph: inputs are the placeholders, then what was captured."""
-        inputs = [*self.inputs, *(local for _, local in self.captures.values())]
+        inputs = [*self.inputs, *self.captures.values()]
         localized = [self.localize(x) for x in outputs]
-        names = {
-            id(local): source.path
-            for source, local in self.captures.values()
+        names: dict[Value, str] = {
+            local: source.path
+            for source, local in self.captures.items()
             if not isinstance(source, Tensor)
         }
         return Graph(tuple(inputs), tuple(self.nodes), tuple(localized), names)
@@ -295,13 +294,13 @@ class StatelessScope(Overlay):
 
 def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
     """Apply the nodes of `graph` to other inputs, through `bind`."""
-    values = {id(old): new for old, new in zip(graph.inputs, inputs, strict=True)}
+    values = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
-        arguments = [values.get(id(x), x) for x in node.inputs]
+        arguments = [values.get(x, x) for x in node.inputs]
         outputs = bind(node.op, *arguments, **node.attrs)
         several = outputs if isinstance(outputs, tuple) else (outputs,)
-        values.update(zip(map(id, node.outputs), several, strict=True))
-    return [values.get(id(x), x) for x in graph.outputs]
+        values.update(zip(node.outputs, several, strict=True))
+    return [values.get(x, x) for x in graph.outputs]
 
 
 @lru_cache(maxsize=1024)

@@ -298,8 +298,7 @@ class Variable(Operators):
     def __index__(self) -> int:
         return self.value.__index__()
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __deepcopy__(self, memo: Any) -> Variable:
         copy = type(self).__new__(type(self))

@@ -62,17 +62,15 @@ class Concrete:
         self.written: list[Variable] = list(trace.writes)
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
         self.specs: list[Any] = [y.spec for y in self.graph.outputs[: self.fetched]]
-        self.variables: list[Variable] = [v for v, _ in trace.captures.values()]  # type: ignore[misc]
+        self.variables: list[Variable] = list(trace.captures)  # type: ignore[arg-type]
         reads = [x for node in self.graph.walk() for x in node.inputs]
         reads += self.graph.outputs
-        constants = {id(x): x for x in reads if x.constant is not None}
-        self.constants: list[Tensor] = list(constants.values())
+        constants = dict.fromkeys(x for x in reads if x.constant is not None)
+        self.constants: list[Tensor] = list(constants)
         self.locks = Locks({*self.variables, *self.written})
         first = len(self.graph.inputs) - len(self.variables)
-        read = {id(v): first + i for i, v in enumerate(self.variables)}
-        updates = [
-            (self.fetched + i, read.get(id(v))) for i, v in enumerate(self.written)
-        ]
+        read = {v: first + i for i, v in enumerate(self.variables)}
+        updates = [(self.fetched + i, read.get(v)) for i, v in enumerate(self.written)]
         self.program: Any = compile_graph(self.graph, backend(), generate, updates)
         self.program.name = name
         # Whether a call returns before anything is computed. What is started later, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from toolkit.ir import Graph, Node
+from toolkit.ir import Graph, Node, Value
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
 from toolkit.pictures.blocks import Block, draw_blocks
 from toolkit.pictures.boxes import Box, Cell, Cluster, cut
@@ -77,41 +77,41 @@ class _Reader:
         self.content = Cluster(f"graph of {inspection.name}")
         self.producers = self.graph.producers()
         self.names = dict(self.graph.names)
-        self.box_of: dict[int, Box] = {}  # by the id of the value that it makes
+        self.box_of: dict[Value, Box] = {}  # by the value that it makes
 
     def kernels(self) -> Cluster:
         """A box for each kernel; views are passed through."""
-        boxes: dict[int, Box] = {}
+        boxes: dict[Node, Box] = {}
         for number, kernel in enumerate(self.inspection.kernels):
             box = Box(f"kernel {number}", cut(kernel.name, _LONG), "weights", [])
             box.rows = [_cells(kernel)]
             self.content.children.append(box)
-            boxes |= {id(node): box for node in kernel.nodes}
+            boxes |= dict.fromkeys(kernel.nodes, box)
         for node in self.graph.nodes:
             for x in node.inputs:
-                self._connect(x, boxes.get(id(node)))
-            source = self.box_of.get(id(node.inputs[0])) if node.inputs else None
+                self._connect(x, boxes.get(node))
+            source = self.box_of.get(node.inputs[0]) if node.inputs else None
             for y in node.outputs:
-                found = boxes.get(id(node)) or source
+                found = boxes.get(node) or source
                 if found is not None:
-                    self.box_of[id(y)] = found
+                    self.box_of[y] = found
         return self.content
 
     def nodes(self) -> Cluster:
         """A frame for each kernel with its nodes and their views; boxes for inputs."""
         for number, x in enumerate(self.graph.inputs):
-            if id(x) not in self.graph.names:  # Variables are told where they are read
+            if x not in self.graph.names:  # Variables are told where they are read
                 box = Box(f"input {number}", str(x.spec), "input", [])
                 self._add(self.content, x, box)
-        clusters: dict[int, Cluster] = {}
+        clusters: dict[Node, Cluster] = {}
         for number, kernel in enumerate(self.inspection.kernels):
             cluster = Cluster(f"kernel {number}")
             self.content.children.append(cluster)
-            clusters |= {id(node): cluster for node in kernel.nodes}
+            clusters |= dict.fromkeys(kernel.nodes, cluster)
         for node in self.graph.nodes:
-            source = self.producers.get(id(node.inputs[0])) if node.inputs else None
-            beside = clusters.get(id(source), self.content)
-            cluster = clusters.setdefault(id(node), beside)
+            source = self.producers.get(node.inputs[0]) if node.inputs else None
+            beside = clusters.get(source, self.content) if source else self.content
+            cluster = clusters.setdefault(node, beside)
             if node.op.name == "fused":
                 self._inside(node, cluster)
             else:
@@ -122,19 +122,19 @@ class _Reader:
         """The nodes of a fused one; what they read and make is what it does."""
         body = fused.attrs["body"]
         for inner, outer in zip(body.inputs, fused.inputs, strict=True):
-            if id(outer) in self.box_of:
-                self.box_of[id(inner)] = self.box_of[id(outer)]
-            if id(outer) in self.names:
-                self.names[id(inner)] = self.names[id(outer)]
+            if outer in self.box_of:
+                self.box_of[inner] = self.box_of[outer]
+            if outer in self.names:
+                self.names[inner] = self.names[outer]
         for node in body.nodes:
             self._node(node, cluster)
         for inner, outer in zip(body.outputs, fused.outputs, strict=True):
-            self.box_of[id(outer)] = self.box_of[id(inner)]
+            self.box_of[outer] = self.box_of[inner]
 
     def _node(self, node: Node, cluster: Cluster) -> None:
-        is_view = id(node.outputs[0]) in self.inspection.program.layouts.views
+        is_view = node.outputs[0] in self.inspection.program.layouts.views
         spec = ", ".join(str(y.spec) for y in node.outputs)
-        names = [self.names[id(x)] for x in node.inputs if id(x) in self.names]
+        names = [self.names[x] for x in node.inputs if x in self.names]
         rows = [[Cell("reads", ", ".join(names))]] if names else []
         box = Box(node.op.name, spec, "plain" if is_view else "weights", rows)
         for y in node.outputs:
@@ -145,10 +145,10 @@ class _Reader:
     def _add(self, cluster: Cluster, value: Any, box: Box) -> None:
         if box not in cluster.children:
             cluster.children.append(box)
-        self.box_of[id(value)] = box
+        self.box_of[value] = box
 
     def _connect(self, value: Any, box: Box | None) -> None:
-        source = self.box_of.get(id(value))
+        source = self.box_of.get(value)
         if source is not None and box is not None and source is not box:
             self.content.edges[source, box] = None
 

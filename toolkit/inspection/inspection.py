@@ -222,7 +222,7 @@ class Inspection:
         parts += self._pass_rows()
         parts.append("\nschedule, with the number of each node's kernel:")
         numbers = enumerate(self.kernels)
-        marks = {id(node): f"{i:>4}" for i, kernel in numbers for node in kernel.nodes}
+        marks = {node: f"{i:>4}" for i, kernel in numbers for node in kernel.nodes}
         parts.append(format_graph(self.graph, marks))
         parts.append("\nkernels:")
         parts += self._kernel_rows()
@@ -317,9 +317,9 @@ def _listed(names: Counter[str]) -> str:
 
 def _joined(parts: Sequence[Part]) -> list[list[int]]:
     """The numbers of the parts in groups: those that work on a node are together."""
-    groups: list[tuple[set[int], list[int]]] = []
+    groups: list[tuple[set[Node], list[int]]] = []
     for number, part in enumerate(parts):
-        nodes, numbers = {id(node) for node in part.nodes}, [number]
+        nodes, numbers = set(part.nodes), [number]
         apart = []
         for group in groups:
             if nodes.isdisjoint(group[0]):
@@ -332,7 +332,7 @@ def _joined(parts: Sequence[Part]) -> list[list[int]]:
 
 
 def _kernel(parts: Sequence[Part]) -> Kernel:
-    nodes = tuple({id(node): node for part in parts for node in part.nodes}.values())
+    nodes = tuple(dict.fromkeys(node for part in parts for node in part.nodes))
     names: list[str] = []
     for node in nodes:
         members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)

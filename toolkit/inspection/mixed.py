@@ -13,11 +13,12 @@ from toolkit.compiler.mixed import MixedProgram
 from toolkit.core.variable import Variable
 from toolkit.errors import OutOfRangeError, UnsupportedError
 from toolkit.inspection.inspection import Inspection, Kernel, made_up, outputs_for
+from toolkit.ir import Value
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
 
-Arrays = dict[int, Any]
+Arrays = dict[Value, Any]
 
 
 def inspect_program(
@@ -49,7 +50,7 @@ class PartInspection(Inspection):
     """One part: what runs on one device before values pass to another.
 
     Args:
-        arrays: gives the values of the whole by their ids.
+        arrays: gives the arrays of the values of the whole.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class PartInspection(Inspection):
     @cached_property
     def _arrays(self) -> tuple[list[Any], list[Any]]:
         values = self._values()
-        inputs = [values[id(x)] for x in self.program.source.inputs]
+        inputs = [values[x] for x in self.program.source.inputs]
         return inputs, outputs_for(self.program)
 
 
@@ -158,25 +159,25 @@ class MixedInspection(Inspection):
         """Every value that passes between parts, after a run on made-up data."""
         graph = self.program.graph
         given = made_up(graph, self.program.backend, self._variables)
-        values: Arrays = dict(zip(map(id, graph.inputs), given, strict=True))
+        values: Arrays = dict(zip(graph.inputs, given, strict=True))
         for part in self.program.parts:
-            found = part.program([values[id(x)] for x in part.inputs])
-            values.update(zip(map(id, part.outputs), found, strict=True))
+            found = part.program([values[x] for x in part.inputs])
+            values.update(zip(part.outputs, found, strict=True))
         return values
 
     def _transfers(self) -> Iterator[Transfer]:
         """In the order in which parts take them; at last what the call returns."""
         graph, home = self.program.graph, self.program.backend
         inputs = enumerate(graph.inputs)
-        made = {id(x): (home, graph.names.get(id(x), f"input {i}")) for i, x in inputs}
+        made = {x: (home, graph.names.get(x, f"input {i}")) for i, x in inputs}
         for part in self.program.parts:
             for node in part.program.source.nodes:
                 for y in node.outputs:
-                    made[id(y)] = part.program.backend, node.op.name
+                    made[y] = part.program.backend, node.op.name
         takers = [(part.program.backend, part.inputs) for part in self.program.parts]
         for backend, taken in [*takers, (home, graph.outputs)]:
             for x in taken:
-                owner, name = made.get(id(x), (backend, ""))
+                owner, name = made.get(x, (backend, ""))
                 if owner is not backend:
                     devices = owner.device_name, backend.device_name
                     yield Transfer(f"{name}: {x.spec}", x.spec.nbytes, *devices)

@@ -197,7 +197,7 @@ def infer(
     Args:
         function: takes tensors where the arguments hold symbols.
         args, kwargs: the arguments.
-        pinned: (id of a symbol, axis) -> the extent that an unknown one must have.
+        pinned: (symbol, axis) -> the extent that an unknown one must have.
     """
     symbols = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     runs = [_probe(function, args, kwargs, PROBES[0], pinned)]
@@ -220,7 +220,7 @@ class Probe(Trace):
         super().__init__("shape inference")
         self.extent = extent
         self.probed = False  # whether an extent depends on values
-        self.stood_for: dict[int, KerasTensor] = {}  # id of a placeholder -> symbol
+        self.stood_for: dict[Tensor, KerasTensor] = {}  # by the placeholder
         self.outputs: Any = None
 
 
@@ -235,11 +235,11 @@ def _probe(
             if not is_symbolic(leaf):
                 return leaf
             shape = [
-                pinned.get((id(leaf), axis), extent) if n is None else n
+                pinned.get((leaf, axis), extent) if n is None else n
                 for axis, n in enumerate(leaf.shape)
             ]
             tensor = trace.placeholder(Spec(shape, leaf.dtype))
-            trace.stood_for[id(tensor)] = leaf
+            trace.stood_for[tensor] = leaf
             if leaf._keras_mask is not None:
                 tensor._keras_mask = stand_in(leaf._keras_mask)
             return tensor
@@ -257,7 +257,7 @@ def _probe(
     return trace
 
 
-def _merge(stood_for: dict[int, KerasTensor], a: Any, b: Any) -> Any:
+def _merge(stood_for: dict[Tensor, KerasTensor], a: Any, b: Any) -> Any:
     """One symbol from the outputs of the two probes; the placeholders are a's."""
     if not isinstance(a, (Tensor, Variable)):
         return a
@@ -266,8 +266,9 @@ def _merge(stood_for: dict[int, KerasTensor], a: Any, b: Any) -> Any:
     shape = [m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)]
     symbol = KerasTensor(shape, a.dtype)
     mask = getattr(a, "_keras_mask", None)
-    if id(mask) in stood_for:  # passed through: it still comes from where it did
-        symbol._keras_mask = stood_for[id(mask)]
+    if isinstance(mask, Tensor) and mask in stood_for:
+        # It was passed through: it still comes from where it did.
+        symbol._keras_mask = stood_for[mask]
     elif mask is not None:
         symbol._keras_mask = _merge(stood_for, mask, b._keras_mask)
     return symbol
@@ -337,7 +338,7 @@ def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
     integers = [x for x in leaves if type(x) is int]
     known = dict.fromkeys(n for n in (*chain(*shapes), *integers, 1) if n and n > 0)
     places = dict.fromkeys(
-        (id(x), axis)
+        (x, axis)
         for x in leaves
         if is_symbolic(x)
         for axis, n in enumerate(x.shape)
@@ -366,7 +367,7 @@ def _same_axes(leaves: list[Any]) -> Iterator[dict[Any, int]]:
     agreed = {axis: ns.pop() for axis, ns in extents.items() if len(ns) == 1}
     for axes in ({0}, set(agreed)):
         yield {
-            (id(x), axis): agreed[axis]
+            (x, axis): agreed[axis]
             for x in symbols
             for axis, n in enumerate(x.shape)
             if n is None and axis in axes & set(agreed)

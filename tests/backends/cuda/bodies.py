@@ -73,8 +73,8 @@ class Drawn:
 
     def unread(self):
         """Full values that nothing was made of."""
-        read = {id(x) for node in self.trace.nodes for x in node.inputs}
-        return [x for x in self.full if id(x) not in read]
+        read = {x for node in self.trace.nodes for x in node.inputs}
+        return [x for x in self.full if x not in read]
 
 
 def drawn(seed, dtypes=None, shape=None):

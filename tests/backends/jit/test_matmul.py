@@ -80,11 +80,11 @@ def computed(lower, function, *arrays, chunk=0):
 def referenced(function, *arrays):
     """The outputs of the reference backend's kernels."""
     body, kernels = body_of(function, *arrays), get_backend("reference").kernels
-    known = {id(v): a for v, a in zip(body.inputs, arrays, strict=True)}
+    known = dict(zip(body.inputs, arrays, strict=True))
     for node in body.nodes:
-        inputs = [known.get(id(x), x.constant) for x in node.inputs]
-        known[id(node.outputs[0])] = kernels[node.op.name](*inputs, **node.attrs)
-    return [known[id(v)] for v in body.outputs]
+        inputs = [known.get(x, x.constant) for x in node.inputs]
+        known[node.outputs[0]] = kernels[node.op.name](*inputs, **node.attrs)
+    return [known[v] for v in body.outputs]
 
 
 def check(function, *arrays, lower=lower_matmul, chunk=0):

@@ -33,7 +33,7 @@ from toolkit.backends.space import (
     reduced_part,
     space_of,
 )
-from toolkit.ir import PRIMITIVES, Graph, Node
+from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 # Steps of their own: a checked index, an element of a row, a row but for an element.
 PLACE, PICK, PUT = "place", "pick", "put"
@@ -160,9 +160,9 @@ class Planner:
     ) -> None:
         self.body = body
         self.space = space_of(body.nodes)
-        self.operands = dict(zip(map(id, body.inputs), inputs, strict=True))
-        self.index = {id(value): k for k, value in enumerate(body.inputs)}
-        self.sources: dict[int, Source] = {}
+        self.operands = dict(zip(body.inputs, inputs, strict=True))
+        self.index = {value: k for k, value in enumerate(body.inputs)}
+        self.sources: dict[Value, Source] = {}
         self.steps: list[Step] = []
         self.reads: dict[tuple[int, tuple[int, ...]], int] = {}
         columns = self.space.columns or 1
@@ -181,7 +181,7 @@ class Planner:
         result = node.outputs[0]
         if is_relabelling(node):
             x = node.inputs[0]
-            self.sources[id(result)] = self._source(x, x.spec.shape)
+            self.sources[result] = self._source(x, x.spec.shape)
             return
         if picks_in_rows(node):
             self._pick(node)
@@ -193,7 +193,7 @@ class Planner:
             reduces, role = self._role_of(frame), self._reduced_role(node)
         arguments = tuple(self._source(x, frame) for x in node.inputs)
         attrs = () if reduces else tuple(sorted(node.attrs.items()))
-        self.sources[id(result)] = ("step", len(self.steps))
+        self.sources[result] = ("step", len(self.steps))
         self.steps.append(
             Step(node.op.name, arguments, attrs, result.spec.dtype, role, reduces)
         )
@@ -210,7 +210,7 @@ class Planner:
             step = Step(PUT, (row, place, update), attrs, dtype, FULL)
         else:
             step = Step(PICK, (row, place), (), dtype, ROW)
-        self.sources[id(node.outputs[0])] = ("step", len(self.steps))
+        self.sources[node.outputs[0]] = ("step", len(self.steps))
         self.steps.append(step)
 
     def _place(self, index: Source) -> Source:
@@ -233,17 +233,17 @@ class Planner:
 
     def _source(self, value: Any, frame: Shape) -> Source:
         """Where a value comes from when it is read beside those of a shape."""
-        if id(value) in self.sources:
-            return self.sources[id(value)]
+        if value in self.sources:
+            return self.sources[value]
         number = number_of(value)
         if number is not None:
             return "number", number.tobytes().hex(), value.spec.dtype
-        key = (self.index[id(value)], self._strides(value, frame))
+        key = (self.index[value], self._strides(value, frame))
         return "read", self.reads.setdefault(key, len(self.reads))
 
     def _strides(self, value: Any, frame: Shape) -> tuple[int, ...]:
         """Strides along the loops."""
-        along = broadcast_strides(self.operands[id(value)], frame)
+        along = broadcast_strides(self.operands[value], frame)
         if prod(frame) == self.space.size:
             return tuple(split_strides(along, frame, self.loop_steps))
         inside = len(self.loop_steps) - len(self.row_steps)
@@ -281,7 +281,7 @@ class Planner:
         return Planned(plan, self.space, loops, strides, self._leading(loops))
 
     def _write(self, value: Any) -> Write:
-        source = self.sources[id(value)]
+        source = self.sources[value]
         if source[0] != "step":  # what is read, as it is
             role, dtype = self._role_of(value.spec.shape), value.spec.dtype
             copy = Step("stop_gradient", (source,), (), dtype, role)

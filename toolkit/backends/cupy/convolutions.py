@@ -64,13 +64,12 @@ def lower_by_cudnn(
     op, dtype = OPS[node.op.name], outputs[0].spec.dtype
     if not takes(dtype) or not all(x.spec.size for x in (*inputs, *outputs)):
         return None
-    numbers = {id(x): i for i, x in enumerate(body.inputs)}
-    if any(id(x) not in numbers for x in (*node.inputs, *following)):
+    numbers = {x: i for i, x in enumerate(body.inputs)}
+    if any(x not in numbers for x in (*node.inputs, *following)):
         return None
     pieces = Pieces()
     first, second, *extra = (
-        (Buffer(numbers[id(x)]), inputs[numbers[id(x)]])
-        for x in (*node.inputs, *following)
+        (Buffer(numbers[x]), inputs[numbers[x]]) for x in (*node.inputs, *following)
     )
     is_gradient = op == "conv_wgrad"
     try:

@@ -9,9 +9,8 @@ from toolkit.backends.base import Kernel, Operand, contiguous
 from toolkit.backends.cupy.availability import EXTRAS
 from toolkit.backends.cupy.binding import Where
 from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner
-from toolkit.backends.cupy.steps import Value
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
-from toolkit.ir import PRIMITIVES, Node, Spec
+from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
 if TYPE_CHECKING:
     from toolkit.backends.cupy.backend import CupyBackend

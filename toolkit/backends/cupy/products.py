@@ -111,20 +111,18 @@ def lower_matmul(
     anchor = body.nodes[0]
     if found is None or not takes(anchor, found) or not anchor.inputs[0].spec.size:
         return None
-    numbers = {id(x): i for i, x in enumerate(body.inputs)}
+    numbers = {x: i for i, x in enumerate(body.inputs)}
     # A constant may be written into the body, and has no place then.
-    if any(id(x) not in numbers for x in (*anchor.inputs, *found.extra)):
+    if any(x not in numbers for x in (*anchor.inputs, *found.extra)):
         return None
-    if not all(inputs[numbers[id(x)]].is_contiguous for x in found.extra):
+    if not all(inputs[numbers[x]].is_contiguous for x in found.extra):
         return None
     pieces = Pieces()
-    a, b = (
-        Matrix(Buffer(numbers[id(x)]), inputs[numbers[id(x)]]) for x in anchor.inputs
-    )
+    a, b = (Matrix(Buffer(numbers[x]), inputs[numbers[x]]) for x in anchor.inputs)
     spec = anchor.outputs[0].spec.with_dtype(out.spec.dtype)
     target = Matrix(Buffer(len(inputs)), contiguous(spec))
     additions = [s for s in found.steps if s in ("bias", "add")]
-    places = [Buffer(numbers[id(x)]) for x in found.extra]
+    places = [Buffer(numbers[x]) for x in found.extra]
     beside = dict(zip(additions, places, strict=True))
     names = [s for s in ("relu", "bias") if s in found.steps]
     vectors = (beside["bias"],) if "bias" in beside else ()

@@ -21,7 +21,7 @@ from toolkit.backends.cupy.cuda.launch import (
     scratch_bytes,
 )
 from toolkit.backends.cupy.signatures import Signature
-from toolkit.ir import PRIMITIVES, Node, Spec
+from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
 Place = Buffer | Scratch
 
@@ -81,15 +81,6 @@ class Lowered:
     work: int = 0
     inputs: int = 0
     name: str = ""
-
-
-class Value:
-    """A value of a node that is made up while lowering another."""
-
-    constant = None
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
 
 
 class Pieces:

@@ -35,7 +35,7 @@ from toolkit.backends.space import (
     picks_in_rows,
     reduced_part,
 )
-from toolkit.ir import PRIMITIVES, Graph, Node, Spec
+from toolkit.ir import PRIMITIVES, Graph, Node, Spec, Value
 
 
 @dataclass(eq=False)
@@ -74,24 +74,24 @@ def _in_parts(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """The launches of the parts of a body; what goes between them is scratch memory."""
-    places: dict[int, tuple[Operand, Buffer | Scratch]] = {}
+    places: dict[Value, tuple[Operand, Buffer | Scratch]] = {}
     for k, (x, operand) in enumerate(
         zip((*body.inputs, *body.outputs), (*inputs, *outputs), strict=True)
     ):
-        places[id(x)] = operand, Buffer(k)
+        places[x] = operand, Buffer(k)
     launches: list[Launch] = []
     end = 0
     makers = body.producers()
     for part in parts_of(body, inputs):
         for x in part.inputs:
-            if id(x) not in places:  # of another shape
+            if x not in places:  # of another shape
                 root = unlabelled(makers, x)
-                places[id(x)] = contiguous(x.spec), places[id(root)][1]
+                places[x] = contiguous(x.spec), places[root][1]
         for y in part.outputs:
-            if id(y) not in places:
-                places[id(y)] = contiguous(y.spec), Scratch(end, y.spec.nbytes)
+            if y not in places:
+                places[y] = contiguous(y.spec), Scratch(end, y.spec.nbytes)
                 end += aligned_bytes(y.spec.nbytes)
-        known = [places[id(x)] for x in (*part.inputs, *part.outputs)]
+        known = [places[x] for x in (*part.inputs, *part.outputs)]
         operands, count = [operand for operand, _ in known], len(part.inputs)
         made = _of_part(part, operands[:count], operands[count:], aligned)
         if made is None:

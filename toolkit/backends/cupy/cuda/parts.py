@@ -12,7 +12,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.space import fits, is_relabelling
-from toolkit.ir import Graph, Node
+from toolkit.ir import Graph, Node, Value
 
 # Arrays that a kernel reads and writes: each takes up to 16 bytes of a thread's
 # registers.
@@ -49,26 +49,26 @@ def is_light(graph: Graph) -> bool:
 
 def _most_live(nodes: Sequence[Node]) -> int:
     """The most registers of values that were computed and are read later."""
-    last = {id(x): i for i, node in enumerate(nodes) for x in node.inputs}
-    live: dict[int, int] = {}
+    last = {x: i for i, node in enumerate(nodes) for x in node.inputs}
+    live: dict[Value, int] = {}
     most = 0
     for i, node in enumerate(nodes):
         live |= {
-            id(y): 1 + (dtypes.itemsize(y.spec.dtype) > 4)
+            y: 1 + (dtypes.itemsize(y.spec.dtype) > 4)
             for y in node.outputs
-            if id(y) in last
+            if y in last
         }
         most = max(most, sum(live.values()))
         live = {value: words for value, words in live.items() if last[value] > i}
     return most
 
 
-def unlabelled(makers: Mapping[int, Node], value: Any) -> Any:
+def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
     """The value that one has the elements of, in the same order."""
-    maker = makers.get(id(value))
+    maker = makers.get(value)
     while maker is not None and is_relabelling(maker):
         value = maker.inputs[0]
-        maker = makers.get(id(value))
+        maker = makers.get(value)
     return value
 
 
@@ -78,20 +78,20 @@ class _Parts:
     def __init__(self, body: Graph, inputs: Sequence[Operand]) -> None:
         self.body = body
         self.makers = body.producers()
-        self.given = {id(x) for x in body.inputs}
-        self.returned = {id(y) for y in body.outputs}
+        self.given = set(body.inputs)
+        self.returned = set(body.outputs)
         # These have other labels only if a kernel gives them those.
         self.scattered = {
-            id(x)
+            x
             for x, operand in zip(body.inputs, inputs, strict=True)
             if not operand.is_contiguous
         }
         # What reads each value, by whatever labels.
-        self.readers: dict[int, list[Node]] = {}
+        self.readers: dict[Value, list[Node]] = {}
         for node in body.nodes:
             for x in node.inputs:
                 root = unlabelled(self.makers, x)
-                self.readers.setdefault(id(root), []).append(node)
+                self.readers.setdefault(root, []).append(node)
 
     def cones(self) -> list[Part]:
         """For each output, the nodes that it takes beside those of outputs before it.
@@ -99,26 +99,26 @@ class _Parts:
         What only gives labels is left out.
         """
         cones: list[Part] = []
-        seen: set[int] = set()
+        seen: set[Node] = set()
         for output in self.body.outputs:
             cone: Part = []
-            stack = [(self.makers.get(id(output)), False)]
+            stack = [(self.makers.get(output), False)]
             while stack:
                 node, is_ready = stack.pop()
                 if node is None:
                     continue
                 if is_ready:
                     cone.append(node)
-                elif id(node) not in seen:
-                    seen.add(id(node))
+                elif node not in seen:
+                    seen.add(node)
                     stack.append((node, True))
-                    makers = [self.makers.get(id(x)) for x in node.inputs]
+                    makers = [self.makers.get(x) for x in node.inputs]
                     stack += [(maker, False) for maker in reversed(makers)]
             cones.append([node for node in cone if self._counts(node)])
         return [cone for cone in cones if cone]
 
     def _counts(self, node: Node) -> bool:
-        return not is_relabelling(node) or id(node.outputs[0]) in self.returned
+        return not is_relabelling(node) or node.outputs[0] in self.returned
 
     def may_be_one(self, nodes: Part) -> bool:
         """Whether nodes can be a part."""
@@ -127,40 +127,40 @@ class _Parts:
 
     def graph(self, part: Part) -> Graph:
         """A part with the values that it reads, and those that others read of it."""
-        own = {id(node) for node in part}
+        own = set(part)
         nodes = self._with_labels(part)
-        made = {id(y) for node in nodes for y in node.outputs}
-        inputs = {
-            id(x): x
+        made = {y for node in nodes for y in node.outputs}
+        inputs = dict.fromkeys(
+            x
             for node in nodes
             for x in node.inputs
-            if id(x) not in made and (id(x) in self.given or id(x) in self.makers)
-        }
+            if x not in made and (x in self.given or x in self.makers)
+        )
         outputs = [
             y
             for node in part
             for y in node.outputs
-            if id(y) in self.returned or any(id(n) not in own for n in self._readers(y))
+            if y in self.returned or any(n not in own for n in self._readers(y))
         ]
-        return Graph(tuple(inputs.values()), tuple(nodes), tuple(outputs))
+        return Graph(tuple(inputs), tuple(nodes), tuple(outputs))
 
     def _readers(self, value: Any) -> list[Node]:
         """The nodes that compute something from a value."""
-        return [n for n in self.readers.get(id(value), ()) if self._counts(n)]
+        return [n for n in self.readers.get(value, ()) if self._counts(n)]
 
     def _with_labels(self, part: Part) -> Part:
         """A part with the nodes that give labels to what is in no memory by others."""
-        made = {id(y) for node in part for y in node.outputs}
+        made = {y for node in part for y in node.outputs}
         nodes: Part = []
-        seen: set[int] = set()
+        seen: set[Node] = set()
 
         def visit(node: Node) -> None:
-            if id(node) in seen:
+            if node in seen:
                 return
-            seen.add(id(node))
+            seen.add(node)
             for x in node.inputs:
-                maker, root = self.makers.get(id(x)), unlabelled(self.makers, x)
-                is_here = id(root) in made or id(root) in self.scattered
+                maker, root = self.makers.get(x), unlabelled(self.makers, x)
+                is_here = root in made or root in self.scattered
                 if maker is not None and is_relabelling(maker):
                     if is_here or root.constant is not None:
                         visit(maker)

@@ -15,7 +15,7 @@ from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.space import number_of
-from toolkit.ir import Graph
+from toolkit.ir import Graph, Value as GraphValue
 
 
 class Epilogue:
@@ -36,25 +36,25 @@ class Epilogue:
         self.anchor = body.nodes[0]
         self.nodes = body.nodes[1:]
         self.size = self.anchor.outputs[0].spec.size
-        pointers = zip((*body.inputs, *body.outputs), bases, strict=True)
-        self.bases = {id(value): base for value, base in pointers}
-        read = {id(x) for node in self.nodes for x in node.inputs}
-        self.operands = [x for x in body.inputs if id(x) in read]
+        operands = (*body.inputs, *body.outputs)
+        self.bases = dict(zip(operands, bases, strict=True))
+        read = {x for node in self.nodes for x in node.inputs}
+        self.operands = [x for x in body.inputs if x in read]
 
     @property
     def has_columns(self) -> bool:
         """Whether an operand has one element for each column of the result."""
         return any(x.spec.size not in (1, self.size) for x in self.operands)
 
-    def columns(self, column: str, mask: str | None = None) -> dict[int, Value]:
+    def columns(self, column: str, mask: str | None = None) -> dict[GraphValue, Value]:
         """The operands that one column of the result shares: load them once."""
         loaded = {}
         for value in self.operands:
-            base, dtype = self.bases[id(value)], value.spec.dtype
+            base, dtype = self.bases[value], value.spec.dtype
             if value.spec.size == 1:
-                loaded[id(value)] = self.b.splat(self.memory.scalar(base, dtype))
+                loaded[value] = self.b.splat(self.memory.scalar(base, dtype))
             elif value.spec.size != self.size:
-                loaded[id(value)] = self.memory.load(base, column, dtype, mask)
+                loaded[value] = self.memory.load(base, column, dtype, mask)
         return loaded
 
     def apply(
@@ -63,7 +63,7 @@ class Epilogue:
         element: str,
         column: str,
         mask: str | None = None,
-        loaded: dict[int, Value] | None = None,
+        loaded: dict[GraphValue, Value] | None = None,
     ) -> None:
         """Compute and store one vector of every output.
 
@@ -75,22 +75,22 @@ class Epilogue:
             loaded: what `columns` returned for this column.
         """
         known = dict(self.columns(column, mask) if loaded is None else loaded)
-        known[id(self.anchor.outputs[0])] = value
+        known[self.anchor.outputs[0]] = value
         for x in self.operands:
-            if id(x) not in known:
-                base = self.bases[id(x)]
-                known[id(x)] = self.memory.load(base, element, x.spec.dtype, mask)
+            if x not in known:
+                base = self.bases[x]
+                known[x] = self.memory.load(base, element, x.spec.dtype, mask)
         scalars = LLVMScalars(self.b)
         for node in self.nodes:
-            arguments = [known.get(id(x)) or self._literal(x) for x in node.inputs]
+            arguments = [known.get(x) or self._literal(x) for x in node.inputs]
             rule = node.op.scalar
-            known[id(node.outputs[0])] = (
+            known[node.outputs[0]] = (
                 arguments[0]
                 if rule is None
                 else rule(scalars, *arguments, **node.attrs)
             )
         for y in self.body.outputs:
-            self.memory.store(known[id(y)], self.bases[id(y)], element, mask)
+            self.memory.store(known[y], self.bases[y], element, mask)
 
     def _literal(self, value: Any) -> Value:
         like = Value("", value.spec.dtype, self.b.lanes)
@@ -114,22 +114,22 @@ class Described:
 
 def _describe(body: Graph) -> str:
     size = body.nodes[0].outputs[0].spec.size
-    read = {id(x) for node in body.nodes[1:] for x in node.inputs}
+    read = {x for node in body.nodes[1:] for x in node.inputs}
     names = {}
     for i, value in enumerate(body.inputs):
         # How many elements a factor has is the anchor's business.
-        extent = _extent(value, size) if id(value) in read else "factor"
-        names[id(value)] = f"x{i}:{value.spec.dtype}:{extent}"
+        extent = _extent(value, size) if value in read else "factor"
+        names[value] = f"x{i}:{value.spec.dtype}:{extent}"
     lines = []
     for i, node in enumerate(body.nodes):
-        inputs = [names.get(id(x)) or _constant(x) for x in node.inputs]
+        inputs = [names.get(x) or _constant(x) for x in node.inputs]
         attrs = tuple(sorted(node.attrs.items())) if i and node.op.scalar else ()
         said = formula(node.op.scalar, len(inputs), attrs)
         for k, value in enumerate(node.outputs):
-            names[id(value)] = f"v{i}.{k}:{value.spec.dtype}"
-        name = names[id(node.outputs[0])]
+            names[value] = f"v{i}.{k}:{value.spec.dtype}"
+        name = names[node.outputs[0]]
         lines.append(f"{name}={node.op.name}{said}({inputs}){attrs}")
-    return ";".join([*lines, *(names[id(y)] for y in body.outputs)])
+    return ";".join([*lines, *(names[y] for y in body.outputs)])
 
 
 def _extent(value: Any, size: int) -> str:

@@ -24,16 +24,7 @@ from toolkit.backends.numpy.jit.lowering import (
     partition,
 )
 from toolkit.backends.numpy.jit.memory import Memory
-from toolkit.ir import PRIMITIVES, Graph, Node, Spec
-
-
-class _Value:
-    """A value of the identity's graph."""
-
-    constant = None
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+from toolkit.ir import PRIMITIVES, Graph, Node, Value as GraphValue
 
 
 def lower_copy(
@@ -45,7 +36,7 @@ def lower_copy(
         moved = _MOVED[dtypes.itemsize(source.spec.dtype)]
         source = Operand(source.spec.with_dtype(moved), source.strides)
     spec = source.spec
-    x, y = _Value(spec), _Value(spec)
+    x, y = GraphValue(spec), GraphValue(spec)
     copy = Node(PRIMITIVES["stop_gradient"], (x,), {}, (y,))
     return lower_fused(Graph((x,), (copy,), (y,)), [source], [contiguous(spec)])
 

@@ -61,16 +61,16 @@ def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
 
     What the other nodes read has to lie in memory as the result does.
     """
-    places = {id(value): i for i, value in enumerate(body.inputs)}
+    places = {value: i for i, value in enumerate(body.inputs)}
     anchor = body.nodes[0]
-    others = {id(x) for node in body.nodes[1:] for x in node.inputs}
+    others = {x for node in body.nodes[1:] for x in node.inputs}
     if any(not inputs[i].is_contiguous for key, i in places.items() if key in others):
         return None
-    if any(id(x) not in places for x in anchor.inputs):
+    if any(x not in places for x in anchor.inputs):
         return None
     if any(x.spec.dtype not in ("float32", "float64") for x in anchor.inputs):
         return None
-    x, w = (places[id(value)] for value in anchor.inputs)
+    x, w = (places[value] for value in anchor.inputs)
     return x, w
 
 

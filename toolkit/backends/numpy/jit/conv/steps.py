@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference
-from toolkit.ir import PRIMITIVES, Graph, Node, Spec
-
-
-@dataclass(frozen=True, eq=False)
-class _Value:
-    """A value of a graph of our own."""
-
-    spec: Spec
-    constant: None = None
+from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 
 class Steps:
@@ -34,8 +26,8 @@ class Steps:
         self, operand: Operand, place: Reference
     ) -> tuple[Operand, Reference]:
         """A copy of an operand with its elements in row-major order."""
-        copy, source = contiguous(operand.spec), _Value(operand.spec)
-        result, target = _Value(operand.spec), self.take(operand.spec.nbytes)
+        copy, source = contiguous(operand.spec), Value(operand.spec)
+        result, target = Value(operand.spec), self.take(operand.spec.nbytes)
         identity = Node(PRIMITIVES["stop_gradient"], (source,), {}, (result,))
         lowered = lower_fused(
             Graph((source,), (identity,), (result,)), [operand], [copy]

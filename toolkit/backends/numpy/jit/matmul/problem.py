@@ -101,14 +101,14 @@ class Problem:
 
 def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
     """The problem of a body's first node; None if no code can be generated for it."""
-    anchor, places = body.nodes[0], {id(v): i for i, v in enumerate(body.inputs)}
-    read_again = {id(x) for node in body.nodes[1:] for x in node.inputs}
+    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
+    read_again = {x for node in body.nodes[1:] for x in node.inputs}
     for key, i in places.items():
         if key in read_again and not inputs[i].is_contiguous:
             return None
-    if any(id(x) not in places for x in anchor.inputs):
+    if any(x not in places for x in anchor.inputs):
         return None
-    a, b = (places[id(x)] for x in anchor.inputs)
+    a, b = (places[x] for x in anchor.inputs)
     dtype = anchor.outputs[0].spec.dtype
     if dtype not in ("float32", "float64"):
         return None
