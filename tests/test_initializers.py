@@ -9,7 +9,7 @@ import pytest
 
 import toolkit
 from toolkit import Variable, errors, initializers, random
-from toolkit.functions import function
+from toolkit.functions.function import function
 
 RANDOM = (
     *("GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "LecunNormal"),

@@ -14,7 +14,7 @@ from toolkit.backends import get_backend
 from toolkit.compiler.execute import Program
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
-from toolkit.functions import function
+from toolkit.functions.function import function
 from toolkit.ir import Spec
 
 SIZES = (5, 16, 33, 64)

@@ -19,7 +19,7 @@ from toolkit.compiler.schedule import casts_first, schedule
 from toolkit.core.tensor import backend
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.functions import function
+from toolkit.functions.function import function
 
 
 def plan_one_by_one(graph):

@@ -11,7 +11,7 @@ from toolkit.compiler.execute import Program
 from toolkit.compiler.scans import hoist, tidy_scans
 from toolkit.core.tensor import backend
 from toolkit.core.trace import Trace
-from toolkit.functions import function
+from toolkit.functions.function import function
 from toolkit.ir import Kind, Spec
 
 

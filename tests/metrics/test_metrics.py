@@ -10,7 +10,7 @@ from toolkit import losses, metrics, ops
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.functions import function
+from toolkit.functions.function import function
 
 N = 24
 
