@@ -1,6 +1,7 @@
 """Layers that compute with numbers of 8 bits, whole ones and floats."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -375,3 +376,39 @@ def test_refused_models():
     with pytest.raises(ValueError, match="Unrecognized keyword"):
         network().quantize("int8", bits=3)
     assert ops.shape(model(np.ones((1, 4, 2)))) == (1, 3, 2)
+
+
+# --- how plain layers are read ------------------------------------------------------
+
+
+def files_of_layers(function, *args):
+    """The files of `toolkit/layers` whose functions run in a call."""
+    found = set()
+
+    def note(frame, event, arg):
+        path = frame.f_code.co_filename
+        if event == "call" and "toolkit/layers/" in path:
+            found.add(path.rpartition("toolkit/layers/")[2])
+
+    sys.setprofile(note)
+    try:
+        function(*args)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize(
+    "make, file",
+    [
+        (lambda: layers.Dense(3), "dense.py"),
+        (lambda: layers.EinsumDense("ab,bc->ac", 3), "einsum_dense.py"),
+        (lambda: layers.Embedding(3, 2), "embedding.py"),
+    ],
+)
+def test_without_adapters_a_layer_is_computed_in_its_own_file(make, file):
+    layer, x = make(), ops.zeros((2, 2), dtype="int32" if "emb" in file else "float32")
+    layer(x)
+    assert files_of_layers(layer.call, x) == {file}
+    layer.enable_lora(1)
+    assert "adapters/low_rank.py" in files_of_layers(layer.call, x)

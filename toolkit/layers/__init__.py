@@ -53,12 +53,7 @@ from toolkit.layers.conv_lstm import (
     ConvLSTM2D as ConvLSTM2D,
     ConvLSTM3D as ConvLSTM3D,
 )
-from toolkit.layers.core import (
-    Dense as Dense,
-    EinsumDense as EinsumDense,
-    Embedding as Embedding,
-    ReversibleEmbedding as ReversibleEmbedding,
-)
+from toolkit.layers.dense import Dense as Dense
 from toolkit.layers.depthwise import (
     DepthwiseConv1D as DepthwiseConv1D,
     DepthwiseConv2D as DepthwiseConv2D,
@@ -66,6 +61,11 @@ from toolkit.layers.depthwise import (
     SeparableConv2D as SeparableConv2D,
     SeparableConvolution1D as SeparableConvolution1D,
     SeparableConvolution2D as SeparableConvolution2D,
+)
+from toolkit.layers.einsum_dense import EinsumDense as EinsumDense
+from toolkit.layers.embedding import (
+    Embedding as Embedding,
+    ReversibleEmbedding as ReversibleEmbedding,
 )
 from toolkit.layers.grouped_attention import (
     GroupedQueryAttention as GroupedQueryAttention,

@@ -12,7 +12,7 @@ from toolkit import constraints, initializers, ops, regularizers
 from toolkit.arguments import Axes, Seed, is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.activation import Softmax
-from toolkit.layers.core import EinsumDense
+from toolkit.layers.einsum_dense import EinsumDense
 from toolkit.layers.layer import Layer
 from toolkit.layers.regularization import Dropout
 from toolkit.layers.weights import fraction, positive

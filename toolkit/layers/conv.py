@@ -6,8 +6,8 @@ from typing import Any
 
 from toolkit import activations, ops
 from toolkit.errors import ArgumentError
+from toolkit.layers.adapters.low_rank import LowRankLayer
 from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.lora import LowRank
 from toolkit.layers.weights import (
     choice,
     create_weight,
@@ -19,7 +19,7 @@ from toolkit.layers.weights import (
 from toolkit.settings import standardize_data_format
 
 
-class Convolution(LowRank):
+class Convolution(LowRankLayer):
     """Base of all convolutions: windows, bias and activation.
 
     Args:
@@ -171,7 +171,10 @@ class _Conv(Convolution):
         self._create_bias(self.filters)
         self._adapt_if_asked()
 
-    kernel = property(LowRank._adapted_value, doc="The weights of the windows.")
+    @property
+    def kernel(self) -> Any:
+        """The weights of the windows, with what adapts them."""
+        return self._main_weight()
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
         """The convolution with any kernel, without bias and activation."""

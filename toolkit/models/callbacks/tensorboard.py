@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ArgumentError
-from toolkit.layers.core import Embedding
+from toolkit.layers.embedding import Embedding
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.events import EventWriter
 from toolkit.models.callbacks.learning_rate import learning_rates

@@ -2,22 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
 from toolkit.core.naming import scopes
-from toolkit.errors import ArgumentError, NotBuiltError
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
+from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, positive
+from toolkit.type_aliases import InitializerLike
 
 
-class LowRank(Layer):
-    """Base of layers whose main weight W may be adapted: `W + alpha / rank * A @ B`.
+class LowRankWeight(Weight):
+    """`W + alpha / rank * A @ B`, where W may be quantized.
+
+    Args:
+        layer: whose weight it is.
+        frozen: W.
+    """
+
+    def __init__(self, layer: Any, frozen: Weight) -> None:
+        super().__init__(layer)
+        self.frozen = frozen
+
+    def factors(self) -> tuple[Variable, Variable]:
+        """A and B."""
+        a, b = (getattr(self.layer, f"lora_{self.name}_{side}") for side in "ab")
+        return a, b
+
+    def value(self) -> Any:
+        a, b = self.factors()
+        return self.frozen.value() + self._scale() * ops.matmul(a, b)
+
+    def rounded(self, inputs: Any) -> Any:
+        return self.frozen.rounded(inputs)
+
+    def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
+        if self.frozen.mode == "float8":
+            raise UnsupportedError(
+                f"{self.layer.name}: a layer quantized as 'float8' cannot be adapted "
+                "by lora"
+            )
+        return super().multiply(product, inputs)
+
+    def rows(self, indices: Any) -> Any:
+        a, b = self.factors()
+        update = ops.matmul(ops.take(a, indices, axis=0), b)
+        return self.frozen.rows(indices) + self._scale() * update
+
+    def _scale(self) -> float:
+        return self.layer.lora_alpha / self.layer.lora_rank  # type: ignore[no-any-return]
+
+
+class LowRankLayer(Layer):
+    """Base of layers whose main weight may be adapted.
+
+    Its Variable is the attribute `_kernel`; `kernel` is its value, with what adapts it.
 
     Reference: https://arxiv.org/abs/2106.09685
     """
 
     _adapted = "kernel"
+    _adapter: Weight | None = None
     lora_enabled: bool = False
     lora_rank: Any
     lora_alpha: Any
@@ -36,36 +84,27 @@ class LowRank(Layer):
         self.lora_alpha = lora_rank if lora_alpha is None else lora_alpha
 
     def _create_adapted(self, shape: Any) -> None:
-        """Create the weight, and its adaptation if the constructor asked for one."""
+        """Create the main weight."""
         name = self._adapted
         setattr(self, f"_{name}", create_weight(self, name, shape))
 
     def _adapt_if_asked(self) -> None:
+        """Adapt the weight if the constructor was given a `lora_rank`."""
         if self.lora_rank and not self.lora_enabled:
             self.enable_lora(self.lora_rank, lora_alpha=self.lora_alpha)
 
-    def _adapted_value(self) -> Any:
-        """The weight, with its adaptation if there is one."""
-        weight = self._main_weight()
-        return weight + self._low_rank_update() if self.lora_enabled else weight
-
     def _main_weight(self) -> Any:
-        """The weight without adaptation."""
-        return getattr(self, f"_{self._adapted}")
-
-    def _low_rank_update(self) -> Any:
-        a, b = self._lora_pair()
-        return (self.lora_alpha / self.lora_rank) * ops.matmul(a, b)
-
-    def _lora_pair(self) -> tuple[Any, Any]:
-        return tuple(getattr(self, f"lora_{self._adapted}_{side}") for side in "ab")  # type: ignore[return-value]
+        """The main weight, with what adapts it."""
+        if self._adapter is None:
+            return getattr(self, f"_{self._adapted}")
+        return self._adapter.value()
 
     def enable_lora(
         self,
         rank: int,
-        lora_alpha: Any = None,
-        a_initializer: Any = "he_uniform",
-        b_initializer: Any = "zeros",
+        lora_alpha: float | None = None,
+        a_initializer: InitializerLike = "he_uniform",
+        b_initializer: InitializerLike = "zeros",
     ) -> None:
         """Freeze the main weight, and train a product of rank `rank` that is added.
 
@@ -92,18 +131,25 @@ class LowRank(Layer):
             )
         if self.lora_enabled:
             raise ArgumentError(f"{self.name}: lora is already enabled")
+        self._create_factors(rank, a_initializer, b_initializer)
+        self.lora_enabled = True
+        self.lora_rank = rank
+        self.lora_alpha = rank if lora_alpha is None else lora_alpha
+        self._adapter = LowRankWeight(self, self._adapter or Weight(self))
+
+    def _create_factors(self, rank: int, *initializers: InitializerLike) -> None:
+        """Create A and B, and freeze the weight."""
+        name = self._adapted
         weight = getattr(self, f"_{name}")
         shapes = (*weight.shape[:-1], rank), (rank, weight.shape[-1])
         locked, self._locked = self._locked, False
         outer = scopes.names
         if not self._building:  # beside the kernel, whatever model that is in
             scopes.names = tuple(weight.path.split("/")[:-2])
-        for side, shape, initializer in zip(
-            "ab", shapes, (a_initializer, b_initializer), strict=True
-        ):
+        for side, shape, start in zip("ab", shapes, initializers, strict=True):
             factor = self.add_weight(
                 shape,
-                initializer,
+                start,
                 regularizer=getattr(self, f"{name}_regularizer"),
                 name=f"lora_{name}_{side}",
             )
@@ -111,9 +157,8 @@ class LowRank(Layer):
         scopes.names = outer
         weight.trainable = False
         self._locked = locked
-        self.lora_enabled = True
-        self.lora_rank = rank
-        self.lora_alpha = rank if lora_alpha is None else lora_alpha
+
+    # --- configs and files ------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -123,24 +168,27 @@ class LowRank(Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """As for any layer; the adaptation is added to the weight it adapts."""
-        if not self.lora_enabled:
+        if not isinstance(self._adapter, LowRankWeight):
             return super().save_own_variables(store)
-        weight = getattr(self, f"_{self._adapted}")
-        for i, variable in enumerate(self._kept_variables()):
-            whole = weight + self._low_rank_update() if variable is weight else variable
-            store[str(i)] = whole
+        merged = self._merged()
+        for i, variable in enumerate(self._kept_variables(self._adapter)):
+            store[str(i)] = merged.get(variable, variable)
         return None
 
-    def _kept_variables(self) -> list[Any]:
+    def _merged(self) -> dict[Variable, Any]:
+        """The Variables of the weight, with values that hold the adaptation too."""
+        return {getattr(self, f"_{self._adapted}"): self._main_weight()}
+
+    def _kept_variables(self, weight: LowRankWeight) -> list[Variable]:
         """What files hold: all but the adaptation."""
-        pair = self._lora_pair()
-        return [v for v in self._own_variables() if all(v is not x for x in pair)]
+        a, b = weight.factors()
+        return [v for v in self._own_variables() if v is not a and v is not b]
 
     def load_own_variables(self, store: Any) -> None:
         """As for any layer; the adaptation starts anew at zero."""
-        if not self.lora_enabled:
+        if not isinstance(self._adapter, LowRankWeight):
             return super().load_own_variables(store)
-        kept = self._kept_variables()
+        kept = self._kept_variables(self._adapter)
         if len(store.keys()) != len(kept):
             raise ArgumentError(
                 f"{self.name}.load_own_variables: expected {len(kept)} variables; "
@@ -148,6 +196,6 @@ class LowRank(Layer):
             )
         for i, variable in enumerate(kept):
             variable.assign(store[str(i)])
-        for factor in self._lora_pair():
+        for factor in self._adapter.factors():
             factor.assign(ops.zeros(factor.shape, dtype=factor.dtype))
         return None

@@ -1,0 +1,91 @@
+"""A weight that is trained in products of 8-bit floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops
+from toolkit.dtype_policies import QuantizedFloat8DTypePolicy
+from toolkit.layers.adapters.weight import Weight
+from toolkit.quantizers.float8 import (
+    FORMATS,
+    compute_float8_amax_history,
+    compute_float8_scale,
+    quantize_and_dequantize,
+)
+
+_FORWARD, _BACKWARD = "float8_e4m3fn", "float8_e5m2"
+_ROUNDED = ("inputs", "kernel", "outputs_grad")
+
+
+class Float8Weight(Weight):
+    """A weight as it is; inputs, weight and gradients are rounded in its product.
+
+    Scales follow the largest values seen. They are trainable in that their gradients
+    are their next values.
+    """
+
+    mode = "float8"
+    scales = tuple(
+        f"{part}_{what}" for part in _ROUNDED for what in ("scale", "amax_history")
+    )
+
+    def create_scales(self) -> None:
+        """Give the layer a scale, and a history of largest values, for each factor."""
+        length = getattr(
+            self.layer.dtype_policy,
+            "amax_history_length",
+            QuantizedFloat8DTypePolicy.default_amax_history_length,
+        )
+        for name in self.scales:
+            is_scale = name.endswith("scale")
+            weight = self.layer.add_weight(
+                () if is_scale else (length,),
+                "ones" if is_scale else "zeros",
+                "float32",
+                autocast=False,
+                overwrite_with_gradient=True,
+                name=name,
+            )
+            setattr(self.layer, name, weight)
+
+    def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
+        x, kernel, gradient = (
+            [
+                getattr(self.layer, f"{part}_{what}")
+                for what in ("scale", "amax_history")
+            ]
+            for part in _ROUNDED
+        )
+        dtype = self.layer.compute_dtype
+        weight = ops.convert_to_tensor(self.value())
+        y = product(_rounded(inputs, x, dtype), _rounded(weight, kernel, dtype))
+        return _with_rounded_gradient(y, gradient, dtype)
+
+
+def _next(x: Any, scale: Any, history: Any, kind: str) -> tuple[Any, Any]:
+    """Scale and history after x."""
+    scale = compute_float8_scale(ops.max(history), scale, FORMATS[kind].largest)
+    return scale, compute_float8_amax_history(x, history)
+
+
+def _rounded(x: Any, state: list[Any], dtype: str) -> Any:
+    @ops.custom_gradient
+    def rounded(x: Any, scale: Any, history: Any) -> Any:
+        y = quantize_and_dequantize(x, scale, _FORWARD, dtype)
+        return y, lambda g: (g, *_next(x, scale, history, _FORWARD))
+
+    return rounded(x, *state)
+
+
+def _with_rounded_gradient(y: Any, state: list[Any], dtype: str) -> Any:
+    @ops.custom_gradient
+    def same(y: Any, scale: Any, history: Any) -> Any:
+        def grad(g: Any) -> Any:
+            rounded = quantize_and_dequantize(g, scale, _BACKWARD, dtype)
+            return rounded, *_next(g, scale, history, _BACKWARD)
+
+        return y, grad
+
+    return same(y, *state)

@@ -1,0 +1,181 @@
+"""Layers whose main weight may be kept in 8 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import dtype_policies, ops
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError, UnsupportedError
+from toolkit.layers.adapters.float8 import Float8Weight
+from toolkit.layers.adapters.int8 import Int8Weight, ScaleLayout
+from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
+from toolkit.layers.adapters.weight import Weight
+from toolkit.quantizers.configs import QuantizationConfig, resolve
+from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+
+
+class QuantizableLayer(LowRankLayer):
+    """Base of layers whose main weight may be quantized, see `Int8Weight` and others.
+
+    A subclass defines `_scale_layout`.
+    """
+
+    _modes: tuple[str, ...] = ("int8", "float8")
+    _quantized: Weight | None = None  # by the weights that exist
+    kernel_scale: Variable
+
+    def __init__(self, *, quantization_config: Any = None, **kwargs: Any) -> None:
+        if isinstance(quantization_config, dict):
+            quantization_config = deserialize_keras_object(quantization_config)
+        self.quantization_config: QuantizationConfig | None = quantization_config
+        super().__init__(**kwargs)
+
+    def _scale_layout(self) -> ScaleLayout:
+        """Which elements of the weight share a scale."""
+        raise NotImplementedError
+
+    @property
+    def inputs_quantizer(self) -> Any:
+        """What rounds the inputs of a layer of 8-bit whole numbers; None: nothing."""
+        return getattr(self._quantized, "inputs_quantizer", None)
+
+    # --- how it starts ----------------------------------------------------------------
+
+    def quantize(
+        self, mode: Any = None, type_check: bool = True, config: Any = None
+    ) -> None:
+        """Compute with numbers of 8 bits.
+
+        Args:
+            mode: "int8" for whole numbers, in place of the weight; "float8" to train
+                with floats; other modes of Keras are refused.
+            type_check: whether to refuse subclasses, whose `call` may not know of it.
+            config: which quantizers to use: see `quantizers.Int8QuantizationConfig`.
+
+        Raises:
+            ArgumentError: if the layer is quantized already.
+            NotBuiltError: if it has no weights yet.
+            UnsupportedError: for other modes, and for subclasses.
+
+        Example:
+            >>> import toolkit
+            >>> layer = toolkit.layers.Dense(2)
+            >>> layer.build((None, 3))
+            >>> layer.quantize("int8")
+            >>> layer.dtype_policy.name
+            'int8_from_float32'
+        """
+        config = resolve(mode, config)
+        if not self.built:
+            raise NotBuiltError(
+                f"{self.name}: Cannot quantize a layer that isn't yet built."
+            )
+        if self.quantization_mode is not None:
+            raise ArgumentError(
+                f"{self.name}: the layer is already quantized with dtype_policy="
+                f"{self.dtype_policy.name!r}; received mode={config.mode!r}"
+            )
+        if type_check and not type(self).__module__.startswith("toolkit.layers."):
+            raise UnsupportedError(
+                f"{type(self).__name__} {self.name!r}: quantize does not know what "
+                "this subclass computes; pass type_check=False if it uses `kernel`"
+            )
+        if config.mode not in self._modes:
+            self._refuse_mode(config.mode)
+        policy = dtype_policies.get(f"{config.mode}_from_{self._dtype_policy.name}")
+        before = self.quantization_config, self.dtype_policy
+        try:
+            self.quantization_config, self.dtype_policy = config, policy
+        except ToolkitError:
+            self.quantization_config, self.dtype_policy = before
+            raise
+
+    def _use_policy(self, policy: Any) -> None:
+        super()._use_policy(policy)
+        if getattr(self, "built", False):
+            existing = self._quantized and self._quantized.mode
+            if existing not in (None, self.quantization_mode):
+                raise ArgumentError(
+                    f"{self.name}: a quantized layer cannot be made floating again, "
+                    f"nor quantized in another way; received the policy {policy!r}"
+                )
+            if self.quantization_mode != existing:
+                self._quantize_weight()
+
+    def _accept_quantized(self, policy: Any) -> None:
+        if policy.quantization_mode not in self._modes:
+            super()._accept_quantized(policy)
+
+    def _create_adapted(self, shape: Any) -> None:
+        if self.quantization_mode == "int8":
+            return self._create_int8(self._int8_weight(), shape)
+        super()._create_adapted(shape)
+        if self.quantization_mode == "float8":
+            self._create_float8()
+        return None
+
+    def _int8_weight(self) -> Int8Weight:
+        return Int8Weight(self, self._scale_layout(), self.quantization_config)
+
+    def _create_int8(self, weight: Int8Weight, shape: Any) -> None:
+        weight.create(tuple(shape))
+        self._adapt_with(weight)
+
+    def _create_float8(self) -> None:
+        weight = Float8Weight(self)
+        weight.create_scales()
+        self._adapt_with(weight)
+
+    def _adapt_with(self, weight: Weight) -> None:
+        """Compute with `weight` in place of the plain one, below a low-rank update."""
+        self._quantized = weight
+        if isinstance(self._adapter, LowRankWeight):
+            self._adapter.frozen = weight
+        else:
+            self._adapter = weight
+
+    def _quantize_weight(self) -> None:
+        """Put the weight's whole numbers in its place, or create scales for floats."""
+        locked, plain = self._locked, Weight(self).variable
+        if self.quantization_mode == "float8":
+            self._locked = False
+            self._create_float8()
+        else:
+            weight = self._int8_weight()
+            values = weight.quantized(plain.value)
+            self._locked = False
+            delattr(self, f"_{self._adapted}")
+            self._create_int8(weight, plain.shape)
+            for variable, value in zip(
+                (weight.variable, weight.scale), values, strict=True
+            ):
+                variable.assign(value)
+        self._locked = locked
+
+    # --- configs and files ------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        config.pop("quantization_config", None)
+        if self.quantization_config is None:
+            return config
+        plain = serialize_keras_object(self.quantization_config)
+        return config | {"quantization_config": plain}
+
+    def _own_variables(self) -> list[Variable]:
+        """Of a quantized layer as in Keras: weight, bias, scales."""
+        found = super()._own_variables()
+        if self._quantized is None:
+            return found
+        names = (f"_{self._adapted}", *self._quantized.scales)
+        weight, *scales = (getattr(self, x) for x in names if hasattr(self, x))
+        taken = {weight, *scales}
+        return [weight, *(v for v in found if v not in taken), *scales]
+
+    def _merged(self) -> dict[Variable, Any]:
+        if not isinstance(self._quantized, Int8Weight):
+            return super()._merged()
+        weight = self._quantized
+        whole, scale = weight.quantized(ops.convert_to_tensor(self._main_weight()))
+        return {weight.variable: whole, weight.scale: scale}

@@ -1,0 +1,44 @@
+"""A layer's main weight, as adapters see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import ops
+
+
+class Weight:
+    """The main weight of a layer as it is: the base of adapters.
+
+    Args:
+        layer: whose weight it is: its `_adapted` names the attribute.
+    """
+
+    mode: str | None = None  # of quantization
+    scales: tuple[str, ...] = ()  # the layer's attributes that belong to the weight
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+        self.name: str = layer._adapted
+
+    @property
+    def variable(self) -> Any:
+        """The Variable that holds the weight."""
+        return getattr(self.layer, f"_{self.name}")
+
+    def value(self) -> Any:
+        """What stands for the weight in a product."""
+        return self.variable
+
+    def rounded(self, inputs: Any) -> Any:
+        """What stands for the inputs in a product."""
+        return inputs
+
+    def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
+        """`product(inputs, weight)`."""
+        return product(self.rounded(inputs), self.value())
+
+    def rows(self, indices: Any) -> Any:
+        """`weight[indices]`."""
+        return ops.take(self.variable, indices, axis=0)

@@ -1,0 +1,237 @@
+"""EinsumDense: a sum of products along any axes, plus a bias."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from toolkit import activations, ops
+from toolkit.arguments import Positive, is_int
+from toolkit.core.variable import Variable
+from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.adapters.int8 import ScaleLayout
+from toolkit.layers.adapters.quantizable import QuantizableLayer
+from toolkit.layers.weights import create_weight, declare_weight
+from toolkit.type_aliases import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+)
+
+
+class EinsumDense(QuantizableLayer):
+    """A dense layer along any axes: `activation(einsum(inputs, kernel) + bias)`.
+
+    Args:
+        equation: such as "abc,cd->abd" or "...x,xy->...y": inputs, kernel, outputs.
+        output_shape: extents of the outputs without the batch; None where they are
+            those of the inputs. An integer if there is only one.
+        activation: a name or a function; None for none.
+        bias_axes: the letters of the outputs' axes that the bias has, "d"; None for no
+            bias.
+        kernel_initializer: how the kernel starts.
+        bias_initializer: how the bias starts.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        kernel_constraint: applied to the kernel after each update.
+        bias_constraint: applied to the bias after each update.
+        lora_rank: rank of an adaptation of the kernel (see `enable_lora`), or None.
+        lora_alpha: the adaptation is multiplied with `lora_alpha / lora_rank`.
+
+    Input shape: as the first operand of the equation.
+    Output shape: as the equation's result.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.EinsumDense("abc,cd->abd", (None, 64), bias_axes="d")
+        >>> layer(toolkit.ops.ones((2, 32, 128))).shape
+        (2, 32, 64)
+    """
+
+    _kernel: Variable
+
+    def __init__(
+        self,
+        equation: str,
+        output_shape: Any,
+        activation: ActivationLike | None = None,
+        bias_axes: str | None = None,
+        kernel_initializer: InitializerLike | None = "glorot_uniform",
+        bias_initializer: InitializerLike | None = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
+        lora_rank: Positive | None = None,
+        lora_alpha: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
+        self.equation = equation
+        single = is_int(output_shape)
+        self.partial_output_shape = (output_shape,) if single else tuple(output_shape)
+        self.activation = activations.get(activation)
+        self.bias_axes = bias_axes
+        declare_weight(
+            self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
+        )
+        declare_weight(
+            self, "bias", bias_initializer, bias_regularizer, bias_constraint
+        )
+
+    def build(self, input_shape: Any) -> None:
+        self._letters = expanded_equation(self.equation, len(input_shape))
+        kernel_shape, bias_shape = analyse_einsum(
+            self.equation, self.bias_axes, input_shape, self.partial_output_shape
+        )
+        self._create_adapted(kernel_shape)
+        self.bias = None
+        if bias_shape is not None:
+            self.bias = create_weight(self, "bias", bias_shape)
+        self._adapt_if_asked()
+
+    @property
+    def kernel(self) -> Any:
+        """The second operand of the equation, with what adapts it."""
+        return self._main_weight()
+
+    def _scale_layout(self) -> ScaleLayout:
+        return _EinsumScales(*self._letters)
+
+    def call(self, inputs: Any) -> Any:
+        product = partial(ops.einsum, self.equation)
+        if self._adapter is None:
+            x = product(inputs, self._kernel)
+        else:
+            x = self._adapter.multiply(product, inputs)
+        if self.bias is not None:
+            x = x + self.bias
+        return x if self.activation is None else self.activation(x)
+
+
+class _EinsumScales(ScaleLayout):
+    """Scales for the axes of a kernel that are axes of the outputs too."""
+
+    def __init__(self, inputs: str, kernel: str, outputs: str) -> None:
+        summed = set(inputs) & set(kernel) - set(outputs)
+        super().__init__(
+            tuple(i for i, letter in enumerate(kernel) if letter not in outputs),
+            tuple(i for i, letter in enumerate(inputs) if letter in summed),
+        )
+        self._kernel, self._outputs = kernel, outputs
+        kept = [kernel.index(letter) for letter in outputs if letter in kernel]
+        self._order = [*kept, *self.shared]
+
+    def stored(self, scale: Any) -> Any:
+        """As the outputs: their axes that the kernel has, and 1 for the others."""
+        shape = [
+            scale.shape[self._kernel.index(x)] if x in self._kernel else 1
+            for x in self._outputs
+        ]
+        return ops.reshape(ops.transpose(scale, self._order), shape)
+
+    def of_weight(self, scale: Any, shape: Any) -> Any:
+        kept = self.kept(shape)
+        back = sorted(range(len(kept)), key=self._order.__getitem__)
+        return ops.transpose(ops.reshape(scale, [kept[i] for i in self._order]), back)
+
+
+# --- the shapes of its weights ------------------------------------------------------
+
+
+def analyse_einsum(
+    equation: str, bias_axes: str | None, input_shape: Any, output_shape: Any
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The shapes of kernel and bias.
+
+    Args:
+        equation: "inputs,kernel->outputs"; both ends may have an ellipsis.
+        bias_axes: letters of the outputs, or None.
+        input_shape: with the batch.
+        output_shape: without the batch; None where it is known from the inputs.
+    """
+    inputs, kernel, outputs = expanded_equation(equation, len(input_shape))
+    if len(inputs) != len(input_shape):
+        raise ShapeError(
+            f"EinsumDense: {equation!r} expects inputs with {len(inputs)} axes; "
+            f"received shape {tuple(input_shape)}"
+        )
+    missing = len(outputs) - len(output_shape)
+    if missing > 1 and equation.replace(" ", "").endswith("..."):
+        # After the batch, what the ellipsis covers at the end is left out too.
+        output_shape = (input_shape[0], *output_shape, *input_shape[1 - missing :])
+    elif missing > 0:
+        output_shape = (*input_shape[:missing], *output_shape)
+    if len(output_shape) != len(outputs):
+        raise ArgumentError(
+            f"EinsumDense: {equation!r} has outputs with {len(outputs)} axes; "
+            f"received output_shape {tuple(output_shape)}"
+        )
+    extents = dict(zip(outputs, output_shape, strict=True))
+    for letter, n in zip(inputs, input_shape, strict=True):
+        given = extents.get(letter)
+        if given is not None and n is not None and given != n:
+            raise ShapeError(
+                f"EinsumDense: axis {letter!r} of {equation!r} has extent {n} in the "
+                f"inputs and {given} in output_shape"
+            )
+        extents[letter] = n if given is None else given
+    kernel_shape = _extents(equation, kernel, extents)
+    if bias_axes is None:
+        return kernel_shape, None
+    return kernel_shape, _bias_shape(equation, outputs, bias_axes, extents)
+
+
+def split_equation(equation: str) -> tuple[str, str, str]:
+    """The three parts of "inputs,kernel->outputs"."""
+    operands, arrow, outputs = equation.replace(" ", "").partition("->")
+    parts = operands.split(",")
+    dots = ["..." in side for side in (parts[0], outputs)]
+    if not arrow or len(parts) != 2 or "." in parts[1] or dots[0] != dots[1]:
+        raise ArgumentError(
+            "EinsumDense: expected an equation such as 'abc,cd->abd' or "
+            f"'...c,cd->...d'; received {equation!r}"
+        )
+    return parts[0], parts[1], outputs
+
+
+def expanded_equation(equation: str, ndim: int) -> tuple[str, str, str]:
+    """The three parts, with digits for the axes of inputs that an ellipsis covers."""
+    inputs, kernel, outputs = split_equation(equation)
+    covered = ndim - len(inputs.replace("...", ""))
+    return _expand(inputs, covered), kernel, _expand(outputs, covered)
+
+
+def _expand(side: str, covered: int) -> str:
+    """`side` with digits for the axes that its ellipsis covers."""
+    return side.replace("...", "".join(map(str, range(max(covered, 0)))))
+
+
+def _extents(equation: str, letters: str, extents: dict[str, Any]) -> tuple[int, ...]:
+    shape = tuple(extents.get(letter) for letter in letters)
+    if None in shape:
+        raise ArgumentError(
+            f"EinsumDense: an extent of the weight {letters!r} of {equation!r} is not "
+            f"known; received {shape}"
+        )
+    return shape  # type: ignore[return-value]
+
+
+def _bias_shape(
+    equation: str, outputs: str, bias_axes: str, extents: dict[str, Any]
+) -> tuple[int, ...]:
+    """Extents of the bias's axes, and 1 for those between and after them."""
+    unknown = [letter for letter in bias_axes if letter not in outputs]
+    if unknown:
+        raise ArgumentError(
+            f"EinsumDense: bias_axes {bias_axes!r} has {unknown[0]!r}, which is not "
+            f"among the outputs of {equation!r}"
+        )
+    if not bias_axes:
+        return ()
+    first = min(map(outputs.index, bias_axes))
+    return tuple(
+        _extents(equation, letter, extents)[0] if letter in bias_axes else 1
+        for letter in outputs[first:]
+    )
