@@ -14,7 +14,7 @@ PACKAGE = ROOT / "toolkit"
 LEVELS = (
     (
         *("errors", "settings", "dtypes", "tree", "thread_state", "arguments"),
-        *("type_aliases", "console", "files", "pictures", "reading"),
+        *("type_aliases", "namespaces", "console", "files", "pictures", "reading"),
     ),
     ("ir", "data"),
     ("backends",),

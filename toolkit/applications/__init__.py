@@ -11,8 +11,7 @@ Example:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from toolkit.namespaces import on_first_use
 
 _MODULES = {
     "convnext": (
@@ -42,18 +41,11 @@ _MODULES = {
     "vgg19": ("VGG19",),
     "xception": ("Xception",),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [*_MODULES, *_MODULE_OF]
+__all__ = [*_MODULES, *(name for names in _MODULES.values() for name in names)]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"toolkit.applications.{name}")
-    if name in _MODULE_OF:
-        return getattr(__getattr__(_MODULE_OF[name]), name)
-    raise AttributeError(f"module 'toolkit.applications' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {f"{__name__}.{module}": names for module, names in _MODULES.items()},
+    _MODULES,
+)

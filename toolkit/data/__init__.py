@@ -5,10 +5,9 @@ What a data set needs is imported when the first one is made: models need but a 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from toolkit.namespaces import on_first_use
 
-_PIPELINE = (
+__all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
@@ -32,18 +31,6 @@ _PIPELINE = (
     "parse_single_example",
     "prefetched",
     "read_example",
-)
+]
 
-__all__ = [*_PIPELINE]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PIPELINE:
-        raise AttributeError(f"module 'toolkit.data' has no attribute {name!r}")
-    pipeline = import_module("toolkit.data.pipeline")
-    globals().update({name: getattr(pipeline, name) for name in _PIPELINE})
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_first_use(__name__, {"toolkit.data.pipeline": __all__})

@@ -4,8 +4,7 @@ One block of names per file. At the end, Tensor, KerasTensor and Variable get th
 operators: `x + y` is `ops.add(x, y)`.
 """
 
-from importlib import import_module
-
+from toolkit.namespaces import on_first_use
 from toolkit.ops.activation import (
     celu,
     elu,
@@ -302,7 +301,6 @@ from toolkit.ops.numpy_like import (
     signbit,
     sinc,
 )
-from toolkit.ops.operators import install_operators
 from toolkit.ops.padding import pad
 from toolkit.ops.pool import (
     adaptive_average_pool,
@@ -385,33 +383,21 @@ from toolkit.ops.windows import (
     kaiser,
 )
 
-from toolkit.ops import image, linalg, nn, numpy  # isort: skip
+from toolkit.ops import image, linalg, nn, numpy, operators  # isort: skip
 
-# Public functions of higher levels that belong to `keras.ops` too.
-_LATE = {
-    "cond": "toolkit.control_flow.branches",
-    "ctc_decode": "toolkit.losses.ctc",
-    "ctc_loss": "toolkit.losses.ctc",
-    "custom_gradient": "toolkit.autodiff.custom_gradient",
-    "fori_loop": "toolkit.control_flow.loops",
-    "jvp": "toolkit.autodiff.jvp",
-    "map": "toolkit.control_flow.loops",
-    "scan": "toolkit.control_flow.loops",
-    "switch": "toolkit.control_flow.branches",
-    "vectorize": "toolkit.control_flow.vectorize",
-    "vectorized_map": "toolkit.control_flow.loops",
-    "while_loop": "toolkit.control_flow.loops",
-}
+# Functions of `keras.ops` that are defined on higher levels.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "toolkit.autodiff.custom_gradient": ["custom_gradient"],
+        "toolkit.autodiff.jvp": ["jvp"],
+        "toolkit.control_flow.branches": ["cond", "switch"],
+        "toolkit.control_flow.loops": (
+            *("fori_loop", "map", "scan", "vectorized_map", "while_loop"),
+        ),
+        "toolkit.control_flow.vectorize": ["vectorize"],
+        "toolkit.losses.ctc": ["ctc_decode", "ctc_loss"],
+    },
+)
 
-
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
-    if name not in _LATE:
-        raise AttributeError(f"module 'toolkit.ops' has no attribute {name!r}")
-    return getattr(import_module(_LATE[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
-
-
-install_operators()
+operators.install_operators()

@@ -11,7 +11,13 @@ from toolkit.control_flow.loops import (
 )
 from toolkit.control_flow.vectorize import vectorize as vectorize
 from toolkit.losses.ctc import ctc_decode as ctc_decode, ctc_loss as ctc_loss
-from toolkit.ops import image as image, linalg as linalg, nn as nn, numpy as numpy
+from toolkit.ops import (
+    image as image,
+    linalg as linalg,
+    nn as nn,
+    numpy as numpy,
+    operators as operators,
+)
 from toolkit.ops.activation import (
     celu as celu,
     elu as elu,
@@ -307,7 +313,6 @@ from toolkit.ops.numpy_like import (
     signbit as signbit,
     sinc as sinc,
 )
-from toolkit.ops.operators import install_operators as install_operators
 from toolkit.ops.padding import pad as pad
 from toolkit.ops.pool import (
     adaptive_average_pool as adaptive_average_pool,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -13,6 +12,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError, unknown_choice
+from toolkit.namespaces import on_first_use
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import tril, triu
@@ -387,8 +387,5 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Any, keepdims: bool) -> Tensor:
     return expand_dims(y, tuple(sorted(axes))) if keepdims else y
 
 
-def __getattr__(name: str) -> Any:
-    # It belongs to a higher level.
-    if name == "jvp":
-        return getattr(import_module("toolkit.autodiff.jvp"), name)
-    raise AttributeError(f"module 'toolkit.ops.linalg' has no attribute {name!r}")
+# It is defined on a higher level.
+__getattr__, __dir__ = on_first_use(__name__, {"toolkit.autodiff.jvp": ["jvp"]})

@@ -1,8 +1,6 @@
 """The namespace `keras.ops.nn`: what neural networks are made of."""
 
-from importlib import import_module
-from typing import Any
-
+from toolkit.namespaces import on_first_use
 from toolkit.ops.activation import (
     celu,
     elu,
@@ -56,9 +54,7 @@ from toolkit.ops.pool import (
 )
 from toolkit.ops.softmax import log_softmax, softmax, sparsemax
 
-
-def __getattr__(name: str) -> Any:
-    # They belong to a higher level.
-    if name in ("ctc_decode", "ctc_loss"):
-        return getattr(import_module("toolkit.losses.ctc"), name)
-    raise AttributeError(f"module 'toolkit.ops.nn' has no attribute {name!r}")
+# They are defined on a higher level.
+__getattr__, __dir__ = on_first_use(
+    __name__, {"toolkit.losses.ctc": ["ctc_decode", "ctc_loss"]}
+)

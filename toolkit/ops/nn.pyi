@@ -1,4 +1,5 @@
 # Written by scripts/write_stubs; do not edit.
+from toolkit.losses.ctc import ctc_decode as ctc_decode, ctc_loss as ctc_loss
 from toolkit.ops.activation import (
     celu as celu,
     elu as elu,

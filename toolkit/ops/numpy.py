@@ -1,6 +1,6 @@
 """The namespace `keras.ops.numpy`: functions of `toolkit.ops` that NumPy has too."""
 
-from toolkit import ops
+from toolkit.namespaces import on_first_use
 
 __all__ = """
     abs absolute add all allclose amax amin angle any append arange arccos arccosh
@@ -27,11 +27,4 @@ __all__ = """
 """.split()
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
-    if name not in __all__:
-        raise AttributeError(f"module 'toolkit.ops.numpy' has no attribute {name!r}")
-    return getattr(ops, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_first_use(__name__, {"toolkit.ops": __all__})

@@ -5,16 +5,13 @@ Most programs draw nothing: each module is imported when it is first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from toolkit.namespaces import on_first_use
 
 if TYPE_CHECKING:
     from toolkit.pictures import curves, notebook, page, spans
 
-_MODULES = ("curves", "notebook", "page", "spans")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+__getattr__, __dir__ = on_first_use(
+    __name__, {}, modules=("curves", "notebook", "page", "spans")
+)

@@ -7,9 +7,9 @@ SeedGenerator new ones, and None new ones from the global generator, which
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolkit.namespaces import on_first_use
 from toolkit.random.draws import (
     categorical,
     dropout,
@@ -46,9 +46,7 @@ __all__ = [
     "uniform",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # They draw in loops: control flow is imported when one is asked for.
-    if name not in ("beta", "binomial", "gamma"):
-        raise AttributeError(f"module 'toolkit.random' has no attribute {name!r}")
-    return getattr(import_module("toolkit.random.rejection"), name)
+# They draw in loops: control flow is imported when one is asked for.
+__getattr__, __dir__ = on_first_use(
+    __name__, {"toolkit.random.rejection": ["beta", "binomial", "gamma"]}
+)

@@ -4,9 +4,7 @@ An image is (height, width, channels); most functions take a batch of them too, 
 channels first where `data_format` says so.
 """
 
-from importlib import import_module
-from typing import Any
-
+from toolkit.namespaces import on_first_use
 from toolkit.ops.image.colors import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from toolkit.ops.image.filters import gaussian_blur, sobel_edges, ssim
 from toolkit.ops.image.pieces import (
@@ -22,9 +20,7 @@ from toolkit.ops.image.warping import (
     perspective_transform,
 )
 
-
-def __getattr__(name: str) -> Any:
-    # It draws random numbers, which belong to a higher level.
-    if name == "elastic_transform":
-        return getattr(import_module("toolkit.random.elastic"), name)
-    raise AttributeError(f"module 'toolkit.ops.image' has no attribute {name!r}")
+# It draws random numbers, which belong to a higher level.
+__getattr__, __dir__ = on_first_use(
+    __name__, {"toolkit.random.elastic": ["elastic_transform"]}
+)

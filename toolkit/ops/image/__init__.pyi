@@ -24,3 +24,4 @@ from toolkit.ops.image.warping import (
     map_coordinates as map_coordinates,
     perspective_transform as perspective_transform,
 )
+from toolkit.random.elastic import elastic_transform as elastic_transform

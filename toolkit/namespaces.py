@@ -1,0 +1,36 @@
+"""Namespaces that import some of their names on first use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def on_first_use(
+    namespace: str, homes: Mapping[str, Iterable[str]], modules: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The functions `__getattr__` and `__dir__` of a module.
+
+    Args:
+        namespace: the name of the module.
+        homes: the names that are defined in other modules, by these modules.
+        modules: its own submodules that are imported on first use, too.
+    """
+    places = {name: module for module, names in homes.items() for name in names}
+    own = {name: f"{namespace}.{name}" for name in modules}
+
+    def find(name: str) -> Any:
+        if name in own:
+            return import_module(own[name])
+        if name not in places:
+            raise AttributeError(f"module {namespace!r} has no attribute {name!r}")
+        value = getattr(import_module(places[name]), name)
+        vars(sys.modules[namespace])[name] = value
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[namespace]), *places, *own})
+
+    return find, listed
