@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import toolkit
 import toolkit.compat.tensorflow as tf
 from tests.compat.calls import CALLS, flat, names
 
@@ -27,6 +28,18 @@ def test_results_are_tensorflows(group, expected):
         if not all(map(same, found, wanted)) or len(found) != len(wanted):
             wrong.append(f"{line}: expected {wanted}; received {found}"[:500])
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("group", CALLS)
+def test_no_result_is_the_cores_own_tensor(group):
+    known = names(tf)
+    core = type(toolkit.ops.ones(()))
+    plain = [
+        line
+        for line in CALLS[group].split("\n")[1:-1]
+        if any(type(x) is core for x in toolkit.tree.flatten(eval(line, known)))
+    ]
+    assert not plain
 
 
 def same(found, wanted):

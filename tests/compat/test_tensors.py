@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import toolkit
 import toolkit.compat.tensorflow as tf
-from toolkit.compat.tensorflow import installing
 from toolkit.errors import ToolkitError, TraceError, UnsupportedError
 
 
@@ -18,8 +18,8 @@ def test_the_toolkit_alone_imports_none_of_it():
 
 
 def test_variables_have_tensorflow_names():
-    layer = toolkit.layers.Dense(2, name="dense")
-    layer.build((None, 3))
+    layer = tf.keras.layers.Dense(2, name="dense")
+    layer(tf.ones((1, 3)))
     assert [v.name for v in layer.variables] == ["dense/kernel:0", "dense/bias:0"]
     assert isinstance(layer.kernel, tf.Variable)
     assert tf.Variable(1.0).name == "Variable:0"
@@ -27,8 +27,8 @@ def test_variables_have_tensorflow_names():
 
 
 def test_shapes_and_dtypes_answer_as_there():
-    layer = toolkit.layers.Dense(2)
-    y = layer(toolkit.ops.ones((4, 3)))
+    layer = tf.keras.layers.Dense(2)
+    y = layer(tf.ones((4, 3)))
     assert y.shape.as_list() == y.get_shape().as_list() == [4, 2]
     assert y.dtype == tf.float32 and y.dtype.name == "float32"
     assert layer.kernel.dtype.as_numpy_dtype is toolkit.ops.ones(()).numpy().dtype.type
@@ -44,12 +44,78 @@ def test_tensors_are_keys_by_their_reference_and_know_their_shape():
         x.set_shape([None, 4])
 
 
-def test_uninstall_leaves_nothing_behind():
-    installing.uninstall()
+V = tf.Variable([1.0, 2.0], name="v")
+X = toolkit.ops.convert_to_tensor([3.0, 4.0])
+RESULTS = {
+    "of numbers": lambda: tf.ones((2,)),
+    "of the core's tensors": lambda: tf.add(X, X),
+    "one of the core's, as it is": lambda: tf.convert_to_tensor(X),
+    "of several": lambda: tf.unstack(tf.stack([X, X]))[0],
+    "of an operator": lambda: 2.0 * tf.constant(1.0) + X,
+    "of the core's on the left": lambda: X + tf.constant(1.0),
+    "of a core function": lambda: toolkit.ops.exp(tf.constant(1.0)),
+    "of a Variable": lambda: V * 2.0,
+    "its value": lambda: V.read_value(),
+    "its next value": lambda: V.assign_add([0.0, 0.0]),
+    "of a row": lambda: tf.ones((2, 2))[0],
+    "of a loop": lambda: next(iter(tf.ones((2, 2)))),
+    "of random numbers": lambda: tf.random.Generator.from_seed(1).normal((2,)),
+    "of a layer": lambda: tf.keras.layers.Dense(1)(tf.ones((2, 2))),
+    "of a model": lambda: tf.keras.Sequential([tf.keras.layers.ReLU()])(tf.ones(2)),
+    "of several inputs": lambda: tf.keras.layers.Add()([X, tf.ones(2)]),
+    "of a traced function": lambda: tf.function(lambda x: x + X)(X),
+    "of a data set": lambda: next(iter(tf.data.Dataset.range(2))),
+    "of ragged rows": lambda: tf.ragged.constant([[1], [2, 3]]).to_tensor(),
+    "of an array of tensors": lambda: tf.TensorArray("float32", 1).write(0, X).stack(),
+    "of a sparse tensor": lambda: tf.sparse.to_dense(
+        tf.SparseTensor([[0]], [1.0], [2])
+    ),
+}
+
+
+@pytest.mark.parametrize("what", RESULTS)
+def test_results_have_tensorflow_attributes(what):
+    y = RESULTS[what]()
+    assert type(y) is tf.Tensor and isinstance(y, toolkit.ops.ones(()).__class__)
+    assert y.shape.as_list() == list(y.numpy().shape) and y.dtype.name == str(y.dtype)
+
+
+def test_gradients_and_stand_ins_do_too():
+    seen = []
+
+    class Custom(tf.keras.layers.Layer):
+        def call(self, x):
+            seen.append(x)
+            return x * V
+
+    layer = Custom()
+
+    @tf.function
+    def step(x):
+        seen.append(x)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x) ** 2)
+        seen.append(tape.gradient(loss, V))
+        return loss
+
+    seen.append(step(tf.ones((1, 2))))
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        y = tf.reduce_sum(tf.identity(X) * tf.convert_to_tensor(X) * toolkit.ops.exp(X))
+    seen.append(tape.gradient(y, X))
+    assert len(seen) == 5 and all(type(x) is tf.Tensor for x in seen)
+    x = X.numpy()
+    assert abs(seen[-1].numpy() / (np.exp(x) * (x * x + 2 * x)) - 1).max() < 1e-5
+
+
+def test_the_core_gives_what_it_gave():
     v = toolkit.Variable(1.0, name="v")
     assert v.name == "v" and type(v.shape) is tuple and not hasattr(v, "get_shape")
-    installing.install()
-    assert v.name == "v:0"
+    layer = toolkit.layers.Dense(1)
+    for y in (layer(X[None]), X + 1.0, v * X, toolkit.function(lambda x: x)(X)):
+        assert type(y) is type(X) is not tf.Tensor and isinstance(y, tf.Tensor)
+        assert type(y.shape) is tuple and type(y.dtype) is str
+    assert isinstance(layer.kernel, tf.Variable) and layer.kernel.name == "kernel"
 
 
 def test_tensors_print_as_there():

@@ -58,7 +58,7 @@ def extent(number: float, dtype: str) -> Any:
 
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     value = getattr(x, "value", None)
-    if type(value) is Tensor:  # a Variable
+    if isinstance(value, Tensor):  # a Variable
         return value
     if isinstance(x, Tensor):
         return x

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from toolkit.ir import Primitive, Spec, Value
 from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
+    from toolkit.core.dialects import Dialect
     from toolkit.core.trace import Overlay, Scope, Trace
 
 Array = Any
@@ -46,6 +47,8 @@ class _State(ThreadState):
     tapes: tuple[Any, ...] = ()  # the tapes that record
     autocast: str | None = None  # the dtype that float Variables are read in
     device: str | None = None  # of the innermost device scope
+    dialect: Dialect | None = None  # of a shell that is called
+    marks = False  # whether there is a device or a dialect: results are told of it
 
     def __init__(self) -> None:
         # Runs a kernel without warnings; a context can be entered by one thread only.
@@ -103,6 +106,7 @@ class Tensor(Operators, Value):
     _device: str  # set only by what was computed in a device scope
     # NumPy's operators give way to ours, while np.exp(tensor) still converts.
     __array_priority__ = 1000
+    dialect: ClassVar[Dialect | None] = None
 
     def __init__(
         self, array: Array, spec: Spec | None = None, scope: Scope | None = None
@@ -250,7 +254,7 @@ class Tensor(Operators, Value):
     __hash__ = Value.__hash__
 
     def __reduce__(self) -> Any:
-        return Tensor, (np.array(self.numpy()),)
+        return type(self), (np.array(self.numpy()),)
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self
@@ -322,14 +326,22 @@ def bind(primitive: Primitive, *inputs: Tensor, **attrs: Any) -> Any:
     """
     if state.trace is None:
         outputs = run(primitive, inputs, attrs)
-        if state.device is not None:
-            for y in outputs if type(outputs) is tuple else (outputs,):
-                y._device = state.device
+        if state.marks:
+            _mark(outputs if type(outputs) is tuple else (outputs,), inputs)
     else:
         outputs = state.trace.emit(primitive, inputs, attrs)
     for tape in state.tapes:
         tape.record(primitive, inputs, attrs, outputs)
     return outputs
+
+
+def _mark(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> None:
+    """Tell what was computed of the scopes that it was computed in."""
+    for y in outputs:
+        if state.device is not None:
+            y._device = state.device
+        if state.dialect is not None and not any(y is x for x in inputs):
+            y.__class__ = state.dialect.tensor
 
 
 def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
@@ -437,4 +449,4 @@ def device(device_name: str) -> AbstractContextManager[None]:
     Raises:
         DeviceError: if there is no such device.
     """
-    return state.inside(device=devices.check_device(device_name))
+    return state.inside(device=devices.check_device(device_name), marks=True)

@@ -18,6 +18,7 @@ from toolkit.errors import ArgumentError, ShapeError, TraceError, leaked
 from toolkit.ir import Graph, Kind, Node, Primitive, Rule, Spec, Value, primitive
 
 if TYPE_CHECKING:
+    from toolkit.core.dialects import Dialect
     from toolkit.core.variable import Variable
 
 
@@ -98,9 +99,14 @@ class Trace(Overlay):
 
     def placeholder(self, spec: Spec) -> Tensor:
         """A new input of the graph."""
-        tensor = Tensor(None, spec, self.scope)
+        tensor = self._stand_in(spec)
         self.inputs.append(tensor)
         return tensor
+
+    def _stand_in(self, spec: Spec, dialect: Dialect | None = None) -> Tensor:
+        dialect = dialect or state.dialect
+        kind = Tensor if dialect is None else dialect.tensor
+        return kind(None, spec, self.scope)
 
     def emit(
         self, op: Primitive, inputs: Iterable[Tensor], attrs: Mapping[str, Any]
@@ -109,9 +115,7 @@ class Trace(Overlay):
         inputs = [self.localize(x) for x in inputs]
         specs = op.spec(*[x.spec for x in inputs], **attrs)
         several = type(specs) is tuple
-        outputs = [
-            Tensor(None, s, self.scope) for s in (specs if several else (specs,))
-        ]
+        outputs = [self._stand_in(s) for s in (specs if several else (specs,))]
         if scopes.names:
             for y in outputs:
                 y._origin = scopes.names
@@ -132,7 +136,7 @@ class Trace(Overlay):
     def capture(self, source: Tensor | Variable) -> Tensor:
         """The stand-in of a value from outside."""
         if source not in self.captures:
-            self.captures[source] = Tensor(None, source.spec, self.scope)
+            self.captures[source] = self._stand_in(source.spec, source.dialect)
         return self.captures[source]
 
     def value_of(self, x: Tensor) -> Tensor | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from toolkit import dtypes, pictures, settings
 from toolkit.backends.base import Backend, accelerators, owner_of
 from toolkit.core.convert import convert
+from toolkit.core.dialects import Dialect
 from toolkit.core.naming import auto_name, current_path
 from toolkit.core.tensor import Operators, Tensor, backend, state
 from toolkit.core.trace import no_trace
@@ -51,6 +52,7 @@ class Variable(Operators):
     """
 
     __array_priority__ = 1000
+    dialect: ClassVar[Dialect | None] = None
     # The initializer of a name; `toolkit.initializers` sets it.
     _initializer_named: Callable[[str], Any]
 
@@ -97,6 +99,15 @@ class Variable(Operators):
         # Whether someone else may hold the buffer: then it is never written again.
         self._shared = True
         self._spare: Any = None
+        if state.dialect is not None and type(self) is Variable:
+            self.__class__ = state.dialect.variable
+        if self.dialect is not None:
+            self._tensor = self._held(self._tensor._array)
+
+    def _held(self, array: Any) -> Tensor:
+        """What holds an array as the value."""
+        kind = Tensor if self.dialect is None else self.dialect.tensor
+        return kind(array, self._tensor.spec)
 
     @property
     def regularizer(self) -> Callable[..., Any] | None:
@@ -174,7 +185,7 @@ class Variable(Operators):
         with self.lock:
             home = self._home()
             if home is not None and self._tensor.nbytes <= _SMALL:
-                return Tensor(home.owned(self._tensor._array), self._tensor.spec)
+                return self._held(home.owned(self._tensor._array))
             self._shared = True
             return self._tensor
 
@@ -222,7 +233,7 @@ class Variable(Operators):
                     self._shared = True
                     # A tensor of its own: what is read from now on is not what the
                     # value was computed from, to a tape.
-                    self._tensor = _dense(Tensor(tensor._array, tensor.spec))
+                    self._tensor = _dense(self._held(tensor._array))
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
@@ -236,8 +247,7 @@ class Variable(Operators):
     def own_buffer(self) -> Any:
         """The buffer of the value, which nobody else holds: to be written in place."""
         if self._shared:
-            own = backend().owned(self._tensor._array)
-            self._tensor = Tensor(own, self._tensor.spec)
+            self._tensor = self._held(backend().owned(self._tensor._array))
             self._shared = False
         return self._tensor._array
 
@@ -246,8 +256,7 @@ class Variable(Operators):
         with self.lock:
             chosen = backend()
             if not chosen.owns(self._tensor._array):
-                own = chosen.owned(self._tensor._array)
-                self._tensor = Tensor(own, self._tensor.spec)
+                self._tensor = self._held(chosen.owned(self._tensor._array))
                 self._shared, self._spare = False, None
 
     def spare_buffer(self) -> Any:
@@ -264,7 +273,7 @@ class Variable(Operators):
         old = self._tensor._array
         if old is array:
             return
-        tensor = Tensor(array, self._tensor.spec)
+        tensor = self._held(array)
         # No call in between, so that no interrupt leaves half of it done.
         self._spare = None if self._shared else old
         self._shared = False

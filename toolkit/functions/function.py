@@ -30,8 +30,6 @@ PROGRAMS = 64
 # Signatures that differ in more than their leading extent before a warning.
 RETRACES = 5
 
-_TENSORS = {Tensor}
-
 
 def function(
     func: Callable[..., Any] | None = None,
@@ -74,6 +72,9 @@ def function(
 
 class Function:
     """A Python function with its traces; see `function`."""
+
+    # Types of arguments that are nothing but tensors.
+    quick_types: frozenset[type] = frozenset({Tensor})
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.trace is not None:
             return self.traced_function(*args, **kwargs)
-        if kwargs or not _TENSORS.issuperset(map(type, args)):
+        if kwargs or not self.quick_types.issuperset(map(type, args)):
             if any_symbolic(args, kwargs):
                 return self.python_function(*args, **kwargs)
             concrete, tensors = self._find(args, kwargs)

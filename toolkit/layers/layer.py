@@ -8,6 +8,7 @@ from toolkit import dtype_policies, dtypes, regularizers, tree
 from toolkit.arguments import unknown_to
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
+from toolkit.core.dialects import dialect_of
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import StatelessScope
@@ -39,6 +40,8 @@ from toolkit.layers.tracking import no_tracking
 from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
 
 _TRAINING = {"training"}
+# Types of arguments that are of no dialect.
+_PLAIN = {Tensor, KerasTensor, bool, type(None)}
 
 
 class Layer(
@@ -214,6 +217,10 @@ class Layer(
         args, kwargs, leaves = standardize_arguments(
             given_args, given_kwargs, self._input_dtype
         )
+        dialect = None if _PLAIN.issuperset(map(type, leaves)) else dialect_of(leaves)
+        if dialect is not state.dialect and dialect is not None:
+            with dialect.inside():
+                return self._general_call(given_args, given_kwargs, recorded)
         symbolic = any(map(is_symbolic, leaves))
         if not (self._allow_non_tensor_positional_args or all(map(is_tensor, leaves))):
             check_positional(self, args)

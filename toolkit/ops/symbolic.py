@@ -24,7 +24,7 @@ from toolkit.core.keras_tensor import (
 )
 from toolkit.core.naming import auto_name
 from toolkit.core.strings import moved
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import (
@@ -386,8 +386,14 @@ def operation(function: F) -> F:
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         for x in (*args, *kwargs.values()) if kwargs else args:
-            if type(x) not in _PLAIN and any_symbolic(x):
+            if type(x) in _PLAIN:
+                continue
+            if any_symbolic(x):
                 return FunctionOperation(wrapper).symbolic_call(*args, **kwargs)
+            dialect = getattr(x, "dialect", None)
+            if dialect is not state.dialect and dialect is not None:
+                with dialect.inside():
+                    return wrapper(*args, **kwargs)
         try:
             return function(*args, **kwargs)
         except DTypeError:

@@ -2,8 +2,8 @@
 
 Each name is one of the core's, with TensorFlow's arguments and result dtypes; what is
 not there raises an error that says what to use instead. Names are imported on first
-use. The import gives the core's tensors and Variables TensorFlow's attributes, see
-`installing`.
+use. Tensors and Variables have TensorFlow's attributes where these names are used; the
+core's own stay as they are, see `views`.
 
 The argument `name` of a function has no effect: nothing in a graph goes by it.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from toolkit.compat.tensorflow.installing import install
 from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
 
 # Name of a file -> the names of it that are here.
@@ -64,8 +63,8 @@ _MODULES = (
 )
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",
-    "Tensor": "toolkit.core.tensor",
-    "custom_gradient": "toolkit.autodiff.custom_gradient",
+    "Tensor": "toolkit.compat.tensorflow.views",
+    "custom_gradient": "toolkit.compat.tensorflow.tapes",
     "device": "toolkit.compat.tensorflow.scopes",
     "init_scope": "toolkit.compat.tensorflow.scopes",
     "Graph": "toolkit.compat.tensorflow.v1",
@@ -111,6 +110,3 @@ def _found(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-install()

@@ -10,9 +10,10 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import as_array, axes, dtype_name, extents
-from toolkit.compat.tensorflow.renaming import functions, operations
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.strings import StringTensor
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ShapeError
@@ -311,4 +312,4 @@ def boolean_mask(
     return ops.take(flat, np.flatnonzero(mask), axis)
 
 
-operations(__name__)
+operations(__name__, besides="is_tensor")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit.compat.tensorflow.strings import StringTensor, as_strings
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.utils.audio import wav_samples

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from toolkit import ops, tree
 from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.boundary import operations
 from toolkit.compat.tensorflow.debugging import assert_type
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.modes import building_graph, mode
+from toolkit.compat.tensorflow.views import convert
 from toolkit.errors import ArgumentError
 from toolkit.layers.remat import remat
 
@@ -243,17 +246,15 @@ def no_op(name: Any = None) -> None:
     """Nothing."""
 
 
-class control_dependencies:
-    """Nothing to do: operations run, and are traced, in the order of the code."""
+def control_dependencies(control_inputs: Any) -> AbstractContextManager[Any]:
+    """In a graph, run what is given before whatever is recorded inside.
 
-    def __init__(self, control_inputs: Any) -> None:
-        pass
-
-    def __enter__(self) -> control_dependencies:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
+    Elsewhere there is nothing to do: operations run, and are traced, in the order of
+    the code.
+    """
+    if building_graph():
+        return mode.graph().control_dependencies(control_inputs)  # type: ignore[no-any-return]
+    return nullcontext()
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -278,3 +279,6 @@ def numpy_function(
 ) -> Any:
     """As `py_function`, of NumPy arrays; `stateful` has no effect: func is called."""
     return py_function(lambda *xs: func(*(x.numpy() for x in xs)), inp, Tout)
+
+
+operations(__name__, besides="control_dependencies recompute_grad")

@@ -14,7 +14,7 @@ from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes, ops
+from toolkit.compat.tensorflow.boundary import recorded
 from toolkit.compat.tensorflow.printing import shown
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 
@@ -219,3 +220,12 @@ def set_log_device_placement(enabled: bool) -> None:
         raise UnsupportedError(
             "set_log_device_placement: see `inspect` of a traced function instead"
         )
+
+
+globals().update(
+    {
+        name: recorded(check)
+        for name, check in globals().items()
+        if name == "Assert" or name.startswith("assert_")
+    }
+)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import data, tree
-from toolkit.compat.tensorflow import config
+from toolkit.compat.tensorflow import config, views
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
+from toolkit.compat.tensorflow.views import viewed
 from toolkit.console.frames import warn
 from toolkit.core.tensor import state
 from toolkit.errors import ShapeError
-from toolkit.functions import function as functions
 from toolkit.ops import zeros
 
 
@@ -25,7 +25,7 @@ class ConcreteFunction:
         signature: its arguments, (args, kwargs), with TensorSpecs in them.
     """
 
-    def __init__(self, function: functions.Function, signature: Any) -> None:
+    def __init__(self, function: Function, signature: Any) -> None:
         self.function = function
         self.structured_input_signature = signature
         self.name = function.name
@@ -42,7 +42,7 @@ class ConcreteFunction:
         return self.function(*args, **kwargs)
 
 
-class Function(functions.Function):
+class Function(views.Function):
     """A Python function with its traces; see `function`."""
 
     autograph = True  # whether Python's control flow may depend on tensors
@@ -52,7 +52,7 @@ class Function(functions.Function):
         if self._runs_eagerly or config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
         try:
-            return super().__call__(*args, **kwargs)
+            return viewed(super().__call__(*args, **kwargs))
         except RunEagerly:
             if state.trace is not None:
                 raise  # so does the function that calls this one

@@ -17,7 +17,7 @@ from toolkit import data, dtypes, ops
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.data import as_tensors
 from toolkit.compat.tensorflow.strings import StringTensor, as_strings
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.utils.images import array_to_img, img_to_array, load_img

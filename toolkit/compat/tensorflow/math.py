@@ -10,7 +10,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
-from toolkit.compat.tensorflow.renaming import functions, operations
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.renaming import functions
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError

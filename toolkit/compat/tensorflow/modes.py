@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -11,9 +11,15 @@ from toolkit.core.tensor import state
 
 
 class _Mode:
-    """The mode of the process; `compat.v1` changes it."""
+    """The mode of the process, and what is done where graphs are built.
 
-    is_eager = True
+    `compat.v1`, which alone knows how, sets all of it when it is imported.
+    """
+
+    is_eager: bool = True
+    graph: Callable[[], Any]  # the graph that is built
+    record: Callable[..., Any]  # see `v1.recording`
+    variable: Any = None  # the class of Variables in graphs
 
 
 class _Local(threading.local):

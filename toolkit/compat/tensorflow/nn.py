@@ -8,8 +8,9 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow import math, random
 from toolkit.compat.tensorflow.arguments import extents, refuse
-from toolkit.compat.tensorflow.renaming import functions, operations
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.compat.tensorflow.boundary import recorded
 from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
@@ -109,3 +110,6 @@ _SHOWN: dict[str, Any] = {
     "b": lambda value: str(int(value)),
     "f": _float,
 }
+
+
+print = recorded(print)

@@ -17,7 +17,7 @@ from toolkit.compat.tensorflow.types import (
     as_dtype,
     string as string_dtype,
 )
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor
 from toolkit.data import Ragged

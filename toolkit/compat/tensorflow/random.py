@@ -8,8 +8,8 @@ import numpy as np
 
 from toolkit import dtypes, ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
-from toolkit.compat.tensorflow.renaming import draws
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.boundary import of_tensors, operations
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.naming import root_scope
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import no_trace
@@ -51,7 +51,6 @@ def source(seed: Any) -> Any:
     return _of_operations[seed]
 
 
-@draws
 def uniform(
     shape: Any,
     minval: Any = 0,
@@ -83,7 +82,6 @@ def _uniform(shape: Any, minval: Any, maxval: Any, dtype: Any, seed: Any) -> Ten
     return core.uniform(extents(shape), low, high, dtype, seed)
 
 
-@draws
 def normal(
     shape: Any,
     mean: Any = 0.0,
@@ -96,7 +94,6 @@ def normal(
     return core.normal(extents(shape), mean, stddev, dtype_name(dtype), source(seed))
 
 
-@draws
 def truncated_normal(
     shape: Any,
     mean: Any = 0.0,
@@ -111,13 +108,11 @@ def truncated_normal(
     )
 
 
-@draws
 def shuffle(value: Any, seed: Any = None, name: Any = None) -> Tensor:
     """The rows in a random order."""
     return core.shuffle(value, 0, source(seed))
 
 
-@draws
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: Any = None, name: Any = None
 ) -> Tensor:
@@ -126,7 +121,6 @@ def categorical(
     return core.categorical(logits, int(num_samples), dtype, source(seed))
 
 
-@draws
 def gamma(
     shape: Any,
     alpha: Any,
@@ -238,6 +232,7 @@ class Generator:
         """Begin anew at a seed."""
         self._seeds.state.assign(np.array([int(seed) % 2**32, 0], "uint32"))
 
+    @of_tensors
     def uniform(
         self,
         shape: Any,
@@ -249,6 +244,7 @@ class Generator:
         """As `tf.random.uniform`."""
         return _uniform(shape, minval, maxval, dtype, self._seeds)
 
+    @of_tensors
     def normal(
         self,
         shape: Any,
@@ -260,6 +256,7 @@ class Generator:
         """As `tf.random.normal`."""
         return core.normal(extents(shape), mean, stddev, dtype_name(dtype), self._seeds)
 
+    @of_tensors
     def truncated_normal(
         self,
         shape: Any,
@@ -295,7 +292,6 @@ def set_global_generator(generator: Generator) -> None:
     _global[:] = [generator]
 
 
-@draws
 def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Tensor:
     """A part of this size, from a random place."""
     value, size = convert(value), extents(size)
@@ -306,3 +302,8 @@ def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Te
         )
     places = core.uniform((len(size),), seed=source(seed)) * convert(limits, "float32")
     return ops.slice(value, ops.cast(places, "int32"), size)
+
+
+operations(
+    __name__, besides="get_global_generator set_global_generator set_seed source"
+)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
-from functools import update_wrapper, wraps
+from functools import update_wrapper
 from typing import Any
 
-from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.boundary import recorded
 from toolkit.errors import ArgumentTypeError
-from toolkit.ops.symbolic import operation
 
 
 def functions(rows: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., Any]]:
@@ -29,30 +27,7 @@ def functions(rows: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., An
         >>> float(functions(rows)["reduce_sum"](input_tensor=[1.0, 2.0]))
         3.0
     """
-    return {name: _renamed(name, *row) for name, row in rows.items()}
-
-
-def operations(module: str) -> None:
-    """Make the public functions of a module accept symbols, as those of the core do."""
-    members = vars(sys.modules[module])
-    for name, member in list(members.items()):
-        own = inspect.isfunction(member) and member.__module__ == module
-        if own and not name.startswith("_"):
-            members[name] = operation(member)
-
-
-def draws(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of no tensor whose value a graph computes anew in each run."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not building_graph():
-            return function(*args, **kwargs)
-        from toolkit.compat.tensorflow.v1.graph import get_default_graph
-
-        return get_default_graph().record(function, args, kwargs)
-
-    return call
+    return {name: recorded(_renamed(name, *row)) for name, row in rows.items()}
 
 
 def _renamed(name: str, function: Callable[..., Any], names: str) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.core import naming, tensor as core
 from toolkit.core.trace import no_trace
 
@@ -13,7 +14,8 @@ class name_scope(ExitStack):
     """Put a name in front of the paths of the Variables that are made inside.
 
     Args:
-        name: one name, or several with "/" in between.
+        name: one name, or several with "/" in between. In a graph it goes in front of
+            the names of operations.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -22,12 +24,14 @@ class name_scope(ExitStack):
         'encoder/w:0'
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str | None) -> None:
         super().__init__()
         self.name = name
 
     def __enter__(self) -> str:  # type: ignore[override]
-        for part in filter(None, self.name.split("/")):
+        if building_graph():
+            return self.enter_context(mode.graph().name_scope(self.name))
+        for part in filter(None, str(self.name).split("/")):
             self.enter_context(naming.name_scope(part))
         return naming.current_path() + "/"
 

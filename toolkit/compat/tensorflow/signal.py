@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.compat.tensorflow.renaming import operations
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 
 

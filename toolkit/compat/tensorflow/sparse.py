@@ -12,7 +12,7 @@ import numpy as np
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.strings import StringTensor
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import is_string
 from toolkit.errors import ShapeError
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.types import TensorShape, string
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core import strings as core
-from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError
 
 

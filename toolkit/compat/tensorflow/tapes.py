@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
-from toolkit.autodiff import tape
-from toolkit.core.convert import convert
+from toolkit.autodiff import custom_gradient as customizing, tape
+from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.views import convert
 from toolkit.errors import ShapeError
 
 
@@ -18,6 +20,10 @@ class GradientTape(tape.GradientTape):
         watch_accessed_variables: whether trainable Variables are watched when read.
     """
 
+    gradient = of_tensors(tape.GradientTape.gradient)
+    jacobian = of_tensors(tape.GradientTape.jacobian)
+
+    @of_tensors
     def batch_jacobian(
         self,
         target: Any,
@@ -56,3 +62,8 @@ class GradientTape(tape.GradientTape):
         if whole is None:
             return None
         return ops.moveaxis(ops.diagonal(whole, 0, 0, target.ndim), -1, 0)
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`toolkit.custom_gradient`, of `tf.Tensor`s."""
+    return of_tensors(customizing.custom_gradient(f))

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 

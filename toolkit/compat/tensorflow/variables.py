@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from toolkit.compat.tensorflow import indexing
+from toolkit.compat.tensorflow import indexing, views
 from toolkit.compat.tensorflow.arguments import as_array
-from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.core import variable as core
 from toolkit.core.naming import name_scope
 from toolkit.core.tensor import Tensor
@@ -20,21 +20,17 @@ class _AnyVariable(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """In a graph, Variables are symbols: their values are in sessions."""
-        if cls is not Variable or not building_graph():
-            return type.__call__(cls, *args, **kwargs)
-        from toolkit.compat.tensorflow.v1.variables import GraphVariable
-
-        return GraphVariable(*args, **kwargs)
+        in_graph = cls is Variable and building_graph()
+        return type.__call__(mode.variable if in_graph else cls, *args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is Variable:
-            return isinstance(instance, core.Variable) or hasattr(
-                instance, "initialized_value"
-            )
+            kinds = (core.Variable, mode.variable or core.Variable)
+            return isinstance(instance, kinds)
         return type.__instancecheck__(cls, instance)
 
 
-class Variable(core.Variable, metaclass=_AnyVariable):
+class Variable(views.Variable, metaclass=_AnyVariable):
     """A mutable cell that holds one tensor.
 
     Args:
@@ -88,7 +84,7 @@ class Variable(core.Variable, metaclass=_AnyVariable):
             if callable(initial_value):
                 with no_trace():
                     initial_value = initial_value()
-            core.Variable.__init__(
+            views.Variable.__init__(
                 self,
                 as_array(initial_value),
                 shape,
@@ -116,7 +112,7 @@ class Variable(core.Variable, metaclass=_AnyVariable):
             name: as everywhere here, has no effect.
             read_value: whether to return the new value; None otherwise.
         """
-        value = core.Variable.assign(self, value)
+        value = views.Variable.assign(self, value)
         return value if read_value else None
 
     def assign_add(
@@ -134,7 +130,7 @@ class Variable(core.Variable, metaclass=_AnyVariable):
             name: as everywhere here, has no effect.
             read_value: whether to return the new value; None otherwise.
         """
-        value = core.Variable.assign_add(self, delta)
+        value = views.Variable.assign_add(self, delta)
         return value if read_value else None
 
     def assign_sub(
@@ -152,7 +148,7 @@ class Variable(core.Variable, metaclass=_AnyVariable):
             name: as everywhere here, has no effect.
             read_value: whether to return the new value; None otherwise.
         """
-        value = core.Variable.assign_sub(self, delta)
+        value = views.Variable.assign_sub(self, delta)
         return value if read_value else None
 
 

@@ -16,9 +16,9 @@ from toolkit.compat.tensorflow.autograph.values import (
     same,
     unknown,
 )
+from toolkit.compat.tensorflow.views import convert
 from toolkit.control_flow.bodies import Body, trace_body
 from toolkit.control_flow.branches import join_branches
-from toolkit.core.convert import convert
 from toolkit.errors import ShapeError
 
 PLACES = "in one branch", "in the other"

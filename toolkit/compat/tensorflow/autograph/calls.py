@@ -11,7 +11,7 @@ from toolkit import ops
 from toolkit.compat.tensorflow import arrays
 from toolkit.compat.tensorflow.autograph.loops import Range
 from toolkit.compat.tensorflow.autograph.values import unknown
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 
 
 def called(function: Any) -> Any:

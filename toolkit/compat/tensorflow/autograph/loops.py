@@ -20,7 +20,7 @@ from toolkit.compat.tensorflow.autograph.values import (
     same,
     unknown,
 )
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops, tree
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import DTypeError, ShapeError, TraceError

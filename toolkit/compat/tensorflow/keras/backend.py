@@ -10,14 +10,16 @@ import numpy as np
 from toolkit import backend as core, ops, random
 from toolkit.backend import *  # noqa: F403
 from toolkit.compat.tensorflow import arrays, math, nn
+from toolkit.compat.tensorflow.boundary import of_tensors
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.variables import Variable
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import UnsupportedError
 
 _UNARY = "abs cos exp log round sigmoid sign sin softplus softsign sqrt square tanh"
 _BINARY = "equal greater greater_equal less less_equal maximum minimum not_equal"
+_CROSS_ENTROPIES = "categorical_crossentropy sparse_categorical_crossentropy"
 _REDUCTIONS = "all any logsumexp max mean min prod std sum var"
 
 globals().update(
@@ -29,13 +31,26 @@ globals().update(
                 name: (getattr(ops, name), "x axis keepdims")
                 for name in _REDUCTIONS.split()
             },
+            **{
+                name: (getattr(ops, name), "target output from_logits axis")
+                for name in _CROSS_ENTROPIES.split()
+            },
             "arange": (ops.arange, "start stop step dtype"),
+            "argmax": (ops.argmax, "x axis keepdims"),
+            "argmin": (ops.argmin, "x axis keepdims"),
+            "binary_crossentropy": (
+                ops.binary_crossentropy,
+                "target output from_logits",
+            ),
             "cast": (ops.cast, "x dtype"),
             "cumprod": (ops.cumprod, "x axis"),
             "cumsum": (ops.cumsum, "x axis"),
+            "dot": (ops.dot, "x y"),
             "eye": (ops.eye, "size"),
             "hard_sigmoid": (ops.hard_sigmoid, "x"),
             "permute_dimensions": (ops.transpose, "x pattern"),
+            "random_normal": (random.normal, "shape mean stddev dtype seed"),
+            "random_uniform": (random.uniform, "shape minval maxval dtype seed"),
             "repeat_elements": (ops.repeat, "x rep axis"),
             "reverse": (ops.flip, "x axes"),
             "tile": (ops.tile, "x n"),
@@ -52,10 +67,7 @@ globals().update(
         }
     )
 )
-argmax, argmin, ones_like, zeros_like = (
-    *(ops.argmax, ops.argmin),
-    *(arrays.ones_like, arrays.zeros_like),
-)
+ones_like, zeros_like = arrays.ones_like, arrays.zeros_like
 constant, zeros, ones, reshape, shape = (
     *(arrays.constant, arrays.zeros, arrays.ones, arrays.reshape, arrays.shape),
 )
@@ -63,16 +75,13 @@ l2_normalize, one_hot = math.l2_normalize, arrays.one_hot
 elu, bias_add = nn.elu, nn.bias_add  # type: ignore[attr-defined]
 
 
-def dot(x: Any, y: Any) -> Tensor:
-    """The product over the last axis of x and the last but one of y."""
-    return ops.dot(x, y)
-
-
+@of_tensors
 def flatten(x: Any) -> Tensor:
     """All elements in one axis."""
     return ops.reshape(x, (-1,))
 
 
+@of_tensors
 def batch_flatten(x: Any) -> Tensor:
     """All axes but the first in one."""
     x = convert(x)
@@ -94,6 +103,7 @@ def dtype(x: Any) -> str:
     return str(x.dtype)
 
 
+@of_tensors
 def cast_to_floatx(x: Any) -> Any:
     """x in the default floating dtype; an array stays one."""
     if isinstance(x, np.ndarray):
@@ -101,6 +111,7 @@ def cast_to_floatx(x: Any) -> Any:
     return ops.cast(x, core.floatx())
 
 
+@of_tensors
 def gather(reference: Any, indices: Any) -> Tensor:
     """The rows that indices name."""
     return ops.take(reference, indices, 0)
@@ -124,6 +135,7 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
     return found if found.ndim > 1 else ops.expand_dims(found, 1)
 
 
+@of_tensors
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
     """One of two tensors, or what one of two functions returns."""
     if callable(then_expression):
@@ -160,43 +172,6 @@ def batch_set_value(tuples: Any) -> None:
     """Assign values to Variables."""
     for x, value in tuples:
         x.assign(value)
-
-
-def random_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
-) -> Tensor:
-    """Normally distributed numbers."""
-    return random.normal(shape, mean, stddev, dtype, seed)
-
-
-def random_uniform(
-    shape: Any,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
-    dtype: Any = None,
-    seed: Any = None,
-) -> Tensor:
-    """Numbers that are uniform on [minval, maxval)."""
-    return random.uniform(shape, minval, maxval, dtype, seed)
-
-
-def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Tensor:
-    """The cross-entropy of each element."""
-    return ops.binary_crossentropy(target, output, from_logits)
-
-
-def categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
-) -> Tensor:
-    """The cross-entropy along an axis."""
-    return ops.categorical_crossentropy(target, output, from_logits, axis)
-
-
-def sparse_categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
-) -> Tensor:
-    """The cross-entropy along an axis, of integer labels."""
-    return ops.sparse_categorical_crossentropy(target, output, from_logits, axis)
 
 
 def learning_phase() -> Any:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolkit.compat.tensorflow.modes import executing_eagerly
-from toolkit.compat.tensorflow.v1 import initial
+from toolkit.compat.tensorflow.v1 import initial, recording
 from toolkit.compat.tensorflow.v1.basics import (
     add_to_collection,
     add_to_collections,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.compat.tensorflow import scopes
+from toolkit.compat.tensorflow.control import control_dependencies
 from toolkit.compat.tensorflow.modes import building_graph, local, mode
-from toolkit.compat.tensorflow.scopes import name_scope as names_of_variables
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import (
     GraphStep,
     GraphTensor,
 )
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ShapeError, TraceError
@@ -28,9 +28,6 @@ def disable_eager_execution() -> None:
 
     What was made before stays what it is: tensors are constants for graphs.
     """
-    from toolkit.compat.tensorflow.v1.recording import install
-
-    install()
     mode.is_eager = False
 
 
@@ -119,7 +116,7 @@ def placeholder_with_default(
 # --- scopes ---------------------------------------------------------------------------
 
 
-class name_scope:
+class name_scope(scopes.name_scope):
     """Put a name in front of the names of operations; in eager mode, of Variables.
 
     Args:
@@ -131,27 +128,7 @@ class name_scope:
     def __init__(
         self, name: str | None, default_name: str | None = None, values: Any = None
     ) -> None:
-        self.name = default_name if name is None else name
-
-    def __enter__(self) -> str:
-        if building_graph():
-            self._scope: Any = get_default_graph().name_scope(self.name)
-            return self._scope.__enter__()  # type: ignore[no-any-return]
-        self._scope = names_of_variables(str(self.name))
-        return self._scope.__enter__()  # type: ignore[no-any-return]
-
-    def __exit__(self, *exception: Any) -> None:
-        self._scope.__exit__(*exception)
-
-
-@contextmanager
-def control_dependencies(control_inputs: Any) -> Iterator[None]:
-    """Run what is given before whatever is recorded inside; in eager mode, nothing."""
-    if not building_graph():
-        yield
-        return
-    with get_default_graph().control_dependencies(control_inputs):
-        yield
+        super().__init__(default_name if name is None else name)
 
 
 def init_scope() -> AbstractContextManager[None]:

@@ -16,9 +16,9 @@ from toolkit.compat.tensorflow import (
     nn as nn2,
     random,
 )
+from toolkit.compat.tensorflow.boundary import recorded
 from toolkit.compat.tensorflow.v1.basics import control_dependencies
 from toolkit.compat.tensorflow.v1.operations import print_op
-from toolkit.compat.tensorflow.v1.recording import checked, recorded
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 
@@ -42,9 +42,8 @@ def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]
                     "both"
                 )
             kwargs[older[old]] = kwargs.pop(old)
-        return recording(*args, **kwargs)
+        return function(*args, **kwargs)
 
-    recording = recorded(function)
     return wrapper
 
 
@@ -53,7 +52,7 @@ def moved(module: Any, names: str) -> dict[str, Callable[..., Any]]:
     found = {}
     for pair in names.split():
         older, _, name = pair.partition("=")
-        found[older] = recorded(getattr(module, name or older))
+        found[older] = getattr(module, name or older)
     return found
 
 
@@ -66,7 +65,7 @@ FUNCTIONS: dict[str, Any] = {
         for name in "all any logsumexp max mean min prod sum".split()
     },
     **{
-        f"to_{name}": partial(recorded(vars(arrays)["cast"]), dtype=dtype)
+        f"to_{name}": partial(vars(arrays)["cast"], dtype=dtype)
         for name in "bfloat16 double float int32 int64".split()
         for dtype in [_TYPES.get(name, name)]
     },
@@ -128,7 +127,7 @@ def _space_to_depth(
 
 
 _FORMATS = {"NHWC": "channels_last", "NCHW": "channels_first"}
-_while_loop = recorded(control.while_loop)
+_while_loop = control.while_loop
 
 
 def while_loop(
@@ -264,21 +263,18 @@ def conv2d(
     )
 
 
-_bias_add = recorded(nn2.bias_add)
-
-
 class _NN:
     """`tf.nn`: that of TensorFlow 2, but for what was different."""
 
     @staticmethod
     def in_top_k(predictions: Any, targets: Any, k: int, name: Any = None) -> Any:
         """Whether targets are among the k highest predictions."""
-        return recorded(vars(math)["in_top_k"])(targets, predictions, k, name=name)
+        return vars(math)["in_top_k"](targets, predictions, k, name=name)
 
     @staticmethod
     def xw_plus_b(x: Any, weights: Any, biases: Any, name: Any = None) -> Any:
         """x @ weights + biases."""
-        return _bias_add(recorded(linalg.matmul)(x, weights), biases, name=name)
+        return nn2.bias_add(linalg.matmul(x, weights), biases, name=name)
 
     avg_pool = staticmethod(with_older(nn2.avg_pool, value="input"))
     conv2d = staticmethod(conv2d)
@@ -300,8 +296,8 @@ nn = _NN()
 
 FUNCTIONS |= {
     **{
-        name: checked(function)
-        for name, function in vars(debugging).items()
+        name: check
+        for name, check in vars(debugging).items()
         if name.startswith("assert_")
     },
     "Print": Print,

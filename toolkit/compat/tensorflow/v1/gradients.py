@@ -8,7 +8,7 @@ from typing import Any
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.v1.tensors import GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, GradientError, UnsupportedError

@@ -23,6 +23,7 @@ from toolkit.compat.tensorflow.v1.tensors import (
     operation_of,
 )
 from toolkit.compat.tensorflow.v1.trial import Extents, Trial
+from toolkit.compat.tensorflow.views import DIALECT
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import (
     ArgumentError,
@@ -64,9 +65,6 @@ class Graph:
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
         """Record in this graph what is called inside."""
-        from toolkit.compat.tensorflow.v1.recording import install
-
-        install()
         local.graphs.append(self)
         try:
             yield self
@@ -130,7 +128,8 @@ class Graph:
             kind: the type of operation; by default made up from the function's name.
         """
         trial = Trial(function, args, kwargs)
-        outputs = infer_op(trial, args, kwargs)
+        with DIALECT.inside():
+            outputs = infer_op(trial, args, kwargs)
         outputs = tree.map_structure(trial.symbol, outputs)
         if not any(isinstance(y, KerasTensor) for y in tree.flatten(outputs)):
             return outputs

@@ -10,7 +10,7 @@ from toolkit import dtypes, initializers
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.errors import ShapeError
 
 

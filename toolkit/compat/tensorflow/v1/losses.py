@@ -9,7 +9,7 @@ from toolkit import ops
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 

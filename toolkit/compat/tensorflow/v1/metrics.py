@@ -11,7 +11,7 @@ from toolkit.compat.tensorflow.v1.initial import zeros_initializer
 from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.tensors import GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 
 _KEYS = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]

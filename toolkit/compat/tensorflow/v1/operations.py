@@ -20,7 +20,7 @@ from toolkit.compat.tensorflow.v1.tensors import (
     operation_of,
 )
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import UnsupportedError
 

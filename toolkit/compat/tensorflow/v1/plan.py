@@ -14,7 +14,8 @@ from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.trial import Extents, are_extents, from_extents
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.core.convert import convert, is_strings
+from toolkit.compat.tensorflow.views import Function, convert
+from toolkit.core.convert import is_strings
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor, backend, device
 from toolkit.core.variable import Variable
@@ -22,15 +23,14 @@ from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
+    NotBuiltError,
     ShapeError,
-    ToolkitError,
     TraceError,
 )
-from toolkit.functions.function import Function
 from toolkit.ir import Node
 
 
-class FailedPreconditionError(ToolkitError, RuntimeError):
+class FailedPreconditionError(NotBuiltError, RuntimeError):
     """A Variable is read in a session where it has no value yet."""
 
 

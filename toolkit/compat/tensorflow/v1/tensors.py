@@ -11,6 +11,7 @@ from toolkit.compat.tensorflow.modes import local
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
 from toolkit.compat.tensorflow.v1.names import type_of
 from toolkit.compat.tensorflow.v1.trial import Extents
+from toolkit.compat.tensorflow.views import DIALECT
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
@@ -65,6 +66,7 @@ class GraphOperation:
 class GraphTensor(KerasTensor):
     """A symbol with a name in a graph: `add:0`."""
 
+    dialect = DIALECT
     op: GraphOperation
     any_shape = False  # whether what is fed may have another one
 
@@ -94,6 +96,10 @@ class GraphTensor(KerasTensor):
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
         """Its value in a session, by default the one whose `with` block this is."""
         return session_of(session, f"tensor {self.name!r}").run(self, feed_dict)
+
+    def get_shape(self) -> TensorShape:
+        """The extents, None where unknown."""
+        return self.shape
 
     def set_shape(self, shape: Iterable[int | None]) -> None:
         """Say what is known of its shape besides what is inferred."""

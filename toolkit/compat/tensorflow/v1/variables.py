@@ -16,7 +16,7 @@ from toolkit.compat.tensorflow.v1.tensors import (
     GraphTensor,
     session_of,
 )
-from toolkit.core.convert import convert
+from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ShapeError, UnsupportedError
 

@@ -1,0 +1,232 @@
+"""`tf.Tensor`, and Variables as TensorFlow shows them: subclasses of the core's.
+
+They answer what TensorFlow's do: a Variable's `name` is its path, `numpy()` of a 0-d
+tensor is a number of NumPy's, shapes have `as_list()`, and what is printed looks as
+there. `DIALECT` names them to the core, which makes results of them where it computes
+with such tensors, or inside of a function of this package; its own classes stay as
+they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from toolkit import tree
+from toolkit.autodiff.tape import alias
+from toolkit.compat.tensorflow.types import ALL, DType, TensorShape
+from toolkit.core import tensor as core
+from toolkit.core.convert import convert as core_convert
+from toolkit.core.dialects import Dialect
+from toolkit.core.tensor import state
+from toolkit.core.variable import Variable as CoreVariable
+from toolkit.dtypes import is_integer
+from toolkit.errors import TraceError
+from toolkit.functions import function as functions
+
+
+class Reference:
+    """A tensor as a key: compared by identity."""
+
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def deref(self) -> Any:
+        """The tensor."""
+        return self._x
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Reference) and self._x is other._x
+
+    def __hash__(self) -> int:
+        return hash(self._x)
+
+
+class _AnyTensor(type):
+    """The core's tensors are `tf.Tensor`s too: those of models that get arrays, say."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, core.Tensor)
+
+
+class Tensor(core.Tensor, metaclass=_AnyTensor):
+    """A tensor with TensorFlow's attributes; see `toolkit.Tensor`.
+
+    Example:
+        >>> import toolkit.compat.tensorflow as tf
+        >>> x = tf.constant([[1.0, 2.0]])
+        >>> x.shape.as_list(), x.dtype, tf.reduce_sum(x)
+        ([1, 2], tf.float32, <tf.Tensor: shape=(), dtype=float32, numpy=3.0>)
+    """
+
+    __slots__ = ()
+
+    # Each operation asks for shapes: they go by the shortest way.
+    @property
+    def shape(self) -> TensorShape:
+        array = self._array
+        found = (self._spec if array is None else array).shape  # type: ignore[union-attr]
+        return tuple.__new__(TensorShape, found)
+
+    @property
+    def dtype(self) -> DType:
+        return ALL[self._dtype]
+
+    def numpy(self) -> Any:
+        """The data as a NumPy array, those of a 0-d tensor as a number of NumPy's."""
+        return core.Tensor.numpy(self)[()]
+
+    def get_shape(self) -> TensorShape:
+        """The extents."""
+        return self.shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Check the shape, which is known: None and wrong extents are told apart."""
+        self.shape.assert_is_compatible_with(shape)
+
+    def ref(self) -> Reference:
+        """What stands for it as a key of a dictionary."""
+        return Reference(self)
+
+    def __bool__(self) -> bool:
+        value = self.known()
+        if value is None:
+            raise TraceError(
+                f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
+                "inside a traced function: use tf.cond, tf.while_loop or tf.where "
+                "instead of Python's `if`, `while`, `and`, `or` and `not`"
+            )
+        return bool(value)
+
+    def __index__(self) -> int:
+        return index(self.numpy())
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows; of integers that a trace knows, such as a range, known ones."""
+        array = self.known() if is_integer(self._dtype) else None
+        if array is not None and array.ndim:
+            return (Tensor(np.asarray(row)) for row in array)
+        return core.Tensor.__iter__(self)
+
+    # --- how it prints ----------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        if self.constant is None:
+            return core.Tensor.__repr__(self)
+        return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype}, {_shown(self)}>"
+
+    def __str__(self) -> str:
+        if self.constant is None:
+            return core.Tensor.__repr__(self)
+        values = str(self.numpy())
+        between = "\n" if "\n" in values else ""
+        return f"tf.Tensor({between}{values}, shape={self.shape}, dtype={self.dtype})"
+
+    def __format__(self, spec: str) -> str:
+        if self.constant is None:
+            return core.Tensor.__repr__(self)
+        return format(self.numpy(), spec)
+
+
+def _shown(x: Any) -> str:
+    array = x.numpy()
+    shown = repr(array) if array.ndim else str(array)
+    return "numpy=" + ("\n" if "\n" in shown else "") + shown
+
+
+class Variable(CoreVariable):
+    """A Variable with TensorFlow's attributes, one of a layer say."""
+
+    @property
+    def name(self) -> str:
+        """`path:0`, as TensorFlow prints it; the name itself is kept as it was."""
+        members = self.__dict__  # without a path while it is being made
+        return f"{members['path']}:0" if "path" in members else members["name"]
+
+    @name.setter
+    def name(self, name: str) -> None:  # type: ignore[override]
+        self.__dict__["name"] = name
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape(self._tensor.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return ALL[super().dtype]
+
+    def numpy(self) -> Any:
+        """The value as a NumPy array, of a 0-d one as a number of NumPy's."""
+        return super().numpy()[()]
+
+    def get_shape(self) -> TensorShape:
+        """The extents."""
+        return self.shape
+
+    def ref(self) -> Reference:
+        """What stands for it as a key of a dictionary."""
+        return Reference(self)
+
+    def read_value(self) -> Any:
+        """The tensor that it holds now."""
+        return viewed(self.read())
+
+    def assign(self, value: Any) -> Any:
+        """Replace the value; returns the new one."""
+        with DIALECT.inside():
+            return viewed(super().assign(value))
+
+    def assign_add(self, value: Any) -> Any:
+        """Add to the value; returns the new one."""
+        with DIALECT.inside():
+            return super().assign_add(value)
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtract from the value; returns the new one."""
+        with DIALECT.inside():
+            return super().assign_sub(value)
+
+    def __repr__(self) -> str:
+        facts = f"shape={self.shape} dtype={self.dtype}"
+        return f"<tf.Variable '{self.name}' {facts}, {_shown(self)}>"
+
+
+DIALECT = Dialect(Tensor, Variable)
+Tensor.dialect = Variable.dialect = DIALECT
+
+
+def viewed(found: Any) -> Any:
+    """A result with `tf.Tensor`s for the core's tensors in it."""
+    if type(found) is core.Tensor:
+        return _view(found)
+    if isinstance(found, (list, tuple, dict)):
+        return tree.map_structure(
+            lambda x: _view(x) if type(x) is core.Tensor else x, found
+        )
+    return found
+
+
+def _view(x: core.Tensor) -> core.Tensor:
+    """The same value as a tensor of its own; tapes and traces know where it is from."""
+    if state.tapes or x._array is None:
+        with DIALECT.inside():
+            return alias(x)
+    return Tensor(x._array, x._spec)
+
+
+def convert(x: Any, dtype: str | None = None) -> Any:
+    """`x` as a `tf.Tensor`, cast to `dtype` if that is given."""
+    return viewed(core_convert(x, dtype))
+
+
+class Function(functions.Function):
+    """A function whose traces are of `tf.Tensor`s."""
+
+    quick_types = functions.Function.quick_types | {Tensor}
+
+    def _trace(self, *arguments: Any) -> Any:
+        with DIALECT.inside():
+            return super()._trace(*arguments)
