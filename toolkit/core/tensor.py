@@ -237,9 +237,7 @@ class Tensor(Operators, Value):
         return self.numpy().__index__()
 
     def __format__(self, spec: str) -> str:
-        if not spec:
-            return str(self)
-        return format(self.item(), spec)
+        return format(self.item(), spec) if spec else str(self)
 
     def __len__(self) -> int:
         if not self.shape:
