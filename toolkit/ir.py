@@ -6,13 +6,14 @@ node. A `Graph` is a pure value: a pass takes one and returns a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.scalars import EVERYWHERE, Interval, Rule, arity, said
 
 
 class Spec:
@@ -74,9 +75,6 @@ class Kind(Enum):
     COMPOSITE = "composite"  # has a body in other primitives
 
 
-Rule = Callable[..., Any]
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Primitive:
     """One record per operation: all that any part of toolkit knows about it.
@@ -86,8 +84,13 @@ class Primitive:
         of such functions, one per input (None: no gradient flows to that input); or
         None: not differentiable. With several outputs, g and y are tuples.
     scalar: for elementwise primitives, the function of one element, written in the
-        vocabulary that each code generator implements.
+        vocabulary that each code generator implements (`toolkit.scalars`).
     body: for composites, the function of tensors that defines it.
+    array: the function of arrays that computes it where a backend has no kernel, as
+        `array(xp, *arrays, **attrs)`, xp being NumPy or a module like it. What is
+        elementwise needs none: the scalar rule says it.
+    cost: of one element of the result, roughly, in additions.
+    domain: where the first input may lie for a result that is a number.
     """
 
     name: str
@@ -96,6 +99,9 @@ class Primitive:
     vjp: Rule | tuple[Rule | None, ...] | None = None
     scalar: Rule | None = None
     body: Rule | None = None
+    array: Rule | None = None
+    cost: int = 1
+    domain: Interval = EVERYWHERE
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -105,9 +111,15 @@ PRIMITIVES: dict[str, Primitive] = {}
 
 
 def primitive(name: str, kind: Kind, spec: Rule, **rules: Any) -> Primitive:
-    """Declare a primitive and enter it into the registry."""
+    """Declare a primitive and enter it into the registry.
+
+    What a scalar rule costs, and where it is defined, follow from its words.
+    """
     if name in PRIMITIVES:
         raise ValueError(f"primitive {name!r} is declared twice")
+    if "scalar" in rules:
+        found = said(rules["scalar"], ("",) * arity(rules["scalar"]))
+        rules = {"cost": max(1, found.cost), "domain": found.domain} | rules
     PRIMITIVES[name] = record = Primitive(name, kind, spec, **rules)
     return record
 

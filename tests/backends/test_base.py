@@ -37,9 +37,20 @@ def test_a_backend_is_created_once(registry):
 
 def test_a_later_registration_replaces_the_earlier(registry):
     register_backend("mine", lambda: Backend({}))
-    assert not get_backend("mine").supports("add")
-    register_backend("mine", lambda: Backend({"add": np.add}))
-    assert get_backend("mine").supports("add")
+    assert not get_backend("mine").supports("sum")
+    register_backend("mine", lambda: Backend({"sum": np.sum}))
+    assert get_backend("mine").supports("sum")
+
+
+def test_elementwise_kernels_follow_from_the_records():
+    backend = Backend({})
+    x = np.array([-2.0, 0.5], np.float16)
+    assert backend.kernels["exp"](x).dtype == np.float16
+    out = np.empty(2, np.float16)
+    assert backend.kernels["sigmoid"](x, out=out) is out
+    np.testing.assert_allclose(out, 1 / (1 + np.exp(-x)), 1e-3)
+    with pytest.raises(KeyError):
+        backend.kernels["matmul"]
 
 
 def test_an_installed_backend_is_found(registry, monkeypatch):

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.compiler.passes import prune, share, simplify
-from toolkit.compiler.recompute import DEAR, STORED
+from toolkit.compiler.recompute import STORED, is_dear
 from toolkit.compiler.residuals import cheapest_residuals
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace, inline
@@ -209,7 +209,7 @@ class _Cut:
         node = self.producers.get(value)
         if value in self.invariant:
             return ()
-        if node is None or node.op.name in DEAR:
+        if node is None or is_dear(node):
             return None
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
             return None

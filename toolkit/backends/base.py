@@ -26,10 +26,15 @@ import numpy as np
 from toolkit import dtypes, settings
 from toolkit.backends.calls import Calls
 from toolkit.backends.fetched import Fetched
-from toolkit.ir import Spec
+from toolkit.backends.rendering import (
+    ArrayScalars,
+    Kernel as Kernel,
+    KernelTable,
+    rendered,
+)
+from toolkit.ir import Primitive, Spec
 
 Array = Any
-Kernel = Callable[..., Any]
 KernelT = TypeVar("KernelT", bound=Kernel)
 
 ALIGNMENT = 64
@@ -184,9 +189,18 @@ class Backend:
     # What libraries compute by one call; None: generated code follows anchors by
     # whatever elementwise nodes, of which several may have results.
     calls: Calls | None = None
+    # The module of functions of its arrays: NumPy, or one like it.
+    xp: Any = np
 
     def __init__(self, kernels: dict[str, Kernel]) -> None:
-        self.kernels = kernels
+        self.kernels = KernelTable(kernels, self.render)
+
+    def render(self, record: Primitive) -> Kernel | None:
+        """The kernel that follows from a primitive's record; None: it says too little.
+
+        It is asked for what `kernels` were not given.
+        """
+        return rendered(record, ArrayScalars(self.xp, self.kernels))
 
     def supports(self, name: str) -> bool:
         """Whether there is a kernel for the primitive of this name."""

@@ -16,13 +16,17 @@ from toolkit.ir import Graph, Kind, Node, Value
 LEAST_BYTES = 1 << 17
 # What a reader may compute again, in additions; dear operations count for more.
 MOST_COST, DEAR_COST = 60, 14
-DEAR = frozenset(
-    "exp expm1 log log1p tanh erf sigmoid sin cos tan power arctan2 erfinv".split()
-)
+# What one dear operation costs at least: exp does, a division does not.
+_DEAR_FROM = 12
 # Traffic and space that a byte costs: to be written and kept; to be kept for longer.
 STORED, PROLONGED = 2, 1
 
 Part = list[Node]
+
+
+def is_dear(node: Node) -> bool:
+    """Whether an element of a node's result takes much more than an addition."""
+    return bool(node.op.cost >= _DEAR_FROM)
 
 
 def recompute(
@@ -175,7 +179,7 @@ class _Relief:
             refused = False
             for reader, values in self._by_reader(self.spared).items():
                 copies, _ = self._closure(values)
-                cost = sum(DEAR_COST if n.op.name in DEAR else 1 for n in copies)
+                cost = sum(DEAR_COST if is_dear(n) else 1 for n in copies)
                 ends = set(copies)
                 part = [n for n in self.parts.nodes[reader] if n not in ends]
                 if cost > MOST_COST or not self.parts.fits([*copies, *part]):

@@ -17,9 +17,10 @@ from toolkit.core.convert import convert, floating, operands, tensors, to_float
 from toolkit.core.tensor import Tensor, bind
 from toolkit.dtypes import is_complex, real_type
 from toolkit.errors import ArgumentError
-from toolkit.ir import Kind, Primitive, Rule, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, known_values, stand_in, unknown_extent
 from toolkit.ops.symbolic import operation
+from toolkit.scalars import Rule
 
 
 def elementwise(
@@ -144,8 +145,6 @@ sigmoid_p: Primitive = elementwise(
 negative_p: Primitive = elementwise(
     "negative", lambda s, x: s.negative(x), lambda g, y, x: -g
 )
-
-
 abs_p: Primitive = elementwise(
     "abs",
     lambda s, x: s.abs(x),

@@ -24,7 +24,7 @@ from toolkit.ir import PRIMITIVES
 PACKAGE = Path(toolkit.__file__).parent
 # What they import that decides no text: where files are, what is told of progress and
 # of mistakes.
-NO_TEXT = {"settings", "errors", "progress", "backends/stored"}
+NO_TEXT = {"settings", "errors", "console/progress", "backends/stored"}
 
 
 @pytest.fixture

@@ -11,9 +11,11 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from toolkit.backends.numpy.jit import math as generated
+from toolkit import ops  # noqa: F401  (declare primitives)
 from toolkit.backends.numpy.jit.builder import TYPES, Builder, vector_type
 from toolkit.backends.numpy.jit.engine import compile_module
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.ir import PRIMITIVES
 
 LIMITS = {"float32": 2.0, "float64": 4.0}
 LANES = 16  # of the measured code, and what the number of points is a multiple of
@@ -66,7 +68,7 @@ def compiled(name, dtype, lanes):
             b.let(f"load {vector}, ptr {place(x, i)}, align 4", dtype, lanes)
             for x in sources
         ]
-        result = getattr(generated, name)(b, *arguments)
+        result = PRIMITIVES[name].scalar(LLVMScalars(b), *arguments)
         b.emit(f"store {vector} {result.text}, ptr {place('%out', i)}, align 4")
     parameters = [f"ptr {x}" for x in (*sources, "%out")] + ["i64 %n"]
     attributes = "attributes #0 = { nounwind }"

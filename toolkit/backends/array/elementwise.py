@@ -20,15 +20,7 @@ from toolkit.backends.array.common import (
 )
 from toolkit.backends.base import Kernel, workspace
 from toolkit.ir import Spec
-
-_UFUNCS = (
-    "negative exp expm1 log log1p sqrt sin cos tan sinh cosh tanh arcsin arccos arctan "
-    "arcsinh arccosh arctanh arctan2 sign floor ceil trunc isnan isinf isfinite add "
-    "subtract multiply divide floor_divide remainder power maximum minimum equal "
-    "not_equal less less_equal logical_not logical_and logical_or logical_xor "
-    "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
-).split()
-_RENAMED = {"abs": "absolute", "bitwise_not": "invert"}
+from toolkit.scalars import SCALARS
 
 # Below this many elements one call that allocates beats several that do not; and so
 # many bytes may be allocated anywhere.
@@ -68,10 +60,13 @@ class Elementwise(Kernels):
     """One output element per input element, with broadcasting."""
 
     def table(self) -> dict[str, Kernel]:
-        """The ufuncs under their primitive's name, and the methods."""
-        ufuncs = {name: getattr(self.xp, name) for name in _UFUNCS}
-        renamed = {name: getattr(self.xp, ufunc) for name, ufunc in _RENAMED.items()}
-        return ufuncs | renamed | super().table()
+        """The array module's functions by the scalar word, and the methods."""
+        named = {
+            name: getattr(self.xp, word.array)
+            for name, word in SCALARS.items()
+            if isinstance(word.array, str) and word.array
+        }
+        return named | super().table()
 
     def stop_gradient(self, x: Array, *, out: Array | None = None) -> Array:
         """The identity."""

@@ -1,4 +1,4 @@
-"""What a scalar rule says, as text: other formulas, other machine code.
+"""What a scalar rule says, as a digest: other formulas, other machine code.
 
 Rules stand beside their operations, or in other packages, so the source of the
 generators does not tell them apart. A rule is run once on names, and what it asks of
@@ -9,36 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from toolkit.ir import Rule
+from toolkit.ir import Node
+from toolkit.scalars import SCALARS, Rule, said
 
 _DIGITS = 16
-
-
-class _Name:
-    """What stands for an argument, or for the result of a scalar operation."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-class _Recorder:
-    """The scalar vocabulary, whose every operation is noted."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def __getattr__(self, name: str) -> Callable[..., _Name]:
-        def note(*arguments: Any) -> _Name:
-            self.lines.append(f"{name}{arguments!r}")
-            return _Name(f"v{len(self.lines)}")
-
-        return note
 
 
 def formula(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
@@ -54,13 +32,25 @@ def formula(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
         >>> square == formula(lambda s, x: s.multiply(x, s.abs(x)), 1, ())
         False
     """
-    return "" if rule is None else _formula(rule, count, attrs)
+    if rule is None:
+        return ""
+    found = said(rule, ("",) * count, attrs)
+    written = (SCALARS[name].llvm for name, _ in found.words)
+    texts = [found.text, *(source_digest(f) for f in written if callable(f))]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_DIGITS]
 
 
-@lru_cache(maxsize=4096)
-def _formula(rule: Rule, count: int, attrs: tuple[Any, ...]) -> str:
-    recorder = _Recorder()
-    names = [_Name(f"x{i}") for i in range(count)]
-    result = rule(recorder, *names, **dict(attrs))
-    text = "\n".join([*recorder.lines, repr(result)])
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+@cache
+def source_digest(function: Callable[..., Any]) -> str:
+    """A digest of the file that a function is written in; without one, of its code."""
+    code = function.__code__
+    path = Path(code.co_filename)
+    content = path.read_bytes() if path.is_file() else code.co_code
+    known = code.co_qualname, code.co_firstlineno, code.co_consts
+    return hashlib.sha256(content + repr(known).encode()).hexdigest()
+
+
+def words_of(node: Node) -> tuple[tuple[str, str], ...]:
+    """The words of a node's scalar rule, each with the dtype of its last operand."""
+    dtypes = tuple(x.spec.dtype for x in node.inputs)
+    return said(node.op.scalar, dtypes, tuple(node.attrs.items())).words

@@ -10,24 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from toolkit.backends.bodies.plan import FULL, ROW, Plan, Source, Step
+from toolkit.backends.bodies.plan import FULL, PUT, ROW, Plan, Source, Step
+from toolkit.ir import PRIMITIVES
 
-# What an operation costs, roughly, in additions; those not named here cost one.
-COSTS = {
-    "divide": 4,
-    "sqrt": 4,
-    "rsqrt": 8,
-    "put": 2,
-    "exp": 12,
-    "log": 14,
-    "sigmoid": 20,
-    "sin": 20,
-    "cos": 20,
-    "power": 40,
-}
-COSTS.update(dict.fromkeys("expm1 log1p tanh erf".split(), 16))
 # Reading back costs about as much.
 _KEPT_FROM = 5
+# To choose between what is there and an update.
+_PUT_COST = 2
+
+
+def cost(op: str) -> int:
+    """What a step costs for one element, roughly, in additions."""
+    if op == PUT:
+        return _PUT_COST
+    return PRIMITIVES[op].cost if op in PRIMITIVES else 1
 
 
 @dataclass
@@ -163,7 +159,7 @@ class Phases:
 
     def _cost(self, step: int, number: int) -> int:
         """The cost of computing a full value again in this pass."""
-        own = COSTS.get(self.plan.steps[step].op, 1)
+        own = cost(self.plan.steps[step].op)
         for source in self.plan.steps[step].arguments:
             if own >= _KEPT_FROM:
                 break

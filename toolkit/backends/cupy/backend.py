@@ -14,7 +14,7 @@ from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand, aligned, on_host
 from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
-from toolkit.backends.cupy.cuda.launch import Scratch
+from toolkit.backends.cupy.cuda.launch import Scratch, generator
 from toolkit.backends.cupy.device import Device
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.backends.cupy.lowering import (
@@ -28,7 +28,8 @@ from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Loop, Lowered, named
 from toolkit.backends.fetched import Fetched
-from toolkit.ir import PRIMITIVES, Kind, Spec
+from toolkit.backends.rendering import Kernel, KernelTable
+from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 
 Array = Any
 # These need no kernel, in any layout.
@@ -51,10 +52,18 @@ class CupyBackend(Backend):
     def __init__(self, device: Device, xp: Any, count: int = 1) -> None:
         self.device = device
         self.count = count
-        self.arrays = array_table(xp)
+        self.xp = xp
+        self.arrays = KernelTable(array_table(xp), super().render)
         eager = {name: EagerKernel(self, name, k) for name, k in self.arrays.items()}
         others = {name: self.arrays[name] for name in VIEWS}
         super().__init__(eager | others | {"product": products.unlowered})
+
+    def render(self, record: Primitive) -> Kernel | None:
+        """The steps of a generator, if it has any, else what CuPy's functions make."""
+        other = self.arrays[record.name] if record.name in self.arrays else None
+        if other is None and generator(record) is None:
+            return None
+        return EagerKernel(self, record.name, other)
 
     def supports(self, name: str) -> bool:
         """Composites are taken apart, so that what they are made of is fused."""

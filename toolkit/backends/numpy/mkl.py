@@ -18,6 +18,7 @@ from toolkit.backends import openblas
 from toolkit.backends.base import Kernel
 from toolkit.backends.numpy import dividing
 from toolkit.errors import ArgumentError
+from toolkit.scalars import SCALARS
 
 Array = Any
 
@@ -35,26 +36,6 @@ _LEAST_VECTOR = 2048
 _PART = 1 << 18
 
 _PREFIXES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
-_FUNCTIONS = {
-    "exp": "Exp",
-    "expm1": "Expm1",
-    "log": "Ln",
-    "log1p": "Log1p",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tan": "Tan",
-    "arcsin": "Asin",
-    "arccos": "Acos",
-    "arctan": "Atan",
-    "sinh": "Sinh",
-    "cosh": "Cosh",
-    "tanh": "Tanh",
-    "arcsinh": "Asinh",
-    "arccosh": "Acosh",
-    "arctanh": "Atanh",
-    "erf": "Erf",
-    "erfinv": "ErfInv",
-}
 
 
 @lru_cache(maxsize=1)
@@ -127,8 +108,9 @@ class Mkl:
     def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:
         """VML's functions, over those of `table` for short arrays and other dtypes."""
         functions = {
-            name: self._vector(function, table[name])
-            for name, function in _FUNCTIONS.items()
+            name: self._vector(word.vml, table[name])
+            for name, word in SCALARS.items()
+            if word.vml
         }
         return self._numpy.kernels(table) | functions  # type: ignore[no-any-return]
 

@@ -1,16 +1,21 @@
 """The reference backend: every kernel in plain NumPy, slow but easy to check.
 
-It is the definition that other backends are tested against, so it shares no code with
-them, uses nothing optional, and needs no scratch memory.
+It is the definition that other backends are tested against, so it shares no kernel with
+them but what a primitive's record says, uses nothing optional, and needs no scratch
+memory.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
+
 from toolkit.backends.base import Backend, Kernel
 from toolkit.backends.reference import arrays, images, linalg, scalars
 from toolkit.backends.reference.common import kernel
+from toolkit.backends.rendering import ArrayScalars, rendered
+from toolkit.ir import Primitive
 
 __all__ = ["ReferenceBackend", "create"]
 
@@ -20,12 +25,15 @@ class ReferenceBackend(Backend):
 
     name = "reference"
 
+    def render(self, record: Primitive) -> Kernel | None:
+        """The kernel that follows from a primitive's record."""
+        return rendered(record, ArrayScalars(np, scalars.WORDS))
+
 
 def create() -> ReferenceBackend:
     """The backend with a kernel for every primitive."""
     return ReferenceBackend(
         {
-            **{name: scalars.elementwise_kernel(name) for name in scalars.names()},
             **_functions(arrays),
             **_functions(images),
             **_functions(linalg),

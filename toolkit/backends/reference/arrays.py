@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.reference.common import upcast, widen
+from toolkit.backends.reference.common import widen
+from toolkit.backends.rendering import upcast
 
 Array = Any
 Shape = tuple[int, ...]

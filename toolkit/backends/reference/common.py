@@ -14,12 +14,6 @@ from toolkit.backends.openblas import alone
 Array = Any
 
 
-def upcast(x: Array) -> Array:
-    """Half precision as float32, all else as it is."""
-    half = dtypes.name_of(x.dtype) in ("float16", "bfloat16")
-    return x.astype(np.float32) if half else x
-
-
 def widen(x: Array) -> Array:
     """Floats as float64, all else as it is."""
     return x.astype(np.float64) if dtypes.is_float(dtypes.name_of(x.dtype)) else x

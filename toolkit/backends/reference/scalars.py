@@ -1,4 +1,4 @@
-"""Elementwise kernels, rendered from each primitive's scalar rule."""
+"""Words of the scalar vocabulary that NumPy lacks, one element after the other."""
 
 from __future__ import annotations
 
@@ -9,19 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes
-from toolkit.backends.base import Kernel
-from toolkit.backends.reference.common import deliver, upcast
-from toolkit.ir import PRIMITIVES, Spec
-
 Array = Any
-_SAME_NAME = (
-    "negative exp expm1 log log1p sqrt sin cos tan sinh cosh tanh arcsin arccos arctan "
-    "arcsinh arccosh arctanh arctan2 sign floor ceil trunc isnan isinf isfinite add "
-    "subtract multiply divide floor_divide remainder power maximum minimum equal "
-    "not_equal less less_equal logical_not logical_and logical_or logical_xor "
-    "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
-).split()
 
 
 def _erfinv(y: float) -> float:
@@ -40,67 +28,10 @@ def _erfinv(y: float) -> float:
     return math.copysign(x, y)
 
 
-class NumPyScalars:
-    """The scalar vocabulary on whole arrays: a method for each primitive."""
-
-    def __getattr__(self, name: str) -> Callable[..., Array]:
-        if name in _SAME_NAME:
-            return getattr(np, name)  # type: ignore[no-any-return]
-        raise AttributeError(f"the scalar vocabulary has no {name!r}")
-
-    def const(self, value: Any, like: Array) -> Array:
-        """A constant of the dtype of `like`."""
-        return np.asarray(value, np.asarray(like).dtype)
-
-    def select(self, c: Array, a: Array, b: Array) -> Array:
-        return np.where(c, a, b)
-
-    def where(self, c: Array, a: Array, b: Array) -> Array:
-        return np.where(c, a, b)
-
-    def cast(self, x: Array, dtype: str) -> Array:
-        return np.asarray(x).astype(dtypes.numpy_dtype(dtype))
-
-    def stop_gradient(self, x: Array) -> Array:
-        return x
-
-    def abs(self, x: Array) -> Array:
-        return np.absolute(x)
-
-    def bitwise_not(self, x: Array) -> Array:
-        return np.invert(x)
-
-    def round(self, x: Array) -> Array:
-        return np.rint(x).astype(np.asarray(x).dtype)
-
-    def rsqrt(self, x: Array) -> Array:
-        return 1 / np.sqrt(x)
-
-    def sigmoid(self, x: Array) -> Array:
-        return 1 / (1 + np.exp(-x))
-
-    def erf(self, x: Array) -> Array:
-        return np.vectorize(math.erf, [np.float64])(x).astype(np.asarray(x).dtype)
-
-    def erfinv(self, x: Array) -> Array:
-        return np.vectorize(_erfinv, [np.float64])(x).astype(np.asarray(x).dtype)
+def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A function of arrays that calls one for each element."""
+    of_all = np.vectorize(function, [np.float64])
+    return lambda x: of_all(x).astype(x.dtype)
 
 
-def names() -> list[str]:
-    """The elementwise primitives: the vocabulary but for constants and choices."""
-    methods = {name for name in vars(NumPyScalars) if not name.startswith("_")}
-    return sorted({*_SAME_NAME, *methods} - {"const", "select"})
-
-
-def elementwise_kernel(name: str) -> Kernel:
-    """The kernel that evaluates a primitive's scalar rule on whole arrays."""
-
-    def kernel(*arrays: Array, out: Array | None = None, **attrs: Any) -> Array:
-        record = PRIMITIVES[name]
-        specs = (Spec(a.shape, dtypes.name_of(a.dtype)) for a in arrays)
-        dtype = dtypes.numpy_dtype(record.spec(*specs, **attrs).dtype)
-        assert record.scalar is not None
-        result = record.scalar(NumPyScalars(), *map(upcast, arrays), **attrs)
-        return deliver(np.asarray(result).astype(dtype), out)
-
-    return kernel
+WORDS = {"erf": _each(math.erf), "erfinv": _each(_erfinv)}

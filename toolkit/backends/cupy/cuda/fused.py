@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import aligned as aligned_bytes
+from toolkit.backends.bodies.formulas import words_of
 from toolkit.backends.bodies.plan import FULL
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.flat import emit_flat
@@ -25,7 +26,7 @@ from toolkit.backends.cupy.cuda.parts import parts_of, unlabelled
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import identity
 from toolkit.backends.cupy.cuda.rows import emit_rows
-from toolkit.backends.cupy.cuda.scalars import OPS
+from toolkit.backends.cupy.cuda.scalars import CUDAScalars
 from toolkit.backends.space import (
     REDUCTIONS,
     fits,
@@ -53,7 +54,14 @@ def is_fusable(node: Node) -> bool:
         return False
     if node.op.name in REDUCTIONS:
         return is_reduction(node) or is_relabelling(node)
-    return picks_in_rows(node) or node.op.name in OPS
+    return picks_in_rows(node) or _can_say(node)
+
+
+def _can_say(node: Node) -> bool:
+    """Whether a node is elementwise, and its rule can be written."""
+    if node.op.scalar is None:
+        return False
+    return all(CUDAScalars.has(name) for name, _ in words_of(node))
 
 
 def generate_fused(
@@ -117,6 +125,8 @@ def generate_single(
 ) -> Sequence[Launch] | None:
     """The launches of one elementwise node, alone in a body."""
     if any(x.spec.dtype not in STORED for x in (*inputs, *outputs)):
+        return None
+    if not _can_say(node):
         return None
     if outputs[0].spec.size == 0:
         return ()

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
-from toolkit.backends.cupy.cuda.scalars import OPS
 from toolkit.backends.space import REDUCTIONS
 from toolkit.dtypes import is_complex
+from toolkit.ir import Primitive
 
 __all__ = [
     "Operand",
@@ -161,11 +160,10 @@ Generator = Callable[
     [Any, Sequence[Operand], Sequence[Operand], bool], Sequence[Launch] | None
 ]
 
-# Where the generator of each primitive is, by module of this package; "fused" is that
-# of whole bodies.
-GENERATORS: dict[str, str] = {
+# The generator of each primitive, or where it is, by module of this package; "fused" is
+# that of whole bodies. What is elementwise needs none of its own.
+GENERATORS: dict[str, str | Generator] = {
     "fused": "fused:generate_fused",
-    **dict.fromkeys(OPS, "fused:generate_single"),
     **dict.fromkeys(REDUCTIONS, "fused:generate_reduction"),
     **dict.fromkeys(("reshape", "transpose", "broadcast_to"), "move:generate_copy"),
     **dict.fromkeys(("bitcast", "stop_gradient"), "move:generate_copy"),
@@ -191,15 +189,15 @@ GENERATORS: dict[str, str] = {
 }
 
 
-@cache
-def generator(name: str) -> Generator | None:
+def generator(op: Primitive) -> Generator | None:
     """The generator of a primitive, None if it has none."""
-    if name not in GENERATORS:
-        return None
-    module, _, function = GENERATORS[name].partition(":")
-    package = __name__.rpartition(".")[0]
-    found = import_module(f"{package}.{module}")
-    return getattr(found, function)  # type: ignore[no-any-return]
+    found = GENERATORS.get(op.name, "fused:generate_single" if op.scalar else None)
+    if isinstance(found, str):
+        module, _, function = found.partition(":")
+        package = __name__.rpartition(".")[0]
+        found = getattr(import_module(f"{package}.{module}"), function)
+        GENERATORS[op.name] = found
+    return found
 
 
 def generate(
@@ -218,6 +216,6 @@ def generate(
     """
     if any(is_complex(x.spec.dtype) for x in (*inputs, *outputs)):
         return None
-    make = generator(node.op.name)
+    make = generator(node.op)
     launches = make and make(node, inputs, outputs, aligned)
     return None if launches is None else tuple(launches)

@@ -12,24 +12,8 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.prelude import COMPUTED
+from toolkit.scalars import SCALARS, Scalar
 
-OPS = frozenset(
-    "negative abs sign exp expm1 log log1p sqrt rsqrt sin cos tan arcsin arccos arctan "
-    "sinh cosh tanh arcsinh arccosh arctanh erf erfinv sigmoid floor ceil round trunc "
-    "isnan isinf isfinite logical_not bitwise_not add subtract multiply divide power "
-    "floor_divide remainder maximum minimum arctan2 equal not_equal less less_equal "
-    "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift "
-    "right_shift where cast stop_gradient".split()
-)
-# The function of CUDA's library; float32 has those with an f behind the name.
-_FUNCTIONS = {
-    **{name: name for name in "exp expm1 log log1p sqrt sin cos tan sinh cosh".split()},
-    **{name: name for name in "tanh erf erfinv floor ceil trunc".split()},
-    **{f"arc{name}": f"a{name}" for name in "sin cos tan sinh cosh tanh".split()},
-    "round": "rint",
-    "power": "pow",
-    "arctan2": "atan2",
-}
 _COMPARE = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<="}
 _ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*"}
 _BITWISE = {"and": "&", "or": "|", "xor": "^"}
@@ -39,6 +23,9 @@ _INTEGERS = {
     "left_shift": "shift_left",
     "right_shift": "shift_right",
 }
+# What `__getattr__` finds besides functions.
+_NAMES = {*_COMPARE, *_ARITHMETIC, *_INTEGERS}
+_NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _BITWISE}
 
 
 @dataclass(frozen=True)
@@ -139,6 +126,11 @@ class CUDAScalars:
 
     def __init__(self, writer: Writer) -> None:
         self.let = writer.let
+
+    @classmethod
+    def has(cls, name: str) -> bool:
+        """Whether there is a word."""
+        return hasattr(cls, name) or name in _NAMES or bool(SCALARS[name].cuda)
 
     def const(self, number: Any, like: Value) -> Value:
         """A number in the dtype of another value."""
@@ -263,13 +255,11 @@ class CUDAScalars:
             return lambda a, b: self.let(a.dtype, f"{a.text} {sign} {b.text}")
         if name in _INTEGERS:
             return lambda *xs: self._helper(_INTEGERS[name], xs)
-        if name in _FUNCTIONS:
-            return lambda *xs: self._function(name, xs)
+        if name in SCALARS and SCALARS[name].cuda:
+            return lambda *xs: self._function(SCALARS[name], xs)
         raise AttributeError(f"the scalar vocabulary has no {name!r}")
 
-    def _function(self, name: str, xs: Sequence[Value]) -> Value:
+    def _function(self, word: Scalar, xs: Sequence[Value]) -> Value:
         if xs[0].is_float:
-            return self._call(_FUNCTIONS[name], *xs)
-        if name == "power":
-            return self._helper("integer_power", xs)
-        return xs[0]  # integers are whole
+            return self._call(word.cuda, *xs)
+        return xs[0] if word.is_whole else self._helper(f"integer_{word.name}", xs)

@@ -13,11 +13,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from toolkit import dtypes, ir
+from toolkit import dtypes, ir, scalars
 from toolkit.backends import base, bodies, space
+from toolkit.backends.bodies.formulas import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
 
+_PACKAGE = "toolkit."
 PARAMETERS = ("ptr noalias %table", "i64 %lo", "i64 %hi", "i64 %slot")
 ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" }'
 
@@ -42,7 +44,10 @@ class Code:
         """A name that only equal functions share, in this process and in others."""
         what = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
         host = engine.host()
-        facts = (what, generator_digest(), str(host.lanes), host.digest)
+        digest = generator_digest()
+        if not self.emit.__module__.startswith(_PACKAGE):
+            digest += source_digest(self.emit)
+        facts = (what, digest, str(host.lanes), host.digest)
         return "f" + hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
 
     def text(self) -> str:
@@ -62,7 +67,10 @@ def generator_sources() -> list[Path]:
     """The files that a generated text depends on, in order."""
     folders = Path(__file__).parent, Path(bodies.__file__).parent
     found = [p for folder in folders for p in sorted(folder.rglob("*.[pl][yl]"))]
-    return [*found, *(Path(str(m.__file__)) for m in (base, space, dtypes, ir))]
+    return [
+        *found,
+        *(Path(str(m.__file__)) for m in (base, space, dtypes, ir, scalars)),
+    ]
 
 
 @lru_cache(maxsize=1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned
-from toolkit.backends.bodies.phases import COSTS, Phases
+from toolkit.backends.bodies.formulas import words_of
+from toolkit.backends.bodies.phases import Phases, cost as cost_of
 from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, Planned, Planner
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
@@ -21,6 +21,7 @@ from toolkit.backends.numpy.jit.lowering import (
     partition,
 )
 from toolkit.backends.numpy.jit.partials import emit_combination
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.space import (
     REDUCTIONS,
     fits,
@@ -34,19 +35,6 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
 )
-# What the scalar vocabulary can say in LLVM IR.
-OPS = frozenset(
-    "negative abs sign exp expm1 log log1p sqrt rsqrt sin cos tanh erf sigmoid floor "
-    "ceil round trunc isnan isinf isfinite logical_not add subtract multiply divide "
-    "power maximum minimum equal not_equal less less_equal logical_and logical_or "
-    "logical_xor bitwise_and bitwise_or bitwise_xor where cast stop_gradient "
-    "bitwise_not floor_divide remainder left_shift right_shift".split()
-)
-_FLOATING = frozenset(
-    "exp expm1 log log1p sqrt rsqrt sin cos tanh erf sigmoid power".split()
-)
-_INTEGER = frozenset("floor_divide remainder left_shift right_shift".split())
-_NO_BOOL = frozenset("negative abs sign subtract divide".split())
 # Elements of one task where the work has no leading extent to divide along.
 GRAIN = 32768
 # Below this much memory traffic there is one task.
@@ -62,14 +50,9 @@ def is_fusable(node: Node) -> bool:
         return is_reduction(node) or is_relabelling(node)
     if picks_in_rows(node):
         return True
-    if node.op.name not in OPS:
+    if node.op.scalar is None:
         return False
-    dtype = node.inputs[-1].spec.dtype
-    if node.op.name in _FLOATING:
-        return dtypes.is_float(dtype)
-    if node.op.name in _INTEGER:
-        return dtypes.is_integer(dtype)
-    return dtype != "bool" or node.op.name not in _NO_BOOL
+    return all(LLVMScalars.has(name, dtype) for name, dtype in words_of(node))
 
 
 def lower_fused(
@@ -205,6 +188,6 @@ class _Lowering:
         return frozenset(found)
 
     def _flops(self) -> int:
-        cost = sum(COSTS.get(s.op, 1) for s in self.plan.steps if s.role == FULL)
+        cost = sum(cost_of(s.op) for s in self.plan.steps if s.role == FULL)
         cost += sum(1 for s in self.plan.steps if s.reduces == FULL)
         return cost * self.planned.space.size

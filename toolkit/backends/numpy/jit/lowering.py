@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -84,9 +83,9 @@ def partition(rows: int) -> int:
 
 Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]
 
-# Where each primitive's lowering is, by module of this package. Those in ANCHORS take
-# a Graph: their node, followed by elementwise nodes on its result.
-LOWERINGS = {
+# The lowering of each primitive, or where it is, by module of this package. Those in
+# ANCHORS take a Graph: their node, followed by elementwise nodes on its result.
+LOWERINGS: dict[str, str | Lowering] = {
     "fused": "elementwise:lower_fused",
     "conv": "conv:lower_conv",
     "conv_input_grad": "conv:lower_conv_input_grad",
@@ -130,15 +129,15 @@ def takes_whole(node: Any) -> bool:
     return found <= {"float32", "float64", "bfloat16", "bool"}
 
 
-@cache
 def lowering(name: str) -> Lowering | None:
     """The lowering of a primitive, None if it has none."""
-    if name not in LOWERINGS:
-        return None
-    module, _, function = LOWERINGS[name].partition(":")
-    package = __name__.rpartition(".")[0]
-    found = import_module(f"{package}.{module}")
-    return getattr(found, function)  # type: ignore[no-any-return]
+    found = LOWERINGS.get(name)
+    if isinstance(found, str):
+        module, _, function = found.partition(":")
+        package = __name__.rpartition(".")[0]
+        found = getattr(import_module(f"{package}.{module}"), function)
+        LOWERINGS[name] = found
+    return found
 
 
 def lower(

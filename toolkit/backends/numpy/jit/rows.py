@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from toolkit.backends.bodies.phases import COSTS, Phase, Phases
+from toolkit.backends.bodies.phases import Phase, Phases, cost as cost_of
 from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, ROW, Source
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.partials import Partials
@@ -95,7 +95,7 @@ class Streamed:
 
     def _unroll(self, phase: Phase, reduced: Sequence[int]) -> int:
         """Vectors of one turn: enough to hide how long an addition takes."""
-        cost = sum(COSTS.get(self.plan.steps[i].op, 1) for i in phase.steps)
+        cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
         return 1 if not reduced or cost > 8 else 4
 
     def _values(

@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit import math
 from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.scalars import SCALARS
 
 _COMPARE = {
     "equal": ("oeq", "eq", "eq"),
@@ -15,11 +16,13 @@ _COMPARE = {
     "less_equal": ("ole", "sle", "ule"),
 }
 _ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
-_ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "trunc": "trunc"}
 _BOOL_ARITHMETIC = {"add": "or", "multiply": "and"}
-_INTEGER = ("floor_divide", "remainder", "left_shift", "right_shift")
-_BITWISE = {"and": "and", "or": "or", "xor": "xor"}
-_FUNCTIONS = ("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power")
+_BITWISE = ("and", "or", "xor")
+# What `__getattr__` finds besides functions.
+_NAMES = {*_COMPARE, *_ARITHMETIC}
+_NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _BITWISE}
+# What makes no sense of truth values, or would give others than NumPy does.
+_NOT_OF_BOOL = frozenset(("negative", "abs", "sign", "subtract"))
 
 
 class LLVMScalars:
@@ -27,6 +30,18 @@ class LLVMScalars:
 
     def __init__(self, builder: Builder) -> None:
         self.b = builder
+
+    @classmethod
+    def has(cls, name: str, dtype: str) -> bool:
+        """Whether there is a word for operands of a dtype."""
+        if name in math.INTEGERS:
+            return dtypes.is_integer(dtype)
+        if name == "divide" or name in math.FLOATS:
+            return dtypes.is_float(dtype)
+        if SCALARS[name].llvm:
+            return SCALARS[name].is_whole or dtypes.is_float(dtype)
+        is_known = hasattr(cls, name) or name in _NAMES
+        return is_known and not (dtype == "bool" and name in _NOT_OF_BOOL)
 
     def const(self, number: Any, like: Value) -> Value:
         """A number in the dtype of another value."""
@@ -88,10 +103,6 @@ class LLVMScalars:
         up = self.select(self.less(zero, x), self.const(1, x), x)
         return self.select(self.less(x, zero), self.const(-1, x), up)
 
-    def sqrt(self, x: Value) -> Value:
-        """The square root."""
-        return self.b.intrinsic("sqrt", x)
-
     def divide(self, a: Value, b: Value) -> Value:
         """a / b, for floats."""
         return self.b.binary("fdiv", a, b)
@@ -141,15 +152,13 @@ class LLVMScalars:
             return lambda a, b: self._arithmetic(name, a, b)
         if name in _COMPARE:
             return lambda a, b: self._compare(name, a, b)
-        if name in _ROUNDING:
-            return lambda x: self._round(name, x)
         prefix, _, kind = name.partition("_")
         if prefix in ("logical", "bitwise") and kind in _BITWISE:
             return lambda a, b: self.b.binary(kind, a, b)
-        if name in _INTEGER:
-            return lambda a, b: getattr(math.integers, name)(self.b, a, b)
-        if name in _FUNCTIONS:
-            return lambda *xs: getattr(math, name)(self.b, *xs)
+        if name in math.INTEGERS:
+            return lambda a, b: math.INTEGERS[name](self.b, a, b)
+        if name in SCALARS and SCALARS[name].llvm or name in math.FLOATS:
+            return lambda *xs: self._function(name, xs)
         raise AttributeError(name)
 
     def bitwise_not(self, x: Value) -> Value:
@@ -169,10 +178,13 @@ class LLVMScalars:
         predicate = unsigned if _is_unsigned(a.dtype) else signed
         return self.b.binary(f"icmp {predicate}", a, b, "bool")
 
-    def _round(self, name: str, x: Value) -> Value:
-        if not dtypes.is_float(x.dtype):
-            return x
-        return self.b.intrinsic(_ROUNDING[name], x)
+    def _function(self, name: str, xs: tuple[Value, ...]) -> Value:
+        if SCALARS[name].is_whole and not dtypes.is_float(xs[0].dtype):
+            return xs[0]
+        llvm = SCALARS[name].llvm or math.FLOATS[name]
+        if isinstance(llvm, str):
+            return self.b.intrinsic(llvm, *xs)
+        return math.of_vectors(llvm, self.b, *xs)
 
 
 def _is_unsigned(dtype: str) -> bool:

@@ -1,6 +1,6 @@
 """Functions of one element, or of a vector of them, as instructions of a builder.
 
-    y = exp(builder, x)
+    y = of_vectors(FLOATS["exp"], builder, x)
 
 x is a `Value` of dtype float32 or float64 with any number of lanes; what a lane
 holds never depends on the others. The results are within 2 units in the last place
@@ -10,8 +10,8 @@ zeros and denormals. `sin` and `cos` end the current basic block.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from typing import Any
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.math import (
@@ -23,29 +23,23 @@ from toolkit.backends.numpy.jit.math import (
     trigonometric,
 )
 from toolkit.backends.numpy.jit.math.vector import Vector
+from toolkit.scalars import SCALARS
+
+_MODULES = (error_function, exponential, logarithm, powers, trigonometric)
+# By the word of the scalar vocabulary: functions of vectors of floats, and those of a
+# builder and integers.
+FLOATS: dict[str, Callable[..., Vector]] = {
+    name: getattr(module, name)
+    for module in _MODULES
+    for name in SCALARS
+    if hasattr(module, name)
+}
+INTEGERS: dict[str, Callable[[Builder, Value, Value], Value]] = {
+    name: getattr(integers, name) for name in SCALARS if hasattr(integers, name)
+}
 
 
-def _unary(function: Callable[[Vector], Vector]) -> Callable[[Builder, Value], Value]:
-    """The function of a vector as a function of a builder and a value."""
-
-    @functools.wraps(function)
-    def emit(b: Builder, x: Value) -> Value:
-        return function(Vector(b, x)).value
-
-    return emit
-
-
-exp = _unary(exponential.exp)
-expm1 = _unary(exponential.expm1)
-tanh = _unary(exponential.tanh)
-sigmoid = _unary(exponential.sigmoid)
-log = _unary(logarithm.log)
-log1p = _unary(logarithm.log1p)
-erf = _unary(error_function.erf)
-sin = _unary(trigonometric.sin)
-cos = _unary(trigonometric.cos)
-
-
-def power(b: Builder, x: Value, y: Value) -> Value:
-    """x**y, of two values of one type, with the special cases of C's pow."""
-    return powers.power(Vector(b, x), Vector(b, y)).value
+def of_vectors(function: Callable[..., Any], b: Builder, *xs: Value) -> Value:
+    """A function of vectors, applied to values of a builder."""
+    result: Vector = function(*(Vector(b, x) for x in xs))
+    return result.value

@@ -1,4 +1,4 @@
-"""exp, expm1 and what follows from them: tanh and sigmoid.
+"""exp, expm1 and what follows from them: tanh.
 
 exp(x) = 2**n * exp(r) with n the integer next to x / log(2) and r = x - n * log(2),
 |r| <= log(2) / 2, in two steps (Cody and Waite): with a fused multiply-add the first,
@@ -144,19 +144,6 @@ def tanh(x: Vector) -> Vector:
     near = fma(a * z, polynomial(z, numbers.tanh), a)
     far = 1.0 - 2.0 / (exp_of_moderate(a + a) + 1.0)
     return copysign(far.where(a > TANH_BORDER, near), x)
-
-
-def sigmoid(x: Vector) -> Vector:
-    """1 / (1 + e**-x) for x >= 0, and the equal e**x / (1 + e**x) for x < 0."""
-    e = exp(-absolute(x))
-    numerator = e.where(x < 0.0, 1.0)
-    divisor = e + 1.0
-    divisor_low = e - (divisor - 1.0)
-    inverse = 1.0 / divisor
-    quotient = numerator * inverse
-    # One step of Newton's takes away all errors but that of e.
-    rest = fma(quotient, -divisor, numerator)
-    return fma(fma(quotient, -divisor_low, rest), inverse, quotient)
 
 
 def _reduced(x: Vector, low: Vector | None = None) -> tuple[Vector, Vector, Vector]:

@@ -1,0 +1,123 @@
+"""Kernels that follow from a primitive's record: its scalar rule, or its `array`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
+from toolkit.scalars import SCALARS
+
+Array = Any
+Kernel = Callable[..., Any]
+
+
+def upcast(x: Array) -> Array:
+    """Half precision as float32, all else as it is."""
+    half = dtypes.name_of(x.dtype) in ("float16", "bfloat16")
+    return x.astype("float32") if half else x
+
+
+class ArrayScalars:
+    """The scalar vocabulary on whole arrays.
+
+    Args:
+        xp: NumPy, or a module like it.
+        kernels: for the words that such modules lack.
+    """
+
+    def __init__(self, xp: Any, kernels: Mapping[str, Kernel]) -> None:
+        self.xp = xp
+        self.kernels = kernels
+
+    def __getattr__(self, name: str) -> Callable[..., Array]:
+        if name not in SCALARS:
+            raise AttributeError(f"the scalar vocabulary has no {name!r}")
+        array = SCALARS[name].array
+        if callable(array):
+            return partial(array, self.xp)
+        return getattr(self.xp, array) if array else self.kernels[name]
+
+    def const(self, value: Any, like: Array) -> Array:
+        """A constant of the dtype of `like`."""
+        return self.xp.asarray(value, like.dtype)
+
+    def select(self, c: Array, a: Array, b: Array) -> Array:
+        """a where c is true, else b."""
+        return self.xp.where(c, a, b)
+
+    def cast(self, x: Array, dtype: str) -> Array:
+        """x in another dtype."""
+        return x.astype(dtypes.numpy_dtype(dtype))
+
+    def round(self, x: Array) -> Array:
+        """To the nearest integer, halves to even."""
+        return self.xp.rint(x).astype(x.dtype)
+
+
+def rendered(record: Primitive, scalars: ArrayScalars) -> Kernel | None:
+    """The kernel that follows from a record; None if it says no more than a name.
+
+    It computes half precision in float32.
+    """
+    rule = record.array and partial(record.array, scalars.xp)
+    if record.kind is Kind.ELEMENTWISE and record.scalar is not None:
+        rule = partial(record.scalar, scalars)
+    if rule is None:
+        return None
+
+    def kernel(*arrays: Array, out: Any = None, **attrs: Any) -> Any:
+        found = record.spec(*map(_spec, arrays), **attrs)
+        result = rule(*map(upcast, arrays), **attrs)
+        if not isinstance(found, tuple):
+            return _delivered(scalars.xp, result, found, out)
+        outs = out or (None,) * len(found)
+        each = zip(result, found, outs, strict=True)
+        return tuple(_delivered(scalars.xp, *one) for one in each)
+
+    return kernel
+
+
+def _spec(array: Array) -> Spec:
+    return Spec(array.shape, dtypes.name_of(array.dtype))
+
+
+def _delivered(xp: Any, result: Array, spec: Spec, out: Array | None) -> Array:
+    """A result in the dtype of its spec, in `out` if that is given."""
+    if out is None:
+        return xp.asarray(result).astype(dtypes.numpy_dtype(spec.dtype))
+    xp.copyto(out, result, casting="unsafe")
+    return out
+
+
+class KernelTable(dict[str, Kernel]):
+    """Kernels by the name of their primitive; what is missing follows from its record.
+
+    Args:
+        known: the kernels that are written down.
+        render: makes the kernel of a record, if that says enough.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, Kernel],
+        render: Callable[[Primitive], Kernel | None],
+    ) -> None:
+        super().__init__(known)
+        self.render = render
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return callable(self[str(name)])
+        except KeyError:
+            return False
+
+    def __missing__(self, name: str) -> Kernel:
+        record = PRIMITIVES.get(name)
+        kernel = None if record is None else self.render(record)
+        if kernel is None:
+            raise KeyError(name)
+        self[name] = kernel
+        return kernel

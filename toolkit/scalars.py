@@ -1,0 +1,214 @@
+"""The vocabulary of scalar rules: a record for each function of one element.
+
+The rule of an elementwise primitive, `lambda s, x: s.divide(x, s.sqrt(x))`, says what
+one element of its result is, in these words. What is known about a word stands here;
+from it follow kernels on arrays, MKL's, generated code, and what operations cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import Any
+
+Rule = Callable[..., Any]
+Interval = tuple[float, float]
+EVERYWHERE: Interval = (-inf, inf)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scalar:
+    """A function of one element: a word of the vocabulary.
+
+    name: what rules call it by.
+    cost: of one element, roughly, in additions.
+    domain: where the first argument may lie for a result that is a number.
+    is_truth: whether the result is a truth value; else it has the operands' dtype.
+    is_whole: whether it rounds to whole numbers: those stay as they are.
+    array: the function of NumPy, and of modules like it, by its name; or a function
+        `f(xp, *arrays)` of such a module and arrays; "": backends have a kernel for it.
+    vml: the name of MKL's function of long arrays; "": it has none.
+    cuda: the name of the function of CUDA's library for doubles; that for floats has an
+        f behind its name.
+    llvm: the name of an intrinsic of LLVM; or a function of a `Vector` of floats (see
+        `toolkit.backends.numpy.jit.math`) for what is not there under this name.
+    """
+
+    name: str
+    cost: int = 1
+    domain: Interval = EVERYWHERE
+    is_truth: bool = False
+    is_whole: bool = False
+    array: str | Rule = ""
+    vml: str = ""
+    cuda: str = ""
+    llvm: str | Rule = ""
+
+
+SCALARS: dict[str, Scalar] = {}
+
+
+def scalar(name: str, **facts: Any) -> Scalar:
+    """Declare a word and enter it into the vocabulary."""
+    if name in SCALARS:
+        raise ValueError(f"the scalar function {name!r} is declared twice")
+    SCALARS[name] = record = Scalar(name, **{"array": name} | facts)
+    return record
+
+
+# --- functions of floats --------------------------------------------------------------
+
+scalar("exp", cost=12, vml="Exp", cuda="exp")
+scalar("expm1", cost=16, vml="Expm1", cuda="expm1")
+scalar("log", cost=14, domain=(0, inf), vml="Ln", cuda="log")
+scalar("log1p", cost=16, domain=(-1, inf), vml="Log1p", cuda="log1p")
+scalar("sqrt", cost=4, domain=(0, inf), cuda="sqrt", llvm="sqrt")
+scalar("sin", cost=20, vml="Sin", cuda="sin")
+scalar("cos", cost=20, vml="Cos", cuda="cos")
+scalar("tan", cost=24, vml="Tan", cuda="tan")
+scalar("arcsin", cost=20, domain=(-1, 1), vml="Asin", cuda="asin")
+scalar("arccos", cost=20, domain=(-1, 1), vml="Acos", cuda="acos")
+scalar("arctan", cost=20, vml="Atan", cuda="atan")
+scalar("sinh", cost=20, vml="Sinh", cuda="sinh")
+scalar("cosh", cost=20, vml="Cosh", cuda="cosh")
+scalar("tanh", cost=16, vml="Tanh", cuda="tanh")
+scalar("arcsinh", cost=24, vml="Asinh", cuda="asinh")
+scalar("arccosh", cost=24, domain=(1, inf), vml="Acosh", cuda="acosh")
+scalar("arctanh", cost=24, domain=(-1, 1), vml="Atanh", cuda="atanh")
+scalar("erf", cost=16, array="", vml="Erf", cuda="erf")
+scalar("erfinv", cost=30, domain=(-1, 1), array="", vml="ErfInv", cuda="erfinv")
+scalar("divide", cost=4)
+scalar("power", cost=40, domain=(0, inf), cuda="pow")
+scalar("arctan2", cost=24, cuda="atan2")
+
+# --- of any number --------------------------------------------------------------------
+
+scalar("negative")
+scalar("abs", array="absolute")
+scalar("sign")
+scalar("floor", is_whole=True, cuda="floor", llvm="floor")
+scalar("ceil", is_whole=True, cuda="ceil", llvm="ceil")
+scalar("round", is_whole=True, array="", cuda="rint", llvm="roundeven")
+scalar("trunc", is_whole=True, cuda="trunc", llvm="trunc")
+scalar("add")
+scalar("subtract")
+scalar("multiply")
+scalar("floor_divide")
+scalar("remainder")
+scalar("maximum")
+scalar("minimum")
+
+# --- truth values, and bits -----------------------------------------------------------
+
+for _name in (
+    *("isnan", "isinf", "isfinite", "equal", "not_equal", "less", "less_equal"),
+    *("logical_not", "logical_and", "logical_or", "logical_xor"),
+):
+    scalar(_name, is_truth=True)
+for _name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"):
+    scalar(_name)
+scalar("bitwise_not", array="invert")
+
+# --- what every generator writes in its own way ---------------------------------------
+
+scalar("const", cost=0, array="")  # const(number, like)
+scalar("select", array="")  # select(condition, a, b)
+scalar("cast", array="")  # cast(x, dtype)
+
+
+# --- what a rule says -----------------------------------------------------------------
+
+
+class Name:
+    """What stands for an argument of a rule, or for the result of a word."""
+
+    __slots__ = ("dtype", "text")
+
+    def __init__(self, text: str, dtype: str) -> None:
+        self.text = text
+        self.dtype = dtype
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a rule says.
+
+    Attributes:
+        text: the words, one a line, and the result.
+        words: each word with the dtype of its last operand.
+        cost: of one element, in additions; what is said twice is computed once.
+        domain: where the first input may lie, as far as words say that apply to it.
+        is_word: whether the rule is one word of all inputs in their order.
+    """
+
+    text: str
+    words: tuple[tuple[str, str], ...]
+    cost: int
+    domain: Interval
+    is_word: bool
+
+
+class _Listener:
+    """The vocabulary, whose every use is noted."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, Name] = {}
+        self.words: list[tuple[str, str]] = []
+        self.cost = 0
+        self.domain = EVERYWHERE
+
+    def __getattr__(self, name: str) -> Rule:
+        if name not in SCALARS:
+            raise AttributeError(f"the scalar vocabulary has no {name!r}")
+        word = SCALARS[name]
+
+        def note(*arguments: Any) -> Name:
+            text = f"{name}{arguments!r}"
+            if text not in self.lines:
+                self.lines[text] = self._result(word, arguments)
+            return self.lines[text]
+
+        return note
+
+    def _result(self, word: Scalar, arguments: tuple[Any, ...]) -> Name:
+        names = [x for x in arguments if isinstance(x, Name)]
+        dtype = names[-1].dtype
+        self.words.append((word.name, dtype))
+        self.cost += word.cost
+        if names[0].text == "x0":
+            (low, high), (least, most) = self.domain, word.domain
+            self.domain = max(low, least), min(high, most)
+        if word.name == "cast":
+            dtype = arguments[1]
+        return Name(f"v{len(self.lines)}", "bool" if word.is_truth else dtype)
+
+
+def arity(rule: Rule) -> int:
+    """How many inputs a rule takes behind the vocabulary; attributes have names."""
+    return int(rule.__code__.co_argcount) - 1
+
+
+@lru_cache(maxsize=4096)
+def said(rule: Rule, dtypes: tuple[str, ...], attrs: tuple[Any, ...] = ()) -> Said:
+    """What a rule says of inputs of these dtypes; "" is any.
+
+    Args:
+        rule: the scalar rule of a primitive.
+        dtypes: of the inputs.
+        attrs: pairs of names and values.
+
+    Raises:
+        AttributeError: it uses a word that is not in the vocabulary.
+    """
+    listener = _Listener()
+    names = [Name(f"x{i}", dtype) for i, dtype in enumerate(dtypes)]
+    result = rule(listener, *names, **dict(attrs))
+    text = "\n".join([*listener.lines, repr(result)])
+    words = tuple(listener.words)
+    alone = len(words) == 1 and f"{words[0][0]}{tuple(names)!r}" in listener.lines
+    return Said(text, words, listener.cost, listener.domain, alone)
