@@ -25,7 +25,7 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.calls import Calls
-from toolkit.backends.fetched import Fetched
+from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.rendering import (
     ArrayScalars,
     Kernel as Kernel,
@@ -301,9 +301,9 @@ class Backend:
         """The content as a NumPy array, without a copy where the memory is shared."""
         return np.asarray(array)
 
-    def fetch(self, arrays: Sequence[Array]) -> Fetched:
+    def fetch(self, arrays: Sequence[Array]) -> PendingCopy:
         """Begin to copy arrays to the host; an accelerator computes on meanwhile."""
-        return Fetched(lambda: list(map(self.to_numpy, arrays)))
+        return PendingCopy(lambda: list(map(self.to_numpy, arrays)))
 
     def arena(self, nbytes: int, plan: Any = None) -> Array:
         """A 64-byte aligned 1-D uint8 array; `plan` is what will lie in it."""

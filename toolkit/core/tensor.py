@@ -16,7 +16,7 @@ import numpy as np
 from toolkit import dtypes, pictures, settings
 from toolkit.backends import devices
 from toolkit.backends.base import Backend, accelerators, on_host, owner_of
-from toolkit.backends.fetched import Fetched
+from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.registry import get_backend
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
 from toolkit.ir import Primitive, Spec, Value
@@ -272,7 +272,7 @@ class Tensor(Operators, Value):
         return repr(self) if self._array is None else str(self.numpy())
 
 
-def fetch(values: Sequence[Any]) -> Fetched:
+def fetch(values: Sequence[Any]) -> PendingCopy:
     """Begin to copy tensors to the host, those of an accelerator while it goes on.
 
     Returns:
@@ -297,7 +297,7 @@ def fetch(values: Sequence[Any]) -> Fetched:
         coming.clear()
         return found
 
-    return Fetched(get, lambda: all(fetched.is_done for _, fetched in coming))
+    return PendingCopy(get, lambda: all(fetched.is_done for _, fetched in coming))
 
 
 _eager_kernels: dict[str, Any] = {}

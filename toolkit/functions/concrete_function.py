@@ -28,7 +28,7 @@ _calls = count()
 _is_shared, _array_of = attrgetter("_shared"), attrgetter("_tensor._array")
 
 
-class Concrete:
+class ConcreteFunction:
     """One trace of a function: its graph, its program and the Variables it touches.
 
     Variables enter as inputs and leave as outputs. They change last, all together, so

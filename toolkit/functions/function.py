@@ -18,7 +18,7 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError, leaked, unknown_choice
-from toolkit.functions.concrete_function import DATA, Concrete
+from toolkit.functions.concrete_function import DATA, ConcreteFunction
 from toolkit.inspection import Inspection, inspect_program
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
@@ -90,9 +90,9 @@ class Function:
         self.reduce_retracing = reduce_retracing
         self.jit_compile = jit_compile
         self.trace_count: int = 0
-        self._concrete: dict[Any, Concrete] = {}
+        self._concrete: dict[Any, ConcreteFunction] = {}
         # A shortcut for calls with nothing but tensors as arguments.
-        self._quick: dict[Any, Concrete] = {}
+        self._quick: dict[Any, ConcreteFunction] = {}
         self._retraces: set[Any] = set()
         self._tracing = threading.RLock()
         update_wrapper(self, func, updated=())
@@ -152,7 +152,7 @@ class Function:
             return self.python_function(*args)
         return found.call(args)
 
-    def _find(self, args: Any, kwargs: Any) -> tuple[Concrete, list[Tensor]]:
+    def _find(self, args: Any, kwargs: Any) -> tuple[ConcreteFunction, list[Tensor]]:
         """The trace for these arguments, and the tensors among them."""
         if self.input_signature is not None:
             args, kwargs = self._fitted(args, kwargs), {}
@@ -177,7 +177,7 @@ class Function:
                     concrete = self._trace(key, args, kwargs, leaves)
         return concrete, tensors
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Concrete:
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The traced graph and its program for arguments like these."""
         return self._find(args, kwargs)[0]
 
@@ -209,7 +209,9 @@ class Function:
             )
         return tree.pack_sequence_as(args, given)
 
-    def _trace(self, key: Any, args: Any, kwargs: Any, leaves: list[Any]) -> Concrete:
+    def _trace(
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
+    ) -> ConcreteFunction:
         """Run the Python code on placeholders and compile what it did."""
         self._watch_retraces(key)
         with restored(), working(f"compiling {self.name}"):
@@ -225,7 +227,7 @@ class Function:
 
     def _compiled(
         self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> Concrete:
+    ) -> ConcreteFunction:
         creates = self.trace_count == 0
         with stage("tracing"), Trace(self.name, creates_variables=creates) as trace:
             stand_ins = [
@@ -237,7 +239,7 @@ class Function:
             # What is returned and could change later is read inside the trace.
             outputs = tree.map_structure(_read, outputs)
         generates = self.jit_compile is not False
-        return Concrete(self.name, trace, outputs, generates, Function)
+        return ConcreteFunction(self.name, trace, outputs, generates, Function)
 
     def _last_call(self, key: Any) -> int:
         return self._concrete[key].last_call

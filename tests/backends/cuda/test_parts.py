@@ -9,10 +9,10 @@ from tests.backends.cases_nn import CONVOLUTIONS, convolution, counts
 from tests.backends.cuda.host import GXX, Host
 from tests.compiler.graphs import evaluate
 from toolkit.backends import get_backend
+from toolkit.backends.cupy.cuda.batched_launch import levels, rows_of
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.fused import generate_body
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table, contiguous
-from toolkit.backends.cupy.cuda.many import levels, rows_of
 from toolkit.compiler.fuse import fuse
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec

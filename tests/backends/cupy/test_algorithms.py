@@ -7,7 +7,7 @@ import ctypes
 
 import pytest
 
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 from toolkit.backends.cupy import algorithms, cublaslt
 from toolkit.backends.cupy.algorithms import Algorithm, Plans, aligned_to
 from toolkit.backends.cupy.cublaslt import Gemm
@@ -168,7 +168,7 @@ def test_the_fastest_algorithm_is_kept_on_disk(notes, tmp_path):
     assert Plans().tune(*arguments, measure).algorithm.algorithm[0] == 10
     # What is not among the algorithms of today is not used.
     (path,) = tmp_path.glob("*/*.algorithm")
-    stored.store(path, b"x" * ctypes.sizeof(Algorithm))
+    disk_cache.store(path, b"x" * ctypes.sizeof(Algorithm))
     assert Plans(tmp_path).tune(*arguments, measure).algorithm.algorithm[0] == 10
 
 

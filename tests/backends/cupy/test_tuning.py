@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 import toolkit
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 from toolkit.backends.cupy import cudnn
 from toolkit.backends.cupy.cuda_device import CudaDevice
 from toolkit.backends.cupy.signatures import Geometry, convolution
@@ -86,7 +86,7 @@ def test_plans_are_kept_in_memory_and_on_disk(made, tmp_path):
     # Of another device, or of a file that is none, nothing is read.
     cudnn.Plans("GPU 80", 0, tmp_path).get(signature())
     for path in tmp_path.glob("*90*/*.plan"):
-        stored.store(path, b"damaged")
+        disk_cache.store(path, b"damaged")
     for _ in range(2):
         cudnn.Plans("GPU 90", 0, tmp_path).get(signature())
     assert len(made) == 5

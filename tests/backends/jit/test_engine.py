@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 from toolkit.backends.numpy.jit import engine
 
 SOURCE = """
@@ -89,19 +89,19 @@ def test_a_folder_that_others_may_write_is_no_cache(folder, compilations, mode):
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_nothing_is_loaded_from_an_inner_folder_of_others(folder, mode):
     path = folder / "plans" / ("0" * 32)
-    stored.store(path, b"code")
-    assert stored.load(path) == b"code"
+    disk_cache.store(path, b"code")
+    assert disk_cache.load(path) == b"code"
     path.parent.chmod(mode)
-    assert stored.load(path) is None
+    assert disk_cache.load(path) is None
 
 
 def test_what_belongs_to_somebody_else_is_not_loaded(folder, monkeypatch):
     path = folder / ("0" * 32)
-    stored.store(path, b"code")
-    assert stored.load(path) == b"code"
+    disk_cache.store(path, b"code")
+    assert disk_cache.load(path) == b"code"
     owner = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
-    assert stored.load(path) is None
+    assert disk_cache.load(path) is None
     assert engine.cache_folder() is None
 
 
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch):
 
 
 def test_the_oldest_entries_go_when_there_are_too_many(folder, monkeypatch):
-    monkeypatch.setattr(stored, "CACHE_BYTES", 1)
+    monkeypatch.setattr(disk_cache, "CACHE_BYTES", 1)
     engine.compile_module(SOURCE)
     assert list(folder.iterdir()) == []
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 from toolkit.backends.cupy.cublaslt import (
     ALIGNMENT,
     DESCRIPTOR,
@@ -187,9 +187,9 @@ class Plans:
         if key not in self._tuned:
             found = Plan(self.handle, gemm, pointers, workspace)
             path = self._path(key)
-            known = path and stored.load(path)
+            known = path and disk_cache.load(path)
             if not (known and found.use(known)) and found.choose(measure) and path:
-                stored.store(path, bytes(found.algorithm.algorithm))
+                disk_cache.store(path, bytes(found.algorithm.algorithm))
             self._tuned[key] = found
         return self._tuned[key]
 

@@ -27,7 +27,7 @@ from toolkit.backends.cupy.lowering import (
 from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Loop, Lowered, named
-from toolkit.backends.fetched import Fetched
+from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.rendering import Kernel, KernelTable
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 
@@ -203,7 +203,7 @@ class CupyBackend(Backend):
             return np.asarray(array)
         return self.device.download(self.in_order(array))
 
-    def fetch(self, arrays: Sequence[Array]) -> Fetched:
+    def fetch(self, arrays: Sequence[Array]) -> PendingCopy:
         """Begin to copy arrays to the host on a stream of its own."""
         return self.device.fetch(list(map(self.in_order, arrays)))
 

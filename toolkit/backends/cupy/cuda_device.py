@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 from toolkit.backends.cupy import algorithms, cublaslt, cudnn, nvrtc
 from toolkit.backends.cupy.availability import cupy_module, usable_libraries
 from toolkit.backends.cupy.cublaslt import Gemm
@@ -27,7 +27,7 @@ from toolkit.settings import available_cores
 
 def cache_folder() -> Path | None:
     """The folder of compiled kernels and of plans; None if they are not kept."""
-    return stored.folder("kernels")
+    return disk_cache.folder("kernels")
 
 
 class CudaDevice(Device):
@@ -151,7 +151,7 @@ class CudaDevice(Device):
             with ThreadPoolExecutor(workers) as pool:
                 cubins = list(pool.map(self._cubin, missing))
             if folder := cache_folder():
-                stored.trim(folder)
+                disk_cache.trim(folder)
             with self.device:
                 for kernel, cubin in zip(missing, cubins, strict=True):
                     self._functions[kernel] = self._function(kernel, cubin)
@@ -175,11 +175,11 @@ class CudaDevice(Device):
         folder = cache_folder()
         key = nvrtc.key(kernel, self.arch, str(self.runtime.runtimeGetVersion()))
         path = folder and folder / f"{key}.cubin"
-        cubin = path and stored.load(path)
+        cubin = path and disk_cache.load(path)
         if not cubin:
             cubin = nvrtc.compile_kernel(kernel, self.arch)
             if path:
-                stored.store(path, cubin)
+                disk_cache.store(path, cubin)
         return cubin
 
     @cached_property

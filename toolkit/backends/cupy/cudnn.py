@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 from toolkit.backends.cupy import libraries
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
@@ -290,7 +290,7 @@ class Plans:
 
     def _read(self, path: Path | None) -> Any:
         """A plan from disk; None if there is none, or this cuDNN refuses it."""
-        content = path and stored.load(path)
+        content = path and disk_cache.load(path)
         if not content:
             return None
         try:
@@ -300,7 +300,7 @@ class Plans:
 
     def _write(self, path: Path | None, graph: Any) -> None:
         if path is not None:
-            stored.store(path, bytes(graph.serialize()))
+            disk_cache.store(path, bytes(graph.serialize()))
 
 
 def safe(name: str) -> str:

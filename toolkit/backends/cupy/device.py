@@ -22,7 +22,7 @@ from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.memory import Fetches, Uploads
 from toolkit.backends.cupy.signatures import Signature
-from toolkit.backends.fetched import Fetched
+from toolkit.backends.pending_copy import PendingCopy
 from toolkit.errors import DeviceError, OutOfDeviceMemory, OutOfRangeError
 
 Array = Any
@@ -181,7 +181,7 @@ class Device(ABC):
     def adopt(self, array: Any) -> Array:
         """A copy of an array of another library that lies on this device."""
 
-    def fetch(self, arrays: Sequence[Array]) -> Fetched:
+    def fetch(self, arrays: Sequence[Array]) -> PendingCopy:
         """Begin to copy row-major arrays to the host, behind all that was started.
 
         What kernels have reported by then is raised by the `get` of what is returned:

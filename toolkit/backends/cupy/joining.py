@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from toolkit.backends.cupy.cuda.batched_launch import THREADS, levels, rows_of
 from toolkit.backends.cupy.cuda.launch import Kernel
-from toolkit.backends.cupy.cuda.many import THREADS, levels, rows_of
 from toolkit.backends.cupy.device import Device
 
 Shape = tuple[int, int, int]

@@ -20,7 +20,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import aligned
-from toolkit.backends.fetched import Fetched
+from toolkit.backends.pending_copy import PendingCopy
 
 if TYPE_CHECKING:
     from toolkit.backends.cupy.device import Device
@@ -234,7 +234,7 @@ class Fetches:
 
     def start(
         self, arrays: Sequence[Array], check: Callable[[list[Host]], list[Host]]
-    ) -> Fetched:
+    ) -> PendingCopy:
         """Copy row-major arrays once all that was started until now is done.
 
         Args:
@@ -267,4 +267,4 @@ class Fetches:
             with device.scope():
                 return check([view.copy() for view in views])
 
-        return Fetched(get, lambda: bool(done.done))
+        return PendingCopy(get, lambda: bool(done.done))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.fetched import Fetched
+from toolkit.backends.pending_copy import PendingCopy
 from toolkit.core.tensor import fetch
 
 
@@ -39,7 +39,7 @@ class LazyLogs(dict[str, Any]):
     def __init__(self, logs: Any) -> None:
         super().__init__(flat(logs))
         self._is_read = False
-        self._coming: Fetched | None = None
+        self._coming: PendingCopy | None = None
 
     def begin(self) -> None:
         """Begin to fetch the values, without waiting for them."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 from math import prod
 
 from toolkit import dtypes
+from toolkit.backends.cupy.cuda.batched_launch import twin
 from toolkit.backends.cupy.cuda.body import Body, Known, narrowed
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar
-from toolkit.backends.cupy.cuda.many import twin
 from toolkit.backends.cupy.cuda.prelude import STORED
 
 THREADS = 256

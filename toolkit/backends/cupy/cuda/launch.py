@@ -36,8 +36,8 @@ class Kernel:
         name: of the kernel; only equal sources share it.
         source: the text to compile, which includes nothing.
         parameters: the C types of the arguments.
-        many: the kernel for many launches of this one, if there is one: `many.rows_of`
-            makes its table.
+        many: the kernel for many launches of this one, if there is one:
+            `batched_launch.rows_of` makes its table.
         strides: if so, the bytes that each address reaches further for every `count`.
     """
 

@@ -14,7 +14,7 @@ from threading import local
 from typing import Any
 
 from toolkit import settings
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 from toolkit.console.progress import Stage, stage
 
 # Changes whenever the meaning of what is cached does.
@@ -89,15 +89,15 @@ def machine_codes(texts: Mapping[str, Callable[[], str]]) -> list[bytes]:
             returns the LLVM IR; called only if the object is not in the cache.
     """
     folder = cache_folder()
-    found = {key: stored.load(folder / key) if folder else None for key in texts}
+    found = {key: disk_cache.load(folder / key) if folder else None for key in texts}
     new = [key for key, code in found.items() if code is None]
     compiled = _compile_all((texts[key]() for key in new), len(new))
     for key, code in zip(new, compiled, strict=True):
         found[key] = code
         if folder:
-            stored.store(folder / key, code)
+            disk_cache.store(folder / key, code)
     if folder and new:
-        stored.trim(folder)
+        disk_cache.trim(folder)
     return [code for code in found.values() if code is not None]
 
 
@@ -200,4 +200,4 @@ def compile_module(source: str) -> Module:
 
 def cache_folder() -> Path | None:
     """The folder of compiled objects; None if caching is off or not safe there."""
-    return stored.folder("jit")
+    return disk_cache.folder("jit")

@@ -8,7 +8,7 @@ from typing import Any
 Array = Any
 
 
-class Fetched:
+class PendingCopy:
     """Arrays on their way to the host's memory.
 
     Args:

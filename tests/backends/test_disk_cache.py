@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from toolkit.backends import stored
+from toolkit.backends import disk_cache
 
 
 def name_of(number, ending=""):
@@ -18,8 +18,8 @@ def name_of(number, ending=""):
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(stored, "CACHE_BYTES", 1)
-    return stored.folder("jit")
+    monkeypatch.setattr(disk_cache, "CACHE_BYTES", 1)
+    return disk_cache.folder("jit")
 
 
 def foreign(folder):
@@ -36,21 +36,21 @@ def test_foreign_files_stay_wherever_they_are(cache, tmp_path):
     folders = [cache.parent, cache, cache / "inner", tmp_path]
     there = [path for folder in folders for path in foreign(folder)]
     for number in range(5):
-        stored.store(cache / name_of(f"own {number}"), b"code")
-    stored.trim(cache)
+        disk_cache.store(cache / name_of(f"own {number}"), b"code")
+    disk_cache.trim(cache)
     assert all(path.read_bytes() == b"years of work" * 100 for path in there)
     assert not (cache / name_of("own 0")).exists()
 
 
 @pytest.mark.parametrize("ending", ["", ".cubin", ".algorithm", ".plan", "-16.tuned"])
 def test_own_files_are_dropped_oldest_first(cache, monkeypatch, ending):
-    monkeypatch.setattr(stored, "CACHE_BYTES", 150)
+    monkeypatch.setattr(disk_cache, "CACHE_BYTES", 150)
     paths = [cache / "gpu" / name_of(number, ending) for number in range(3)]
     for number, path in enumerate(paths):
-        stored.store(path, b"x" * 20)
+        disk_cache.store(path, b"x" * 20)
         os.utime(path, (number, number))
-    stored.load(paths[0])  # now it is the one that was used last
-    stored.trim(cache)
+    disk_cache.load(paths[0])  # now it is the one that was used last
+    disk_cache.trim(cache)
     assert [path.exists() for path in paths] == [True, False, True]
 
 
@@ -58,15 +58,15 @@ def test_links_are_not_followed(cache, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     own = outside / name_of("kept")
-    stored.store(own, b"code")
+    disk_cache.store(own, b"code")
     os.utime(own, (0, 0))
     (cache / "folder").symlink_to(outside)
     link = cache / name_of("link")
     link.symlink_to(own)
-    assert stored.load(link) is None
-    stored.store(link, b"others")
-    stored.trim(cache)
-    assert own.stat().st_mtime == 0 and stored.load(own) == b"code"
+    assert disk_cache.load(link) is None
+    disk_cache.store(link, b"others")
+    disk_cache.trim(cache)
+    assert own.stat().st_mtime == 0 and disk_cache.load(own) == b"code"
     assert link.is_symlink()
 
 
@@ -75,9 +75,9 @@ def test_what_is_no_file_is_left_alone(cache):
     os.mkfifo(pipe)
     folder.mkdir()
     for path in (pipe, folder):
-        assert stored.load(path) is None
-        stored.store(path, b"code")
-    stored.trim(cache)
+        assert disk_cache.load(path) is None
+        disk_cache.store(path, b"code")
+    disk_cache.trim(cache)
     assert pipe.is_fifo() and folder.is_dir()
 
 
@@ -87,22 +87,22 @@ def test_what_a_killed_process_was_writing_goes_after_a_while(cache):
         path.write_bytes(b"half")
     for path in (old, other):
         os.utime(path, (time.time() - 7200,) * 2)
-    stored.trim(cache)
+    disk_cache.trim(cache)
     assert not old.exists() and new.exists() and other.exists()
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_what_a_group_or_others_may_write_is_not_used(cache, mode):
     path = cache / name_of(1)
-    stored.store(path, b"code")
-    assert stored.load(path) == b"code"
+    disk_cache.store(path, b"code")
+    assert disk_cache.load(path) == b"code"
     path.chmod(mode)
-    assert stored.load(path) is None
+    assert disk_cache.load(path) is None
     for place in (cache, cache.parent):
         place.chmod(mode)
-        assert stored.folder("jit") is None
+        assert disk_cache.folder("jit") is None
         place.chmod(0o700)
-    assert stored.folder("jit") == cache
+    assert disk_cache.folder("jit") == cache
 
 
 def test_a_full_disk_leaves_nothing(cache, monkeypatch):
@@ -110,5 +110,5 @@ def test_a_full_disk_leaves_nothing(cache, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
-    stored.store(cache / name_of(1), b"code")
+    disk_cache.store(cache / name_of(1), b"code")
     assert list(cache.iterdir()) == []
