@@ -62,7 +62,7 @@ _NAMES = {
     "Optimizer": "toolkit.optimizers",
     "Quantizer": "toolkit.quantizers",
     "Regularizer": "toolkit.regularizers",
-    "RematScope": "toolkit.layers.remat_scope",
+    "RematScope": "toolkit.layers.remat",
     "Sequential": "toolkit.models",
     "StatelessScope": "toolkit.core.trace",
     "SymbolicScope": "toolkit.layers.call",

@@ -51,8 +51,7 @@ from toolkit.layers.call import SymbolicScope as SymbolicScope
 from toolkit.layers.input_layer import Input as Input
 from toolkit.layers.input_spec import InputSpec as InputSpec
 from toolkit.layers.layer import Layer as Layer
-from toolkit.layers.remat import remat as remat
-from toolkit.layers.remat_scope import RematScope as RematScope
+from toolkit.layers.remat import RematScope as RematScope, remat as remat
 from toolkit.losses.loss import Loss as Loss
 from toolkit.metrics.metric import Metric as Metric
 from toolkit.models.functional.function import Function as Function

@@ -1,4 +1,4 @@
-"""How a layer gets its weights: `build`, `add_weight`, and the scope they are under."""
+"""How a layer gets its weights and output shapes: `build`, `add_weight`, inference."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from toolkit import constraints, dtypes, initializers, regularizers
+from toolkit import constraints, dtypes, initializers, regularizers, tree
 from toolkit.arguments import is_int
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
-from toolkit.core.naming import current_path, scopes
+from toolkit.core.naming import current_path, keep_counts, scopes
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.layers.call import Arguments, context, map_shapes, match_shapes
+from toolkit.layers.call import Arguments, CallInfo, context, map_shapes, match_shapes
 from toolkit.layers.input_spec import check_inputs, describe
+from toolkit.layers.precision import Precision
 from toolkit.layers.tracking import StateOwner
-from toolkit.ops.symbolic import infer
+from toolkit.ops.symbolic import infer, infer_fitting, is_symbolic
 from toolkit.reading.budget import spend
+
+# A model that is called with inputs that do not fit runs this often before it says so.
+_GUESSES = 50
 
 
 def _spend(layer: Any, shape: tuple[int, ...], dtype: str) -> None:
@@ -73,19 +77,24 @@ def _shape_first(add_weight: Any) -> Any:
     return wrapper
 
 
-class Buildable(StateOwner):
-    """Base of layers: creates weights once, for the shapes of the first call."""
+class Buildable(StateOwner, Precision):
+    """Base of layers: weights are created once, for the shapes of the first call.
 
+    Output shapes are inferred by running `call` with symbols.
+    """
+
+    # Whether `call` with symbols tells more than `compute_output_shape`, as dtypes.
+    _traces_call = False
     _build_shapes: dict[str, Any] | None = None
     _building = False
-    _dtype_policy: Any = None
     _input_spec: Any = None
     _last_fit: Any = None  # a shape and a dtype that fit `_input_spec`
-    _path: str | None = None
-    _policy_map: Any = None
-    _use_policy: Any
     built: bool = False
     call: Any
+    get_config: Any
+    from_config: Any
+    _info: CallInfo
+    _general_call: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -225,12 +234,64 @@ class Buildable(StateOwner):
             context.layer, scopes.names = outer
 
     def _check_initialized(self) -> None:
-        if self._dtype_policy is None:
+        if getattr(self, "_dtype_policy", None) is None:
             raise ArgumentError(
                 f"{type(self).__name__}: call super().__init__() first in __init__"
             )
 
+    # --- shapes of outputs ------------------------------------------------------------
 
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbols that a call with these symbols would return."""
+        if context.layer is not self:
+            if self.built:
+                return self._general_call(args, kwargs, recorded=False)
+            return self._infer_unbuilt(args, kwargs)
+        if self._traces_call or type(self).compute_output_shape is _inferred_shape:
+            return self._infer_call(args, kwargs)
+        arguments = Arguments(self, self._info, args, kwargs)
+        shapes = arguments.shapes()
+        shapes = match_shapes(self.compute_output_shape, shapes, arguments.by_name)
+        output_shape = self.compute_output_shape(**shapes)
+        return map_shapes(
+            lambda s: KerasTensor(s, self._dtype_policy.compute_dtype), output_shape
+        )
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shape of the outputs for inputs of these shapes (None: unknown).
+
+        Args:
+            *args, **kwargs: shapes, or structures of them, for the arguments of `call`;
+                those passed by name end in `_shape`.
+        """
+
+        def symbols(shapes: Any) -> Any:
+            return map_shapes(
+                lambda s: KerasTensor(s, self._dtype_policy.compute_dtype), shapes
+            )
+
+        named = {k.removesuffix("_shape"): symbols(v) for k, v in kwargs.items()}
+        if not args and "input" in named and "input" not in self._info.names:
+            args = (kwargs["input_shape"],)
+            del named["input"]
+        outputs = self.compute_output_spec(*map(symbols, args), **named)
+        return tree.map_structure(lambda x: x.shape, outputs)
+
+    def _infer_call(self, args: Any, kwargs: Any) -> Any:
+        """What `call` returns for symbols; extents that are open may fit others'."""
+        inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
+        if len(inputs) < 2:
+            return infer(self.call, args, kwargs)
+        return infer_fitting(self.call, args, kwargs, limit=_GUESSES)
+
+    def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
+        """The output symbols by way of a twin, whose weights cost nothing."""
+        with context.inside(weightless=True), keep_counts():
+            twin = type(self).from_config(self.get_config())
+            return twin._general_call(args, kwargs, recorded=False)
+
+
+_inferred_shape = Buildable.compute_output_shape
 _default_build = Buildable.build
 Buildable.build = in_scope(Buildable.build)  # type: ignore[method-assign]
 

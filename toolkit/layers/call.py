@@ -90,24 +90,6 @@ def call_info(function: Any) -> CallInfo:
     )
 
 
-class PassingOn:
-    """Base of layers: arguments besides `training` that reach the layers inside."""
-
-    _context_names: tuple[str, ...] = ()
-
-    def _register_call_context_args(self, *names: str) -> None:
-        """Pass arguments of this name, as `training`, on to the layers inside.
-
-        Each layer that registers a name gets the value of the innermost call around it
-        that was given one, unless it is given one itself.
-        """
-        self._context_names = (*self._context_names, *names)
-
-    @property
-    def _call_context_args(self) -> set[str]:
-        return {"training", *self._context_names}
-
-
 @contextmanager
 def passed_on(
     names: tuple[str, ...], info: CallInfo, kwargs: dict[str, Any]

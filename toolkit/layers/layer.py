@@ -16,8 +16,6 @@ from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError
 from toolkit.layers.building import Buildable
 from toolkit.layers.call import (
     Arguments,
-    CallInfo,
-    PassingOn,
     any_mask,
     call_info,
     check_positional,
@@ -32,11 +30,8 @@ from toolkit.layers.call import (
 )
 from toolkit.layers.configuring import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs, describe
-from toolkit.layers.losses import LossOwner, with_losses
-from toolkit.layers.quantizing import Quantizable
-from toolkit.layers.remat_scope import current_scope
-from toolkit.layers.shapes import Inferring
-from toolkit.layers.tracking import no_tracking
+from toolkit.layers.remat import current_scope, rematerialized
+from toolkit.layers.tracking import no_tracking, with_losses
 from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
 
 _TRAINING = {"training"}
@@ -44,9 +39,7 @@ _TRAINING = {"training"}
 _PLAIN = {Tensor, KerasTensor, bool, type(None)}
 
 
-class Layer(
-    Inferring, Configurable, Buildable, LossOwner, Quantizable, PassingOn, Operation
-):
+class Layer(Configurable, Buildable, Operation):
     """Base of all layers.
 
     A subclass stores its configuration in `__init__`, creates weights in
@@ -80,8 +73,7 @@ class Layer(
         ((2, 3), 3)
     """
 
-    _info: CallInfo
-    _input_dtype: str | None = None
+    _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
     _allow_non_tensor_positional_args = False
     _converts_inputs = True  # whether arrays become tensors before `call`, floats cast
@@ -119,56 +111,6 @@ class Layer(
         self.supports_masking: bool = self._computes_mask
         self._warned_of_mask = False
         self.built: bool = self.__dict__["_info"].own and self._needs_no_build()
-
-    # --- dtypes -----------------------------------------------------------------------
-
-    @property
-    def dtype_policy(self) -> dtype_policies.DTypePolicy:
-        """The dtypes of computation and weights; settable."""
-        if self._policy_map is not None:
-            return self._policy_map  # type: ignore[no-any-return]
-        return self._dtype_policy  # type: ignore[no-any-return]
-
-    @dtype_policy.setter
-    def dtype_policy(self, value: Any) -> None:
-        policy = dtype_policies.get(value)
-        is_map = isinstance(policy, dtype_policies.DTypePolicyMap)
-        if not is_map and self._policy_map is not None and self._path is not None:
-            if self._path in list(self._policy_map):  # it may not be replaced
-                del self._policy_map[self._path]
-            self._policy_map[self._path] = policy
-            policy, is_map = self._policy_map, True
-        self._policy_map = policy if is_map else None
-        self._use_policy(policy)
-
-    def _use_policy(self, policy: dtype_policies.DTypePolicy) -> None:
-        """Compute in the dtypes of `policy`; a map is asked for this layer's path."""
-        if self._policy_map is not None and self._path is not None:
-            policy = self._policy_map[self._path]
-        if policy.quantization_mode is not None:
-            self._accept_quantized(policy)
-        self._dtype_policy = policy
-        casts = self.autocast and dtypes.is_float(policy.compute_dtype)
-        self._input_dtype = policy.compute_dtype if casts else None
-        mixed = casts and policy.compute_dtype != policy.variable_dtype
-        self._autocast_dtype = policy.compute_dtype if mixed else None
-
-    @property
-    def compute_dtype(self) -> str:
-        """The dtype of the computation."""
-        return self._dtype_policy.compute_dtype  # type: ignore[no-any-return]
-
-    @property
-    def variable_dtype(self) -> str:
-        """The dtype of the weights."""
-        return self._dtype_policy.variable_dtype  # type: ignore[no-any-return]
-
-    dtype = variable_dtype
-
-    @property
-    def input_dtype(self) -> str:
-        """The dtype that floating inputs are cast to."""
-        return self.compute_dtype
 
     # --- calling ----------------------------------------------------------------------
 
@@ -328,13 +270,23 @@ class Layer(
         """
         if self._remat_scope is None:
             return layer_call
-        from toolkit.layers.remat import rematerialized
-
         return rematerialized(self, layer_call, args, kwargs)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """The mask of the outputs; by default that of the inputs."""
         return previous_mask
+
+    def _register_call_context_args(self, *names: str) -> None:
+        """Pass arguments of this name, as `training`, on to the layers inside.
+
+        Each layer that registers a name gets the value of the innermost call around it
+        that was given one, unless it is given one itself.
+        """
+        self._context_names = (*self._context_names, *names)
+
+    @property
+    def _call_context_args(self) -> set[str]:
+        return {"training", *self._context_names}
 
     def stateless_call(
         self,

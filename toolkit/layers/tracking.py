@@ -1,21 +1,30 @@
-"""What a layer owns: the variables, layers, metrics and seeds in its attributes."""
+"""What a layer owns: variables, layers, metrics and seeds in attributes, and losses."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 
+from toolkit import tree
+from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
+from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
+from toolkit.layers.call import context, is_tensor
 from toolkit.metrics.metric import Metric
+from toolkit.ops import divide
 from toolkit.random import SeedGenerator
 from toolkit.thread_state import ThreadState
 
 T = TypeVar("T")
+
+# Layers that hold losses of `add_loss`: mostly none, and then clearing costs nothing.
+with_losses: weakref.WeakSet[Any] = weakref.WeakSet()
 
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 
@@ -124,6 +133,10 @@ class StateOwner:
     appended to them later is found too.
     """
 
+    activity_regularizer: Any = None
+    # What `add_loss` was given, each with the trace or scope it was added in:
+    # elsewhere it has no value.
+    _losses: list[tuple[Any, Tensor]]
     _owned: list[tuple[Any, bool]]
     _locked = False
     _trainable = True
@@ -278,6 +291,18 @@ class StateOwner:
         """The variables of `metrics`."""
         return [v for metric in self.metrics for v in metric.variables]
 
+    def add_metric(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: metrics are attributes of a layer, or given to `compile`.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"{type(self).__name__} {self.name!r}: add_metric does not exist; set a "
+            "metric as an attribute and update it in `call`, or pass it to "
+            "`Model.compile(metrics=[...])`"
+        )
+
     def get_weights(self) -> list[np.ndarray[Any, Any]]:
         """Copies of the weights as NumPy arrays, in the order of `weights`."""
         return [np.array(v._eager_value().numpy()) for v in self.weights]
@@ -334,3 +359,49 @@ class StateOwner:
             )
         for i, variable in enumerate(own):
             variable.assign(store[str(i)])
+
+    # --- losses -----------------------------------------------------------------------
+
+    def add_loss(self, loss: Any) -> None:
+        """Add a scalar, or several, to `losses`; call it inside `call`.
+
+        Nothing is added while only shapes are being inferred.
+        """
+        for x in tree.flatten(loss):
+            if not is_tensor(x):
+                raise ArgumentError(
+                    f"{self.name}.add_loss: expected tensors; received {x!r}"
+                )
+            scope = state.overlay
+            if getattr(scope, "collect_losses", False):
+                scope.add_loss(convert(x))  # type: ignore[union-attr]
+            elif not context.symbolic:
+                self._losses.append((state.overlay, convert(x)))
+                with_losses.add(self)
+
+    @property
+    def losses(self) -> list[Tensor]:
+        """What the last call added, here and in layers inside, and weight penalties."""
+        layers = self._flatten_layers()
+        added = [
+            loss
+            for layer in layers
+            for overlay, loss in layer._losses
+            if overlay is state.overlay
+        ]
+        return added + [
+            v.regularizer(v) for v in self.trainable_weights if v.regularizer
+        ]
+
+    def _clear_losses(self) -> None:
+        for layer in self._flatten_layers():
+            layer._losses.clear()
+            with_losses.discard(layer)
+
+    def _regularize_activity(self, outputs: Any) -> None:
+        for output in tree.flatten(outputs):
+            if isinstance(output, Tensor):
+                loss = self.activity_regularizer(output)
+                if output.ndim:
+                    loss = divide(loss, max(output.shape[0], 1))
+                self.add_loss(loss)

@@ -36,7 +36,7 @@ class ScaleLayout:
 
     def of_weight(self, scale: Any, shape: Any) -> Any:
         """A stored scale in the shape `kept` of a weight of this shape."""
-        return ops.expand_dims(scale, self.shared)
+        return ops.reshape(scale, self.kept(shape))
 
 
 class Int8Weight(Weight):

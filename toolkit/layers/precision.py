@@ -1,0 +1,111 @@
+"""The dtypes that a layer computes in and keeps its weights in."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from toolkit import dtype_policies, dtypes
+from toolkit.dtype_policies import DTypePolicy, DTypePolicyMap
+from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
+
+# What Keras's layers offer, most of which ours refuse.
+_MODES = ("awq", "float8", "gptq", "int4", "int8")
+
+
+class Precision:
+    """Base of layers: a dtype policy; one that quantizes is refused by most."""
+
+    name: str
+    autocast: bool
+    _path: str | None = None
+    _autocast_dtype: str | None
+    _dtype_policy: DTypePolicy
+    _input_dtype: str | None = None  # what floating inputs are cast to; None: as is
+    _modes: tuple[str, ...] = ()
+    _policy_map: DTypePolicyMap | None = None
+
+    @property
+    def dtype_policy(self) -> DTypePolicy:
+        """The dtypes of computation and weights; settable."""
+        if self._policy_map is not None:
+            return self._policy_map
+        return self._dtype_policy
+
+    @dtype_policy.setter
+    def dtype_policy(self, value: Any) -> None:
+        policy = dtype_policies.get(value)
+        if isinstance(policy, DTypePolicyMap):
+            self._policy_map = policy
+        elif self._policy_map is None or self._path is None:
+            self._policy_map = None
+        else:  # the map stays, with another policy for this layer
+            if self._path in list(self._policy_map):
+                del self._policy_map[self._path]
+            self._policy_map[self._path] = policy
+            policy = self._policy_map
+        self._use_policy(policy)
+
+    def _use_policy(self, policy: DTypePolicy) -> None:
+        """Compute in the dtypes of `policy`; a map is asked for this layer's path."""
+        if self._policy_map is not None and self._path is not None:
+            policy = self._policy_map[self._path]
+        if policy.quantization_mode is not None:
+            self._accept_quantized(policy)
+        self._dtype_policy = policy
+        casts = self.autocast and dtypes.is_float(policy.compute_dtype)
+        self._input_dtype = policy.compute_dtype if casts else None
+        mixed = casts and policy.compute_dtype != policy.variable_dtype
+        self._autocast_dtype = policy.compute_dtype if mixed else None
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of the computation."""
+        return self._dtype_policy.compute_dtype
+
+    @property
+    def variable_dtype(self) -> str:
+        """The dtype of the weights."""
+        return self._dtype_policy.variable_dtype
+
+    dtype = variable_dtype
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype that floating inputs are cast to."""
+        return self.compute_dtype
+
+    # --- quantization -----------------------------------------------------------------
+
+    @property
+    def quantization_mode(self) -> str | None:
+        """How weights are quantized; None if they are floating."""
+        return self._dtype_policy.quantization_mode
+
+    def _accept_quantized(self, policy: Any) -> None:
+        """Refuse a policy of quantization."""
+        raise ArgumentError(
+            f"{type(self).__name__}: the layer does not compute with weights that are "
+            f"quantized so; received the policy {policy!r}"
+        )
+
+    def quantize(self, mode: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: only Dense, EinsumDense and Embedding are quantized.
+
+        Raises:
+            UnsupportedError: always, but ArgumentError for a mode that Keras has not.
+        """
+        if mode is not None and mode not in _MODES:
+            raise unknown_choice("quantize: Invalid quantization mode", mode, _MODES)
+        raise UnsupportedError(
+            f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
+            "supported; use a dtype policy such as 'mixed_bfloat16' for smaller values"
+        )
+
+    def _refuse_mode(self, mode: str) -> NoReturn:
+        raise UnsupportedError(
+            f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
+            f"supported; expected one of {self._modes}"
+        )
+
+    quantized_build: Any = quantize
+    quantized_call: Any = quantize
