@@ -108,6 +108,45 @@ def test_gradients_and_stand_ins_do_too():
     assert abs(seen[-1].numpy() / (np.exp(x) * (x * x + 2 * x)) - 1).max() < 1e-5
 
 
+def test_layers_and_models_of_users_get_them_from_fit_too(tmp_path):
+    seen = []
+
+    class Custom(tf.keras.layers.Layer):
+        def call(self, x):
+            seen.append(x)
+            return tf.reshape(x, [-1, x.shape.as_list()[1]])
+
+    class Network(tf.keras.Model):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.custom, self.dense = Custom(), tf.keras.layers.Dense(1)
+
+        def call(self, x):
+            seen.append(x)
+            return self.dense(self.custom(x))
+
+    class Functional(tf.keras.Model):
+        def __init__(self):
+            inputs = tf.keras.Input((2,))
+            super().__init__(inputs, Custom()(inputs))
+
+    x = np.ones((4, 2), "float32")
+    plain = tf.keras.Sequential([Custom(), toolkit.layers.Dense(1)])
+    for model in (Network(), plain):
+        model.compile(optimizer="sgd", loss="mse")
+        model.fit(x, x[:, :1], verbose=0)
+        model.predict(x, verbose=0)
+    assert Functional()(x).shape.as_list() == [4, 2] and Network()(x).shape == (4, 1)
+    assert len(seen) > 6 and all(type(x) is tf.Tensor for x in seen)
+    plain.save_weights(tmp_path / "w.weights.h5")
+    assert isinstance(plain, tf.keras.Model) and type(plain) is toolkit.Sequential
+    assert isinstance(plain.layers[1], tf.keras.layers.Layer)
+    assert issubclass(toolkit.layers.Dense, tf.keras.layers.Layer)
+    assert not issubclass(toolkit.layers.Dense, Custom)
+    assert type(tf.keras.Model(*[tf.keras.Input((1,))] * 2)).__name__ == "Functional"
+    assert Network.from_config({"name": "a"}).name == "a"
+
+
 def test_the_core_gives_what_it_gave():
     v = toolkit.Variable(1.0, name="v")
     assert v.name == "v" and type(v.shape) is tuple and not hasattr(v, "get_shape")

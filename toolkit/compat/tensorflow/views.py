@@ -213,8 +213,12 @@ def _view(x: core.Tensor) -> core.Tensor:
     """The same value as a tensor of its own; tapes and traces know where it is from."""
     if state.tapes or x._array is None:
         with DIALECT.inside():
-            return alias(x)
-    return Tensor(x._array, x._spec)
+            new = alias(x)
+    else:
+        new = Tensor(x._array, x._spec)
+    if hasattr(x, "_keras_mask"):
+        new._keras_mask = x._keras_mask
+    return new
 
 
 def convert(x: Any, dtype: str | None = None) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import toolkit
 from toolkit.compat.tensorflow.data import Dataset
+from toolkit.compat.tensorflow.keras.bases import BASES
 from toolkit.errors import UnsupportedError
 
 _OWN = ("backend", "optimizers")
@@ -36,7 +37,7 @@ _DATASETS = (
     *("split_dataset", "text_dataset_from_directory", "timeseries_dataset_from_array"),
 )
 # Modules that are not simply those of toolkit.
-_ALIASED = (*_OLDER, "preprocessing", "utils")
+_ALIASED = (*_OLDER, "layers", "models", "preprocessing", "utils")
 # What Keras 2 had, and what to use instead.
 _INSTEAD = {
     "estimator": "train with `fit`, or see toolkit.wrappers for scikit-learn",
@@ -63,7 +64,7 @@ class _Alias(ModuleType):
             return import_module(f"{self.__name__}.{name}")
         name = _OLDER.get(own, {}).get(name, name)
         found = getattr(self.__dict__["_real"], name)
-        return _of_tensors(found) if name in _DATASETS else found
+        return _of_tensors(found) if name in _DATASETS else _shown(found)
 
     def __dir__(self) -> list[str]:
         return dir(self._real)
@@ -104,10 +105,15 @@ def __getattr__(name: str) -> Any:
     if name in _OWN or name in _ALIASED:
         return import_module(f"{__name__}.{name}")
     if name in toolkit.__all__:
-        return getattr(toolkit, name)
+        return _shown(getattr(toolkit, name))
     if name in _INSTEAD:
         raise _not_there(name, _INSTEAD[name])
     raise AttributeError(f"module 'tf.keras' has no attribute {name!r}")
+
+
+def _shown(found: Any) -> Any:
+    """What stands for a class or function of toolkit here; mostly itself."""
+    return BASES.get(found, found) if isinstance(found, type) else found
 
 
 def _of_tensors(function: Any) -> Any:
