@@ -11,31 +11,9 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.errors import ArgumentError
+from toolkit.ops.keras_modules import MODULE_OF
 from toolkit.ops.symbolic import FunctionOperation, any_symbolic
 
-# Keras's modules of these classes; all others are in keras.src.ops.numpy.
-_MODULES = {
-    "nn": "adaptive_average_pool adaptive_max_pool average_pool binary_crossentropy "
-    "categorical_crossentropy celu conv conv_transpose depthwise_conv "
-    "dot_product_attention elu gelu glu hard_shrink hard_sigmoid hard_silu hard_tanh "
-    "leaky_relu log_sigmoid log_softmax max_pool moments multi_hot normalize one_hot "
-    "psnr relu relu6 selu separable_conv sigmoid silu soft_shrink softmax softplus "
-    "softsign sparse_categorical_crossentropy sparse_plus sparse_sigmoid sparsemax "
-    "squareplus tanh_shrink threshold",
-    "core": "cast convert_to_tensor saturate_cast scatter scatter_update slice "
-    "slice_update stop_gradient unstack",
-    "math": "cdist erf erfc erfinv extract_sequences fft fft2 ifft2 in_top_k irfft "
-    "istft logdet logsumexp rfft rsqrt segment_max segment_min segment_prod "
-    "segment_sum stft top_k",
-    "linalg": "cholesky cholesky_inverse det eigh inv lstsq lu_factor matrix_rank norm "
-    "pinv qr solve solve_triangular svd",
-    "einops": "rearrange",
-}
-_MODULE_OF = {
-    name: f"keras.src.ops.{module}"
-    for module, names in _MODULES.items()
-    for name in names.split()
-}
 _CLASS_OF = {
     "allclose": "AllClose",
     "cdist": "CDist",
@@ -88,7 +66,7 @@ def op_config(operation: FunctionOperation) -> dict[str, Any]:
     node = operation._inbound_nodes[0]
     _, setup = split_call(operation.function, *node.attrs["arguments"])
     return {
-        "module": _MODULE_OF.get(name, "keras.src.ops.numpy"),
+        "module": MODULE_OF.get(name, "keras.src.ops.numpy"),
         "class_name": class_name,
         "config": {"name": operation.name, **setup},
         "registered_name": class_name,
