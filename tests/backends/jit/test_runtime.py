@@ -15,55 +15,41 @@ pytest.importorskip("llvmlite")
 import toolkit
 from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit import runtime
-from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered
-from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.backends.numpy.jit.program import NativeProgram
 
 # So much that any call is worth sharing.
 LARGE = 10**9
 
 
-def entry(b: Builder, index: int, kind: str) -> str:
-    place = Memory(b).offset("%table", str(index), "i64")
-    return b.let(f"load {kind}, ptr {place}", "int64").text
-
-
-def emit_add(number: int) -> Builder:
+def emit_add(number: int) -> Kernel:
     """y[row] = x[row] + number, a row being one int64."""
-    b = Builder(4)
-    memory, x, y = Memory(b), entry(b, 0, "ptr"), entry(b, 1, "ptr")
-    with b.loop("%lo", "%hi") as row:
-        found = b.let(f"load i64, ptr {memory.offset(x, row, 'i64')}", "int64")
-        total = b.binary("add", found, Value(str(number), "int64"))
-        b.emit(f"store i64 {total.text}, ptr {memory.offset(y, row, 'i64')}")
+    b = Kernel(4)
+    x, y = b.address(0, "int64"), b.address(1, "int64")
+    with b.loop(b.low, b.high) as row:
+        b.put_scalar(b.integer_at(x + row, "int64") + number, y + row)
     return b
 
 
-def emit_sum() -> Builder:
+def emit_sum() -> Kernel:
     """work[slot] = the sum of the task's rows of x."""
-    b = Builder(4)
-    memory, x, work = Memory(b), entry(b, 0, "ptr"), entry(b, 1, "ptr")
-    start = b.integer("mul", "%slot", entry(b, 2, "i64"))
-    partial_sum = memory.offset(work, "%slot", "i64")
-    first = f"%{b.fresh('first')}"
-    b.emit(f"{first} = icmp eq i64 {start}, %lo")
-    with b.when(first):
-        b.emit(f"store i64 0, ptr {partial_sum}")
-    with b.loop("%lo", "%hi") as row:
-        found = b.let(f"load i64, ptr {memory.offset(x, row, 'i64')}", "int64")
-        old = b.let(f"load i64, ptr {partial_sum}", "int64")
-        b.emit(f"store i64 {b.binary('add', old, found).text}, ptr {partial_sum}")
+    b = Kernel(4)
+    x, work = b.address(0, "int64"), b.address(1, "int64")
+    partial_sum = work + b.slot
+    with b.when(b.compare("eq", b.low, b.slot * b.entry(2))):
+        b.put_scalar(b.int64(0), partial_sum)
+    with b.loop(b.low, b.high) as row:
+        old = b.integer_at(partial_sum, "int64")
+        b.put_scalar(old + b.integer_at(x + row, "int64"), partial_sum)
     return b
 
 
-def emit_fail() -> Builder:
+def emit_fail() -> Kernel:
     """Write a bad index to the error block."""
-    b = Builder(4)
-    error = entry(b, 0, "ptr")
-    for k, word in enumerate((1, 12, 10)):
-        b.emit(f"store i64 {word}, ptr {Memory(b).offset(error, str(k), 'i64')}")
+    b = Kernel(4)
+    b.note_bad_index(b.address(0), b.int64(12), 10)
     return b
 
 

@@ -7,7 +7,7 @@ instructions take values and return values. Nothing here knows about tensors.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,16 +28,6 @@ TYPES = {
 }
 MEMORY_TYPES = {**TYPES, "bool": "i8"}
 _BITS = {"float": 32, "double": 64}
-_FOLDED: dict[str, Callable[[int, int], int]] = {
-    "add": int.__add__,
-    "sub": int.__sub__,
-    "mul": int.__mul__,
-    "sdiv": int.__floordiv__,
-    "srem": int.__mod__,
-    "xor": int.__xor__,
-    "and": int.__and__,
-}
-_NEUTRAL = {("add", "0"), ("sub", "0"), ("mul", "1"), ("sdiv", "1"), ("xor", "0")}
 
 
 @dataclass(frozen=True)
@@ -52,6 +42,115 @@ class Value:
     def type(self) -> str:
         """The LLVM type."""
         return vector_type(TYPES[self.dtype], self.lanes)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Index(Value):
+    """A 64-bit integer in a register, with which other integers are computed.
+
+    Operators emit instructions; what they do to integers that are known is left to
+    Python. `//` and `%` round towards zero, comparisons are of signed integers.
+    """
+
+    def __init__(self, builder: Builder, text: str) -> None:
+        super().__init__(text, "int64")
+        # The class is frozen, as all values are.
+        object.__setattr__(self, "b", builder)
+
+    b: Builder
+
+    def __add__(self, other: Number) -> Index:
+        return self if other == 0 else self.b.integer("add", self, other)
+
+    def __radd__(self, other: int) -> Index:
+        return self if other == 0 else self.b.integer("add", other, self)
+
+    def __sub__(self, other: Number) -> Index:
+        return self if other == 0 else self.b.integer("sub", self, other)
+
+    def __rsub__(self, other: int) -> Index:
+        return self.b.integer("sub", other, self)
+
+    def __mul__(self, other: Number) -> Number:
+        if isinstance(other, int) and other in (0, 1):
+            return self if other else 0
+        return self.b.integer("mul", self, other)
+
+    def __rmul__(self, other: int) -> Number:
+        if other in (0, 1):
+            return self if other else 0
+        return self.b.integer("mul", other, self)
+
+    def __floordiv__(self, other: Number) -> Index:
+        return self if other == 1 else self.b.integer("sdiv", self, other)
+
+    def __mod__(self, other: Number) -> Number:
+        return 0 if other == 1 else self.b.integer("srem", self, other)
+
+    def __rfloordiv__(self, other: int) -> Index:
+        return self.b.integer("sdiv", other, self)
+
+    def __rmod__(self, other: int) -> Index:
+        return self.b.integer("srem", other, self)
+
+    def __and__(self, other: Number) -> Index:
+        return self.b.integer("and", self, other)
+
+    def __xor__(self, other: Number) -> Index:
+        return self if other == 0 else self.b.integer("xor", self, other)
+
+    def __lt__(self, other: Number) -> Value:
+        return self.b.compare("slt", self, other)
+
+    def __le__(self, other: Number) -> Value:
+        return self.b.compare("sle", self, other)
+
+    def __gt__(self, other: Number) -> Value:
+        return self.b.compare("sgt", self, other)
+
+    def __ge__(self, other: Number) -> Value:
+        return self.b.compare("sge", self, other)
+
+
+# An integer that is known now, or when the kernel runs.
+Number = int | Index
+# The bounds of a loop.
+Range = tuple[Number, Number]
+# The lanes of a vector that exist; None: all of them.
+Mask = Value | None
+
+
+class Pointer(Value):
+    """An address. `pointer + n` is that of the n-th element behind it.
+
+    Args:
+        builder: of the function.
+        text: its name.
+        kind: the LLVM type of the elements; bytes, if nothing else is said.
+    """
+
+    def __init__(self, builder: Builder, text: str, kind: str = "i8") -> None:
+        super().__init__(text, "uint64")
+        object.__setattr__(self, "b", builder)
+        object.__setattr__(self, "kind", kind)
+
+    b: Builder
+    kind: str
+
+    @property
+    def type(self) -> str:
+        """The LLVM type."""
+        return "ptr"
+
+    def __add__(self, count: Number) -> Pointer:
+        return self if count == 0 else self.element(count, self.kind)
+
+    def element(self, number: Number, kind: str) -> Pointer:
+        """The address of an element behind this one, of an LLVM type."""
+        text = f"getelementptr {kind}, ptr {self}, i64 {number}"
+        return self.b.pointer(text, self.kind)
 
 
 def vector_type(element: str, lanes: int) -> str:
@@ -72,11 +171,17 @@ def literal(number: Any, dtype: str) -> str:
 
 
 class Accumulation:
-    """One turn of a loop that carries values."""
+    """One iteration of a loop that carries values."""
 
-    def __init__(self, index: str, values: list[Value]) -> None:
+    def __init__(self, index: Index, values: list[Value]) -> None:
         self.index = index
         self.values = values
+
+    def index_of(self, number: int) -> Index:
+        """One of the values that is a 64-bit integer."""
+        value = self.values[number]
+        assert isinstance(value, Index)
+        return value
 
     def next(self, values: Sequence[Value]) -> None:
         """Hand these values to the next turn."""
@@ -92,6 +197,9 @@ class Builder:
         self.declarations: set[str] = set()
         self._count = 0
         self.block = "entry"
+        # The parameters of a kernel: the rows [low, high) of a task, and its number.
+        self.low, self.high, self.slot = map(self.parameter, ("lo", "hi", "slot"))
+        self.table = self.pointer_parameter("table")
 
     def fresh(self, prefix: str = "v") -> str:
         """A name that nothing else has."""
@@ -170,36 +278,70 @@ class Builder:
             f"call {result} {function}({arguments})", dtype or x.dtype, x.lanes
         )
 
-    # --- integers ---------------------------------------------------------------------
+    # --- addresses --------------------------------------------------------------------
 
-    def integer(self, instruction: str, a: str | int, b: str | int) -> str:
-        """`instruction i64 a, b` on names or numbers; what is known is computed now."""
-        if isinstance(a, int) and isinstance(b, int):
-            return str(_FOLDED[instruction](a, b))
-        if (instruction, str(b)) in _NEUTRAL:
-            return str(a)
-        name = f"%{self.fresh('n')}"
-        self.emit(f"{name} = {instruction} i64 {a}, {b}")
-        return name
+    def index(self, text: str) -> Index:
+        """Append an instruction whose result is a 64-bit integer."""
+        return Index(self, self.let(text, "int64").text)
 
-    def least(self, a: str | int, b: str | int) -> str:
-        """The smaller of two 64-bit integers."""
+    def pointer(self, text: str, kind: str = "i8") -> Pointer:
+        """Append an instruction whose result is an address."""
+        return Pointer(self, self.let(text, "int64").text, kind)
+
+    def parameter(self, name: str) -> Index:
+        """A parameter of the function that is a 64-bit integer."""
+        return Index(self, f"%{name}")
+
+    def pointer_parameter(self, name: str) -> Pointer:
+        """A parameter of the function that is an address."""
+        return Pointer(self, f"%{name}")
+
+    def integer(self, instruction: str, a: Number, b: Number) -> Index:
+        """`instruction i64 a, b`."""
+        return self.index(f"{instruction} i64 {a}, {b}")
+
+    def compare(self, predicate: str, a: Number, b: Number) -> Value:
+        """Whether a predicate holds of two 64-bit integers."""
+        return self.let(f"icmp {predicate} i64 {a}, {b}", "bool")
+
+    def opposite(self, condition: Value) -> Value:
+        """Whether a condition does not hold."""
+        return self.let(f"xor i1 {condition}, true", "bool")
+
+    def choose(self, condition: Value, a: Number, b: Number) -> Index:
+        """a if the condition holds, else b."""
+        pair = self.int64(a), self.int64(b)
+        return Index(self, self.select(condition, *pair).text)
+
+    def least(self, a: Number, b: Number) -> Number:
+        """The smaller of two integers."""
         return self._extreme("smin", a, b)
 
-    def most(self, a: str | int, b: str | int) -> str:
-        """The larger of two 64-bit integers."""
+    def most(self, a: Number, b: Number) -> Number:
+        """The larger of two integers."""
         return self._extreme("smax", a, b)
 
-    def _extreme(self, name: str, a: str | int, b: str | int) -> str:
-        return self.intrinsic(name, Value(str(a), "int64"), Value(str(b), "int64")).text
+    def _extreme(self, name: str, a: Number, b: Number) -> Number:
+        return Index(self, self.intrinsic(name, self.int64(a), self.int64(b)).text)
+
+    def int64(self, number: Number) -> Value:
+        """An integer as a value."""
+        return Value(str(number), "int64")
+
+    def memory(self, count: int, of: Value) -> Pointer:
+        """Memory of the function, for some values of one type."""
+        name = f"%{self.fresh('memory')}"
+        self.emit(f"{name} = alloca [{count} x {of.type}], align 64")
+        return Pointer(self, name)
 
     # --- control ----------------------------------------------------------------------
 
     @contextmanager
-    def loop(self, low: str, high: str, step: int = 1) -> Iterator[str]:
-        """for i in range(low, high, step), which may be empty; yields i's name."""
+    def loop(self, low: Number, high: Number, step: int = 1) -> Iterator[Index]:
+        """for i in range(low, high, step), which may be empty."""
         head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
-        index, following = f"%{self.fresh('i')}", f"%{self.fresh('i')}"
+        index = Index(self, f"%{self.fresh('i')}")
+        following = f"%{self.fresh('i')}"
         before = self.block
         self.emit(f"br label %{head}")
         self.label(head)
@@ -219,7 +361,7 @@ class Builder:
 
     @contextmanager
     def accumulate(
-        self, low: str, high: str, step: int, initial: Sequence[Value]
+        self, low: Number, high: Number, step: int, initial: Sequence[Value]
     ) -> Iterator[Accumulation]:
         """A loop that carries values in registers from turn to turn.
 
@@ -227,13 +369,14 @@ class Builder:
         loop `.values` are the last ones, or the initial ones if there was no turn.
         """
         head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
-        index, following = f"%{self.fresh('i')}", f"%{self.fresh('i')}"
+        index = Index(self, f"%{self.fresh('i')}")
+        following = f"%{self.fresh('i')}"
         before = self.block
         self.emit(f"br label %{head}")
         self.label(head)
         slot = len(self.lines)
         self.emit("phi")  # known when the body is
-        carried = [Value(f"%{self.fresh('a')}", v.dtype, v.lanes) for v in initial]
+        carried = [self._carried(v) for v in initial]
         check = f"%{self.fresh('c')}"
         self.emit(f"{check} = icmp slt i64 {index}, {high}")
         self.emit(f"br i1 {check}, label %{body}, label %{done}")
@@ -242,21 +385,27 @@ class Builder:
         yield turn
         self.emit(f"{following} = add nsw i64 {index}, {step}")
         self.emit(f"br label %{head}")
-        edges = [(Value(index, "int64"), low, following)]
+        edges: list[tuple[Value, object, object]] = [(index, low, following)]
         edges += [
-            (phi, first.text, last.text)
+            (phi, first, last)
             for phi, first, last in zip(carried, initial, turn.values, strict=True)
         ]
         self.lines[slot] = "\n".join(
-            f"  {phi.text} = phi {phi.type} "
+            f"  {phi} = phi {phi.type} "
             f"[ {first}, %{before} ], [ {last}, %{self.block} ]"
             for phi, first, last in edges
         )
         self.label(done)
         turn.values = carried
 
+    def _carried(self, initial: Value) -> Value:
+        name = f"%{self.fresh('a')}"
+        if (initial.dtype, initial.lanes) == ("int64", 0):
+            return Index(self, name)
+        return Value(name, initial.dtype, initial.lanes)
+
     @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
+    def when(self, condition: Value) -> Iterator[None]:
         """Run what follows only if an i1 holds."""
         yes, done = self.fresh("yes"), self.fresh("done")
         self.emit(f"br i1 {condition}, label %{yes}, label %{done}")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.bodies.formulas import formula
-from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.space import number_of
 from toolkit.ir import Graph, Value as GraphValue
@@ -26,13 +26,12 @@ class Epilogue:
             as many elements as the anchor's result has, on as many as its last axis
             has, or on one.
         builder: emits the function.
-        bases: names of pointers, in the order of the body's inputs and outputs.
+        bases: pointers, in the order of the body's inputs and outputs.
     """
 
-    def __init__(self, body: Graph, builder: Builder, bases: Sequence[str]) -> None:
+    def __init__(self, body: Graph, builder: Kernel, bases: Sequence[Pointer]) -> None:
         self.body = body
         self.b = builder
-        self.memory = Memory(builder)
         self.anchor = body.nodes[0]
         self.nodes = body.nodes[1:]
         self.size = self.anchor.outputs[0].spec.size
@@ -46,23 +45,23 @@ class Epilogue:
         """Whether an operand has one element for each column of the result."""
         return any(x.spec.size not in (1, self.size) for x in self.operands)
 
-    def columns(self, column: str, mask: str | None = None) -> dict[GraphValue, Value]:
+    def columns(self, column: Number, mask: Mask = None) -> dict[GraphValue, Value]:
         """The operands that one column of the result shares: load them once."""
         loaded = {}
         for value in self.operands:
             base, dtype = self.bases[value], value.spec.dtype
             if value.spec.size == 1:
-                loaded[value] = self.b.splat(self.memory.scalar(base, dtype))
+                loaded[value] = self.b.splat(self.b.scalar(base, dtype))
             elif value.spec.size != self.size:
-                loaded[value] = self.memory.load(base, column, dtype, mask)
+                loaded[value] = self.b.load(base, column, dtype, mask)
         return loaded
 
     def apply(
         self,
         value: Value,
-        element: str,
-        column: str,
-        mask: str | None = None,
+        element: Number,
+        column: Number,
+        mask: Mask = None,
         loaded: dict[GraphValue, Value] | None = None,
     ) -> None:
         """Compute and store one vector of every output.
@@ -79,7 +78,7 @@ class Epilogue:
         for x in self.operands:
             if x not in known:
                 base = self.bases[x]
-                known[x] = self.memory.load(base, element, x.spec.dtype, mask)
+                known[x] = self.b.load(base, element, x.spec.dtype, mask)
         scalars = LLVMScalars(self.b)
         for node in self.nodes:
             arguments = [known.get(x) or self._literal(x) for x in node.inputs]
@@ -90,7 +89,7 @@ class Epilogue:
                 else rule(scalars, *arguments, **node.attrs)
             )
         for y in self.body.outputs:
-            self.memory.store(known[y], self.bases[y], element, mask)
+            self.b.store(known[y], self.bases[y], element, mask)
 
     def _literal(self, value: Any) -> Value:
         like = Value("", value.spec.dtype, self.b.lanes)

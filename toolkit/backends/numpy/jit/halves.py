@@ -5,52 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, Reference
-from toolkit.backends.numpy.jit.memory import Memory
 
 GRAIN = 32768
 _PAIR = ("bfloat16", "float32")
 
 
-def emit_conversion(to_wide: bool) -> Builder:
+def emit_conversion(to_wide: bool) -> Kernel:
     """out = x in the other dtype, elements [low, high)."""
-    b = Builder(host().lanes)
-    memory = Memory(b)
-    x, out = (
-        b.let(f"load ptr, ptr {memory.offset('%table', str(k), 'i64')}", "int64").text
-        for k in range(2)
-    )
-    rest = b.integer("and", b.integer("sub", "%hi", "%lo"), b.lanes - 1)
-    whole = b.integer("sub", "%hi", rest)
-    with b.loop("%lo", whole, b.lanes) as i:
-        _convert(b, memory, x, out, i, None, to_wide)
-    with b.loop(whole, "%hi", b.lanes) as i:
-        left = b.splat(b.convert("trunc", Value(rest, "int64"), "int32"))
-        numbers = ", ".join(f"i32 {k}" for k in range(b.lanes))
-        lanes = Value(f"<{numbers}>", "int32", b.lanes)
-        mask = b.binary("icmp slt", lanes, left, "bool").text
-        _convert(b, memory, x, out, i, mask, to_wide)
+    b = Kernel(host().lanes)
+    x, out = b.address(0), b.address(1)
+    convert = _to_wide if to_wide else _to_narrow
+    dtype = "uint16" if to_wide else "float32"
+    for index, mask in b.run(b.low, b.high):
+        b.store(convert(b, b.load(x, index, dtype, mask)), out, index, mask)
     return b
 
 
-def _convert(
-    b: Builder,
-    memory: Memory,
-    x: str,
-    out: str,
-    index: str,
-    mask: str | None,
-    to_wide: bool,
-) -> None:
-    if to_wide:
-        half = b.convert("zext", memory.load(x, index, "uint16", mask), "int32")
-        bits = b.binary("shl", half, b.constant(16, half))
-        memory.store(b.convert("bitcast", bits, "float32"), out, index, mask)
-        return
-    number = memory.load(x, index, "float32", mask)
+def _to_wide(b: Kernel, bits: Value) -> Value:
+    """float32 from the bits of bfloat16, which are its upper half."""
+    wide = b.convert("zext", bits, "int32")
+    return b.convert("bitcast", b.binary("shl", wide, b.constant(16, wide)), "float32")
+
+
+def _to_narrow(b: Kernel, number: Value) -> Value:
+    """The bits of the nearest bfloat16."""
     bits = b.convert("bitcast", number, "int32")
 
     def constant(value: int) -> Value:
@@ -64,8 +47,7 @@ def _convert(
     sign = b.binary("and", upper, constant(0x8000))
     nan = b.binary("or", sign, constant(0x7FC0))
     is_nan = b.binary("fcmp uno", number, number, "bool")
-    half = b.convert("trunc", b.select(is_nan, nan, rounded), "uint16")
-    memory.store(half, out, index, mask)
+    return b.convert("trunc", b.select(is_nan, nan, rounded), "uint16")
 
 
 def lower_cast(

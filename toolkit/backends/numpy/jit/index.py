@@ -6,15 +6,16 @@ skipped; the program stops before anything is written that outlives it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Builder, Value
+from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     ERROR,
     Call,
@@ -25,7 +26,6 @@ from toolkit.backends.numpy.jit.lowering import (
     index_problem,
     partition,
 )
-from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.backends.numpy.jit.move import with_copy
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
@@ -34,171 +34,111 @@ _MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
-class _Writer:
-    """Writes one function on indices."""
-
-    def __init__(self, index_dtype: str) -> None:
-        self.b = Builder(host().lanes)
-        self.memory = Memory(self.b)
-        self.index_dtype = index_dtype
-
-    def entry(self, index: int, kind: str = "i64") -> str:
-        place = self.memory.offset("%table", str(index), "i64")
-        return self.b.let(f"load {kind}, ptr {place}", "int64").text
-
-    @contextmanager
-    def index(self, base: str, position: str, limit: str, error: str) -> Iterator[str]:
-        """The wrapped index at a position, for what runs only if it is valid."""
-        b = self.b
-        kind = MEMORY_TYPES[self.index_dtype]
-        place = self.memory.offset(base, position, kind)
-        given = b.let(f"load {kind}, ptr {place}", "int64").text
-        if kind != "i64":
-            given = b.let(f"sext {kind} {given} to i64", "int64").text
-        negative = b.let(f"icmp slt i64 {given}, 0", "bool").text
-        moved = b.integer("add", given, limit)
-        wrapped = b.let(f"select i1 {negative}, i64 {moved}, i64 {given}", "int64").text
-        bad = b.let(f"icmp uge i64 {wrapped}, {limit}", "bool").text
-        with b.when(bad):
-            for k, word in enumerate(("1", given, limit)):
-                b.emit(
-                    f"store i64 {word}, ptr {self.memory.offset(error, str(k), 'i64')}"
-                )
-        good = b.let(f"icmp ult i64 {wrapped}, {limit}", "bool").text
-        with b.when(good):
-            yield wrapped
-
-    def vectors(self, count: str) -> Iterator[tuple[str, str | None]]:
-        """Whole vectors of a run of elements, and the rest under a mask."""
-        b, lanes = self.b, self.b.lanes
-        rest = b.integer("and", count, lanes - 1)
-        whole = b.integer("sub", count, rest)
-        with b.loop("0", whole, lanes) as i:
-            yield i, None
-        with b.loop(whole, count, lanes) as i:
-            numbers = ", ".join(f"i32 {k}" for k in range(lanes))
-            left = b.splat(b.convert("trunc", Value(rest, "int64"), "int32"))
-            mask = b.binary(
-                "icmp slt", Value(f"<{numbers}>", "int32", lanes), left, "bool"
-            )
-            yield i, mask.text
-
-    def copy(self, source: str, target: str, count: str, dtype: str) -> None:
-        """Copy a run of elements."""
-        for i, mask in self.vectors(count):
-            self.memory.store(self.memory.load(source, i, dtype, mask), target, i, mask)
-
-    def at(self, base: str, number: str, count: str, dtype: str) -> str:
-        """The address of a run, by its number."""
-        start = self.b.integer("mul", number, count)
-        return self.memory.offset(base, start, MEMORY_TYPES[dtype])
+@contextmanager
+def _valid(
+    b: Kernel,
+    indices: Pointer,
+    position: Number,
+    dtype: str,
+    limit: Index,
+    error: Pointer,
+) -> Iterator[Index]:
+    """The wrapped index at a position, for what runs only if it is in range."""
+    given = b.integer_at(indices + position, dtype)
+    negative, moved = given < 0, given + limit
+    wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {given}")
+    with b.when(b.compare("uge", wrapped, limit)):
+        b.note_bad_index(error, given, limit)
+    with b.when(b.compare("ult", wrapped, limit)):
+        yield wrapped
 
 
-def emit_gather(dtype: str, index_dtype: str) -> Builder:
+def emit_gather(dtype: str, index_dtype: str) -> Kernel:
     """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j)."""
-    w = _Writer(index_dtype)
-    b = w.b
-    x, indices, out, error = (w.entry(k, "ptr") for k in range(4))
-    count, limit, run = (w.entry(4 + k) for k in range(3))
-    with b.loop("%lo", "%hi") as row:
-        outer = b.integer("sdiv", row, count)
-        position = b.integer("sub", row, b.integer("mul", outer, count))
-        with w.index(indices, position, limit, error) as index:
-            number = b.integer("add", b.integer("mul", outer, limit), index)
-            w.copy(w.at(x, number, run, dtype), w.at(out, row, run, dtype), run, dtype)
+    b = Kernel(host().lanes)
+    x, out = b.address(0, dtype), b.address(2, dtype)
+    indices, error = b.address(1, index_dtype), b.address(3)
+    count, limit, run = (b.entry(4 + k) for k in range(3))
+    with b.loop(b.low, b.high) as row:
+        outer = row // count
+        position = row - outer * count
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            source = x + (outer * limit + index) * run
+            b.copy(source, out + row * run, run, dtype)
     return b
 
 
-def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Builder:
+def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Kernel:
     """out = x with updates[o, j] at indices[j]; rows are runs of the destination.
 
     Each range of rows goes through all indices and takes those that fall into it, in
     their order, so that nothing depends on how the rows are divided.
     """
-    w = _Writer(index_dtype)
-    b, memory = w.b, w.memory
-    x, indices, updates, out, error = (w.entry(k, "ptr") for k in range(5))
-    count, limit, run, outers = (w.entry(5 + k) for k in range(4))
-    with b.loop("%lo", "%hi") as row:
-        w.copy(w.at(x, row, run, dtype), w.at(out, row, run, dtype), run, dtype)
-    first = b.integer("sdiv", "%lo", limit)
-    beyond = b.integer("add", b.integer("sub", "%hi", 1), limit)
-    last = b.least(outers, b.integer("sdiv", beyond, limit))
-    with b.loop(first, last) as outer, b.loop("0", count) as position:
-        with w.index(indices, position, limit, error) as index:
-            row = b.integer("add", b.integer("mul", outer, limit), index)
-            above = b.let(f"icmp sge i64 {row}, %lo", "bool").text
-            below = b.let(f"icmp slt i64 {row}, %hi", "bool").text
-            mine = b.let(f"and i1 {above}, {below}", "bool").text
+    b = Kernel(host().lanes)
+    x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
+    indices, error = b.address(1, index_dtype), b.address(4)
+    count, limit, run, outers = (b.entry(5 + k) for k in range(4))
+    with b.loop(b.low, b.high) as row:
+        b.copy(x + row * run, out + row * run, run, dtype)
+    first = b.low // limit
+    last = b.least(outers, (b.high - 1 + limit) // limit)
+    with b.loop(first, last) as outer, b.loop(0, count) as position:
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            row = outer * limit + index
+            mine = b.binary("and", row >= b.low, row < b.high)
             with b.when(mine):
-                number = b.integer("add", b.integer("mul", outer, count), position)
-                source = w.at(updates, number, run, dtype)
-                target = w.at(out, row, run, dtype)
-                for i, mask in w.vectors(run):
-                    new = memory.load(source, i, dtype, mask)
+                source = updates + (outer * count + position) * run
+                target = out + row * run
+                for i, mask in b.run(0, run):
+                    new = b.load(source, i, dtype, mask)
                     if mode != "set":
-                        new = _combined(
-                            b, mode, memory.load(target, i, dtype, mask), new
-                        )
-                    memory.store(new, target, i, mask)
+                        old = b.load(target, i, dtype, mask)
+                        new = _combined(b, mode, old, new)
+                    b.store(new, target, i, mask)
     return b
 
 
-def emit_take(dtype: str, index_dtype: str) -> Builder:
+def emit_take(dtype: str, index_dtype: str) -> Kernel:
     """out[row, j, i] = x[row, indices[row, j, i], i]."""
-    w = _Writer(index_dtype)
-    b, memory = w.b, w.memory
-    kind = MEMORY_TYPES[dtype]
-    x, indices, out, error = (w.entry(k, "ptr") for k in range(4))
-    count, limit, run = (w.entry(4 + k) for k in range(3))
-    for position, place in _along(w, count, limit, run):
-        with w.index(indices, position, limit, error) as index:
-            source = memory.offset(x, place(index), kind)
-            target = memory.offset(out, position, kind)
-            value = b.let(f"load {kind}, ptr {source}", dtype).text
-            b.emit(f"store {kind} {value}, ptr {target}")
+    b = Kernel(host().lanes)
+    x, out = b.address(0, dtype), b.address(2, dtype)
+    indices, error = b.address(1, index_dtype), b.address(3)
+    count, limit, run = (b.entry(4 + k) for k in range(3))
+    for row, i, position in _along(b, count, run):
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            source = x + ((row * limit + index) * run + i)
+            b.put_scalar(b.scalar(source, dtype), out + position)
     return b
 
 
-def emit_put(dtype: str, index_dtype: str, mode: str) -> Builder:
+def emit_put(dtype: str, index_dtype: str, mode: str) -> Kernel:
     """out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
-    w = _Writer(index_dtype)
-    b, memory = w.b, w.memory
-    kind = MEMORY_TYPES[dtype]
-    x, indices, updates, out, error = (w.entry(k, "ptr") for k in range(5))
-    count, limit, run = (w.entry(5 + k) for k in range(3))
-    size = b.integer("mul", limit, run)
-    with b.loop("%lo", "%hi") as row:
-        w.copy(w.at(x, row, size, dtype), w.at(out, row, size, dtype), size, dtype)
-    for position, place in _along(w, count, limit, run):
-        with w.index(indices, position, limit, error) as index:
-            source = memory.offset(updates, position, kind)
-            target = memory.offset(out, place(index), kind)
-            new = b.let(f"load {kind}, ptr {source}", dtype)
+    b = Kernel(host().lanes)
+    x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
+    indices, error = b.address(1, index_dtype), b.address(4)
+    count, limit, run = (b.entry(5 + k) for k in range(3))
+    size = limit * run
+    with b.loop(b.low, b.high) as row:
+        b.copy(x + row * size, out + row * size, size, dtype)
+    for row, i, position in _along(b, count, run):
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            target = out + ((row * limit + index) * run + i)
+            new = b.scalar(updates + position, dtype)
             if mode != "set":
-                old = b.let(f"load {kind}, ptr {target}", dtype)
-                new = _combined(b, mode, old, new)
-            b.emit(f"store {kind} {new.text}, ptr {target}")
+                new = _combined(b, mode, b.scalar(target, dtype), new)
+            b.put_scalar(new, target)
     return b
 
 
 def _along(
-    w: _Writer, count: str, limit: str, run: str
-) -> Iterator[tuple[str, Callable[[str], str]]]:
-    """Every position of the indices, and the element of x for an index there."""
-    b = w.b
-    with b.loop("%lo", "%hi") as row, b.loop("0", count) as j, b.loop("0", run) as i:
-        line = b.integer("add", b.integer("mul", row, count), j)
-        position = b.integer("add", b.integer("mul", line, run), i)
-
-        def place(index: str) -> str:
-            number = b.integer("add", b.integer("mul", row, limit), index)
-            return b.integer("add", b.integer("mul", number, run), i)
-
-        yield position, place
+    b: Kernel, count: Index, run: Index
+) -> Iterator[tuple[Index, Index, Number]]:
+    """Every row, element of a run, and position of an index."""
+    with b.loop(b.low, b.high) as row, b.loop(0, count) as j, b.loop(0, run) as i:
+        yield row, i, (row * count + j) * run + i
 
 
-def _combined(b: Builder, mode: str, old: Value, new: Value) -> Value:
+def _combined(b: Kernel, mode: str, old: Value, new: Value) -> Value:
     names = {"mul": "multiply", "max": "maximum", "min": "minimum"}
     value: Value = getattr(LLVMScalars(b), names.get(mode, mode))(old, new)
     return value

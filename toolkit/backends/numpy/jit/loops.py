@@ -7,17 +7,18 @@ then the numbers of `Numbers`, in its order.
 from __future__ import annotations
 
 from toolkit.backends.bodies.plan import Plan
-from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.partials import Partials
 from toolkit.backends.numpy.jit.picks import Picks
 from toolkit.backends.numpy.jit.rows import Held, Streamed
 from toolkit.backends.numpy.jit.values import Bases
 
 
-def emit_plan(plan: Plan) -> Builder:
+def emit_plan(plan: Plan) -> Kernel:
     """The body of the function of a plan."""
-    builder = Builder(host().lanes)
+    builder = Kernel(host().lanes)
     _Nest(builder, plan).write()
     return builder
 
@@ -25,7 +26,7 @@ def emit_plan(plan: Plan) -> Builder:
 class _Nest:
     """Writes one function with a builder."""
 
-    def __init__(self, builder: Builder, plan: Plan) -> None:
+    def __init__(self, builder: Kernel, plan: Plan) -> None:
         self.b = builder
         self.plan = plan
         self.values = Picks(builder, plan)
@@ -36,24 +37,24 @@ class _Nest:
         b, plan = self.b, self.plan
         values, bases = self.values, self.values.bases
         unit = values.entry(values.numbers.unit)
-        low, high = b.integer("mul", "%lo", unit), b.integer("mul", "%hi", unit)
+        low, high = b.low * unit, b.high * unit
         row = (Held if plan.held else Streamed)(values, self.partials)
         if plan.is_flat:
             row.part(bases, low, high)
         elif plan.one_row:
             self.partials.load(row.parts)
-            row.whole(bases, "0")
+            row.whole(bases, 0)
             self.partials.store(row.parts)
         else:
             self._rows(row, 0, bases, low, high)
 
     def _rows(
-        self, row: Held | Streamed, loop: int, bases: Bases, low: str, high: str
+        self, row: Held | Streamed, loop: int, bases: Bases, low: Number, high: Number
     ) -> None:
         if loop < self.plan.row_loops - 1:
             with self.b.loop(low, high) as index:
                 moved = self.values.moved(bases, loop, index)
-                self._rows(row, loop + 1, moved, "0", self.values.extents[loop + 1])
+                self._rows(row, loop + 1, moved, 0, self.values.extents[loop + 1])
             return
         with self.b.accumulate(low, high, 1, self.partials.load(row.parts)) as turn:
             self.partials.hold(turn.values)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
@@ -16,41 +16,24 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
-from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.backends.numpy.jit.reducers import reducer
 
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
 
 
-def emit_middle(op: str, dtype: str) -> Builder:
+def emit_middle(op: str, dtype: str) -> Kernel:
     """out[row, c] = the reduction of x[row, m, c] over m, vectors along c."""
-    b = Builder(host().lanes)
-    memory = Memory(b)
-    entries = [memory.offset("%table", str(k), "i64") for k in range(4)]
-    x, out = (b.let(f"load ptr, ptr {e}", "int64").text for e in entries[:2])
-    middle, columns = (b.let(f"load i64, ptr {e}", "int64").text for e in entries[2:])
-    rest = b.integer("and", columns, b.lanes - 1)
-    whole = b.integer("sub", columns, rest)
+    b = Kernel(host().lanes)
+    x, out = b.address(0), b.address(1)
+    middle, columns = b.entry(2), b.entry(3)
     combine = reducer(op, dtype, b)
-
-    def reduce(row: str, column: str, mask: str | None) -> None:
-        first = b.integer("mul", row, middle)
-        with b.accumulate("0", middle, 1, combine.initial()) as turn:
-            line = b.integer("mul", b.integer("add", first, turn.index), columns)
-            element = b.integer("add", line, column)
-            value = memory.load(x, element, dtype, mask)
-            turn.next(combine.add(turn.values, value, None, turn.index))
-        target = b.integer("add", b.integer("mul", row, columns), column)
-        memory.store(turn.values[0], out, target, mask)
-
-    with b.loop("%lo", "%hi") as row:
-        with b.loop("0", whole, b.lanes) as column:
-            reduce(row, column, None)
-        with b.loop(whole, columns, b.lanes) as column:
-            left = b.splat(b.convert("trunc", Value(rest, "int64"), "int32"))
-            numbers = ", ".join(f"i32 {k}" for k in range(b.lanes))
-            lanes = Value(f"<{numbers}>", "int32", b.lanes)
-            reduce(row, column, b.binary("icmp slt", lanes, left, "bool").text)
+    with b.loop(b.low, b.high) as row:
+        for column, mask in b.run(0, columns):
+            with b.accumulate(0, middle, 1, combine.initial()) as turn:
+                element = (row * middle + turn.index) * columns + column
+                value = b.load(x, element, dtype, mask)
+                turn.next(combine.add(turn.values, value, None, turn.index))
+            b.store(turn.values[0], out, row * columns + column, mask)
     return b
 
 

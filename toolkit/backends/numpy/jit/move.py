@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -11,10 +11,11 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import aligned
-from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Builder, Value
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.elementwise import lower_fused
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
@@ -23,7 +24,6 @@ from toolkit.backends.numpy.jit.lowering import (
     contiguous,
     partition,
 )
-from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.ir import PRIMITIVES, Graph, Node, Value as GraphValue
 
 
@@ -74,56 +74,14 @@ def _elsewhere(call: Call, places: dict[Reference, Reference]) -> Call:
 _MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
-class _Writer:
-    """Writes one function that moves elements."""
-
-    def __init__(self, dtype: str) -> None:
-        self.b = Builder(host().lanes)
-        self.memory = Memory(self.b)
-        self.dtype = dtype
-
-    def entry(self, index: int, kind: str = "i64") -> str:
-        place = self.memory.offset("%table", str(index), "i64")
-        return self.b.let(f"load {kind}, ptr {place}", "int64").text
-
-    def at(self, base: str, element: str) -> str:
-        return self.memory.offset(base, element, MEMORY_TYPES[self.dtype])
-
-    def fill(self, target: str, count: str | int, source: Any) -> None:
-        """Write a run: `source(index, mask)` is the vector at an index."""
-        for i, mask in self._vectors(str(count)):
-            self.memory.store(source(i, mask), target, i, mask)
-
-    def copy(self, source: str, target: str, count: str | int) -> None:
-        """Copy a run of elements."""
-
-        def load(i: str, mask: str | None) -> Value:
-            return self.memory.load(source, i, self.dtype, mask)
-
-        self.fill(target, count, load)
-
-    def _vectors(self, count: str) -> Iterator[tuple[str, str | None]]:
-        b, lanes = self.b, self.b.lanes
-        rest = b.integer("and", int(count) if count.isdecimal() else count, lanes - 1)
-        whole = b.integer("sub", count, rest)
-        with b.loop("0", whole, lanes) as i:
-            yield i, None
-        with b.loop(whole, count, lanes) as i:
-            numbers = ", ".join(f"i32 {k}" for k in range(lanes))
-            left = b.splat(b.convert("trunc", Value(rest, "int64"), "int32"))
-            first = Value(f"<{numbers}>", "int32", lanes)
-            yield i, b.binary("icmp slt", first, left, "bool").text
-
-
-def emit_run(dtype: str) -> Builder:
+def emit_run(dtype: str) -> Kernel:
     """out[row, offset:] = x[row], a run of elements."""
-    w = _Writer(dtype)
-    b = w.b
-    x, out = w.entry(0, "ptr"), w.entry(1, "ptr")
-    run, size, offset = (w.entry(2 + k) for k in range(3))
-    with b.loop("%lo", "%hi") as row:
-        start = b.integer("add", b.integer("mul", row, size), offset)
-        w.copy(w.at(x, b.integer("mul", row, run)), w.at(out, start), run)
+    b = Kernel(host().lanes)
+    x, out = b.address(0, dtype), b.address(1, dtype)
+    run, size, offset = (b.entry(2 + k) for k in range(3))
+    with b.loop(b.low, b.high) as row:
+        target = out + (row * size + offset)
+        b.copy(x + row * run, target, run, dtype)
     return b
 
 
@@ -159,7 +117,7 @@ def emit_pad(
     inner: tuple[int, ...],
     widths: tuple[tuple[int, int], ...],
     content: str,
-) -> Builder:
+) -> Kernel:
     """out = x with `content` around it; a row is one index of the leading axis.
 
     Args:
@@ -167,41 +125,39 @@ def emit_pad(
         widths: elements before and after, of every axis.
         content: the element to fill with, as hexadecimal bytes.
     """
-    w = _Writer(dtype)
-    b = w.b
-    x, out, rows = w.entry(0, "ptr"), w.entry(1, "ptr"), w.entry(2)
+    b = Kernel(host().lanes)
+    x, out, rows = b.address(0, dtype), b.address(1, dtype), b.entry(2)
     number = int.from_bytes(bytes.fromhex(content), "little")
-    value = b.constant(number, Value("", dtype, b.lanes))
+    value = b.filled(number, dtype)
     outer = [n + low + high for n, (low, high) in zip(inner, widths[1:], strict=True)]
 
-    def blank(target: str, count: int) -> None:
+    def blank(target: Pointer, count: int) -> None:
         if count:
-            w.fill(target, count, lambda i, mask: value)
+            for index, mask in b.run(0, count):
+                b.store(value, target, index, mask)
 
-    def write(axis: int, source: str, target: str) -> None:
+    def write(axis: int, source: Pointer, target: Pointer) -> None:
         if axis == len(inner):
-            w.copy(source, target, 1)
+            b.copy(source, target, 1, dtype)
             return
         low, high = widths[axis + 1]
         taken, made = prod(inner[axis + 1 :]), prod(outer[axis + 1 :])
         blank(target, low * made)
-        middle = w.at(target, str(low * made))
+        middle = target + low * made
         if inner[axis + 1 :] == tuple(outer[axis + 1 :]):
-            w.copy(source, middle, inner[axis] * taken)
+            b.copy(source, middle, inner[axis] * taken, dtype)
         else:
-            with b.loop("0", str(inner[axis])) as i:
-                begin = w.at(source, b.integer("mul", i, taken))
-                write(axis + 1, begin, w.at(middle, b.integer("mul", i, made)))
-        blank(w.at(middle, str(inner[axis] * made)), high * made)
+            with b.loop(0, inner[axis]) as i:
+                begin = source + i * taken
+                write(axis + 1, begin, middle + i * made)
+        blank(middle + inner[axis] * made, high * made)
 
-    with b.loop("%lo", "%hi") as row:
-        target = w.at(out, b.integer("mul", row, prod(outer)))
-        index = b.integer("sub", row, widths[0][0])
-        inside = b.let(f"icmp ult i64 {index}, {rows}", "bool").text
-        with b.when(inside):
-            write(0, w.at(x, b.integer("mul", index, prod(inner))), target)
-        outside = b.let(f"icmp uge i64 {index}, {rows}", "bool").text
-        with b.when(outside):
+    with b.loop(b.low, b.high) as row:
+        target = out + row * prod(outer)
+        index = row - widths[0][0]
+        with b.when(b.compare("ult", index, rows)):
+            write(0, x + index * prod(inner), target)
+        with b.when(b.compare("uge", index, rows)):
             blank(target, prod(outer))
     return b
 
@@ -229,41 +185,35 @@ def lower_pad(
     return Lowered((call,))
 
 
-def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Builder:
+def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel:
     """out = a box of x, or x with a box replaced; a row is a line of the box.
 
     The table holds x, the box or the result, then each axis's start, and as numbers
     each axis's extent in x and in the box. Starts are moved so that the box fits.
     """
-    w = _Writer(dtype)
-    b, ndim = w.b, len(index_dtypes)
-    whole, box = w.entry(0, "ptr"), w.entry(1, "ptr")
-    starts = [w.entry(2 + k, "ptr") for k in range(ndim)]
-    extents = [w.entry(2 + ndim + k) for k in range(ndim)]
-    sizes = [w.entry(2 + 2 * ndim + k) for k in range(ndim)]
-    first = []
-    for place, extent, size, kind in zip(
-        starts, extents, sizes, index_dtypes, strict=True
-    ):
-        integer = MEMORY_TYPES[kind]
-        given = b.let(f"load {integer}, ptr {place}", "int64").text
-        if integer != "i64":
-            given = b.let(f"sext {integer} {given} to i64", "int64").text
-        first.append(b.most(0, b.least(given, b.integer("sub", extent, size))))
-    with b.loop("%lo", "%hi") as row:
-        left, number, scale = row, first[-1], extents[-1]
+    b, ndim = Kernel(host().lanes), len(index_dtypes)
+    whole, box = b.address(0, dtype), b.address(1, dtype)
+    starts = [b.address(2 + k) for k in range(ndim)]
+    extents = [b.entry(2 + ndim + k) for k in range(ndim)]
+    sizes = [b.entry(2 + 2 * ndim + k) for k in range(ndim)]
+    first = [
+        b.most(0, b.least(b.integer_at(start, kind), extent - size))
+        for start, extent, size, kind in zip(
+            starts, extents, sizes, index_dtypes, strict=True
+        )
+    ]
+    with b.loop(b.low, b.high) as row:
+        left: Number = row
+        number = first[-1]
+        scale: Number = extents[-1]
         for axis in reversed(range(ndim - 1)):
-            index = b.integer("srem", left, sizes[axis])
-            left = b.integer("sdiv", left, sizes[axis])
-            moved = b.integer("add", index, first[axis])
-            number = b.integer("add", number, b.integer("mul", moved, scale))
-            scale = b.integer("mul", scale, extents[axis])
-        inside = w.at(whole, number)
-        line = w.at(box, b.integer("mul", row, sizes[-1]))
-        if updates:
-            w.copy(line, inside, sizes[-1])
-        else:
-            w.copy(inside, line, sizes[-1])
+            index, left = left % sizes[axis], left // sizes[axis]
+            number = number + (index + first[axis]) * scale
+            scale = scale * extents[axis]
+        inside = whole + number
+        line = box + row * sizes[-1]
+        source, target = (line, inside) if updates else (inside, line)
+        b.copy(source, target, sizes[-1], dtype)
     return b
 
 

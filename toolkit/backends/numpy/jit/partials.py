@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from itertools import chain
 
 from toolkit.backends.bodies.plan import COLUMN, ONE
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.engine import host
-from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.reducers import reducer
-from toolkit.backends.numpy.jit.spans import spans
 from toolkit.backends.numpy.jit.values import Values
 
 
@@ -46,56 +45,55 @@ class Partials:
     def _find(self) -> None:
         v = self.v
         for k in self.writes:
-            offset = v.memory.times("%slot", v.entry(v.numbers.partials + k))
+            offset = self.b.slot * v.entry(v.numbers.partials + k)
             array = v.first_write + k
-            self.bases[array] = v.memory.offset(self.bases[array], offset)
-        start = v.memory.times("%slot", v.entry(v.numbers.grain))
-        begins = self.b.let(f"icmp eq i64 %lo, {start}", "bool").text
-        with self.b.when(begins):
+            self.bases[array] = self.bases[array] + offset
+        start = self.b.slot * v.entry(v.numbers.grain)
+        with self.b.when(self.b.compare("eq", self.b.low, start)):
             for k in self.writes:
                 self._empty(k)
 
-    def _address(self, write: int) -> str:
+    def _address(self, write: int) -> Pointer:
         return self.bases[self.v.first_write + write]
 
     def _empty(self, write: int) -> None:
         (nothing,) = self.reducers[write].initial()
         if self.writes[write].role == ONE:
-            self.v.memory.put(nothing, self._address(write))
+            self.b.put_first(nothing, self._address(write))
             return
-        count = "1"
+        count: Number = 1
         for extent in self.v.extents[self.v.plan.row_loops :]:
-            count = self.b.integer("mul", extent, count)
-        for index, mask in spans(self.b, "0", count):
-            self.v.memory.store(nothing, self._address(write), index, mask)
+            count = extent * count
+        for index, mask in self.b.run(0, count):
+            self.b.store(nothing, self._address(write), index, mask)
 
-    def load(self, parts: Sequence[tuple[str, str | None]]) -> list[Value]:
-        """Take what is held in registers from memory.
+    def load(self, parts: Sequence[tuple[Number, Mask]]) -> list[Value]:
+        """Take what is held in registers from b.
 
         Args:
             parts: the (column, mask) of each vector of a row, if rows are held.
         """
-        memory = self.v.memory
+        b = self.b
         for k, write in self.writes.items():
             dtype = write.dtype
             if write.role == ONE:
                 self.held[k] = [self.v.splat(self._address(k), dtype)]
             elif parts:
                 self.held[k] = [
-                    memory.load(self._address(k), start, dtype, mask)
+                    b.load(self._address(k), start, dtype, mask)
                     for start, mask in parts
                 ]
         return self.values
 
-    def store(self, parts: Sequence[tuple[str, str | None]]) -> None:
+    def store(self, parts: Sequence[tuple[Number, Mask]]) -> None:
         """Put what is held in registers into memory."""
-        memory = self.v.memory
+        b = self.b
         for k, values in self.held.items():
             if self.writes[k].role == ONE:
-                memory.put(values[0], self._address(k))
+                b.put_first(values[0], self._address(k))
                 continue
             for value, (start, mask) in zip(values, parts, strict=True):
-                memory.store(value, self._address(k), start, mask)
+                b.store(value, self._address(k), start, mask)
 
     @property
     def values(self) -> list[Value]:
@@ -114,28 +112,28 @@ class Partials:
         (held[part],) = self.reducers[write].merge([held[part]], [value])
 
     def add_in_memory(
-        self, write: int, base: str, index: str, mask: str | None, value: Value
+        self, write: int, base: Pointer, index: Number, mask: Mask, value: Value
     ) -> None:
         """Combine a vector of a row with the partial results of its columns."""
-        total = self.v.memory.load(base, index, value.dtype, mask)
+        total = self.b.load(base, index, value.dtype, mask)
         (total,) = self.reducers[write].merge([total], [value])
-        self.v.memory.store(total, base, index, mask)
+        self.b.store(total, base, index, mask)
 
 
-def emit_combination(op: str, dtype: str) -> Builder:
+def emit_combination(op: str, dtype: str) -> Kernel:
     """Combine partial results, in the order of the tasks.
 
     The table: the address of the partial results and of the result, how many there are,
     and the bytes from one to the next. A row is an element.
     """
-    b = Builder(host().lanes)
-    memory, combine = Memory(b), reducer(op, dtype, b)
-    partials, result = memory.entry(0, "ptr"), memory.entry(1, "ptr")
-    count, step = memory.entry(2), memory.entry(3)
-    for index, mask in spans(b, "%lo", "%hi"):
-        with b.accumulate("0", count, 1, combine.initial()) as turn:
-            place = memory.offset(partials, memory.times(turn.index, step))
-            more = memory.load(place, index, dtype, mask)
+    b = Kernel(host().lanes)
+    combine = reducer(op, dtype, b)
+    partials, result = b.address(0), b.address(1)
+    count, step = b.entry(2), b.entry(3)
+    for index, mask in b.run(b.low, b.high):
+        with b.accumulate(0, count, 1, combine.initial()) as turn:
+            place = partials + turn.index * step
+            more = b.load(place, index, dtype, mask)
             turn.next(combine.merge(turn.values, [more]))
-        memory.store(turn.values[0], result, index, mask)
+        b.store(turn.values[0], result, index, mask)
     return b

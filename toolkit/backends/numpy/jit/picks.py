@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from toolkit import dtypes
 from toolkit.backends.bodies.plan import FULL, PICK, PLACE, PUT, Source
-from toolkit.backends.numpy.jit.builder import Value
-from toolkit.backends.numpy.jit.spans import first
+from toolkit.backends.numpy.jit.builder import Index, Number, Value
 from toolkit.backends.numpy.jit.values import COLUMNS, Known, Values
 
 _COMBINED = {"add": "add", "max": "maximum", "min": "minimum"}
@@ -30,15 +29,13 @@ class Picks(Values):
         """An index from the row's start on; -1, and an error, if it is out of range."""
         b, s = self.b, self.scalars
         index = s.cast(index, "int64")
-        extent = b.splat(Value(self.extents[-1], "int64"))
+        extent = b.splat(self.extents[-1])
         zero, none = s.const(0, index), s.const(-1, index)
         wrapped = s.select(s.less(index, zero), s.add(index, extent), index)
         valid = s.logical_and(s.less(none, wrapped), s.less(wrapped, extent))
-        with b.when(first(b, s.logical_not(valid))):
-            error = self.entry(self.numbers.error, "ptr")
-            for k, word in enumerate(["1", first(b, index), self.extents[-1]]):
-                place = self.memory.offset(error, str(k), "i64")
-                b.emit(f"store i64 {word}, ptr {place}")
+        with b.when(b.first_lane(s.logical_not(valid))):
+            error = b.address(self.numbers.error)
+            b.note_bad_index(error, b.first_lane(index), self.extents[-1])
         return s.cast(s.select(valid, wrapped, none), "int32")
 
     def _put(
@@ -54,7 +51,8 @@ class Picks(Values):
         """A full value at one column, computed for it alone."""
         at = self.value(place, {})
         # Where the index was bad, any column will do.
-        column = self.b.most(first(self.b, self.scalars.cast(at, "int64")), "0")
+        wide = self.b.first_lane(self.scalars.cast(at, "int64"))
+        column = self.b.most(Index(self.b, wide.text), 0)
         needed = self._needed(source)
         known: Known = {COLUMNS: at}
         for k, read in enumerate(self.plan.reads):
@@ -76,11 +74,10 @@ class Picks(Values):
                     stack += self.plan.steps[source[1]].arguments
         return found
 
-    def _element(self, k: int, column: str) -> Value:
+    def _element(self, k: int, column: Number) -> Value:
         """What is read at one column of the row."""
         read = self.plan.reads[k]
-        stride = str(dtypes.itemsize(read.dtype))
+        stride: Number = dtypes.itemsize(read.dtype)
         if read.inner < 0:
             stride = self.strides[k, self.numbers.rank - 1]
-        place = self.memory.offset(self.row_bases[k], self.memory.times(column, stride))
-        return self.splat(place, read.dtype)
+        return self.splat(self.row_bases[k] + column * stride, read.dtype)

@@ -7,6 +7,7 @@ pixel of the image once and collects from the windows that see it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import product
 from math import prod
 from typing import Any
@@ -14,9 +15,17 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import (
+    Builder,
+    Index,
+    Mask,
+    Number,
+    Range,
+    Value,
+)
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
@@ -24,15 +33,12 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
-from toolkit.backends.numpy.jit.memory import Memory
 
 DTYPES = ("float32", "float64", "int32", "int64")
 # Vectors of channels that one pixel's turn carries, and taps written out one by one.
 _VECTORS, _TAPS = 4, 9
 
 Shape = tuple[int, ...]
-# The range of a loop: numbers where they are known, else names.
-Range = tuple[str | int, str | int]
 
 
 class Geometry:
@@ -53,211 +59,194 @@ class Geometry:
         facts = (self.image, self.pooled, self.window, self.strides, self.low)
         return f"Geometry{facts}"
 
-    def seen(self, b: Builder, axis: int, o: str) -> tuple[str, Range]:
+    def seen(self, b: Kernel, axis: int, o: Index) -> tuple[Number, Range]:
         """The first pixel of window `o` along an axis, and the offsets inside."""
         n, k = self.image[axis], self.window[axis]
         stride, low = self.strides[axis], self.low[axis]
-        start = b.integer("sub", b.integer("mul", o, stride), low)
-        first: str | int = 0 if low == 0 else b.most(0, b.integer("sub", 0, start))
+        start = o * stride - low
+        first = 0 if low == 0 else b.most(0, 0 - start)
         inside = (self.pooled[axis] - 1) * stride - low + k <= n
-        last: str | int = k if inside else b.least(k, b.integer("sub", n, start))
+        last = k if inside else b.least(k, n - start)
         return start, (first, last)
 
-    def seeing(self, b: Builder, axis: int, pixel: str) -> tuple[str, Range]:
+    def seeing(self, b: Kernel, axis: int, pixel: Index) -> tuple[Index, Range]:
         """The padded position of a pixel along an axis, and the windows that see it."""
         k, stride = self.window[axis], self.strides[axis]
-        at = b.integer("add", pixel, self.low[axis])
-        beyond = b.integer("sdiv", at, stride)
-        last = b.least(b.integer("add", beyond, 1), self.pooled[axis])
-        before = b.integer("sub", at, k - stride)
-        first = b.most(0, b.integer("sdiv", b.most(before, 0), stride))
+        at = pixel + self.low[axis]
+        last = b.least(at // stride + 1, self.pooled[axis])
+        first = b.most(0, b.most(at - (k - stride), 0) // stride)
         if k < stride:  # pixels between windows belong to none
-            first = b.integer("sdiv", b.integer("add", at, stride - k), stride)
+            first = (at + (stride - k)) // stride
         return at, (first, last)
 
 
-class _Writer:
-    """Writes one pooling function."""
+# Vectors of channels: the first channel and the lanes of each.
+Block = list[tuple[Number, Mask]]
+
+
+class _Pooling(Kernel):
+    """Writes one pooling kernel."""
 
     def __init__(self, geometry: Geometry, channels: int, dtype: str) -> None:
-        self.b = Builder(host().lanes)
-        self.memory = Memory(self.b)
+        super().__init__(host().lanes)
         self.geometry = geometry
         self.channels = channels
         self.dtype = dtype
 
-    def pointer(self, entry: int) -> str:
-        place = self.memory.offset("%table", str(entry), "i64")
-        return self.b.let(f"load ptr, ptr {place}", "int64").text
-
-    def constant(self, number: Any, dtype: str) -> Value:
-        return self.b.constant(number, Value("", dtype, self.b.lanes))
-
-    def each(self, extents: Shape) -> Iterator[tuple[list[str], str]]:
+    def pixels(self, extents: Shape) -> Iterator[tuple[list[Index], Index]]:
         """Loops over the images and their pixels: indices, and the pixel's number."""
-        b = self.b
-        loops = [b.loop("%lo", "%hi"), *(b.loop("0", str(n)) for n in extents)]
-        indices = [loop.__enter__() for loop in loops]
-        number = indices[0]
-        for index, n in zip(indices[1:], extents, strict=True):
-            number = b.integer("add", b.integer("mul", number, n), index)
-        yield indices[1:], number
-        for loop in reversed(loops):
-            loop.__exit__(None, None, None)
+        with ExitStack() as loops:
+            number = loops.enter_context(self.loop(self.low, self.high))
+            indices = []
+            for n in extents:
+                indices.append(loops.enter_context(self.loop(0, n)))
+            for index, n in zip(indices, extents, strict=True):
+                number = number * n + index
+            yield indices, number
 
-    def blocks(self) -> Iterator[list[tuple[str, str | None]]]:
-        """The channels as vectors, a few at a time: first channel and mask of each."""
-        b, lanes = self.b, self.b.lanes
+    def blocks(self) -> Iterator[Block]:
+        """The channels as vectors, a few at a time."""
+        lanes = self.lanes
         whole, rest = divmod(self.channels, lanes)
-        turns, last = divmod(whole, _VECTORS)
-        if turns:
-            with b.loop("0", str(turns * _VECTORS * lanes), _VECTORS * lanes) as c:
-                yield [(b.integer("add", c, k * lanes), None) for k in range(_VECTORS)]
-        start = turns * _VECTORS * lanes
-        tail: list[tuple[str, str | None]] = [
-            (str(start + k * lanes), None) for k in range(last)
-        ]
+        loops, last = divmod(whole, _VECTORS)
+        start = loops * _VECTORS * lanes
+        if loops:
+            with self.loop(0, start, _VECTORS * lanes) as c:
+                yield [(c + k * lanes, None) for k in range(_VECTORS)]
+        tail: Block = [(start + k * lanes, None) for k in range(last)]
         if rest:
-            bits = ", ".join(f"i1 {str(k < rest).lower()}" for k in range(lanes))
-            tail.append((str(start + last * lanes), f"<{bits}>"))
+            tail.append((start + last * lanes, self.existing(rest)))
         if tail:
             yield tail
-
-    def at(self, pixel: str, channel: str) -> str:
-        """The number of an element."""
-        return self.b.integer(
-            "add", self.b.integer("mul", pixel, self.channels), channel
-        )
 
     def fold(
         self,
         ranges: Sequence[Range],
         values: list[Value],
-        step: Callable[[list[str], list[Value]], list[Value]],
+        step: Callable[[Sequence[Number], list[Value]], list[Value]],
     ) -> list[Value]:
         """Carry values through nested loops, in the order of the indices."""
-        known = [r for r in ranges if all(isinstance(n, int) for n in r)]
-        if len(known) == len(ranges) and prod(int(r[1]) for r in known) <= _TAPS:
-            for taps in product(*(range(int(a), int(z)) for a, z in known)):
-                values = step([str(tap) for tap in taps], values)
+        known = [(a, z) for a, z in ranges if isinstance(a, int) and isinstance(z, int)]
+        if len(known) == len(ranges) and prod(z for _, z in known) <= _TAPS:
+            for taps in product(*(range(a, z) for a, z in known)):
+                values = step(taps, values)
             return values
 
-        def nest(left: Sequence[Range], indices: list[str], v: list[Value]) -> Any:
+        def nest(
+            left: Sequence[Range], indices: list[Number], v: list[Value]
+        ) -> list[Value]:
             if not left:
                 return step(indices, v)
-            low, high = map(str, left[0])
-            with self.b.accumulate(low, high, 1, v) as turn:
+            low, high = left[0]
+            with self.accumulate(low, high, 1, v) as turn:
                 turn.next(nest(left[1:], [*indices, turn.index], turn.values))
             return turn.values
 
-        return nest(ranges, [], values)  # type: ignore[no-any-return]
+        return nest(ranges, [], values)
 
-    def number(self, image: str, indices: Sequence[str], extents: Shape) -> str:
-        """The number of a pixel in a batch of images of some extents."""
-        result = image
-        for index, n in zip(indices, extents, strict=True):
-            result = self.b.integer("add", self.b.integer("mul", result, n), index)
-        return result
-
-    def image(self, pixel: str, extents: Shape) -> str:
-        """The number of the image of a pixel."""
-        return self.b.integer("sdiv", pixel, prod(extents))
-
-    def tap(self, offsets: Sequence[str]) -> str:
+    def tap(self, offsets: Sequence[Number]) -> Number:
         """The number of a position in the window."""
-        result = "0"
-        for offset, k in zip(offsets, self.geometry.window, strict=True):
-            scaled = self.b.integer("mul", _int(result), k)
-            result = self.b.integer("add", _int(scaled), _int(offset))
-        return result
-
-    def splat(self, number: str) -> Value:
-        """A 32-bit integer in every lane."""
-        if number.isdecimal():
-            return self.constant(int(number), "int32")
-        return self.b.splat(self.b.convert("trunc", Value(number, "int64"), "int32"))
+        return _number(0, offsets, self.geometry.window)
 
 
-def _int(text: str) -> str | int:
-    return int(text) if text.isdecimal() else text
+def _number(first: Number, indices: Sequence[Number], extents: Shape) -> Number:
+    """The number of a pixel, in row-major order, of images of some extents.
+
+    Args:
+        first: the number of the image.
+        indices: along the axes.
+        extents: of the axes.
+    """
+    for index, n in zip(indices, extents, strict=True):
+        first = first * n + index
+    return first
 
 
-def _windows(w: _Writer, indices: Sequence[str]) -> tuple[list[str], list[Range]]:
-    found = [w.geometry.seen(w.b, axis, o) for axis, o in enumerate(indices)]
-    return [start for start, _ in found], [r for _, r in found]
-
-
-def emit_max_pool(geometry: Geometry, channels: int, dtype: str) -> Builder:
+def emit_max_pool(geometry: Geometry, channels: int, dtype: str) -> Kernel:
     """y, index = the maximum of each window and its first position."""
-    w = _Writer(geometry, channels, dtype)
-    b, memory = w.b, w.memory
-    x, y, index = (w.pointer(k) for k in range(3))
-    is_float = dtypes.is_float(dtype)
-    lowest = -np.inf if is_float else np.iinfo(dtype).min
-    for indices, pixel in w.each(geometry.pooled):
-        starts, ranges = _windows(w, indices)
-        image = w.image(pixel, geometry.pooled)
-        for block in w.blocks():
+    b = _Pooling(geometry, channels, dtype)
+    x, y, index = (b.address(k) for k in range(3))
+    lowest = -np.inf if dtypes.is_float(dtype) else np.iinfo(dtype).min
+    for indices, pixel in b.pixels(geometry.pooled):
+        windows = _Windows(b, indices, pixel)
+        for block in b.blocks():
             count = len(block)
 
             def step(
-                offsets: list[str], best: list[Value], block: Any = block
+                offsets: Sequence[Number],
+                best: list[Value],
+                windows: _Windows = windows,
+                block: Block = block,
             ) -> list[Value]:
-                at = [b.integer("add", s, o) for s, o in zip(starts, offsets)]  # noqa: B905, B023
-                seen = w.number(image, at, geometry.image)  # noqa: B023
-                here = w.splat(w.tap(offsets))
+                seen, here = windows.at(offsets)
                 values, taps = [], []
                 for k, (channel, mask) in enumerate(block):
-                    new = memory.load(x, w.at(seen, channel), dtype, mask)
-                    old = best[k]
-                    if is_float:  # a NaN wins, the first of them
-                        more = b.binary("fcmp ugt", new, old, "bool")
-                        sound = b.binary("fcmp ord", old, old, "bool")
-                        more = b.binary("and", more, sound)
-                    else:
-                        more = b.binary("icmp sgt", new, old, "bool")
-                    values.append(b.select(more, new, old))
+                    new = b.load(x, seen * channels + channel, dtype, mask)
+                    more = _exceeds(b, new, best[k])
+                    values.append(b.select(more, new, best[k]))
                     taps.append(b.select(more, here, best[len(block) + k]))
                 return [*values, *taps]
 
-            first = [w.constant(lowest, dtype)] * count
-            first += [w.constant(0, "int32")] * count
-            best = w.fold(ranges, first, step)
+            first = [b.filled(lowest, dtype)] * count
+            first += [b.filled(0, "int32")] * count
+            best = b.fold(windows.ranges, first, step)
             for k, (channel, mask) in enumerate(block):
-                target = w.at(pixel, channel)
-                memory.store(best[k], y, target, mask)
-                memory.store(best[count + k], index, target, mask)
+                target = pixel * channels + channel
+                b.store(best[k], y, target, mask)
+                b.store(best[count + k], index, target, mask)
     return b
 
 
-def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Builder:
+def _exceeds(b: Kernel, new: Value, old: Value) -> Value:
+    """Where a new element takes the place of the greatest; a NaN does, the first."""
+    if not dtypes.is_float(new.dtype):
+        return b.binary("icmp sgt", new, old, "bool")
+    more = b.binary("fcmp ugt", new, old, "bool")
+    return b.binary("and", more, b.binary("fcmp ord", old, old, "bool"))
+
+
+class _Windows:
+    """The window of a pixel of the result: where it begins, and the offsets in it."""
+
+    def __init__(self, b: _Pooling, indices: Sequence[Index], pixel: Index) -> None:
+        found = [b.geometry.seen(b, axis, o) for axis, o in enumerate(indices)]
+        self.b = b
+        self.starts = [start for start, _ in found]
+        self.ranges = [r for _, r in found]
+        self.image = pixel // prod(b.geometry.pooled)
+
+    def at(self, offsets: Sequence[Number]) -> tuple[Number, Value]:
+        """The pixel at some offsets, and their number in the window in every lane."""
+        at = [start + o for start, o in zip(self.starts, offsets, strict=True)]
+        seen = _number(self.image, at, self.b.geometry.image)
+        return seen, self.b.int32(self.b.tap(offsets))
+
+
+def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
     """y = the sum of each window, or of it the element at `index`."""
-    w = _Writer(geometry, channels, dtype)
-    b, memory = w.b, w.memory
-    x = w.pointer(0)
-    index, y = (w.pointer(1), w.pointer(2)) if picks else ("", w.pointer(1))
-    for indices, pixel in w.each(geometry.pooled):
-        starts, ranges = _windows(w, indices)
-        image = w.image(pixel, geometry.pooled)
-        for block in w.blocks():
+    b = _Pooling(geometry, channels, dtype)
+    x, index = b.address(0), b.address(1)
+    y = b.address(2) if picks else index
+    for indices, pixel in b.pixels(geometry.pooled):
+        windows = _Windows(b, indices, pixel)
+        for block in b.blocks():
             wanted = [
-                memory.load(index, w.at(pixel, channel), "int32", mask)
+                b.load(index, pixel * channels + channel, "int32", mask)
                 for channel, mask in block
                 if picks
             ]
 
             def step(
-                offsets: list[str],
+                offsets: Sequence[Number],
                 sums: list[Value],
-                block: Any = block,
-                wanted: Any = wanted,
+                windows: _Windows = windows,
+                block: Block = block,
+                wanted: list[Value] = wanted,
             ) -> list[Value]:
-                at = [b.integer("add", s, o) for s, o in zip(starts, offsets)]  # noqa: B905, B023
-                seen = w.number(image, at, geometry.image)  # noqa: B023
-                here = w.splat(w.tap(offsets))
+                seen, here = windows.at(offsets)
                 result = []
                 for k, (channel, mask) in enumerate(block):
-                    new = memory.load(x, w.at(seen, channel), dtype, mask)
+                    new = b.load(x, seen * channels + channel, dtype, mask)
                     if picks:
                         mine = b.binary("icmp eq", wanted[k], here, "bool")
                         result.append(b.select(mine, new, sums[k]))
@@ -265,57 +254,58 @@ def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Bui
                         result.append(_add(b, sums[k], new))
                 return result
 
-            zero = [w.constant(0, dtype)] * len(block)
-            sums = w.fold(ranges, zero, step)
+            zero = [b.filled(0, dtype)] * len(block)
+            sums = b.fold(windows.ranges, zero, step)
             for total, (channel, mask) in zip(sums, block, strict=True):
-                memory.store(total, y, w.at(pixel, channel), mask)
+                b.store(total, y, pixel * channels + channel, mask)
     return b
 
 
-def emit_seeing(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Builder:
+def emit_seeing(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
     """x = for each pixel the sum of g over its windows, or those that it won."""
-    w = _Writer(geometry, channels, dtype)
-    b, memory = w.b, w.memory
-    g = w.pointer(0)
-    index, x = (w.pointer(1), w.pointer(2)) if picks else ("", w.pointer(1))
-    for indices, pixel in w.each(geometry.image):
+    b = _Pooling(geometry, channels, dtype)
+    g, index = b.address(0), b.address(1)
+    x = b.address(2) if picks else index
+    for indices, pixel in b.pixels(geometry.image):
         found = [geometry.seeing(b, axis, p) for axis, p in enumerate(indices)]
-        positions, ranges = [at for at, _ in found], [r for _, r in found]
-        image = w.image(pixel, geometry.image)
-        for block in w.blocks():
+        ranges = [r for _, r in found]
+        image = pixel // prod(geometry.image)
+        for block in b.blocks():
 
             def step(
-                windows: list[str], sums: list[Value], block: Any = block
+                windows: Sequence[Number],
+                sums: list[Value],
+                block: Block = block,
+                found: list[tuple[Index, Range]] = found,
+                image: Index = image,
             ) -> list[Value]:
-                number = w.number(image, windows, geometry.pooled)  # noqa: B023
+                number = _number(image, windows, geometry.pooled)
                 offsets = [
-                    b.integer("sub", at, b.integer("mul", o, stride))
-                    for at, o, stride in zip(  # noqa: B905
-                        positions,  # noqa: B023
-                        windows,
-                        geometry.strides,
+                    at - o * stride
+                    for (at, _), o, stride in zip(
+                        found, windows, geometry.strides, strict=True
                     )
                 ]
-                here = w.splat(w.tap(offsets))
+                here = b.int32(b.tap(offsets))
                 result = []
                 for k, (channel, mask) in enumerate(block):
-                    element = w.at(number, channel)
-                    new = memory.load(g, element, dtype, mask)
+                    element = number * channels + channel
+                    new = b.load(g, element, dtype, mask)
                     if picks:
-                        winner = memory.load(index, element, "int32", mask)
+                        winner = b.load(index, element, "int32", mask)
                         mine = b.binary("icmp eq", winner, here, "bool")
-                        new = b.select(mine, new, w.constant(0, dtype))
+                        new = b.select(mine, new, b.filled(0, dtype))
                     result.append(_add(b, sums[k], new))
                 return result
 
-            zero = [w.constant(0, dtype)] * len(block)
-            sums = w.fold(ranges, zero, step)
+            zero = [b.filled(0, dtype)] * len(block)
+            sums = b.fold(ranges, zero, step)
             for total, (channel, mask) in zip(sums, block, strict=True):
-                memory.store(total, x, w.at(pixel, channel), mask)
+                b.store(total, x, pixel * channels + channel, mask)
     return b
 
 
-def _add(b: Builder, x: Value, y: Value) -> Value:
+def _add(b: Kernel, x: Value, y: Value) -> Value:
     return b.binary("fadd" if dtypes.is_float(x.dtype) else "add", x, y)
 
 

@@ -10,115 +10,81 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import TYPES, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partition
-from toolkit.backends.numpy.jit.memory import Memory
 
 _ROUNDS = 10
 _FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-# For each dtype: elements of a block, integer type, bits dropped, scale.
+# For each dtype: elements of a block, integers of their size, bits dropped, scale.
 _FORMS = {
-    "float32": (8, "i32", 8, 2.0**-24),
-    "float64": (4, "i64", 11, 2.0**-53),
+    "float32": (8, "int32", 8, 2.0**-24),
+    "float64": (4, "int64", 11, 2.0**-53),
 }
 # Instructions of a block, roughly, which count as its arithmetic.
 _BLOCK_COST = 100
 
 
-def emit_uniform(dtype: str, ragged: bool) -> Builder:
+def emit_uniform(dtype: str, ragged: bool) -> Kernel:
     """out = the elements of blocks [low, high); `ragged`: the last may be partial."""
-    elements, integer, drop, scale = _FORMS[dtype]
-    b = Builder(elements)
-    memory = Memory(b)
-    key, out = (_entry(b, memory, k, "ptr") for k in range(2))
-    size = _entry(b, memory, 2, "i64")
-    keys = _round_keys(b, memory, key)
-    with b.loop("%lo", "%hi") as row:
+    elements = _FORMS[dtype][0]
+    b = Kernel(elements)
+    key, out, size = b.address(0), b.address(1), b.entry(2)
+    keys = _round_keys(b, key)
+    with b.loop(b.low, b.high) as row:
         # NumPy counts up before it computes a block.
-        words = [b.integer("add", row, 1), "0", "0", "0"]
+        words: list[Number] = [row + 1, 0, 0, 0]
         for first, second in keys:
             high0, low0 = _product(b, _FACTORS[0], words[0])
             high1, low1 = _product(b, _FACTORS[1], words[2])
-            words = [
-                b.integer("xor", b.integer("xor", high1, words[1]), first),
-                low1,
-                b.integer("xor", b.integer("xor", high0, words[3]), second),
-                low0,
-            ]
-        block = _uniform(b, words, elements, integer, drop, scale, dtype)
-        start = b.integer("mul", row, elements)
-        mask = _mask(b, start, size) if ragged else None
-        memory.store(block, out, start, mask)
+            words = [high1 ^ words[1] ^ first, low1, high0 ^ words[3] ^ second, low0]
+        block = _uniform(b, words, dtype)
+        start = row * elements
+        mask = b.first_lanes(size - start, "int64") if ragged else None
+        b.store(block, out, start, mask)
     return b
 
 
-def _entry(b: Builder, memory: Memory, index: int, kind: str) -> str:
-    place = memory.offset("%table", str(index), "i64")
-    return b.let(f"load {kind}, ptr {place}", "int64").text
-
-
-def _round_keys(b: Builder, memory: Memory, key: str) -> list[tuple[str, str]]:
+def _round_keys(b: Kernel, key: Pointer) -> list[tuple[Index, Index]]:
     """The two key words of every round."""
-    words = []
-    for k in range(2):
-        place = memory.offset(key, str(k), "i32")
-        word = b.let(f"load i32, ptr {place}", "uint32")
-        words.append(b.let(f"zext i32 {word.text} to i64", "int64").text)
-    keys = []
-    for number in range(_ROUNDS):
-        steps = [_signed(number * step % 2**64) for step in _STEPS]
-        first, second = (
-            b.integer("add", word, step) if step else word
-            for word, step in zip(words, steps, strict=True)
-        )
-        keys.append((first, second))
-    return keys
+    words = [
+        b.index(f"zext i32 {b.scalar(key + 4 * k, 'uint32')} to i64") for k in (0, 1)
+    ]
+    first, second = _STEPS
+    return [
+        (words[0] + _signed(number * first), words[1] + _signed(number * second))
+        for number in range(_ROUNDS)
+    ]
 
 
-def _product(b: Builder, factor: int, word: str) -> tuple[str, str]:
+def _product(b: Kernel, factor: int, word: Number) -> tuple[Index, Index]:
     """The upper and the lower half of a product of 64-bit words."""
-    wide = b.let(f"zext i64 {word} to i128", "int64").text
-    product = b.let(f"mul i128 {wide}, {factor}", "int64").text
-    shifted = b.let(f"lshr i128 {product}, 64", "int64").text
-    high = b.let(f"trunc i128 {shifted} to i64", "int64").text
-    low = b.let(f"trunc i128 {product} to i64", "int64").text
-    return high, low
+    wide = b.index(f"zext i64 {word} to i128")
+    product = b.index(f"mul i128 {wide}, {factor}")
+    shifted = b.index(f"lshr i128 {product}, 64")
+    high = b.index(f"trunc i128 {shifted} to i64")
+    return high, b.index(f"trunc i128 {product} to i64")
 
 
-def _uniform(
-    b: Builder,
-    words: list[str],
-    elements: int,
-    integer: str,
-    drop: int,
-    scale: float,
-    dtype: str,
-) -> Value:
+def _uniform(b: Kernel, words: Sequence[Number], dtype: str) -> Value:
     """The words as numbers in [0, 1), from their upper bits."""
-    vector = "poison"
+    elements, integer, drop, scale = _FORMS[dtype]
+    block = Value("poison", "int64", len(words))
     for k, word in enumerate(words):
-        vector = b.let(
-            f"insertelement <4 x i64> {vector}, i64 {word}, i64 {k}", "int64"
-        ).text
-    name = "int32" if integer == "i32" else "int64"
-    bits = b.let(f"bitcast <4 x i64> {vector} to <{elements} x {integer}>", name)
-    bits = Value(bits.text, name, elements)
+        text = f"insertelement {block.type} {block}, i64 {word}, i64 {k}"
+        block = b.let(text, "int64", len(words))
+    target = f"<{elements} x {TYPES[integer]}>"
+    bits = b.let(f"bitcast {block.type} {block} to {target}", integer, elements)
     kept = b.binary("lshr", bits, b.constant(drop, bits))
     number = b.convert("uitofp", kept, dtype)
     return b.binary("fmul", number, b.constant(scale, number))
 
 
-def _mask(b: Builder, start: str, size: str) -> str:
-    left = b.splat(Value(b.integer("sub", size, start), "int64"))
-    lanes = ", ".join(f"i64 {i}" for i in range(b.lanes))
-    return b.binary(
-        "icmp slt", Value(f"<{lanes}>", "int64", b.lanes), left, "bool"
-    ).text
-
-
 def _signed(word: int) -> int:
+    """The lower 64 bits as a signed integer."""
+    word %= 2**64
     return word - 2**64 if word >= 2**63 else word
 
 

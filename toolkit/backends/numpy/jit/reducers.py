@@ -6,14 +6,14 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.bodies.plan import MERGES
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
-from toolkit.backends.numpy.jit.spans import lane_numbers
 
 State = list[Value]
 
 
-def reducer(op: str, dtype: str, builder: Builder) -> Reducer:
+def reducer(op: str, dtype: str, builder: Kernel) -> Reducer:
     """The reducer of a primitive for elements of a dtype."""
     kind = Position if op.startswith("arg") else Reducer
     return kind(op, dtype, builder)
@@ -25,7 +25,7 @@ class Reducer:
     A state is a list of vectors: what each lane has seen.
     """
 
-    def __init__(self, op: str, dtype: str, builder: Builder) -> None:
+    def __init__(self, op: str, dtype: str, builder: Kernel) -> None:
         self.op = op
         self.dtype = dtype
         self.b = builder
@@ -36,7 +36,7 @@ class Reducer:
         """What changes nothing."""
         return [self.b.constant(identity(self.op, self.dtype), self.like)]
 
-    def add(self, state: State, value: Value, mask: str | None, index: str) -> State:
+    def add(self, state: State, value: Value, mask: Mask, index: Number) -> State:
         """One more vector.
 
         Args:
@@ -44,8 +44,7 @@ class Reducer:
             index: the position of its first element in the row.
         """
         if mask is not None:
-            lanes = Value(mask, "bool", self.b.lanes)
-            value = self.b.select(lanes, value, self.initial()[0])
+            value = self.b.select(mask, value, self.initial()[0])
         return self.merge(state, [value])
 
     def merge(self, a: State, b: State) -> State:
@@ -96,15 +95,14 @@ class Position(Reducer):
             self.b.constant(2**31 - 1, last),
         ]
 
-    def add(self, state: State, value: Value, mask: str | None, index: str) -> State:
+    def add(self, state: State, value: Value, mask: Mask, index: Number) -> State:
         """One more vector, of the elements at index, index + 1, ..."""
-        start = self.b.splat(self.b.convert("trunc", Value(index, "int64"), "int32"))
-        place = self.b.binary("add", start, lane_numbers(self.b.lanes))
+        start = self.b.int32(self.b.int64(index))
+        place = self.b.binary("add", start, self.b.lane_numbers())
         if mask is not None:
             worst, last = self.initial()
-            lanes = Value(mask, "bool", self.b.lanes)
-            value = self.b.select(lanes, value, worst)
-            place = self.b.select(lanes, place, last)
+            value = self.b.select(mask, value, worst)
+            place = self.b.select(mask, place, last)
         return self.merge(state, [value, place])
 
     def merge(self, a: State, b: State) -> State:

@@ -11,11 +11,10 @@ from time import perf_counter
 
 from toolkit import settings
 from toolkit.backends.base import Share
-from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import Call, Lowered
-from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.backends.numpy.jit.program import NativeProgram
 
 # As many products as are in flight at once on common processors, and some more.
@@ -58,38 +57,29 @@ def _fastest(call: Call) -> float:
     return min(times)
 
 
-def _products(lanes: int) -> Builder:
+def _products(lanes: int) -> Kernel:
     """Each row: independent chains of fused multiply-adds, in registers."""
-    b = Builder(lanes)
-    memory = Memory(b)
-    target = b.let("load ptr, ptr %table", "int64").text
-    zero = b.constant(0.0, Value("", "float32", lanes))
+    b = Kernel(lanes)
+    target = b.address(0)
+    zero = b.filled(0.0, "float32")
     factor = b.constant(0.5, zero)
-    with b.loop("%lo", "%hi") as row:
-        with b.accumulate("0", str(_TURNS), 1, [zero] * _CHAINS) as turn:
+    with b.loop(b.low, b.high) as row:
+        with b.accumulate(0, _TURNS, 1, [zero] * _CHAINS) as turn:
             turn.next([b.intrinsic("fma", v, factor, factor) for v in turn.values])
         total = turn.values[0]
         for value in turn.values[1:]:
             total = b.binary("fadd", total, value)
-        memory.store(total, target, memory.times(row, str(lanes)), None)
+        b.store(total, target, row * lanes, None)
     return b
 
 
-def _copies(lanes: int) -> Builder:
+def _copies(lanes: int) -> Kernel:
     """Each row: a stretch of memory read and written."""
-    b = Builder(lanes)
-    memory = Memory(b)
-    source, target, count = (
-        b.let(
-            f"load {kind}, ptr {memory.offset('%table', str(k), 'i64')}", "int64"
-        ).text
-        for k, kind in enumerate(("ptr", "ptr", "i64"))
-    )
-    with b.loop("%lo", "%hi") as row:
-        first = memory.times(row, count)
-        with b.loop("0", count) as k:
-            index = memory.times(b.integer("add", first, k), str(lanes))
-            memory.store(
-                memory.load(source, index, "float32", None), target, index, None
-            )
+    b = Kernel(lanes)
+    source, target, count = b.address(0), b.address(1), b.entry(2)
+    with b.loop(b.low, b.high) as row:
+        first = row * count
+        with b.loop(0, count) as k:
+            index = (first + k) * lanes
+            b.store(b.load(source, index, "float32", None), target, index, None)
     return b

@@ -7,15 +7,14 @@ from itertools import chain
 
 from toolkit.backends.bodies.phases import Phase, Phases, cost as cost_of
 from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, ROW, Source
-from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.partials import Partials
 from toolkit.backends.numpy.jit.reducers import Reducer, State
-from toolkit.backends.numpy.jit.spans import first_lanes, whole
 from toolkit.backends.numpy.jit.values import COLUMNS, Bases, Known, Values
 
 # (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
 # its place in the innermost loop, `column` in the whole row.
-Turn = Callable[[Bases, str, str, "str | None", list[State]], list[State]]
+Turn = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
 
 
 def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
@@ -23,7 +22,7 @@ def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
     for k, write in enumerate(v.plan.writes):
         step = v.plan.steps[write.source[1]]
         if write.role == ROW:
-            v.memory.put(v.value(write.source, {}), bases[v.first_write + k])
+            v.b.put_first(v.value(write.source, {}), bases[v.first_write + k])
         elif write.role == ONE and step.reduces == ROW:
             partials.add(k, v.value(step.arguments[0], {}))
 
@@ -37,33 +36,33 @@ class Streamed:
         self.plan = values.plan
         self.partials = partials
         self.phases = Phases(values.plan)
-        self.buffers: list[str] = []
-        self.parts: list[tuple[str, str | None]] = []  # nothing of a row is held
+        self.buffers: list[Pointer] = []
+        self.parts: list[tuple[Number, Mask]] = []  # nothing of a row is held
         if self.phases.kept:
             self._find_buffers()
 
     def _find_buffers(self) -> None:
         v, numbers = self.v, self.v.numbers
-        offset = v.memory.times("%slot", v.entry(numbers.task_buffers))
-        base = v.memory.offset(v.entry(numbers.buffer, "ptr"), offset)
+        offset = self.b.slot * v.entry(numbers.task_buffers)
+        base = self.b.address(numbers.buffer) + offset
         step = v.entry(numbers.next_buffer)
         for i in range(len(self.phases.kept)):
-            self.buffers.append(v.memory.offset(base, v.memory.times(str(i), step)))
+            self.buffers.append(base + i * step)
 
-    def part(self, bases: Bases, low: str, high: str) -> None:
+    def part(self, bases: Bases, low: Number, high: Number) -> None:
         """Elements of the only loop."""
         self._pass(self.phases.phases[0], bases, low, high)
 
-    def whole(self, bases: Bases, index: str) -> None:
+    def whole(self, bases: Bases, index: Number) -> None:
         """A row, the index-th."""
         self.v.begin_row(bases, self.phases.before)
         extent = self.v.row_extent(index)
         for phase in self.phases.phases:
-            self._pass(phase, bases, "0", extent)
+            self._pass(phase, bases, 0, extent)
             self.v.compute_rows(phase.after)
         _end_row(self.v, self.partials, bases)
 
-    def _pass(self, phase: Phase, bases: Bases, low: str, high: str) -> None:
+    def _pass(self, phase: Phase, bases: Bases, low: Number, high: Number) -> None:
         writes = self.plan.writes
         totals = [k for k in phase.writes if writes[k].role == ONE]
         reduced = [*phase.reductions, *(writes[k].source[1] for k in totals)]
@@ -72,9 +71,9 @@ class Streamed:
 
         def turn(
             bases: Bases,
-            index: str,
-            column: str,
-            mask: str | None,
+            index: Number,
+            column: Number,
+            mask: Mask,
             states: list[State],
         ) -> list[State]:
             known = self._values(phase, bases, index, column, mask)
@@ -87,7 +86,7 @@ class Streamed:
 
         loops = _Columns(self.v, turn, reducers, self._unroll(phase, reduced))
         initial = [r.initial() for r in reducers]
-        states = loops.run(self.plan.row_loops, bases, low, high, "0", initial)
+        states = loops.run(self.plan.row_loops, bases, low, high, 0, initial)
         for r, i, state in zip(reducers, reduced, states, strict=True):
             self.v.row["step", i] = r.finish(state)
         for k in totals:
@@ -99,7 +98,7 @@ class Streamed:
         return 1 if not reduced or cost > 8 else 4
 
     def _values(
-        self, phase: Phase, bases: Bases, index: str, column: str, mask: str | None
+        self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
     ) -> Known:
         """What a pass reads and computes, for one vector."""
         v, known = self.v, Known()
@@ -111,14 +110,14 @@ class Streamed:
         for i in phase.reads_back:
             base, at = self._kept(i, bases, index, column)
             dtype = self.plan.steps[i].dtype
-            known["step", i] = v.memory.load(base, at, dtype, mask)
+            known["step", i] = v.b.load(base, at, dtype, mask)
         for i in phase.steps:
             known["step", i] = v.compute(i, known)
         return known
 
     def _kept(
-        self, step: int, bases: Bases, index: str, column: str
-    ) -> tuple[str, str]:
+        self, step: int, bases: Bases, index: Number, column: Number
+    ) -> tuple[Pointer, Number]:
         """Where a full value is kept: the address, and the index there."""
         for k, write in enumerate(self.plan.writes):
             if write.source == ("step", step):
@@ -129,19 +128,19 @@ class Streamed:
         self,
         phase: Phase,
         bases: Bases,
-        index: str,
-        column: str,
-        mask: str | None,
+        index: Number,
+        column: Number,
+        mask: Mask,
         known: Known,
     ) -> None:
-        v, memory = self.v, self.v.memory
+        v, b = self.v, self.b
         for i in phase.keeps:
             buffer = self.buffers[self.phases.kept.index(i)]
-            memory.store(known["step", i], buffer, column, mask)
+            b.store(known["step", i], buffer, column, mask)
         for k in phase.writes:
             write, base = self.plan.writes[k], bases[v.first_write + k]
             if write.role == FULL:
-                memory.store(v.value(write.source, known), base, index, mask)
+                b.store(v.value(write.source, known), base, index, mask)
             elif write.role != ONE:
                 value = v.value(self.plan.steps[write.source[1]].arguments[0], known)
                 self.partials.add_in_memory(k, base, index, mask, value)
@@ -163,9 +162,9 @@ class _Columns:
         self,
         loop: int,
         bases: Bases,
-        low: str,
-        high: str,
-        column: str,
+        low: Number,
+        high: Number,
+        column: Number,
         states: list[State],
     ) -> list[State]:
         """The loops from this one on; `column` is where in the row they start."""
@@ -174,27 +173,32 @@ class _Columns:
         inner = self.v.extents[loop + 1]
         with self.b.accumulate(low, high, 1, _flat(states)) as turn:
             moved = self.v.moved(bases, loop, turn.index)
-            place = self.b.integer("add", turn.index, column)
-            start = self.b.integer("mul", place, inner)
+            place = turn.index + column
+            start = place * inner
             states = self._like(turn.values)
-            states = self.run(loop + 1, moved, "0", inner, start, states)
+            states = self.run(loop + 1, moved, 0, inner, start, states)
             turn.next(_flat(states))
         return self._like(turn.values)
 
     def _vectors(
-        self, bases: Bases, low: str, high: str, column: str, states: list[State]
+        self,
+        bases: Bases,
+        low: Number,
+        high: Number,
+        column: Number,
+        states: list[State],
     ) -> list[State]:
         """The innermost loop: whole vectors, several a turn, then what is left."""
         b, lanes, count = self.b, self.b.lanes, self.unroll
-        end = whole(b, low, high, lanes * count)
+        end = b.whole_vectors(low, high, lanes * count)
         parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
         initial = [v for group in parallel for v in _flat(group)]
         with b.accumulate(low, end, lanes * count, initial) as turn:
             size = len(initial) // count
             following: list[Value] = []
             for i in range(count):
-                index = b.integer("add", turn.index, i * lanes)
-                place = b.integer("add", index, column)
+                index = turn.index + i * lanes
+                place = index + column
                 given = self._like(turn.values[i * size : (i + 1) * size])
                 following += _flat(self.turn(bases, index, place, None, given))
             turn.next(following)
@@ -202,8 +206,8 @@ class _Columns:
             self._like(turn.values[i * size : (i + 1) * size]) for i in range(count)
         ]
         with b.accumulate(end, high, lanes, _flat(parallel[0])) as turn:
-            mask = first_lanes(b, b.integer("sub", high, turn.index))
-            place = b.integer("add", turn.index, column)
+            mask = b.first_lanes(high - turn.index)
+            place = turn.index + column
             given = self._like(turn.values)
             turn.next(_flat(self.turn(bases, turn.index, place, mask, given)))
         parallel[0] = self._like(turn.values)
@@ -239,10 +243,10 @@ class Held:
         self.plan = values.plan
         self.partials = partials
         lanes, extent = self.b.lanes, values.extents[-1]
-        self.starts = [str(i * lanes) for i in range(self.plan.held)]
-        rest = self.b.integer("sub", extent, self.starts[-1])
-        self.masks: list[str | None] = [None] * (self.plan.held - 1)
-        self.masks.append(first_lanes(self.b, rest))
+        self.starts = [i * lanes for i in range(self.plan.held)]
+        rest = extent - self.starts[-1]
+        self.masks: list[Mask] = [None] * (self.plan.held - 1)
+        self.masks.append(self.b.first_lanes(rest))
         self.parts = list(zip(self.starts, self.masks, strict=True))
         self.fixed: dict[Source, list[Value]] = {
             ("read", k): self._load(k, values.bases)
@@ -253,11 +257,11 @@ class Held:
     def _load(self, k: int, bases: Bases) -> list[Value]:
         return [self.v.load(k, bases[k], start, mask) for start, mask in self.parts]
 
-    def part(self, bases: Bases, low: str, high: str) -> None:
+    def part(self, bases: Bases, low: Number, high: Number) -> None:
         """Elements of the only loop: never held."""
         raise AssertionError("a loop over elements is not held in registers")
 
-    def whole(self, bases: Bases, index: str) -> None:
+    def whole(self, bases: Bases, index: Number) -> None:
         """A row, the index-th."""
         v = self.v
         v.begin_row(bases, ())
@@ -303,7 +307,7 @@ class Held:
                 for value, (start, mask) in zip(
                     known[write.source], self.parts, strict=True
                 ):
-                    v.memory.store(value, base, start, mask)
+                    v.b.store(value, base, start, mask)
             elif write.role == COLUMN:
                 vectors = self._vectors(step.arguments[0], known)
                 for part, value in enumerate(vectors):

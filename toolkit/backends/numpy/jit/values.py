@@ -9,15 +9,14 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.bodies.plan import COLUMN, FULL, ROW, Plan, Source
-from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.reducers import Reducer, reducer
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
-from toolkit.backends.numpy.jit.spans import lane_numbers
 from toolkit.ir import PRIMITIVES
 
 # The address of every array at one place of the loops.
-Bases = list[str]
+Bases = list[Pointer]
 # What is known of one vector.
 Known = dict[Source, Value]
 # The columns of the vector that is computed.
@@ -59,15 +58,14 @@ class Values:
         plan: what it computes.
     """
 
-    def __init__(self, builder: Builder, plan: Plan) -> None:
+    def __init__(self, builder: Kernel, plan: Plan) -> None:
         self.b = builder
         self.plan = plan
-        self.memory = Memory(builder)
         self.scalars = LLVMScalars(builder)
-        self.entry = self.memory.entry
+        self.entry = self.b.entry
         self.numbers = Numbers(plan)
         self.first_write = len(plan.reads)
-        self.strides: dict[tuple[int, int], str] = {}
+        self.strides: dict[tuple[int, int], Index] = {}
         # What stays the same for the whole call, and for a row.
         self.constant: Known = {}
         self.row: Known = {}
@@ -79,9 +77,9 @@ class Values:
     def _load_table(self) -> Bases:
         plan, numbers = self.plan, self.numbers
         arrays = len(plan.reads) + len(plan.writes)
-        bases = [self.entry(i, "ptr") for i in range(arrays)]
+        bases = [self.b.address(i) for i in range(arrays)]
         self.extents = [self.entry(numbers.extents + i) for i in range(numbers.rank)]
-        self.count = self.entry(numbers.count) if plan.ragged else ""
+        self.count: Number = self.entry(numbers.count) if plan.ragged else 0
         last = numbers.rank - 1
         for array in range(arrays):
             for loop in range(numbers.rank):
@@ -100,12 +98,10 @@ class Values:
         role = self.plan.writes[array - self.first_write].role
         return role in ((FULL, COLUMN) if in_row else (FULL, ROW))
 
-    def moved(self, bases: Bases, loop: int, index: str) -> Bases:
+    def moved(self, bases: Bases, loop: int, index: Number) -> Bases:
         """The addresses at an index of a loop."""
         return [
-            self.memory.offset(
-                base, self.memory.times(index, self.strides[array, loop])
-            )
+            base + index * self.strides[array, loop]
             if (array, loop) in self.strides
             else base
             for array, base in enumerate(bases)
@@ -117,16 +113,16 @@ class Values:
             if not read.by_row and not read.by_column:
                 self.constant["read", k] = self.splat(bases[k], read.dtype)
 
-    def splat(self, base: str, dtype: str) -> Value:
+    def splat(self, base: Pointer, dtype: str) -> Value:
         """A vector of the one element at an address."""
-        return self.b.splat(self.memory.scalar(base, dtype))
+        return self.b.splat(self.b.scalar(base, dtype))
 
     # --- values -----------------------------------------------------------------------
 
     def _number(self, source: Source) -> Value:
         _, content, dtype = source
         number = np.frombuffer(bytes.fromhex(content), dtypes.numpy_dtype(dtype))[0]
-        return self.b.constant(number, Value("", dtype, self.b.lanes))
+        return self.b.filled(number, dtype)
 
     def compute(self, step: int, known: Known) -> Value:
         """A step's value from those of its arguments."""
@@ -151,20 +147,20 @@ class Values:
             if not self.plan.steps[i].reduces:
                 self.row["step", i] = self.compute(i, {})
 
-    def load(self, k: int, base: str, index: str, mask: str | None) -> Value:
+    def load(self, k: int, base: Pointer, index: Number, mask: Mask) -> Value:
         """One vector of what is read, at an index of the innermost loop."""
         read = self.plan.reads[k]
         if read.inner == 0:
             return self.splat(base, read.dtype)
         if read.inner < 0:
             stride = self.strides[k, self.numbers.rank - 1]
-            return self.memory.gather(base, stride, index, read.dtype, mask)
-        return self.memory.load(base, index, read.dtype, mask)
+            return self.b.gather(base, stride, index, read.dtype, mask)
+        return self.b.load(base, index, read.dtype, mask)
 
-    def columns(self, start: str) -> Value:
+    def columns(self, start: Number) -> Value:
         """The columns of a vector that starts at one."""
-        number = self.b.convert("trunc", Value(start, "int64"), "int32")
-        return self.b.binary("add", self.b.splat(number), lane_numbers(self.b.lanes))
+        first = self.b.int32(self.b.int64(start))
+        return self.b.binary("add", first, self.b.lane_numbers())
 
     # --- rows -------------------------------------------------------------------------
 
@@ -176,13 +172,13 @@ class Values:
                 self.row["read", k] = self.splat(bases[k], read.dtype)
         self.compute_rows(before)
 
-    def row_extent(self, index: str) -> str:
-        """How many turns the outermost loop in a row takes."""
+    def row_extent(self, index: Number) -> Number:
+        """How often the outermost loop in a row runs."""
         extent = self.extents[self.plan.row_loops]
         if not self.plan.ragged:
             return extent
-        start = self.b.integer("mul", index, extent)
-        return self.b.least(self.b.integer("sub", self.count, start), extent)
+        start = index * extent
+        return self.b.least(self.count - start, extent)
 
     def reducer_of(self, step: int) -> Reducer:
         """What combines the elements that a reduction reads."""

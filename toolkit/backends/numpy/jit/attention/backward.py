@@ -5,7 +5,8 @@ from __future__ import annotations
 from toolkit.backends.numpy.jit.attention.limits import Limits
 from toolkit.backends.numpy.jit.attention.visit import Visit, emit_visit
 from toolkit.backends.numpy.jit.attention.writer import Plan, Writer
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Number, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
 
 INPUTS = ("g", "delta", "peak", "total", "query", "key", "value")
 OUTPUTS = ("query_grad", "key_grad", "value_grad")
@@ -22,7 +23,7 @@ def scratch(plan: Plan) -> list[int]:
     return sizes + [plan.keys] * len(plan.turned)
 
 
-def emit_attention_grad(plan: Plan) -> Builder:
+def emit_attention_grad(plan: Plan) -> Kernel:
     """The kernel of one plan."""
     lines = sum(scratch(plan))
     return emit_visit(plan, operands(plan), _Block, lines, sums=OUTPUTS[1:])
@@ -53,25 +54,24 @@ class _Block:
         one = b.constant(1.0, w.zero)
         self.inverses = [b.binary("fdiv", one, x) for x in totals]
         end = self._end()
-        with b.loop("0", end, plan.keys) as start:
-            self._keys(start, b.least(b.integer("sub", end, start), plan.keys))
+        with b.loop(0, end, plan.keys) as start:
+            self._keys(start, b.least(end - start, plan.keys))
         step = w.step_of("query_grad")
         w.turn_out(self.sums, bases["query_grad"], step, first, plan.features)
 
-    def _end(self) -> str:
+    def _end(self) -> Number:
         """The first key that does not matter: none, where all before are masked."""
         b, end = self.b, self.visit.end
         if not (self.plan.causal and self.limits.any):
             return end
-        hidden = Value(self.limits.hides_all(self.peaks), "bool")
-        sources = Value(self.w.n["sources"], "int64")
-        return b.select(hidden, sources, Value(end, "int64")).text
+        hidden = self.limits.hides_all(self.peaks)
+        return b.choose(hidden, self.w.n["sources"], end)
 
-    def _keys(self, start: str, count: str) -> None:
+    def _keys(self, start: Number, count: Number) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
         steps = {name: w.step_of(name) for name in w.strides}
         rows = {
-            name: w.at(bases[name], start, steps[name])
+            name: bases[name] + start * steps[name]
             for name in ("key", "value", "key_grad", "value_grad")
         }
         item, line = w.itemsize, w.line
@@ -82,13 +82,13 @@ class _Block:
             strides = (steps[factor], item, line, line)
             w.multiply(rows[factor], other, area, count, features, strides)
         self._change(start, count)
-        left = b.integer("sub", w.n["targets"], self.visit.first)
+        left = w.n["targets"] - self.visit.first
         queries = b.least(left, plan.width)
         for name, factor, area, features in (
             ("value_grad", "g", self.weights, plan.value_features),
             ("key_grad", "query", self.changes, plan.features),
         ):
-            first = w.at(bases[factor], self.visit.first, steps[factor])
+            first = bases[factor] + self.visit.first * steps[factor]
             w.multiply_wide(
                 area,
                 first,
@@ -108,18 +108,18 @@ class _Block:
             b.least(start, 1),
         )
 
-    def _change(self, start: str, count: str) -> None:
+    def _change(self, start: Number, count: Number) -> None:
         """Logits become weights, and the weights' gradients those of the logits."""
         w = self.w
         self.limits.prepare(start, count)
         free = self.visit.free_keys(self.b, start, count)
-        w.each_key("0", free, [], lambda key, _: self._change_key(start, key, False))
+        w.each_key(0, free, [], lambda key, _: self._change_key(start, key, False))
         if self.plan.causal:
             w.each_key(
                 free, count, [], lambda key, _: self._change_key(start, key, True)
             )
 
-    def _change_key(self, start: str, key: str, causal: bool) -> list[Value]:
+    def _change_key(self, start: Number, key: Number, causal: bool) -> list[Value]:
         w, b = self.w, self.b
         logits = w.line_at(self.weights, key)
         logits, allowed = self.limits.apply(logits, start, key, causal)

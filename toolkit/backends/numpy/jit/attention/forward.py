@@ -7,7 +7,8 @@ from functools import partial
 from toolkit.backends.numpy.jit.attention.limits import Limits
 from toolkit.backends.numpy.jit.attention.visit import Visit, emit_visit
 from toolkit.backends.numpy.jit.attention.writer import LOWEST, VECTORS, Plan, Writer
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Number, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
 
 INPUTS = ("query", "key", "value")
 OUTPUTS = ("out", "peak", "total")
@@ -26,7 +27,7 @@ def scratch(plan: Plan) -> list[int]:
     return sizes + [plan.keys] * len(plan.turned)
 
 
-def emit_attention(plan: Plan) -> Builder:
+def emit_attention(plan: Plan) -> Kernel:
     """The kernel of one plan."""
     return emit_visit(plan, operands(plan), _Block, sum(scratch(plan)))
 
@@ -50,14 +51,14 @@ class _Block:
         w.turn_in(bases["query"], step, first, self.queries, plan.features, plan.scale)
         lowest = b.constant(LOWEST[plan.dtype], w.zero)
         initial = [lowest] * VECTORS + [w.zero] * VECTORS
-        with b.accumulate("0", end, plan.keys, initial) as turn:
+        with b.accumulate(0, end, plan.keys, initial) as turn:
             turn.next(self._keys(turn.index, turn.values))
         peaks, totals = turn.values[:VECTORS], turn.values[VECTORS:]
         if plan.causal and self.limits.any:
             hidden = self._hidden(peaks)
             with b.when(hidden):
                 self.visit.again(b, w.n["sources"])
-            with b.when(b.let(f"xor i1 {hidden}, true", "bool").text):
+            with b.when(b.opposite(hidden)):
                 self._finish(peaks, totals)
         else:
             self._finish(peaks, totals)
@@ -66,26 +67,26 @@ class _Block:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
         first, step = self.visit.first, w.step_of("out")
         one = b.constant(1.0, w.zero)
-        w.put_line([b.binary("fdiv", one, x) for x in totals], self.factors, "0")
+        w.put_line([b.binary("fdiv", one, x) for x in totals], self.factors, 0)
         w.turn_out(
             self.sums, bases["out"], step, first, plan.value_features, self.factors
         )
         w.store_rows(peaks, bases["peak"], first)
         w.store_rows(totals, bases["total"], first)
 
-    def _hidden(self, peaks: list[Value]) -> str:
+    def _hidden(self, peaks: list[Value]) -> Value:
         """Whether keys that were left out matter, as all that were seen are masked."""
-        short = self.w.is_less(self.visit.end, self.w.n["sources"])
+        short = self.visit.end < self.w.n["sources"]
         hidden = self.limits.hides_all(peaks)
-        return self.b.let(f"and i1 {short}, {hidden}", "bool").text
+        return self.b.let(f"and i1 {short}, {hidden}", "bool")
 
-    def _keys(self, start: str, values: list[Value]) -> list[Value]:
+    def _keys(self, start: Number, values: list[Value]) -> list[Value]:
         """The keys of a block: (maxima, sums of weights) before and after."""
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
         before, totals = values[:VECTORS], values[VECTORS:]
-        count = b.least(b.integer("sub", self.visit.end, start), plan.keys)
+        count = b.least(self.visit.end - start, plan.keys)
         key_step, value_step = w.step_of("key"), w.step_of("value")
-        keys, item = w.at(bases["key"], start, key_step), w.itemsize
+        keys, item = bases["key"] + start * key_step, w.itemsize
         w.multiply(
             keys,
             self.queries,
@@ -98,14 +99,14 @@ class _Block:
         shifts = [b.binary("fsub", x, y) for x, y in zip(before, peaks, strict=True)]
         factors = [w.exponential(x) for x in shifts]
         earlier = b.least(start, 1)
-        with b.loop("0", b.integer("mul", earlier, plan.value_features)) as feature:
+        with b.loop(0, earlier * plan.value_features) as feature:
             line = w.line_at(self.sums, feature)
             pairs = zip(line, factors, strict=True)
             w.put_line([b.binary("fmul", x, y) for x, y in pairs], self.sums, feature)
         pairs = zip(totals, factors, strict=True)
         totals = [b.binary("fmul", x, y) for x, y in pairs]
         totals = self._weigh(count, peaks, totals)
-        rows = w.at(bases["value"], start, value_step)
+        rows = bases["value"] + start * value_step
         w.multiply(
             rows,
             self.logits,
@@ -117,39 +118,39 @@ class _Block:
         )
         return [*peaks, *totals]
 
-    def _peaks(self, start: str, count: str, peaks: list[Value]) -> list[Value]:
+    def _peaks(self, start: Number, count: Number, peaks: list[Value]) -> list[Value]:
         """The maxima of the logits, which get their bias and masks."""
         w, limits = self.w, self.limits
         limits.prepare(start, count)
         free = self.visit.free_keys(self.b, start, count)
 
-        def limited(key: str, found: list[Value], causal: bool) -> list[Value]:
+        def limited(key: Number, found: list[Value], causal: bool) -> list[Value]:
             logits = w.line_at(self.logits, key)
             logits, _ = limits.apply(logits, start, key, causal)
             w.put_line(logits, self.logits, key)
             return [w.larger(x, y) for x, y in zip(logits, found, strict=True)]
 
         if limits.any:
-            peaks = w.each_key("0", free, peaks, partial(limited, causal=False))
+            peaks = w.each_key(0, free, peaks, partial(limited, causal=False))
         else:
             peaks = self._plain_peaks(free, peaks)
         if self.plan.causal:
             peaks = w.each_key(free, count, peaks, partial(limited, causal=True))
         return peaks
 
-    def _plain_peaks(self, count: str, peaks: list[Value]) -> list[Value]:
+    def _plain_peaks(self, count: Number, peaks: list[Value]) -> list[Value]:
         w, b = self.w, self.b
 
-        def body(key: str, found: list[Value]) -> list[Value]:
+        def body(key: Number, found: list[Value]) -> list[Value]:
             logits = w.line_at(self.logits, key)
             return [w.larger(x, y) for x, y in zip(logits, found, strict=True)]
 
-        whole = b.integer("and", count, -_UNROLL)
-        with b.accumulate("0", whole, _UNROLL, peaks * _UNROLL) as turn:
+        whole = count & -_UNROLL
+        with b.accumulate(0, whole, _UNROLL, peaks * _UNROLL) as turn:
             found: list[Value] = []
             for i in range(_UNROLL):
                 part = turn.values[i * VECTORS : (i + 1) * VECTORS]
-                found += body(b.integer("add", turn.index, i), part)
+                found += body(turn.index + i, part)
             turn.next(found)
         found = turn.values
         while len(found) > VECTORS:
@@ -159,16 +160,16 @@ class _Block:
         return w.each_key(whole, count, found, body)
 
     def _weigh(
-        self, count: str, peaks: list[Value], totals: list[Value]
+        self, count: Number, peaks: list[Value], totals: list[Value]
     ) -> list[Value]:
         """Logits become weights; the sums of these."""
         w, b = self.w, self.b
 
-        def body(key: str, found: list[Value]) -> list[Value]:
+        def body(key: Number, found: list[Value]) -> list[Value]:
             logits = w.line_at(self.logits, key)
             pairs = zip(logits, peaks, strict=True)
             weights = [w.exponential(b.binary("fsub", x, y)) for x, y in pairs]
             w.put_line(weights, self.logits, key)
             return [b.binary("fadd", x, y) for x, y in zip(found, weights, strict=True)]
 
-        return w.each_key("0", count, totals, body)
+        return w.each_key(0, count, totals, body)

@@ -12,7 +12,7 @@ from toolkit.backends.numpy.jit.attention.turn import (
     turned,
 )
 from toolkit.backends.numpy.jit.attention.writer import MASKED, VECTORS, Extra, Writer
-from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 
 
 class Limits:
@@ -26,7 +26,11 @@ class Limits:
     """
 
     def __init__(
-        self, writer: Writer, bases: Mapping[str, str], first: str, areas: Sequence[str]
+        self,
+        writer: Writer,
+        bases: Mapping[str, Pointer],
+        first: Number,
+        areas: Sequence[Pointer],
     ) -> None:
         self.w = writer
         self.b = writer.b
@@ -41,39 +45,39 @@ class Limits:
         """Whether there are others than the causal mask."""
         return bool(self.w.plan.extras)
 
-    def prepare(self, start: str, count: str) -> None:
+    def prepare(self, start: Number, count: Number) -> None:
         """Turn what is needed of the keys from `start` on."""
         for extra in self.w.plan.turned:
             self._turn(extra, start, count)
 
-    def _turn(self, extra: Extra, start: str, count: str) -> None:
+    def _turn(self, extra: Extra, start: Number, count: Number) -> None:
         w, b = self.w, self.b
-        base = w.at(self.bases[extra.name], start, w.steps[extra.name])
+        base = self.bases[extra.name] + start * w.steps[extra.name]
         row = w.strides[extra.name].row
-        with b.loop("0", str(VECTORS)) as part:
-            rows = w.rows(base, row, w.affine(part, w.plan.lanes, self.first))
-            lines = w.at(self.areas[extra.name], part, w.vector_bytes)
-            with b.loop("0", count, COLUMNS) as key:
+        with b.loop(0, VECTORS) as part:
+            rows = w.rows(base, row, part * w.plan.lanes + self.first)
+            lines = self.areas[extra.name] + part * w.vector_bytes
+            with b.loop(0, count, COLUMNS) as key:
                 for j, value in enumerate(
                     turned(b, self._quads(extra, rows, key, count))
                 ):
-                    w.put(value, w.at(lines, b.integer("add", key, j), w.line))
+                    w.put(value, lines + (key + j) * w.line)
 
     def _quads(
-        self, extra: Extra, rows: Sequence[str], key: str, count: str
+        self, extra: Extra, rows: Sequence[Pointer], key: Number, count: Number
     ) -> list[Value]:
         """Four sources of each row; booleans as 1.0 and 0.0."""
         w, b, step = self.w, self.b, self.w.steps[extra.name]
         if extra.lies == "next":
-            mask = quad_mask(b, b.integer("sub", count, key))
-            places = [w.at(row, key, step) for row in rows]
+            mask = quad_mask(b, count - key)
+            places = [row + key * step for row in rows]
             found = [load_quad(b, place, extra.dtype, mask) for place in places]
         else:
-            last = b.integer("sub", count, 1)
-            numbers = [b.least(b.integer("add", key, i), last) for i in range(COLUMNS)]
-            offsets = [b.integer("mul", number, step) for number in numbers]
+            last = count - 1
+            numbers = [b.least(key + i, last) for i in range(COLUMNS)]
+            offsets = [number * step for number in numbers]
             found = [
-                gather_quad(b, [w.at(row, offset) for offset in offsets], extra.dtype)
+                gather_quad(b, [row + offset for offset in offsets], extra.dtype)
                 for row in rows
             ]
         if extra.dtype != "bool":
@@ -84,7 +88,7 @@ class Limits:
         return self.b.constant(number, self.w.zero)
 
     def apply(
-        self, logits: Sequence[Value], start: str, key: str, causal: bool
+        self, logits: Sequence[Value], start: Number, key: Number, causal: bool
     ) -> tuple[list[Value], list[Value] | None]:
         """Logits of a key with bias and masks, and where attention is allowed.
 
@@ -94,7 +98,7 @@ class Limits:
             causal: whether it may lie behind a query.
         """
         b, found = self.b, list(logits)
-        number = b.integer("add", start, key)
+        number = start + key
         allowed: list[Value] | None = None
         for extra in self.w.plan.extras:
             values = self._values(extra, key, number)
@@ -105,7 +109,7 @@ class Limits:
             else:
                 allowed = values
         if causal:
-            splat = b.splat(Value(number, "int64"))
+            splat = b.splat(b.int64(number))
             seen = [b.binary("icmp sle", splat, q, "bool") for q in self.queries]
             if allowed is not None:
                 seen = [
@@ -118,17 +122,17 @@ class Limits:
             found = [b.select(condition, x, masked) for condition, x in pairs]
         return found, allowed
 
-    def _values(self, extra: Extra, key: str, number: str) -> list[Value]:
+    def _values(self, extra: Extra, key: Number, number: Number) -> list[Value]:
         w, b = self.w, self.b
         if extra.lies == "one":
-            place = w.at(self.bases[extra.name], number, w.steps[extra.name])
-            return [b.splat(w.memory.scalar(place, extra.dtype))] * VECTORS
+            place = self.bases[extra.name] + number * w.steps[extra.name]
+            return [b.splat(w.b.scalar(place, extra.dtype))] * VECTORS
         values = w.line_at(self.areas[extra.name], key)
         if extra.dtype == "bool":
             return [b.binary("fcmp one", x, w.zero, "bool") for x in values]
         return values
 
-    def hides_all(self, peaks: Sequence[Value]) -> str:
+    def hides_all(self, peaks: Sequence[Value]) -> Value:
         """Whether in any row all logits so far are masked, given their maxima."""
         b = self.b
         conditions = [
@@ -139,4 +143,4 @@ class Limits:
             either = b.binary("or", either, condition)
         name = f"@llvm.vector.reduce.or.v{b.lanes}i1"
         b.declarations.add(f"declare i1 {name}(<{b.lanes} x i1>)")
-        return b.let(f"call i1 {name}({either.type} {either.text})", "bool").text
+        return b.let(f"call i1 {name}({either.type} {either.text})", "bool")

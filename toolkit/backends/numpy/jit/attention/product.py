@@ -10,9 +10,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.engine import host
-from toolkit.backends.numpy.jit.matmul.writer import Writer
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
+from toolkit.backends.numpy.jit.matmul.writer import MatrixWriter
 
 # The first terms of a, b and c; how many rows and terms; strides in bytes; and whether
 # (0 or 1) there are sums in c to go on from.
@@ -49,15 +50,15 @@ def product_function(
         vectors: of a row of b and c.
         tail: lanes of the last of them that exist; 0: all.
     """
-    w = Writer(Builder(lanes), dtype)
-    masks: list[str | None] = [None] * vectors
+    w = MatrixWriter(Kernel(lanes), dtype)
+    masks: list[Mask] = [None] * vectors
     if tail:
-        masks[-1] = first_lanes(lanes, tail)
-    first = "0"
+        masks[-1] = constant_mask(tail, lanes)
+    first: Number = 0
     for height in heights():
-        left = w.b.integer("sub", "%rows", first)
-        whole = w.b.integer("mul", w.b.integer("sdiv", left, height), height)
-        end = w.b.integer("add", first, whole)
+        left = w.b.parameter("rows") - first
+        whole = left // height * height
+        end = first + whole
         with w.b.loop(first, end, height) as row:
             _tile(w, row, height, masks)
         first = end
@@ -65,25 +66,19 @@ def product_function(
     return {*w.b.declarations, text}
 
 
-def first_lanes(lanes: int, count: int) -> str | None:
-    """A mask of so many lanes; None if those are all."""
-    if count >= lanes:
-        return None
-    bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes))
-    return f"<{bits}>"
-
-
-def _tile(w: Writer, row: str, height: int, masks: Sequence[str | None]) -> None:
+def _tile(w: MatrixWriter, row: Number, height: int, masks: Sequence[Mask]) -> None:
     """Sum some rows in registers."""
-    a, c = w.at("%a", row, "%a_row"), w.at("%c", row, "%c_row")
-    rows = [w.at(c, i, "%c_row") for i in range(height)]
+    b = w.b
+    a = b.pointer_parameter("a") + row * b.parameter("a_row")
+    c = b.pointer_parameter("c") + row * b.parameter("c_row")
+    rows = [c + i * w.b.parameter("c_row") for i in range(height)]
     places = [
-        (w.at(place, j, w.vector_bytes), mask)
+        (place + j * w.vector_bytes, mask)
         for place in rows
         for j, mask in enumerate(masks)
     ]
     zeros = [w.zero] * len(places)
-    with w.b.accumulate("0", "%earlier", 1, zeros) as turn:
+    with w.b.accumulate(0, w.b.parameter("earlier"), 1, zeros) as turn:
         turn.next([w.vector(place, mask) for place, mask in places])
     sums = _sums(w, a, height, masks, turn.values)
     for value, (place, mask) in zip(sums, places, strict=True):
@@ -91,27 +86,33 @@ def _tile(w: Writer, row: str, height: int, masks: Sequence[str | None]) -> None
 
 
 def _sums(
-    w: Writer, a: str, height: int, masks: Sequence[str | None], sums: Sequence[Value]
+    w: MatrixWriter,
+    a: Pointer,
+    height: int,
+    masks: Sequence[Mask],
+    sums: Sequence[Value],
 ) -> list[Value]:
     b, zero = w.b, Value("0", "int64")
-    firsts = [w.at(a, i, "%a_row") for i in range(0, height, _ROWS_PER_POINTER)]
-    third = b.integer("mul", "%a_row", 3)
-    with b.accumulate("0", "%depth", 1, [zero, zero, *sums]) as turn:
-        a_offset, b_offset, *sums = turn.values
-        columns = w.at("%b", b_offset.text)
+    firsts = [a + i * b.parameter("a_row") for i in range(0, height, _ROWS_PER_POINTER)]
+    third = b.parameter("a_row") * 3
+    with b.accumulate(0, b.parameter("depth"), 1, [zero, zero, *sums]) as turn:
+        a_offset, b_offset = turn.index_of(0), turn.index_of(1)
+        sums = turn.values[2:]
+        columns = b.pointer_parameter("b") + b_offset
         ys = [
-            w.vector(w.at(columns, j * w.vector_bytes), mask)
-            for j, mask in enumerate(masks)
+            w.vector(columns + j * w.vector_bytes, mask) for j, mask in enumerate(masks)
         ]
-        pointers = [w.at(first, a_offset.text) for first in firsts]
+        pointers = [first + a_offset for first in firsts]
         for i in range(height):
             pointer, r = pointers[i // _ROWS_PER_POINTER], i % _ROWS_PER_POINTER
-            place = w.at(pointer, third) if r == 3 else w.at(pointer, r, "%a_row")
-            x = b.splat(w.memory.scalar(place, w.dtype))
+            place = (
+                (pointer + third) if r == 3 else (pointer + r * b.parameter("a_row"))
+            )
+            x = b.splat(w.b.scalar(place, w.dtype))
             for j, y in enumerate(ys):
                 k = i * len(ys) + j
                 sums[k] = b.intrinsic("fma", x, y, sums[k])
-        a_next = b.integer("add", a_offset.text, "%a_term")
-        b_next = b.integer("add", b_offset.text, "%b_term")
-        turn.next([Value(a_next, "int64"), Value(b_next, "int64"), *sums])
+        a_next = a_offset + b.parameter("a_term")
+        b_next = b_offset + b.parameter("b_term")
+        turn.next([a_next, b_next, *sums])
     return turn.values[2:]

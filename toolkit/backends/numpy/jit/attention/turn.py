@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Builder, Value
+from toolkit.backends.numpy.jit.builder import (
+    MEMORY_TYPES,
+    Mask,
+    Number,
+    Pointer,
+    Value,
+)
+from toolkit.backends.numpy.jit.kernel import Kernel, integers
 
 # Columns that are turned together.
 COLUMNS = 4
 
 
-def turned(b: Builder, quads: Sequence[Value]) -> list[Value]:
+def turned(b: Kernel, quads: Sequence[Value]) -> list[Value]:
     """The columns of rows of four numbers, as many rows as lanes."""
     quarter = b.lanes // COLUMNS
     rows = [_joined(b, quads[i::COLUMNS]) for i in range(COLUMNS)]
@@ -20,9 +27,9 @@ def turned(b: Builder, quads: Sequence[Value]) -> list[Value]:
     first, second = _picked(quarter, (0, 1, 4, 5)), _picked(quarter, (2, 3, 6, 7))
     found = []
     for chosen in (low, high):
-        x = shuffled(b, rows[0], rows[1], chosen)
-        y = shuffled(b, rows[2], rows[3], chosen)
-        found += [shuffled(b, x, y, first), shuffled(b, x, y, second)]
+        x = b.shuffled(rows[0], rows[1], chosen)
+        y = b.shuffled(rows[2], rows[3], chosen)
+        found += [b.shuffled(x, y, first), b.shuffled(x, y, second)]
     return found
 
 
@@ -36,29 +43,19 @@ def _picked(groups: int, chosen: Sequence[int]) -> list[int]:
     ]
 
 
-def _joined(b: Builder, parts: Sequence[Value]) -> Value:
+def _joined(b: Kernel, parts: Sequence[Value]) -> Value:
     """One vector of short ones."""
     found = list(parts)
     while len(found) > 1:
         numbers = range(2 * found[0].lanes)
         found = [
-            shuffled(b, x, y, numbers)
+            b.shuffled(x, y, numbers)
             for x, y in zip(found[::2], found[1::2], strict=True)
         ]
     return found[0]
 
 
-def shuffled(b: Builder, x: Value, y: Value, chosen: Sequence[int]) -> Value:
-    """A vector of lanes chosen from two."""
-    numbers = ", ".join(f"i32 {i}" for i in chosen)
-    text = (
-        f"shufflevector {x.type} {x.text}, {y.type} {y.text}, "
-        f"<{len(chosen)} x i32> <{numbers}>"
-    )
-    return b.let(text, x.dtype, len(chosen))
-
-
-def load_quad(b: Builder, place: str, dtype: str, mask: str | None = None) -> Value:
+def load_quad(b: Kernel, place: Pointer, dtype: str, mask: Mask = None) -> Value:
     """Four numbers next to each other, zeros where a mask says; booleans as bytes."""
     kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
     size = dtypes.itemsize(dtype)
@@ -77,7 +74,7 @@ def load_quad(b: Builder, place: str, dtype: str, mask: str | None = None) -> Va
     return b.let(text, stored, COLUMNS)
 
 
-def gather_quad(b: Builder, places: Sequence[str], dtype: str) -> Value:
+def gather_quad(b: Kernel, places: Sequence[Pointer], dtype: str) -> Value:
     """Four numbers from anywhere; booleans as bytes."""
     kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
     found = Value("poison", stored, COLUMNS)
@@ -91,12 +88,11 @@ def gather_quad(b: Builder, places: Sequence[str], dtype: str) -> Value:
     return found
 
 
-def quad_mask(b: Builder, count: str) -> str:
+def quad_mask(b: Kernel, count: Number) -> Value:
     """The first `count` of four."""
     limit = Value("poison", "int64", COLUMNS)
     for i in range(COLUMNS):
         text = f"insertelement {limit.type} {limit.text}, i64 {count}, i64 {i}"
         limit = b.let(text, "int64", COLUMNS)
-    numbers = ", ".join(f"i64 {i}" for i in range(COLUMNS))
-    lanes = Value(f"<{numbers}>", "int64", COLUMNS)
-    return b.binary("icmp slt", lanes, limit, "bool").text
+    lanes = integers(range(COLUMNS), "int64")
+    return b.binary("icmp slt", lanes, limit, "bool")

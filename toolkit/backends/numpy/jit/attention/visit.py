@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from toolkit.backends.numpy.jit.attention.product import first_lanes
 from toolkit.backends.numpy.jit.attention.writer import PACKED, Plan, Writer
-from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Range
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 
 
 class Visit:
@@ -19,11 +19,12 @@ class Visit:
         end: the first key that none of its queries sees.
     """
 
-    first, end = "%first", "%end"
-
-    def __init__(self, plan: Plan, operands: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, operands: Sequence[str], builder: Kernel) -> None:
         self.plan = plan
-        self.bases = {name: f"%base_{name}" for name in operands}
+        self.bases = {
+            name: builder.pointer_parameter(f"base_{name}") for name in operands
+        }
+        self.first, self.end = builder.parameter("first"), builder.parameter("end")
 
     @property
     def parameters(self) -> list[str]:
@@ -31,23 +32,25 @@ class Visit:
         pointers = [f"ptr {base}" for base in self.bases.values()]
         return ["ptr %table", "i64 %slot", *pointers, "i64 %first", "i64 %end"]
 
-    def call(self, b: Builder, bases: Sequence[str], first: str, end: str) -> None:
+    def call(
+        self, b: Kernel, bases: Sequence[Pointer], first: Number, end: Number
+    ) -> None:
         """Emit a call."""
-        values = ["%table", "%slot", *bases, first, end]
+        values = [b.table, b.slot, *bases, first, end]
         kinds = [parameter.split()[0] for parameter in self.parameters]
         arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
         b.emit(f"call void @block({arguments})")
 
-    def again(self, b: Builder, end: str) -> None:
+    def again(self, b: Kernel, end: Number) -> None:
         """Call for the same block with other keys."""
         self.call(b, list(self.bases.values()), self.first, end)
 
-    def free_keys(self, b: Builder, start: str, count: str) -> str:
+    def free_keys(self, b: Kernel, start: Number, count: Number) -> Number:
         """How many of a block's keys all queries see."""
         if not self.plan.causal:
             return count
-        seen = b.integer("sub", b.integer("add", self.first, 1), start)
-        return b.most(b.least(seen, count), "0")
+        seen = self.first + 1 - start
+        return b.most(b.least(seen, count), 0)
 
 
 def emit_visit(
@@ -56,7 +59,7 @@ def emit_visit(
     block: Callable[[Writer, Visit], Any],
     lines: int,
     sums: Sequence[str] = (),
-) -> Builder:
+) -> Kernel:
     """A kernel.
 
     Args:
@@ -66,8 +69,8 @@ def emit_visit(
         lines: of scratch memory that the function uses.
         sums: what all blocks of a key head add to.
     """
-    visit = Visit(plan, operands)
     inner = Writer(plan, operands)
+    visit = Visit(plan, operands, inner.b)
     block(inner, visit).emit()
     text = inner.b.function("block", visit.parameters)
     w = Writer(plan, operands)
@@ -91,24 +94,24 @@ class _Heads:
         self.visit = visit
         self.sums = sums
         # Where rows are put next to each other: the places of `PACKED`, in order.
-        self.places: dict[str, str] = {}
+        self.places: dict[str, Pointer] = {}
         *_, place = writer.areas([lines, 0])
         for name in PACKED if self.plan.packed else ():
             self.places[name] = place
             size = self.plan.features_of(name) * writer.itemsize
-            place = writer.at(place, writer.n["sources"], size)
+            place = place + writer.n["sources"] * size
 
     def emit(self) -> None:
         b, n, w = self.b, self.w.n, self.w
-        with b.loop("%lo", "%hi") as unit:
-            rest, piece = w.split(unit, n["pieces"])
-            batch, part = w.split(rest, n["parts"])
-            targets = w.part(piece, n["piece"], n["targets"])
-            first = b.integer("mul", part, n["heads"])
-            with b.loop(first, b.integer("add", first, n["heads"])) as key_head:
+        with b.loop(b.low, b.high) as unit:
+            rest, piece = w.b.split(unit, n["pieces"])
+            batch, part = w.b.split(rest, n["parts"])
+            targets = w.b.part(piece, n["piece"], n["targets"])
+            first = part * n["heads"]
+            with b.loop(first, first + n["heads"]) as key_head:
                 self._group(batch, key_head, targets)
 
-    def _group(self, batch: str, key_head: str, targets: tuple[str, str]) -> None:
+    def _group(self, batch: Number, key_head: Index, targets: Range) -> None:
         """The query heads of a key head."""
         b, n, w = self.b, self.w.n, self.w
         names = [name for name in self.visit.bases if name in PACKED]
@@ -119,8 +122,8 @@ class _Heads:
                 self._fill(name, found[name], None)
             elif name in self.places:
                 self._fill(name, found[name], places[name])
-        with b.loop("0", n["group"]) as member:
-            head = w.affine(key_head, n["group"], member)
+        with b.loop(0, n["group"]) as member:
+            head = key_head * n["group"] + member
             bases = [
                 found.get(name) or w.of_head(name, batch, head)
                 for name in self.visit.bases
@@ -132,28 +135,33 @@ class _Heads:
                 step = w.strides[name].row
                 self._copy(name, found[name], w.step_of(name), places[name], step)
 
-    def _fill(self, name: str, target: str, source: str | None) -> None:
+    def _fill(self, name: str, target: Pointer, source: Pointer | None) -> None:
         """Copy rows of a head to where they are next to each other, or begin sums."""
         step = self.w.step_of(name)
         self._copy(name, source, self.w.strides[name].row, target, step)
 
     def _copy(
-        self, name: str, source: str | None, step: str, target: str, target_step: str
+        self,
+        name: str,
+        source: Pointer | None,
+        step: Number,
+        target: Pointer,
+        target_step: Number,
     ) -> None:
         """Copy a row for each source; zeros if there is nothing to copy."""
         w, b, lanes = self.w, self.b, self.plan.lanes
         features = self.plan.features_of(name)
-        with b.loop("0", w.n["sources"]) as row:
-            to = w.at(target, row, target_step)
+        with b.loop(0, w.n["sources"]) as row:
+            to = target + row * target_step
             for first in range(0, features, lanes):
-                mask = first_lanes(lanes, features - first)
+                mask = constant_mask(min(lanes, features - first), lanes)
                 value, offset = w.zero, first * w.itemsize
                 if source is not None:
-                    value = w.vector(w.at(w.at(source, row, step), offset), mask)
-                w.put(value, w.at(to, offset), mask)
+                    value = w.vector(source + row * step + offset, mask)
+                w.put(value, to + offset, mask)
 
-    def _end(self, first: str) -> str:
+    def _end(self, first: Number) -> Number:
         sources = self.w.n["sources"]
         if not self.plan.causal:
             return sources
-        return self.b.least(self.b.integer("add", first, self.plan.width), sources)
+        return self.b.least(first + self.plan.width, sources)

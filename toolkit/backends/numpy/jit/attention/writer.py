@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from toolkit.backends.numpy.jit.attention.product import (
     PARAMETERS,
-    first_lanes,
     product_function,
 )
 from toolkit.backends.numpy.jit.attention.turn import COLUMNS, load_quad, turned
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
 from toolkit.backends.numpy.jit.math.vector import Vector
-from toolkit.backends.numpy.jit.matmul.writer import Writer as MatrixWriter
+from toolkit.backends.numpy.jit.matmul.writer import MatrixWriter
 
 # Vectors of queries in a block.
 VECTORS = 2
@@ -84,9 +84,9 @@ class Plan:
 class Strides(NamedTuple):
     """Of an array, in bytes; a row is a target or a source."""
 
-    batch: str
-    head: str
-    row: str
+    batch: Number
+    head: Number
+    row: Number
 
 
 class Numbers(NamedTuple):
@@ -114,42 +114,40 @@ class Writer(MatrixWriter):
     """
 
     def __init__(self, plan: Plan, operands: Sequence[str]) -> None:
-        super().__init__(Builder(plan.lanes), plan.dtype)
+        super().__init__(Kernel(plan.lanes), plan.dtype)
         self.plan = plan
-        self.pointers = {name: self.entry("ptr") for name in operands}
-        scratch = self.entry("ptr")
-        self.n = {name: self.entry() for name in Numbers._fields}
+        self.pointers = {name: self.b.next_address() for name in operands}
+        scratch = self.b.next_address()
+        self.n = {name: self.b.next_entry() for name in Numbers._fields}
         self.strides = {
-            name: Strides(self.entry(), self.entry(), self.entry()) for name in operands
+            name: Strides(self.b.next_entry(), self.b.next_entry(), self.b.next_entry())
+            for name in operands
         }
-        self.steps = {extra.name: self.entry() for extra in plan.extras}
-        self.scratch = self.at(scratch, "%slot", self.n["scratch"])
+        self.steps = {extra.name: self.b.next_entry() for extra in plan.extras}
+        self.scratch = scratch + self.b.slot * self.n["scratch"]
         self.line = VECTORS * self.vector_bytes
 
-    def of_head(self, name: str, batch: str, head: str) -> str:
+    def of_head(self, name: str, batch: Number, head: Number) -> Pointer:
         """Where an array's part for one head begins."""
         strides = self.strides[name]
-        return self.at(
-            self.at(self.pointers[name], batch, strides.batch), head, strides.head
-        )
+        return self.pointers[name] + batch * strides.batch + head * strides.head
 
-    def step_of(self, name: str) -> str:
+    def step_of(self, name: str) -> Number:
         """Bytes between the rows of an array, where a block reads or writes it."""
         if self.plan.packed and name in PACKED:
-            return str(self.plan.features_of(name) * self.itemsize)
+            return self.plan.features_of(name) * self.itemsize
         return self.strides[name].row
 
-    def areas(self, sizes: Sequence[int]) -> list[str]:
+    def areas(self, sizes: Sequence[int]) -> list[Pointer]:
         """Parts of the scratch memory, of so many lines."""
         starts = accumulate(sizes[:-1], initial=0)
-        return [self.at(self.scratch, start, self.line) for start in starts]
+        return [self.scratch + start * self.line for start in starts]
 
-    def lane_numbers(self, first: str) -> list[Value]:
+    def lane_numbers(self, first: Number) -> list[Value]:
         """The numbers of the queries of a block that begins with `first`."""
         b = self.b
-        lanes = ", ".join(f"i64 {lane}" for lane in range(b.lanes))
-        start = b.splat(Value(first, "int64"))
-        found = [b.binary("add", start, Value(f"<{lanes}>", "int64", b.lanes))]
+        start = b.splat(b.int64(first))
+        found = [b.binary("add", start, b.lane_numbers("int64"))]
         for _ in range(VECTORS - 1):
             step = b.constant(b.lanes, found[-1])
             found.append(b.binary("add", found[-1], step))
@@ -159,13 +157,13 @@ class Writer(MatrixWriter):
 
     def multiply(
         self,
-        a: str,
-        b: str,
-        c: str,
-        rows: str | int,
-        depth: str | int,
-        strides: Sequence[str | int],
-        earlier: str = "0",
+        a: Pointer,
+        b: Pointer,
+        c: Pointer,
+        rows: Number,
+        depth: Number,
+        strides: Sequence[Number],
+        earlier: Number = 0,
         vectors: int = VECTORS,
         tail: int = 0,
     ) -> None:
@@ -185,12 +183,12 @@ class Writer(MatrixWriter):
 
     def multiply_wide(
         self,
-        a: str,
-        b: str,
-        c: str,
-        rows: str,
-        depth: str,
-        strides: Sequence[str | int],
+        a: Pointer,
+        b: Pointer,
+        c: Pointer,
+        rows: Number,
+        depth: Number,
+        strides: Sequence[Number],
         columns: int,
     ) -> None:
         """c += a @ b, where the rows of b and c are `columns` numbers wide."""
@@ -200,12 +198,12 @@ class Writer(MatrixWriter):
             start = first * self.itemsize
             self.multiply(
                 a,
-                self.at(b, start),
-                self.at(c, start),
+                b + start,
+                c + start,
                 rows,
                 depth,
                 strides,
-                "1",
+                1,
                 -(-count // lanes),
                 count % lanes,
             )
@@ -214,122 +212,118 @@ class Writer(MatrixWriter):
 
     def turn_in(
         self,
-        source: str,
-        step: str,
-        first: str,
-        target: str,
+        source: Pointer,
+        step: Number,
+        first: Number,
+        target: Pointer,
         columns: int,
         scale: float,
     ) -> None:
         """Rows of queries as columns: line j has feature j of each, times a factor."""
         b = self.b
-        with b.loop("0", str(VECTORS)) as part:
-            rows = self.rows(source, step, self.affine(part, self.plan.lanes, first))
-            lines = self.at(target, part, self.vector_bytes)
+        with b.loop(0, VECTORS) as part:
+            rows = self.rows(source, step, part * self.plan.lanes + first)
+            lines = target + part * self.vector_bytes
             for low, high, mask in _ranges(columns, COLUMNS):
                 with b.loop(low, high, COLUMNS) as column:
-                    offset = b.integer("mul", column, self.itemsize)
-                    places = [self.at(row, offset) for row in rows]
+                    offset = column * self.itemsize
+                    places = [row + offset for row in rows]
                     quads = [load_quad(b, place, self.dtype, mask) for place in places]
                     found = turned(b, quads)[: columns % COLUMNS if mask else None]
-                    line = self.at(lines, column, self.line)
+                    line = lines + column * self.line
                     for j, value in enumerate(found):
                         if scale != 1.0:
                             value = b.binary("fmul", value, b.constant(scale, value))
-                        self.put(value, self.at(line, j, self.line))
+                        self.put(value, line + j * self.line)
 
     def turn_out(
         self,
-        source: str,
-        target: str,
-        step: str,
-        first: str,
+        source: Pointer,
+        target: Pointer,
+        step: Number,
+        first: Number,
         columns: int,
-        factors: str | None = None,
+        factors: Pointer | None = None,
     ) -> None:
         """What `turn_in` does, backwards; each query may have a factor of its own."""
         b, lanes = self.b, self.plan.lanes
-        count = b.integer("sub", self.n["targets"], first)
-        last = b.integer("sub", b.least(count, self.plan.width), 1)
-        base = self.at(target, first, step)
+        count = self.n["targets"] - first
+        last = b.least(count, self.plan.width) - 1
+        base = target + first * step
         for low, high, mask in _ranges(columns, lanes):
             kept = columns % lanes if mask else lanes
             with b.loop(low, high, lanes) as column:
-                line = self.at(source, column, self.line)
-                lines = [
-                    self.at(line, min(i, kept - 1), self.line) for i in range(lanes)
-                ]
-                rows = self.at(base, column, self.itemsize)
-                with b.loop("0", b.integer("add", last, 1), COLUMNS) as query:
-                    offset = b.integer("mul", query, self.itemsize)
-                    places = [self.at(line, offset) for line in lines]
+                line = source + column * self.line
+                lines = [line + min(i, kept - 1) * self.line for i in range(lanes)]
+                rows = base + column * self.itemsize
+                with b.loop(0, last + 1, COLUMNS) as query:
+                    offset = query * self.itemsize
+                    places = [line + offset for line in lines]
                     quads = [load_quad(b, place, self.dtype) for place in places]
                     found = list(enumerate(turned(b, quads)))
                     # Queries beyond the last one write where that does, before it.
                     for j, value in reversed(found):
-                        number = b.least(b.integer("add", query, j), last)
+                        number = b.least(query + j, last)
                         if factors is not None:
-                            place = self.at(factors, number, self.itemsize)
-                            factor = b.splat(self.memory.scalar(place, self.dtype))
+                            place = factors + number * self.itemsize
+                            factor = b.splat(self.b.scalar(place, self.dtype))
                             value = b.binary("fmul", value, factor)
-                        self.put(value, self.at(rows, number, step), mask)
+                        self.put(value, rows + number * step, mask)
 
-    def rows(self, base: str, step: str, first: str) -> list[str]:
+    def rows(self, base: Pointer, step: Number, first: Number) -> list[Pointer]:
         """Pointers to the rows of a vector's lanes; to the last for those beyond."""
         b = self.b
-        last = b.integer("sub", self.n["targets"], 1)
-        numbers = [b.integer("add", first, i) for i in range(self.plan.lanes)]
-        return [self.at(base, b.least(number, last), step) for number in numbers]
+        last = self.n["targets"] - 1
+        numbers = [first + i for i in range(self.plan.lanes)]
+        return [base + b.least(number, last) * step for number in numbers]
 
     # --- numbers per row --------------------------------------------------------------
 
-    def load_rows(self, name: str, base: str, first: str) -> list[Value]:
+    def load_rows(self, name: str, base: Pointer, first: Number) -> list[Value]:
         """The numbers of a block's rows, zeros beyond the last row."""
         step = self.strides[name].row
         found = []
         for j, mask in enumerate(self._row_masks(first)):
-            number = self.b.integer("add", first, j * self.plan.lanes)
+            number = first + j * self.plan.lanes
             if name in self.plan.rows_apart:
-                found.append(self.memory.gather(base, step, number, self.dtype, mask))
+                found.append(self.b.gather(base, step, number, self.dtype, mask))
             else:
-                found.append(self.memory.load(base, number, self.dtype, mask))
+                found.append(self.b.load(base, number, self.dtype, mask))
         return found
 
-    def store_rows(self, values: Sequence[Value], base: str, first: str) -> None:
+    def store_rows(self, values: Sequence[Value], base: Pointer, first: Number) -> None:
         """Write numbers of a block's rows, next to each other."""
         for j, mask in enumerate(self._row_masks(first)):
-            number = self.b.integer("add", first, j * self.plan.lanes)
-            self.memory.store(values[j], base, number, mask)
+            number = first + j * self.plan.lanes
+            self.b.store(values[j], base, number, mask)
 
-    def _row_masks(self, first: str) -> list[str | None]:
-        return self.masks(self.b.integer("sub", self.n["targets"], first), VECTORS)
+    def _row_masks(self, first: Number) -> list[Mask]:
+        return [*self.b.first_of_vectors(self.n["targets"] - first, VECTORS)]
 
     # --- loops over keys --------------------------------------------------------------
 
     def each_key(
         self,
-        low: str,
-        high: str,
+        low: Number,
+        high: Number,
         initial: Sequence[Value],
-        body: Callable[[str, list[Value]], Sequence[Value]],
+        body: Callable[[Index, list[Value]], Sequence[Value]],
     ) -> list[Value]:
         """body(key, values) -> values for each key of a block."""
         with self.b.accumulate(low, high, 1, initial) as turn:
             turn.next(body(turn.index, turn.values))
         return turn.values
 
-    def line_at(self, area: str, key: str) -> list[Value]:
+    def line_at(self, area: Pointer, key: Number) -> list[Value]:
         """The vectors of a line."""
-        place = self.at(area, key, self.line)
-        return [
-            self.vector(self.at(place, j, self.vector_bytes)) for j in range(VECTORS)
-        ]
+        place = area + key * self.line
+        return [self.vector(place + j * self.vector_bytes) for j in range(VECTORS)]
 
-    def put_line(self, values: Sequence[Value], area: str, key: str) -> None:
+    def put_line(self, values: Sequence[Value], area: Pointer, key: Number) -> None:
         """Write a line."""
-        place = self.at(area, key, self.line)
+        place = area + key * self.line
         for j, value in enumerate(values):
-            self.put(value, self.at(place, j, self.vector_bytes))
+            self.put(value, place + j * self.vector_bytes)
 
     def exponential(self, x: Value) -> Value:
         """e**x for x <= 0."""
@@ -343,12 +337,12 @@ class Writer(MatrixWriter):
         return self.b.select(self.b.binary("fcmp ogt", a, b, "bool"), a, b)
 
 
-def _ranges(columns: int, step: int) -> list[tuple[str, str, str | None]]:
+def _ranges(columns: int, step: int) -> list[tuple[int, int, Mask]]:
     """Whole steps, then what is left, with its mask."""
     whole, rest = columns - columns % step, columns % step
-    found: list[tuple[str, str, str | None]] = []
+    found: list[tuple[int, int, Mask]] = []
     if whole:
-        found.append(("0", str(whole), None))
+        found.append((0, whole, None))
     if rest:
-        found.append((str(whole), str(columns), first_lanes(step, rest)))
+        found.append((whole, columns, constant_mask(rest, step)))
     return found

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.conv.plan import MOST_SEGMENTS, Plan
 from toolkit.backends.numpy.jit.conv.sums import Sums
@@ -22,17 +22,18 @@ from toolkit.backends.numpy.jit.conv.tiles import (
     Tile,
     tiles,
 )
-from toolkit.backends.numpy.jit.conv.writer import Writer, mask
+from toolkit.backends.numpy.jit.conv.writer import ConvolutionWriter
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 
 
-def emit_correlation(body: Described, plan: Plan) -> Builder:
+def emit_correlation(body: Described, plan: Plan) -> Kernel:
     """The function of a convolution or input gradient and its epilogue.
 
     The table holds the operands of the body, the images, the packed weights, and two
     numbers: in how many strips an image is computed, and the elements between images.
     """
-    builder = Builder(plan.lanes)
+    builder = Kernel(plan.lanes)
     _Correlation(builder, body, plan).write()
     return builder
 
@@ -51,28 +52,28 @@ class _Place:
         visible: for each outer axis, the taps [low, high) that meet an input.
     """
 
-    x: str
-    w: str
-    element: str = "0"
-    column: str = "0"
-    strip: str = "0"
+    x: Pointer
+    w: Pointer
+    element: Number = 0
+    column: Number = 0
+    strip: Number = 0
     panel: Panel | None = None
     inner: Axis | None = None
-    visible: tuple[tuple[Axis, str, str], ...] = ()
+    visible: tuple[tuple[Axis, Number, Number], ...] = ()
 
 
-class _Correlation(Writer):
+class _Correlation(ConvolutionWriter):
     """Writes one function."""
 
-    def __init__(self, builder: Builder, body: Described, plan: Plan) -> None:
+    def __init__(self, builder: Kernel, body: Described, plan: Plan) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         count = len(body.body.inputs) + len(body.body.outputs)
-        *bases, x, w = (self.entry(i, "ptr") for i in range(count + 2))
+        *bases, x, w = (self.address(i) for i in range(count + 2))
         self.epilogue = Epilogue(body.body, builder, bases)
         self.start = _Place(x, w)
-        self.strips = self.entry(count + 2, "i64")
-        self.image = self.entry(count + 3, "i64")
+        self.strips = self.b.entry(count + 2)
+        self.image = self.b.entry(count + 3)
 
     def write(self) -> None:
         """The whole nest."""
@@ -90,11 +91,11 @@ class _Correlation(Writer):
 
     def _images(self, place: _Place) -> Iterator[_Place]:
         b = self.b
-        with b.loop("%lo", "%hi") as row:
-            number = self.integer("sdiv", row, self.strips)
-            start = self.integer("mul", number, self.image)
-            x = self.move(place.x, start, 1)
-            strip = self.integer("srem", row, self.strips)
+        with b.loop(b.low, b.high) as row:
+            number = row // self.strips
+            start = number * self.image
+            x = place.x + start
+            strip = row % self.strips
             yield replace(place, x=x, element=number, strip=strip)
 
     def _panels(self, place: _Place) -> Iterator[_Place]:
@@ -105,26 +106,24 @@ class _Correlation(Writer):
         with self.each(at.blocks) as block:
             for panel in self.plan.panels:
                 with self.each(panel.count) as index:
-                    column = self.affine(index, panel.vectors * lanes, panel.first)
-                    x = self.move(place.x, block, at.depth * at.pitch)
-                    w = self.move(place.w, block, weights)
+                    column = index * (panel.vectors * lanes) + panel.first
+                    x = place.x + block * (at.depth * at.pitch)
+                    w = place.w + block * weights
                     yield replace(
                         place,
-                        x=self.move(x, self._inputs(column), 1),
-                        w=self.move(w, column, depth),
-                        column=self.integer(
-                            "add", self.integer("mul", block, at.width), column
-                        ),
+                        x=x + self._inputs(column),
+                        w=w + column * depth,
+                        column=block * at.width + column,
                         panel=panel,
                     )
 
-    def _inputs(self, column: str) -> str:
+    def _inputs(self, column: Number) -> Number:
         """The elements in front of the first input that a column sees."""
         at = self.plan.channels
         if not at.spread:
-            return "0"
-        group = self.integer("sdiv", column, at.spread)
-        return self.integer("mul", group, at.depth)
+            return 0
+        group = column // at.spread
+        return group * at.depth
 
     def _rows(self, place: _Place) -> Iterator[_Place]:
         """The positions of the outer axes of each correlation."""
@@ -132,43 +131,41 @@ class _Correlation(Writer):
             for outer in self._positions(axes[:-1], place, self.strips):
                 yield replace(outer, inner=axes[-1])
 
-    def _positions(self, axes: Axes, place: _Place, strips: str) -> Iterator[_Place]:
+    def _positions(self, axes: Axes, place: _Place, strips: Number) -> Iterator[_Place]:
         if not axes:
             yield place
             return
         b, axis = self.b, axes[0]
-        low, high = "0", str(axis.count)
-        if strips != "1":
+        low: Number = 0
+        high: Number = axis.count
+        if strips != 1:
             # The rows of the first axis are divided into strips.
-            ends = place.strip, self.integer("add", place.strip, 1)
-            low, high = (
-                self.integer("sdiv", self.integer("mul", end, axis.count), strips)
-                for end in ends
-            )
+            ends = place.strip, place.strip + 1
+            low, high = (end * axis.count // strips for end in ends)
         with b.loop(low, high) as position:
-            base = self.affine(position, axis.stride, axis.offset)
+            base = position * axis.stride + axis.offset
             moved = replace(
                 place,
-                x=self.move(place.x, base, axis.pitch),
+                x=place.x + base * axis.pitch,
                 element=self._output(place, axis, position),
                 visible=(*place.visible, (axis, *self._visible(axis, base))),
             )
-            yield from self._positions(axes[1:], moved, "1")
+            yield from self._positions(axes[1:], moved, 1)
 
-    def _output(self, place: _Place, axis: Axis, position: str) -> str:
+    def _output(self, place: _Place, axis: Axis, position: Number) -> Number:
         """The index of an output pixel along one more axis."""
-        output = self.affine(position, axis.step, axis.start)
-        return self.integer("add", self.integer("mul", place.element, axis.out), output)
+        output = position * axis.step + axis.start
+        return place.element * axis.out + output
 
-    def _visible(self, axis: Axis, base: str) -> tuple[str, str]:
+    def _visible(self, axis: Axis, base: Number) -> Range:
         """`axis.visible` of a position that begins at the input `base`."""
         if not axis.is_padded:
-            return "0", str(axis.taps)
+            return 0, axis.taps
         b = self.b
         # Division is towards zero, but what is below it does not matter.
-        low = self.integer("sdiv", self.integer("sub", axis.gap - 1, base), axis.gap)
-        last = self.integer("sub", axis.extent + axis.gap - 1, base)
-        return b.most(0, low), b.least(axis.taps, self.integer("sdiv", last, axis.gap))
+        low = (axis.gap - 1 - base) // axis.gap
+        last = axis.extent + axis.gap - 1 - base
+        return b.most(0, low), b.least(axis.taps, last // axis.gap)
 
     # --- tiles ------------------------------------------------------------------------
 
@@ -181,9 +178,9 @@ class _Correlation(Writer):
                 self._positions_of(tile, axis, place)
                 continue
             with self.each(tile.count) as index:
-                first = self.affine(index, tile.size, tile.start)
-                base = self.affine(first, axis.stride, axis.offset)
-                x = self.move(place.x, base, axis.pitch)
+                first = index * tile.size + tile.start
+                base = first * axis.stride + axis.offset
+                x = place.x + base * axis.pitch
                 element = self._output(place, axis, first)
                 self._tile(tile, axis, replace(place, x=x, element=element))
 
@@ -191,11 +188,11 @@ class _Correlation(Writer):
         """A tile with many kinds of edges: as tiles of one position and one tap."""
         single = replace(axis, taps=1, first=0)
         pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
-        with self.b.loop(str(tile.start), str(tile.start + tile.size)) as position:
-            base = self.affine(position, axis.stride, axis.offset)
+        with self.b.loop(tile.start, tile.start + tile.size) as position:
+            base = position * axis.stride + axis.offset
             moved = replace(
                 place,
-                x=self.move(place.x, base, axis.pitch),
+                x=place.x + base * axis.pitch,
                 element=self._output(place, axis, position),
                 visible=(*place.visible, (axis, *self._visible(axis, base))),
             )
@@ -205,7 +202,7 @@ class _Correlation(Writer):
         """Sum a tile over all taps, and hand it to the epilogue."""
         b, panel = self.b, place.panel
         assert panel
-        zero = b.constant(0.0, Value("", self.plan.dtype, b.lanes))
+        zero = b.filled(0.0, self.dtype)
         sums = [zero] * (tile.size * panel.vectors)
         sums = self._taps(tile, axis, place, sums)
         live = panel.live(b.lanes)
@@ -214,21 +211,21 @@ class _Correlation(Writer):
             sums = [self._total(sums[k : k + panel.vectors]) for k in rows]
             live = [panel.vectors]
         pitch = self.plan.channels.blocks * self.plan.channels.width
-        start = self.affine(place.element, pitch, place.column)
+        start = place.element * pitch + place.column
         for j, count in enumerate(live):
-            column = self.integer("add", place.column, j * b.lanes)
-            bits = mask(count, b.lanes)
+            column = place.column + j * b.lanes
+            bits = constant_mask(count, b.lanes)
             loaded = self.epilogue.columns(column, bits)
             for row in range(tile.size):
                 steps = row * axis.step * pitch + j * b.lanes
-                element = self.integer("add", start, steps)
+                element = start + steps
                 value = sums[row * len(live) + j]
                 self.epilogue.apply(value, element, column, bits, loaded)
 
     def _total(self, sums: list[Value]) -> Value:
         """Dot products: the sums of vectors' lanes, as the lanes of one vector."""
         b = self.b
-        result = b.constant(0.0, Value("", self.dtype, b.lanes))
+        result = b.filled(0.0, self.dtype)
         for lane, value in enumerate(sums):
             total = self.total(value)
             result = b.let(
@@ -249,16 +246,16 @@ class _Correlation(Writer):
         size = below * self.plan.channels.depth * panel.vectors * self.plan.lanes
         if depth < len(place.visible):
             outer, low, high = place.visible[depth]
-            w = self.move(place.w, outer.first, size)
+            w = place.w + outer.first * size
             with self.b.accumulate(low, high, 1, sums) as turn:
                 moved = replace(
                     place,
-                    x=self.move(place.x, turn.index, outer.gap * outer.pitch),
-                    w=self.move(w, turn.index, outer.every * size),
+                    x=place.x + turn.index * (outer.gap * outer.pitch),
+                    w=w + turn.index * (outer.every * size),
                 )
                 turn.next(self._taps(tile, axis, moved, turn.values, depth + 1))
             return turn.values
-        w = self.move(place.w, axis.first, size)
+        w = place.w + axis.first * size
         inner = Sums(self, self.plan.channels, panel, axis, self.plan.straight)
         for segment in tile.segments:
             sums = inner.add(segment, place.x, w, sums)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Value, vector_type
-from toolkit.backends.numpy.jit.conv.writer import Writer, mask
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Pointer, Value, vector_type
+from toolkit.backends.numpy.jit.conv.writer import ConvolutionWriter
+from toolkit.backends.numpy.jit.kernel import constant_mask
 
 # Inputs that a vector of outputs may need, in vectors: more are loaded one by one.
 _MOST_SPREAD = 8
@@ -52,17 +53,17 @@ def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> C
     return Channels(groups, depth, filters, 0, pitch)
 
 
-class Feed(Writer):
+class Feed(ConvolutionWriter):
     """Emits the loads of inputs, as vectors to multiply with weights."""
 
-    def __init__(self, writer: Writer, channels: Channels) -> None:
+    def __init__(self, writer: ConvolutionWriter, channels: Channels) -> None:
         super().__init__(writer.b, writer.dtype)
         self.channels = channels
         self.span = 0
         if channels.spread:
             self.span = self.b.lanes // channels.spread * channels.depth
 
-    def load(self, x: str, channel: int, live: Sequence[int]) -> list[Value]:
+    def load(self, x: Pointer, channel: int, live: Sequence[int]) -> list[Value]:
         """What each vector of a panel multiplies its weights with.
 
         Args:
@@ -70,18 +71,18 @@ class Feed(Writer):
             channel: which of the inputs that an output channel sees.
             live: how many output channels each vector of the panel has.
         """
-        place = self.move(x, channel, self.channels.pitch)
+        place = x + channel * self.channels.pitch
         if self.channels.dots:
-            return [self.memory.load(place, "0", self.dtype, None)] * len(live)
+            return [self.b.load(place, 0, self.dtype, None)] * len(live)
         if not self.span:
-            scalar = self.memory.scalar(place, self.dtype)
+            scalar = self.b.scalar(place, self.dtype)
             return [self.b.splat(scalar)] * len(live)
         return [
-            self._spread(self.move(x, j, self.span), channel, count)
+            self._spread(x + j * self.span, channel, count)
             for j, count in enumerate(live)
         ]
 
-    def _spread(self, place: str, channel: int, live: int) -> Value:
+    def _spread(self, place: Pointer, channel: int, live: int) -> Value:
         """The inputs of several groups, each in all lanes of its group's outputs."""
         at, lanes = self.channels, self.b.lanes
         span = max(self.span, lanes)
@@ -97,11 +98,11 @@ class Feed(Writer):
             lanes,
         )
 
-    def _wide(self, place: str, live: int, span: int) -> Value:
+    def _wide(self, place: Pointer, live: int, span: int) -> Value:
         """The first `live` of a vector of `span` elements, and zeros."""
         size = dtypes.itemsize(self.dtype)
         vector = vector_type(MEMORY_TYPES[self.dtype], span)
-        bits = mask(live, span)
+        bits = constant_mask(live, span)
         if bits is None:
             return self.b.let(
                 f"load {vector}, ptr {place}, align {size}", self.dtype, span

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
+from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.conv.feed import Channels
 from toolkit.backends.numpy.jit.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.conv.tiles import Panel, panels
@@ -100,8 +101,8 @@ class Pass:
     The positions are names or digits.
     """
 
-    low: str
-    high: str
+    low: Number
+    high: Number
     first: int
     last: int
 
@@ -121,5 +122,5 @@ def passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[Pass, ...]
         seen = [t for t, (a, b) in enumerate(ranges) if a <= low and high <= b]
         if seen:
             rows = seen[0] * channels, (seen[-1] + 1) * channels
-            found.append(Pass(str(low), str(high), *rows))
+            found.append(Pass(low, high, *rows))
     return tuple(found)

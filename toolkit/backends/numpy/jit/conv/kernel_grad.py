@@ -12,22 +12,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.conv.feed import Feed
 from toolkit.backends.numpy.jit.conv.geometry import Axis
 from toolkit.backends.numpy.jit.conv.grad_plan import UNROLL, GradPlan, Pass, passes
 from toolkit.backends.numpy.jit.conv.tiles import Panel, split
-from toolkit.backends.numpy.jit.conv.writer import Writer, mask
+from toolkit.backends.numpy.jit.conv.writer import ConvolutionWriter
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 
 
-def emit_kernel_grad(plan: GradPlan) -> Builder:
+def emit_kernel_grad(plan: GradPlan) -> Kernel:
     """The function of a kernel gradient.
 
     The table holds the images, g, the result, and four numbers: elements between images
     and between their gradients, how many there are, and the grain. If rows are images,
     each task has a result of its own.
     """
-    builder = Builder(plan.lanes)
+    builder = Kernel(plan.lanes)
     _KernelGrad(builder, plan).write()
     return builder
 
@@ -46,28 +47,28 @@ class _Place:
         panel: the tile's output channels.
     """
 
-    x: str
-    g: str
-    w: str
-    images: str = "1"
-    strip: str = "0"
-    ranges: tuple[tuple[str, str], ...] = ()
+    x: Pointer
+    g: Pointer
+    w: Pointer
+    images: Number = 1
+    strip: Number = 0
+    ranges: tuple[Range, ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
     passes: tuple[Pass, ...] | None = None
     panel: Panel | None = None
 
 
-class _KernelGrad(Writer):
+class _KernelGrad(ConvolutionWriter):
     """Writes the function."""
 
-    def __init__(self, builder: Builder, plan: GradPlan) -> None:
+    def __init__(self, builder: Kernel, plan: GradPlan) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         self.feed = Feed(self, plan.channels)
-        x, g, w = (self.entry(i, "ptr") for i in range(3))
+        x, g, w = (self.address(i) for i in range(3))
         self.start = _Place(x, g, w)
         self.image, self.gradient, self.count, self.grain = (
-            self.entry(i, "i64") for i in range(3, 7)
+            self.b.entry(i) for i in range(3, 7)
         )
 
     def write(self) -> None:
@@ -75,12 +76,12 @@ class _KernelGrad(Writer):
         if self.plan.by_weights:
             for part in self._parts(self.start):
                 self._clear_part(part)
-                for images in self._images(part, "0", self.count):
+                for images in self._images(part, 0, self.count):
                     for strip in self._strips(images):
                         for tile in self._rows(strip):
                             self._tile(tile)
             return
-        for images in self._images(self._partial(self.start), "%lo", "%hi"):
+        for images in self._images(self._partial(self.start), self.b.low, self.b.high):
             for strip in self._strips(images):
                 for panel in self._panels(strip):
                     for taps in self._taps(panel):
@@ -89,16 +90,16 @@ class _KernelGrad(Writer):
 
     # --- loops ------------------------------------------------------------------------
 
-    def _images(self, place: _Place, low: str, high: str) -> Iterator[_Place]:
+    def _images(self, place: _Place, low: Number, high: Number) -> Iterator[_Place]:
         """Groups of images."""
         group = self.plan.images
         with self.b.loop(low, high, group) as image:
-            left = self.integer("sub", high, image)
+            left = high - image
             yield replace(
                 place,
-                x=self.move(place.x, image, self.image),
-                g=self.move(place.g, image, self.gradient),
-                images="1" if group == 1 else self.b.least(left, group),
+                x=place.x + image * self.image,
+                g=place.g + image * self.gradient,
+                images=1 if group == 1 else self.b.least(left, group),
             )
 
     def _strips(self, place: _Place) -> Iterator[_Place]:
@@ -107,7 +108,7 @@ class _KernelGrad(Writer):
         if self.plan.strip >= count:
             yield place
             return
-        with self.b.loop("0", str(count), self.plan.strip) as first:
+        with self.b.loop(0, count, self.plan.strip) as first:
             yield replace(place, strip=first)
 
     def _taps(self, place: _Place) -> Iterator[_Place]:
@@ -124,28 +125,28 @@ class _KernelGrad(Writer):
             else:
                 yield from self._taps(moved)
 
-    def _at_tap(self, place: _Place, depth: int, tap: str) -> _Place:
+    def _at_tap(self, place: _Place, depth: int, tap: Number) -> _Place:
         """A place at one tap of an axis."""
         axis = self.plan.axes[depth]
         below = prod(later.taps for later in self.plan.axes[depth + 1 :])
         weights = below * self.plan.channels.depth * self.plan.width
-        base = self.affine(tap, axis.gap, axis.offset)
+        base = tap * axis.gap + axis.offset
         return replace(
             place,
-            x=self.move(place.x, base, axis.pitch),
-            w=self.move(place.w, tap, weights),
+            x=place.x + base * axis.pitch,
+            w=place.w + tap * weights,
             ranges=(*place.ranges, self._reached(axis, base)),
         )
 
-    def _reached(self, axis: Axis, base: str) -> tuple[str, str]:
+    def _reached(self, axis: Axis, base: Number) -> Range:
         """`axis.reached` of the tap that meets the input `base` at position 0."""
         if not axis.is_padded:
-            return "0", str(axis.count)
+            return 0, axis.count
         b, last = self.b, axis.stride - 1
         # Division is towards zero, but what is below it does not matter.
-        low = self.integer("sdiv", self.integer("sub", last, base), axis.stride)
-        high = self.integer("sub", axis.extent + last, base)
-        high = self.integer("sdiv", high, axis.stride)
+        low = (last - base) // axis.stride
+        high = axis.extent + last - base
+        high = high // axis.stride
         return b.most(0, low), b.least(axis.count, high)
 
     def _static_taps(self, place: _Place, axis: Axis) -> Iterator[_Place]:
@@ -153,7 +154,7 @@ class _KernelGrad(Writer):
         channels, first = self.plan.channels.depth, 0
         parts = split(axis.taps, self.plan.taps_of_tile)
         for size in (size for size, count in parts for _ in range(count)):
-            moved = self._at_tap(place, len(place.ranges), str(first))
+            moved = self._at_tap(place, len(place.ranges), first)
             rows = [(t, c) for t in range(size) for c in range(channels)]
             edges = passes(axis, first, size, channels)
             yield replace(moved, rows=tuple(rows), passes=edges)
@@ -168,12 +169,12 @@ class _KernelGrad(Writer):
         first = 0
         for size, count in split(at.depth, self.plan.rows):
             with self.each(count) as index:
-                channel = self.affine(index, size, first)
+                channel = index * size + first
                 yield replace(
                     place,
-                    x=self.move(place.x, "0" if at.dots else channel, at.pitch),
-                    g=self.move(place.g, channel if at.dots else "0", at.pitch),
-                    w=self.move(place.w, channel, self.plan.width),
+                    x=place.x + (0 if at.dots else channel) * at.pitch,
+                    g=place.g + (channel if at.dots else 0) * at.pitch,
+                    w=place.w + channel * self.plan.width,
                     rows=tuple((0, c) for c in range(size)),
                 )
             first += size * count
@@ -185,18 +186,20 @@ class _KernelGrad(Writer):
                 with self.each(panel.count) as index:
                     yield self._at_panel(place, block, panel, index)
 
-    def _at_panel(self, place: _Place, block: str, panel: Panel, index: str) -> _Place:
+    def _at_panel(
+        self, place: _Place, block: Number, panel: Panel, index: Number
+    ) -> _Place:
         at = self.plan.channels
-        column = self.affine(index, panel.vectors * self.b.lanes, panel.first)
-        x = self.move(place.x, block, at.depth * at.pitch)
+        column = index * (panel.vectors * self.b.lanes) + panel.first
+        x = place.x + block * (at.depth * at.pitch)
         if at.spread:
-            x = self.move(x, self.integer("sdiv", column, at.spread), at.depth)
-        column = self.affine(block, at.width, column)
+            x = x + column // at.spread * at.depth
+        column = block * at.width + column
         return replace(
             place,
-            x=self.move(x, column if at.dots else "0"),
-            g=self.move(place.g, "0" if at.dots else column),
-            w=self.move(place.w, column),
+            x=x + (column if at.dots else 0),
+            g=place.g + (0 if at.dots else column),
+            w=place.w + column,
             panel=panel,
         )
 
@@ -204,24 +207,24 @@ class _KernelGrad(Writer):
         """Rows of the call that are parts of the weights: panels of taps."""
         b, plan = self.b, self.plan
         every = sum(panel.count for panel in plan.panels)
-        with b.loop("%lo", "%hi") as row:
-            number = self.integer("srem", row, every)
-            rest = self.integer("sdiv", row, every)
-            block = self.integer("srem", rest, plan.channels.blocks)
-            rest = self.integer("sdiv", rest, plan.channels.blocks)
-            taps: list[str] = []
+        with b.loop(b.low, b.high) as row:
+            number = row % every
+            rest: Number = row // every
+            block = rest % plan.channels.blocks
+            rest = rest // plan.channels.blocks
+            taps: list[Number] = []
             for axis in reversed(plan.axes):
-                taps.insert(0, self.integer("srem", rest, axis.taps))
-                rest = self.integer("sdiv", rest, axis.taps)
+                taps.insert(0, rest % axis.taps)
+                rest = rest // axis.taps
             for depth, tap in enumerate(taps):
                 place = self._at_tap(place, depth, tap)
             first = 0
             for panel in plan.panels:
                 # A loop of one turn or none: whether the part is such a panel.
                 low = b.most(number, first)
-                high = b.least(self.integer("add", number, 1), first + panel.count)
+                high = b.least(number + 1, first + panel.count)
                 with b.loop(low, high) as index:
-                    index = self.integer("sub", index, first)
+                    index = index - first
                     yield self._at_panel(place, block, panel, index)
                 first += panel.count
 
@@ -230,30 +233,27 @@ class _KernelGrad(Writer):
     def _partial(self, place: _Place) -> _Place:
         """The task's own result, zero before the task's first row."""
         b, plan = self.b, self.plan
-        w = self.move(place.w, "%slot", plan.pitch)
-        begins = f"%{b.fresh('c')}"
-        start = self.integer("mul", "%slot", self.grain)
-        b.emit(f"{begins} = icmp eq i64 {start}, %lo")
-        with b.when(begins):
+        w = place.w + b.slot * plan.pitch
+        with b.when(b.compare("eq", b.slot * self.grain, b.low)):
             self._clear(w, plan.weights)
         return replace(place, w=w)
 
     def _clear_part(self, place: _Place) -> None:
         assert place.panel
-        with self.b.loop("0", str(self.plan.channels.depth)) as channel:
-            w = self.move(place.w, channel, self.plan.width)
+        with self.b.loop(0, self.plan.channels.depth) as channel:
+            w = place.w + channel * self.plan.width
             self._clear(w, place.panel.channels)
 
-    def _clear(self, place: str, count: int) -> None:
+    def _clear(self, place: Pointer, count: int) -> None:
         """Write zeros."""
         zero, rest = self._zero(), count % self.b.lanes
-        with self.b.loop("0", str(count - rest), self.b.lanes) as index:
-            self.memory.store(zero, place, index, None)
+        with self.b.loop(0, count - rest, self.b.lanes) as index:
+            self.b.store(zero, place, index, None)
         if rest:
-            self.memory.store(zero, place, str(count - rest), mask(rest, self.b.lanes))
+            self.b.store(zero, place, count - rest, constant_mask(rest, self.b.lanes))
 
     def _zero(self) -> Value:
-        return self.b.constant(0.0, Value("", self.dtype, self.b.lanes))
+        return self.b.filled(0.0, self.dtype)
 
     # --- one tile ---------------------------------------------------------------------
 
@@ -262,26 +262,26 @@ class _KernelGrad(Writer):
         assert place.panel
         live = place.panel.live(self.b.lanes)
         places = [
-            (self.move(place.w, row * self.plan.width + j * self.b.lanes), count)
+            (place.w + (row * self.plan.width + j * self.b.lanes), count)
             for row in range(len(place.rows))
             for j, count in enumerate(live)
         ]
-        masks = [mask(count, self.b.lanes) for _, count in places]
+        masks = [constant_mask(count, self.b.lanes) for _, count in places]
         sums = [
-            self.memory.load(w, "0", self.dtype, bits)
+            self.b.load(w, 0, self.dtype, bits)
             for (w, _), bits in zip(places, masks, strict=True)
         ]
-        if place.images == "1":
+        if place.images == 1:
             sums = self._positions(place, 0, sums)
         else:
-            with self.b.accumulate("0", place.images, 1, sums) as turn:
-                x = self.move(place.x, turn.index, self.image)
-                g = self.move(place.g, turn.index, self.gradient)
+            with self.b.accumulate(0, place.images, 1, sums) as turn:
+                x = place.x + turn.index * self.image
+                g = place.g + turn.index * self.gradient
                 moved = replace(place, x=x, g=g)
                 turn.next(self._positions(moved, 0, turn.values))
             sums = turn.values
         for value, (w, _), bits in zip(sums, places, masks, strict=True):
-            self.memory.store(value, w, "0", bits)
+            self.b.store(value, w, 0, bits)
 
     def _positions(self, place: _Place, depth: int, sums: list[Value]) -> list[Value]:
         """Loops over the positions of each axis."""
@@ -291,8 +291,8 @@ class _KernelGrad(Writer):
             return self._last_axis(place, sums)
         low, high = self._in_strip(place, depth, low, high)
         with self.b.accumulate(low, high, 1, sums) as turn:
-            x = self.move(place.x, turn.index, axis.stride * axis.pitch)
-            moved = replace(place, x=x, g=self.move(place.g, turn.index, pitch))
+            x = place.x + turn.index * (axis.stride * axis.pitch)
+            moved = replace(place, x=x, g=place.g + turn.index * pitch)
             turn.next(self._positions(moved, depth + 1, turn.values))
         return turn.values
 
@@ -302,12 +302,12 @@ class _KernelGrad(Writer):
         whole = (Pass(*place.ranges[depth], 0, len(place.rows)),)
         for part in whole if place.passes is None else place.passes:
             several = max(1, UNROLL // (part.last - part.first) // vectors)
-            if place.passes is not None and int(part.high) - int(part.low) < several:
+            if place.passes is not None and _positions(part) < several:
                 several = 1
             low, high = self._in_strip(place, depth, part.low, part.high)
-            count = self.integer("sub", high, low)
-            rest = self.integer("srem", count, several)
-            middle = self.integer("sub", high, rest)
+            count = high - low
+            rest = count % several
+            middle = high - rest
             seen = slice(part.first * vectors, part.last * vectors)
             found = self._turns(place, part, low, middle, several, sums[seen])
             found = self._turns(place, part, middle, high, 1, found)
@@ -318,40 +318,38 @@ class _KernelGrad(Writer):
         self,
         place: _Place,
         part: Pass,
-        low: str,
-        high: str,
+        low: Number,
+        high: Number,
         several: int,
         sums: list[Value],
     ) -> list[Value]:
         """Positions [low, high), so many a turn."""
         if low == high:
             return sums
-        if self.integer("sub", high, low) == str(several):
+        if (high - low) == several:
             return self._turn(place, part, low, several, sums)
         with self.b.accumulate(low, high, several, sums) as turn:
             turn.next(self._turn(place, part, turn.index, several, turn.values))
         return turn.values
 
     def _turn(
-        self, place: _Place, part: Pass, first: str, several: int, sums: list[Value]
+        self, place: _Place, part: Pass, first: Number, several: int, sums: list[Value]
     ) -> list[Value]:
         """So many positions, written out."""
         axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
-        x = self.move(place.x, first, axis.stride * axis.pitch)
-        g = self.move(place.g, first, pitch)
+        x = place.x + first * (axis.stride * axis.pitch)
+        g = place.g + first * pitch
         for u in range(several):
-            xu = self.move(x, u, axis.stride * axis.pitch)
-            moved = replace(place, x=xu, g=self.move(g, u, pitch))
+            xu = x + u * (axis.stride * axis.pitch)
+            moved = replace(place, x=xu, g=g + u * pitch)
             sums = self._step(moved, place.rows[part.first : part.last], sums)
         return sums
 
-    def _in_strip(
-        self, place: _Place, depth: int, low: str, high: str
-    ) -> tuple[str, str]:
+    def _in_strip(self, place: _Place, depth: int, low: Number, high: Number) -> Range:
         """The positions of an axis that are in the strip."""
-        if depth or place.strip == "0":
+        if depth or place.strip == 0:
             return low, high
-        end = self.integer("add", place.strip, self.plan.strip)
+        end = place.strip + self.plan.strip
         return self.b.most(low, place.strip), self.b.least(high, end)
 
     def _step(
@@ -374,7 +372,7 @@ class _KernelGrad(Writer):
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
         gradients = self._vectors(place.g, live)
         for t, channel in rows:
-            inputs = self.feed.load(self.move(place.x, t, tap), channel, live)
+            inputs = self.feed.load(place.x + t * tap, channel, live)
             yield list(zip(inputs, gradients, strict=True))
 
     def _dots(
@@ -382,18 +380,22 @@ class _KernelGrad(Writer):
     ) -> Iterator[list[tuple[Value, Value]]]:
         """For each row, a gradient and the vectors of inputs."""
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
-        inputs = {
-            t: self._vectors(self.move(place.x, t, tap), live) for t in dict(rows)
-        }
+        inputs = {t: self._vectors(place.x + t * tap, live) for t in dict(rows)}
         for t, channel in rows:
-            place_g = self.move(place.g, channel, self.plan.channels.pitch)
-            gradient = self.b.splat(self.memory.scalar(place_g, self.dtype))
+            place_g = place.g + channel * self.plan.channels.pitch
+            gradient = self.b.splat(self.b.scalar(place_g, self.dtype))
             yield [(gradient, vector) for vector in inputs[t]]
 
-    def _vectors(self, place: str, live: list[int]) -> list[Value]:
+    def _vectors(self, place: Pointer, live: list[int]) -> list[Value]:
         """The vectors of a panel."""
         lanes = self.b.lanes
         return [
-            self.memory.load(place, str(j * lanes), self.dtype, mask(count, lanes))
+            self.b.load(place, j * lanes, self.dtype, constant_mask(count, lanes))
             for j, count in enumerate(live)
         ]
+
+
+def _positions(part: Pass) -> int:
+    """How many positions a pass has that was planned."""
+    assert isinstance(part.low, int) and isinstance(part.high, int)
+    return part.high - part.low

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.builder import Pointer, Value
 from toolkit.backends.numpy.jit.conv.feed import Channels, Feed
 from toolkit.backends.numpy.jit.conv.geometry import Axis
 from toolkit.backends.numpy.jit.conv.tiles import Panel, Segment
-from toolkit.backends.numpy.jit.conv.writer import Writer
+from toolkit.backends.numpy.jit.conv.writer import ConvolutionWriter
 
 # Steps of a loop that are written out.
 UNROLL = 2
 
 
-class Sums(Writer):
+class Sums(ConvolutionWriter):
     """Adds inputs times weights to tiles of a panel's outputs.
 
     The weights of a panel lie tap after tap, channel after channel, a row of vectors
@@ -27,7 +27,7 @@ class Sums(Writer):
 
     def __init__(
         self,
-        writer: Writer,
+        writer: ConvolutionWriter,
         channels: Channels,
         panel: Panel,
         axis: Axis,
@@ -49,7 +49,9 @@ class Sums(Writer):
         dense = self.depth * channels.pitch, self.depth * self.row
         self.is_dense = (self.tap, self.every) == dense
 
-    def add(self, segment: Segment, x: str, w: str, sums: list[Value]) -> list[Value]:
+    def add(
+        self, segment: Segment, x: Pointer, w: Pointer, sums: list[Value]
+    ) -> list[Value]:
         """The sums of a tile and a segment's taps of the rows that see them.
 
         Args:
@@ -59,55 +61,58 @@ class Sums(Writer):
             sums: row after row, the vectors of the panel.
         """
         vectors, taps = len(self.live), segment.high - segment.low
-        x = self.move(x, segment.low * self.tap + segment.first * self.pixel)
-        w = self.move(w, segment.low, self.every)
+        x = x + (segment.low * self.tap + segment.first * self.pixel)
+        w = w + segment.low * self.every
         seen = slice(segment.first * vectors, segment.last * vectors)
         found = sums[seen]
         if self.feed.span or taps * self.depth * len(found) <= self.straight:
             for tap in range(taps):
-                xt, wt = self.move(x, tap, self.tap), self.move(w, tap, self.every)
+                xt, wt = x + tap * self.tap, w + tap * self.every
                 found = self._channels(xt, wt, found)
         elif self.is_dense:
             found = self._loop(x, w, taps * self.depth, found)
         else:
-            with self.b.accumulate("0", str(taps), 1, found) as turn:
-                xt = self.move(x, turn.index, self.tap)
-                wt = self.move(w, turn.index, self.every)
+            with self.b.accumulate(0, taps, 1, found) as turn:
+                xt = x + turn.index * self.tap
+                wt = w + turn.index * self.every
                 turn.next(self._loop(xt, wt, self.depth, turn.values))
             found = turn.values
         return [*sums[: seen.start], *found, *sums[seen.stop :]]
 
-    def _channels(self, x: str, w: str, sums: list[Value]) -> list[Value]:
+    def _channels(self, x: Pointer, w: Pointer, sums: list[Value]) -> list[Value]:
         """All channels of one tap, written out."""
         for channel in range(self.depth):
-            sums = self._step(x, self.move(w, channel, self.row), channel, sums)
+            sums = self._step(x, w + channel * self.row, channel, sums)
         return sums
 
-    def _loop(self, x: str, w: str, depth: int, sums: list[Value]) -> list[Value]:
+    def _loop(
+        self, x: Pointer, w: Pointer, depth: int, sums: list[Value]
+    ) -> list[Value]:
         """`depth` channels that follow each other in memory."""
         whole = depth - depth % UNROLL
-        with self.b.accumulate("0", str(whole), UNROLL, sums) as turn:
-            xt = self.move(x, turn.index, self.feed.channels.pitch)
-            wt = self.move(w, turn.index, self.row)
+        with self.b.accumulate(0, whole, UNROLL, sums) as turn:
+            xt = x + turn.index * self.feed.channels.pitch
+            wt = w + turn.index * self.row
             sums = turn.values
             for u in range(UNROLL):
-                sums = self._step(xt, self.move(wt, u, self.row), u, sums)
+                sums = self._step(xt, wt + u * self.row, u, sums)
             turn.next(sums)
         sums = turn.values
         for channel in range(whole, depth):
-            sums = self._step(x, self.move(w, channel, self.row), channel, sums)
+            sums = self._step(x, w + channel * self.row, channel, sums)
         return sums
 
-    def _step(self, x: str, w: str, channel: int, sums: list[Value]) -> list[Value]:
+    def _step(
+        self, x: Pointer, w: Pointer, channel: int, sums: list[Value]
+    ) -> list[Value]:
         """One channel: a pixel's input for each row times a row of weights."""
         b, vectors = self.b, len(self.live)
         weights = [
-            self.memory.load(w, str(j * self.vector), self.dtype, None)
-            for j in range(vectors)
+            self.b.load(w, j * self.vector, self.dtype, None) for j in range(vectors)
         ]
         found = []
         for row in range(len(sums) // vectors):
-            inputs = self.feed.load(self.move(x, row, self.pixel), channel, self.live)
+            inputs = self.feed.load(x + row * self.pixel, channel, self.live)
             before = sums[row * vectors : (row + 1) * vectors]
             for pair in zip(inputs, weights, before, strict=True):
                 found.append(b.intrinsic("fma", *pair))

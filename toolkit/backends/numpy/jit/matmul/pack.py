@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.matmul.writer import Writer
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.matmul.writer import MatrixWriter
 
 # What follows what in the factor: a line's terms, a term's lines, or nothing.
 LINES, TERMS, APART = "lines", "terms", "apart"
@@ -40,61 +41,67 @@ def padded(extent: int, lanes: int) -> int:
     return -(-extent // lanes) * lanes
 
 
-def emit_pack(dtype: str, lanes: int, packing: str, width: int, axes: int) -> Builder:
+def emit_pack(dtype: str, lanes: int, packing: str, width: int, axes: int) -> Kernel:
     """The function that packs one factor; a row is a chunk of a panel of a product.
 
     The table: addresses of the factor and of the panels; `PackNumbers`; the axes of the
     batch.
     """
-    w = Writer(Builder(lanes), dtype)
+    w = MatrixWriter(Kernel(lanes), dtype)
     b = w.b
-    source, target = w.entry("ptr"), w.entry("ptr")
-    n = PackNumbers(*(w.entry() for _ in PackNumbers._fields))
+    source, target = w.b.next_address(), w.b.next_address()
+    n = PackNumbers(*(w.b.next_entry() for _ in PackNumbers._fields))
     batch = [w.batch_entry() for _ in range(axes)]
     packer = Packer(w, packing, width)
     size = packer.panel_bytes(n.depth)
-    with b.loop("%lo", "%hi") as unit:
-        panel, chunk = w.split(unit, n.chunks)
-        product, line = w.split(panel, n.panels)
-        first, end = w.part(chunk, n.chunk, n.depth)
+    with b.loop(b.low, b.high) as unit:
+        panel, chunk = w.b.split(unit, n.chunks)
+        product, line = w.b.split(panel, n.panels)
+        first, end = w.b.part(chunk, n.chunk, n.depth)
         x = w.moved(source, product, batch, "b")
-        line = b.integer("mul", line, width)
-        x = w.at(w.at(x, line, n.line), first, n.term)
-        y = w.at(w.at(target, panel, size), first, packer.term_bytes)
-        left = b.integer("sub", n.lines, line)
-        packer.write(x, y, n.line, n.term, left, b.integer("sub", end, first))
+        line = line * width
+        x = x + line * n.line + first * n.term
+        y = target + panel * size + first * packer.term_bytes
+        left = n.lines - line
+        packer.write(x, y, n.line, n.term, left, end - first)
     return b
 
 
 class _Panel(NamedTuple):
     """Pointers to the first term of the first line, strides, and extents."""
 
-    source: str
-    target: str
-    line: str
-    term: str
-    lines: str
-    depth: str
+    source: Pointer
+    target: Pointer
+    line: Number
+    term: Number
+    lines: Number
+    depth: Number
 
 
 class Packer:
     """Emits the packing of a panel of `width` lines, a multiple of the lanes."""
 
-    def __init__(self, writer: Writer, packing: str, width: int) -> None:
+    def __init__(self, writer: MatrixWriter, packing: str, width: int) -> None:
         self.w = writer
         self.b = writer.b
         self.packing = packing
         self.vectors = width // writer.b.lanes
         self.term_bytes = width * writer.itemsize
 
-    def panel_bytes(self, depth: str) -> str:
+    def panel_bytes(self, depth: Number) -> Number:
         """The size of a panel."""
         lanes = self.b.lanes
-        terms = self.b.integer("and", self.b.integer("add", depth, lanes - 1), -lanes)
-        return self.b.integer("mul", terms, self.term_bytes)
+        terms = depth + (lanes - 1) & -lanes
+        return terms * self.term_bytes
 
     def write(
-        self, source: str, target: str, line: str, term: str, count: str, depth: str
+        self,
+        source: Pointer,
+        target: Pointer,
+        line: Number,
+        term: Number,
+        count: Number,
+        depth: Number,
     ) -> None:
         """Pack up to `count` lines; what is beyond them in the panel is arbitrary.
 
@@ -107,71 +114,68 @@ class Packer:
         w, b = self.w, self.b
         panel = _Panel(source, target, line, term, count, depth)
         if self.packing == LINES:
-            partial = w.is_less(count, str(self.vectors * b.lanes))
-            with b.when(self._no(partial)):
+            partial = b.compare("slt", count, self.vectors * b.lanes)
+            with b.when(b.opposite(partial)):
                 self._copied(panel, [None] * self.vectors)
             with b.when(partial):
-                self._copied(panel, w.masks(count, self.vectors))
+                self._copied(panel, w.b.first_of_vectors(count, self.vectors))
             return
         if self.packing == APART:
             self._gathered(panel)
             return
-        few = w.is_less(depth, str(b.lanes))
+        few = b.compare("slt", depth, b.lanes)
         with b.when(few):
             self._gathered(panel)
-        with b.when(self._no(few)):
+        with b.when(b.opposite(few)):
             self._turned(panel)
 
-    def _no(self, condition: str) -> str:
-        return self.b.let(f"xor i1 {condition}, true", "bool").text
-
-    def _copied(self, panel: _Panel, masks: Sequence[str | None]) -> None:
+    def _copied(self, panel: _Panel, masks: Sequence[Mask]) -> None:
         """Vectors of neighbouring lines, as they are."""
         w = self.w
-        with self.b.loop("0", panel.depth) as index:
-            x = w.at(panel.source, index, panel.term)
-            y = w.at(panel.target, index, self.term_bytes)
+        with self.b.loop(0, panel.depth) as index:
+            x = panel.source + index * panel.term
+            y = panel.target + index * self.term_bytes
             for j, mask in enumerate(masks):
                 step = j * w.vector_bytes
-                w.put(w.vector(w.at(x, step), mask), w.at(y, step))
+                w.put(w.vector(x + step, mask), y + step)
 
     def _gathered(self, panel: _Panel) -> None:
         """Vectors of lines that are apart."""
         w, b = self.w, self.b
-        with b.loop("0", panel.depth) as index, b.loop("0", str(self.vectors)) as j:
-            x = w.at(panel.source, index, panel.term)
-            y = w.at(panel.target, index, self.term_bytes)
-            first = b.integer("mul", j, b.lanes)
-            mask = w.mask(b.integer("sub", panel.lines, first))
-            value = w.memory.gather(x, panel.line, first, w.dtype, mask)
-            w.put(value, w.at(y, j, w.vector_bytes))
+        with b.loop(0, panel.depth) as index, b.loop(0, self.vectors) as j:
+            x = panel.source + index * panel.term
+            y = panel.target + index * self.term_bytes
+            first = j * b.lanes
+            mask = w.b.first_lanes(panel.lines - first)
+            value = w.b.gather(x, panel.line, first, w.dtype, mask)
+            w.put(value, y + j * w.vector_bytes)
 
     def _turned(self, panel: _Panel) -> None:
         """Square blocks of as many lines as lanes, turned in registers."""
         w, b, lanes = self.w, self.b, self.b.lanes
-        last_line = b.integer("sub", panel.lines, 1)
-        last_term = b.integer("sub", panel.depth, lanes)
-        strips = b.least(w.ceil_div(panel.lines, lanes), self.vectors)
-        with b.loop("0", strips) as strip:
-            first = b.integer("mul", strip, lanes)
+        last_line = panel.lines - 1
+        last_term = panel.depth - lanes
+        strips = b.least(w.b.ceil_div(panel.lines, lanes), self.vectors)
+        with b.loop(0, strips) as strip:
+            first = strip * lanes
             # A line that does not exist is another time the last.
-            numbers = [b.integer("add", first, i) for i in range(lanes)]
+            numbers = [first + i for i in range(lanes)]
             lines = [
-                w.at(panel.source, b.least(number, last_line), panel.line)
+                panel.source + b.least(number, last_line) * panel.line
                 for number in numbers
             ]
-            target = w.at(panel.target, strip, w.vector_bytes)
-            with b.loop("0", panel.depth, lanes) as index:
+            target = panel.target + strip * w.vector_bytes
+            with b.loop(0, panel.depth, lanes) as index:
                 # What the last block shares with the one before is the same again.
                 term = b.least(index, last_term)
-                offset = b.integer("mul", term, w.itemsize)
-                rows = [w.vector(w.at(x, offset)) for x in lines]
-                place = w.at(target, term, self.term_bytes)
+                offset = term * w.itemsize
+                rows = [w.vector(x + offset) for x in lines]
+                place = target + term * self.term_bytes
                 for i, column in enumerate(transposed(b, rows)):
-                    w.put(column, w.at(place, i, self.term_bytes))
+                    w.put(column, place + i * self.term_bytes)
 
 
-def transposed(b: Builder, rows: Sequence[Value]) -> list[Value]:
+def transposed(b: Kernel, rows: Sequence[Value]) -> list[Value]:
     """The columns of a square block of as many rows as lanes.
 
     Blocks of 1, 2, 4, ... elements beside the diagonal change places.
@@ -184,17 +188,7 @@ def transposed(b: Builder, rows: Sequence[Value]) -> list[Value]:
         for i in range(lanes):
             if not i & step:
                 x, y = found[i], found[i + step]
-                found[i] = shuffled(b, x, y, upper)
-                found[i + step] = shuffled(b, x, y, lower)
+                found[i] = b.shuffled(x, y, upper)
+                found[i + step] = b.shuffled(x, y, lower)
         step *= 2
     return found
-
-
-def shuffled(b: Builder, x: Value, y: Value, chosen: Sequence[int]) -> Value:
-    """Lanes of x, and of y behind them, in another order."""
-    numbers = ", ".join(f"i32 {i}" for i in chosen)
-    text = (
-        f"shufflevector {x.type} {x.text}, {y.type} {y.text}, "
-        f"<{b.lanes} x i32> <{numbers}>"
-    )
-    return b.let(text, x.dtype, b.lanes)

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import (
+    Index,
+    Mask,
+    Number,
+    Pointer,
+    Range,
+    Value,
+)
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.matmul.pack import Packer, transposed
 from toolkit.backends.numpy.jit.matmul.tile import Tiling, tile_function
-from toolkit.backends.numpy.jit.matmul.writer import Writer
-from toolkit.backends.numpy.jit.spans import spans
+from toolkit.backends.numpy.jit.matmul.writer import MatrixWriter
 
 ROW, PRODUCT, BLOCK = "row", "product", "block"
 
@@ -80,7 +87,7 @@ class Numbers(NamedTuple):
     scratch_a: Any = 0
 
 
-def emit_product(plan: Plan, body: Described | None) -> Builder:
+def emit_product(plan: Plan, body: Described | None) -> Kernel:
     """The function that computes units of a product.
 
     The table: the addresses of the body's inputs and outputs, of panels if there are
@@ -88,7 +95,7 @@ def emit_product(plan: Plan, body: Described | None) -> Builder:
     partial results, one slot after the other - and of scratch memory if something is
     packed here; `Numbers`; the axes of the batch.
     """
-    builder = Builder(plan.tiling.lanes)
+    builder = Kernel(plan.tiling.lanes)
     _Product(builder, plan, body).write()
     return builder
 
@@ -97,85 +104,85 @@ def emit_product(plan: Plan, body: Described | None) -> Builder:
 class _Block:
     """A part of a product: pointers to its factors, and what it computes of it."""
 
-    a: str
-    b: str
-    b_term: str
-    b_panel: str
-    element: str
-    rows: tuple[str, str]
-    panels: tuple[str, str]
-    depth: str
-    earlier: str = "0"
-    is_last: str = "true"
+    a: Pointer
+    b: Pointer
+    b_term: Number
+    b_panel: Number
+    element: Number
+    rows: Range
+    panels: Range
+    depth: Number
+    earlier: Number = 0
+    is_last: Value = Value("true", "bool")
 
 
 @dataclass(frozen=True)
 class _Tile:
     """Rows of a block that are computed together."""
 
-    a: str
-    a_row: str
-    a_term: str
-    rows: str
-    element: str
-    next: str = "null"
+    a: Pointer
+    a_row: Number
+    a_term: Number
+    rows: Number
+    element: Number
+    next: Pointer | str = "null"
 
 
 @dataclass(frozen=True)
 class _Sums:
     """Where the sums of a tile are, and which elements of the result they are of."""
 
-    place: str
-    stride: str
-    element: str
-    column: str
+    place: Pointer
+    stride: Number
+    element: Number
+    column: Number
 
 
-class _Product(Writer):
+class _Product(MatrixWriter):
     """Writes the function."""
 
-    def __init__(self, builder: Builder, plan: Plan, body: Described | None) -> None:
+    def __init__(self, builder: Kernel, plan: Plan, body: Described | None) -> None:
         super().__init__(builder, plan.tiling.dtype)
         self.plan = plan
         self.tiling = plan.tiling
         self.epilogue = self._load_addresses(body)
         packs = plan.pack_a or plan.pack_b
-        self.scratch = self.entry("ptr") if packs else ""
-        self.n = Numbers(*(self.entry() for _ in Numbers._fields))
+        if packs:
+            self.scratch = self.b.next_address()
+        self.n = Numbers(*(self.b.next_entry() for _ in Numbers._fields))
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if packs:
-            self.scratch = self.at(self.scratch, "%slot", self.n.scratch)
+            self.scratch = self.scratch + builder.slot * self.n.scratch
         # Panels before the last, narrower one, and all of them.
-        self.full = builder.integer("sdiv", self.n.columns, self.tiling.width)
-        self.panels = builder.integer("add", self.full, int(self.tiling.tail > 0))
+        self.full = self.n.columns // self.tiling.width
+        self.panels = self.full + int(self.tiling.tail > 0)
 
     def _load_addresses(self, body: Described | None) -> Epilogue | None:
         """The addresses of factors and result; an epilogue if there is more to do."""
         if body is None:
-            self.first, self.second, self.result = (self.entry("ptr") for _ in "abc")
+            self.first, self.second, self.result = (
+                self.b.next_address() for _ in "abc"
+            )
             return None
         graph = body.body
-        bases = [self.entry("ptr") for _ in (*graph.inputs, *graph.outputs)]
+        bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
         self.first, self.second = bases[self.plan.a], bases[self.plan.b]
         self.result = bases[-1]
         if self.plan.panels:
-            self.second = self.entry("ptr")
+            self.second = self.b.next_address()
         if len(graph.nodes) == 1 and not self.plan.across:
             return None
         if self.plan.chained:
-            self.result = self.entry("ptr")
+            self.result = self.b.next_address()
             return Epilogue(graph, self.b, bases)
         self.sums = self._memory(max(self.tiling.rows, self.b.lanes))
         if self.plan.across:
             self.turned = self._memory(self.b.lanes)
         return Epilogue(graph, self.b, bases)
 
-    def _memory(self, rows: int) -> str:
+    def _memory(self, rows: int) -> Pointer:
         """Memory for so many rows of a tile."""
-        name = f"%{self.b.fresh('memory')}"
-        kind = f"[{rows * self.tiling.vectors} x {self.zero.type}]"
-        self.b.emit(f"{name} = alloca {kind}, align 64")
-        return name
+        return self.b.memory(rows * self.tiling.vectors, self.zero)
 
     # --- units ------------------------------------------------------------------------
 
@@ -187,41 +194,43 @@ class _Product(Writer):
             self.second,
             n.b_term,
             n.b_panel,
-            "0",
-            ("0", n.rows),
-            ("0", self.panels),
+            0,
+            (0, n.rows),
+            (0, self.panels),
             n.depth,
         )
         if self.plan.unit == ROW:
-            self._turns(replace(whole, rows=("%lo", "%hi")))
+            self._turns(replace(whole, rows=(self.b.low, self.b.high)))
             return
-        with self.b.loop("%lo", "%hi") as unit:
-            part, number, product = whole, unit, unit
+        with self.b.loop(self.b.low, self.b.high) as unit:
+            part = whole
+            number: Number = unit
+            product: Number = unit
             if self.plan.unit == BLOCK:
                 part, number, product = self._part(whole, unit)
-            size = self.b.integer("mul", n.rows, n.columns)
+            size = n.rows * n.columns
             block = replace(
                 part,
                 a=self.moved(part.a, product, self.batch, "a"),
                 b=self.moved(part.b, product, self.batch, "b"),
-                element=self.b.integer("mul", number, size),
+                element=number * size,
             )
             self._turns(block)
 
-    def _part(self, whole: _Block, unit: str) -> tuple[_Block, str, str]:
+    def _part(self, whole: _Block, unit: Number) -> tuple[_Block, Number, Number]:
         """A block: panels within rows within slots; its result and its product."""
         n = self.n
-        rest, panels = self.split(unit, n.panel_blocks)
-        number, rows = self.split(rest, n.row_blocks)
-        product, slot = self.split(number, n.slots)
-        first, end = self.part(slot, n.block_depth, n.depth)
+        rest, panels = self.b.split(unit, n.panel_blocks)
+        number, rows = self.b.split(rest, n.row_blocks)
+        product, slot = self.b.split(number, n.slots)
+        first, end = self.b.part(slot, n.block_depth, n.depth)
         block = replace(
             whole,
-            a=self.at(whole.a, first, n.a_term),
-            b=self.at(whole.b, first, n.b_term),
-            rows=self.part(rows, n.block_rows, n.rows),
-            panels=self.part(panels, n.block_panels, self.panels),
-            depth=self.b.integer("sub", end, first),
+            a=whole.a + first * n.a_term,
+            b=whole.b + first * n.b_term,
+            rows=self.b.part(rows, n.block_rows, n.rows),
+            panels=self.b.part(panels, n.block_panels, self.panels),
+            depth=end - first,
         )
         # Every slot of a product has a result of its own.
         return block, number, product
@@ -232,14 +241,14 @@ class _Product(Writer):
         packer = Packer(self, self.plan.pack_b, self.tiling.width)
         size = packer.panel_bytes(block.depth)
         with b.loop(first, last) as panel:
-            source = self.at(block.b, panel, n.b_panel)
-            target = self.at(self.scratch, b.integer("sub", panel, first), size)
-            before = b.integer("mul", panel, self.tiling.width)
-            left = b.integer("sub", n.columns, before)
+            source = block.b + panel * n.b_panel
+            target = self.scratch + (panel - first) * size
+            before = panel * self.tiling.width
+            left = n.columns - before
             packer.write(source, target, n.b_line, n.b_term, left, block.depth)
         # Panels are counted from the product's first one.
-        start = self.at(self.scratch, b.integer("sub", "0", first), size)
-        return replace(block, b=start, b_term=str(packer.term_bytes), b_panel=size)
+        start = self.scratch + (0 - first) * size
+        return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
 
     def _turns(self, block: _Block) -> None:
         """A block, a part of its depth after the other if the plan is chained."""
@@ -247,15 +256,15 @@ class _Product(Writer):
             self._block(self._packed(block) if self.plan.pack_b else block)
             return
         b, n = self.b, self.n
-        with b.loop("0", self.ceil_div(block.depth, n.turn_depth)) as turn:
-            first, end = self.part(turn, n.turn_depth, block.depth)
+        with b.loop(0, self.b.ceil_div(block.depth, n.turn_depth)) as turn:
+            first, end = self.b.part(turn, n.turn_depth, block.depth)
             part = replace(
                 block,
-                a=self.at(block.a, first, n.a_term),
-                b=self.at(block.b, first, block.b_term),
-                depth=b.integer("sub", end, first),
+                a=block.a + first * n.a_term,
+                b=block.b + first * block.b_term,
+                depth=end - first,
                 earlier=b.least(turn, 1),
-                is_last=self.is_less(b.integer("sub", block.depth, 1), end),
+                is_last=b.compare("slt", block.depth - 1, end),
             )
             self._block(self._packed(part) if self.plan.pack_b else part)
 
@@ -264,44 +273,43 @@ class _Product(Writer):
     def _block(self, block: _Block) -> None:
         """Tiles from the first row to the last, each over all panels."""
         b, n, (first, end) = self.b, self.n, block.rows
-        count = b.integer("sub", end, first)
+        count = end - first
         # One smaller tile for each bit of what the largest leave over.
-        whole, rest = self.split(count, str(self.tiling.rows))
-        smaller = b.intrinsic("ctpop", Value(rest, "int64")).text
-        tiles = b.integer("add", whole, smaller)
-        with b.accumulate("0", tiles, 1, [Value(first, "int64")]) as turn:
-            row = turn.values[0].text
-            rows = self._height(b.integer("sub", end, row))
-            a = self.at(block.a, row, n.a_row)
-            element = self.affine(row, n.columns, block.element)
+        whole, rest = self.b.split(count, self.tiling.rows)
+        smaller = Index(b, b.intrinsic("ctpop", b.int64(rest)).text)
+        tiles = whole + smaller
+        with b.accumulate(0, tiles, 1, [b.int64(first)]) as turn:
+            row = turn.index_of(0)
+            rows = self._height(end - row)
+            a = block.a + row * n.a_row
+            element = row * n.columns + block.element
             tile = _Tile(a, n.a_row, n.a_term, rows, element)
             self._tile(self._packed_tile(tile, block.depth), block)
-            turn.next([Value(b.integer("add", row, rows), "int64")])
+            turn.next([row + rows])
 
-    def _height(self, left: str) -> str:
+    def _height(self, left: Index) -> Number:
         """The rows of the next tile, if so many are left."""
         b, heights = self.b, self.tiling.heights
-        found = Value(str(heights[-1]), "int64")
+        found: Number = heights[-1]
         cases = [(height, "sge", height) for height in reversed(heights[:-1])]
         third, rest = divmod(self.tiling.rows, 3)
         if not rest and 2 * third in heights:
             # Two tiles of two thirds are quicker than a whole one and one of a third.
             cases.append((4 * third, "eq", 2 * third))
         for limit, relation, height in cases:
-            number = Value(str(limit), "int64")
-            fits = b.binary(f"icmp {relation}", Value(left, "int64"), number, "bool")
-            found = b.select(fits, Value(str(height), "int64"), found)
-        return found.text
+            fits = b.compare(relation, left, limit)
+            found = b.choose(fits, height, found)
+        return found
 
-    def _packed_tile(self, tile: _Tile, depth: str) -> _Tile:
+    def _packed_tile(self, tile: _Tile, depth: Number) -> _Tile:
         if not self.plan.pack_a:
             return tile
         packer = Packer(self, self.plan.pack_a, self.tiling.padded_rows)
-        place = self.at(self.scratch, self.n.scratch_a)
+        place = self.scratch + self.n.scratch_a
         packer.write(tile.a, place, tile.a_row, tile.a_term, tile.rows, depth)
-        row, term = str(self.itemsize), str(packer.term_bytes)
-        last = self.affine(tile.rows, 2, -1)
-        following = self.at(tile.a, last, tile.a_row)
+        row, term = self.itemsize, packer.term_bytes
+        last = tile.rows * 2 + -1
+        following = tile.a + last * tile.a_row
         return replace(tile, a=place, a_row=row, a_term=term, next=following)
 
     def _tile(self, tile: _Tile, block: _Block) -> None:
@@ -314,23 +322,23 @@ class _Product(Writer):
                 self._sums(tile, block, panel, self.tiling.tail, True)
 
     def _sums(
-        self, tile: _Tile, block: _Block, panel: str, vectors: int, tail: bool
+        self, tile: _Tile, block: _Block, panel: Number, vectors: int, tail: bool
     ) -> None:
         """Sum a tile and a panel, to where the result is or on to the epilogue."""
         b = self.b
-        column = b.integer("mul", panel, self.tiling.width)
-        left = b.integer("sub", self.n.columns, column)
-        element = b.integer("add", tile.element, column)
+        column = panel * self.tiling.width
+        left = self.n.columns - column
+        element = tile.element + column
         if self.epilogue is None or self.plan.chained:
-            place = self.at(self.result, element, self.itemsize)
-            stride = b.integer("mul", self.n.columns, self.itemsize)
+            place = self.result + element * self.itemsize
+            stride = self.n.columns * self.itemsize
         else:
-            place, stride = self.sums, str(vectors * self.vector_bytes)
+            place, stride = self.sums, vectors * self.vector_bytes
         name = "sum_tail" if tail else "sum_tile"
         b.declarations |= tile_function(
             name, self.tiling, vectors, tail, self.plan.chained, bool(self.plan.pack_a)
         )
-        factor = self.at(block.b, panel, block.b_panel)
+        factor = block.b + panel * block.b_panel
         pointers = [f"ptr {p}" for p in (tile.a, factor, place)]
         counts = (tile.rows, block.depth, left)
         strides = (stride, tile.a_row, tile.a_term, block.b_term, block.earlier)
@@ -342,60 +350,60 @@ class _Product(Writer):
         elif self.epilogue is not None:
             found = _Sums(place, stride, element, column)
             with self.b.when(block.is_last):
-                masks = self.masks(left, vectors) if tail else [None] * vectors
+                masks = (
+                    self.b.first_of_vectors(left, vectors) if tail else [None] * vectors
+                )
                 self._finish(self.epilogue, tile.rows, found, masks)
 
     def _finish(
         self,
         epilogue: Epilogue,
-        rows: str,
+        rows: Number,
         sums: _Sums,
-        masks: Sequence[str | None],
+        masks: Sequence[Mask],
     ) -> None:
         """Apply the epilogue to the sums of a tile."""
         b = self.b
-        columns = [
-            b.integer("add", sums.column, j * b.lanes) for j in range(len(masks))
-        ]
+        columns = [sums.column + j * b.lanes for j in range(len(masks))]
         pairs = list(zip(columns, masks, strict=True))
         loaded = [epilogue.columns(column, mask) for column, mask in pairs]
-        with b.loop("0", rows) as row:
-            first = self.affine(row, self.n.columns, sums.element)
-            place = self.at(sums.place, row, sums.stride)
+        with b.loop(0, rows) as row:
+            first = row * self.n.columns + sums.element
+            place = sums.place + row * sums.stride
             for j, (column, mask) in enumerate(pairs):
-                value = self.vector(self.at(place, j, self.vector_bytes), mask)
-                element = b.integer("add", first, j * b.lanes)
+                value = self.vector(place + j * self.vector_bytes, mask)
+                element = first + j * b.lanes
                 epilogue.apply(value, element, column, mask, loaded[j])
 
     def _finish_across(
-        self, epilogue: Epilogue, first: str, row: str, vectors: int
+        self, epilogue: Epilogue, first: Number, row: Number, vectors: int
     ) -> None:
         """Apply the epilogue to the columns of a tile, which are rows of the result."""
         b, lanes = self.b, self.b.lanes
         # Rows that are narrower than a vector follow each other as in the result.
         is_flat = not epilogue.has_columns
-        line = self.affine(self.n.rows, self.itemsize, 0)
-        line = line if is_flat else str(self.vector_bytes)
-        with b.loop("0", str(vectors)) as j:
-            first_line = self.at(self.sums, j, self.vector_bytes)
+        line = self.n.rows * self.itemsize + 0
+        line = line if is_flat else self.vector_bytes
+        with b.loop(0, vectors) as j:
+            first_line = self.sums + j * self.vector_bytes
             steps = range(0, lanes * vectors, vectors)
-            places = [self.at(first_line, i, self.vector_bytes) for i in steps]
-            target = self.at(self.turned, j, b.integer("mul", lanes, line))
+            places = [first_line + i * self.vector_bytes for i in steps]
+            target = self.turned + j * (lanes * line)
             for i, x in enumerate(transposed(b, [self.vector(x) for x in places])):
-                self.put(x, self.at(target, i, line))
-        left = b.integer("sub", self.n.columns, row)
+                self.put(x, target + i * line)
+        left = self.n.columns - row
         count = b.least(left, vectors * lanes)
-        element = self.affine(row, self.n.rows, first)
+        element = row * self.n.rows + first
         if is_flat:
-            loaded = epilogue.columns("0")
-            for index, mask in spans(b, "0", b.integer("mul", count, self.n.rows)):
-                value = self.vector(self.at(self.turned, index, self.itemsize), mask)
-                place = b.integer("add", element, index)
-                epilogue.apply(value, place, "0", mask, loaded)
+            loaded = epilogue.columns(0)
+            for index, mask in b.run(0, count * self.n.rows):
+                value = self.vector(self.turned + index * self.itemsize, mask)
+                place = element + index
+                epilogue.apply(value, place, 0, mask, loaded)
             return
-        mask = self.mask(self.n.rows)
-        loaded = epilogue.columns("0", mask)
-        with b.loop("0", count) as index:
-            value = self.vector(self.at(self.turned, index, self.vector_bytes))
-            place = self.affine(index, self.n.rows, element)
-            epilogue.apply(value, place, "0", mask, loaded)
+        mask = self.b.first_lanes(self.n.rows)
+        loaded = epilogue.columns(0, mask)
+        with b.loop(0, count) as index:
+            value = self.vector(self.turned + index * self.vector_bytes)
+            place = index * self.n.rows + element
+            epilogue.apply(value, place, 0, mask, loaded)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.engine import host
-from toolkit.backends.numpy.jit.matmul.writer import Writer
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.matmul.writer import MatrixWriter
 
 # Terms that a panel's cache lines are asked for before they are needed.
 _AHEAD = 6
@@ -103,9 +104,13 @@ def tile_function(
         packed: whether the first factor's tile is packed; the next one is then asked
             for where it still lies.
     """
-    w = Writer(Builder(tiling.lanes), tiling.dtype)
+    w = MatrixWriter(Kernel(tiling.lanes), tiling.dtype)
     b, heights = w.b, tiling.heights
-    masks = w.masks("%columns", vectors) if tail else [None] * vectors
+    masks = (
+        w.b.first_of_vectors(b.parameter("columns"), vectors)
+        if tail
+        else [None] * vectors
+    )
     done, cases = b.fresh("done"), [b.fresh("rows") for _ in heights]
     targets = " ".join(
         f"i64 {n}, label %{case}" for n, case in zip(heights, cases, strict=True)
@@ -141,17 +146,20 @@ _PARAMETERS = (
 
 
 def _tile(
-    w: Writer,
+    w: MatrixWriter,
     tiling: Tiling,
     rows: int,
-    masks: Sequence[str | None],
+    masks: Sequence[Mask],
     chained: bool,
     packed: bool,
 ) -> None:
     """Sum a tile of so many rows and store it."""
-    starts = [w.at("%sums", i, "%sums_row") for i in range(rows)]
+    starts = [
+        w.b.pointer_parameter("sums") + i * w.b.parameter("sums_row")
+        for i in range(rows)
+    ]
     places = [
-        (w.at(start, j, w.vector_bytes), mask)
+        (start + j * w.vector_bytes, mask)
         for start in starts
         for j, mask in enumerate(masks)
     ]
@@ -165,10 +173,10 @@ def _tile(
 
 
 def _added(
-    w: Writer, sums: Sequence[Value], places: Sequence[tuple[str, str | None]]
+    w: MatrixWriter, sums: Sequence[Value], places: Sequence[tuple[Pointer, Mask]]
 ) -> list[Value]:
     """The sums and those that are there already, unless these are the first."""
-    with w.b.accumulate("0", "%earlier", 1, sums) as turn:
+    with w.b.accumulate(0, w.b.parameter("earlier"), 1, sums) as turn:
         pairs = zip(turn.values, places, strict=True)
         turn.next([w.b.binary("fadd", x, w.vector(*place)) for x, place in pairs])
     return turn.values
@@ -181,53 +189,54 @@ class _Rows:
     rows, as x86 adds 1, 2 or 4 times a stride for free.
     """
 
-    def __init__(self, w: Writer, tiling: Tiling, rows: int, packed: bool) -> None:
+    def __init__(
+        self, w: MatrixWriter, tiling: Tiling, rows: int, packed: bool
+    ) -> None:
         self.w = w
         self.rows = rows
-        self.stride: str | int = w.itemsize if packed else "%a_row"
-        self.term = str(tiling.padded_rows * w.itemsize) if packed else "%a_term"
+        self.stride: Number = w.itemsize if packed else w.b.parameter("a_row")
+        self.term = (
+            tiling.padded_rows * w.itemsize if packed else w.b.parameter("a_term")
+        )
         self.every = rows if packed else _ROWS_PER_POINTER
         firsts = range(0, rows, self.every)
-        self.pointers = [w.at("%a", i, self.stride) for i in firsts]
-        self.third = w.b.integer("mul", 3, self.stride)
+        self.pointers = [w.b.pointer_parameter("a") + i * self.stride for i in firsts]
+        self.third = 3 * self.stride
 
-    def places(self, offset: str) -> Iterator[str]:
+    def places(self, offset: Number) -> Iterator[Pointer]:
         """Pointers to a term of each row."""
-        w, pointers = self.w, [self.w.at(first, offset) for first in self.pointers]
+        pointers = [first + offset for first in self.pointers]
         for i in range(self.rows):
             pointer, step = pointers[i // self.every], i % self.every
             yield (
-                w.at(pointer, self.third)
-                if step == 3
-                else w.at(pointer, step, self.stride)
+                (pointer + self.third) if step == 3 else (pointer + step * self.stride)
             )
 
 
 def _sums(
-    w: Writer, tiling: Tiling, rows: int, masks: Sequence[str | None], packed: bool
+    w: MatrixWriter, tiling: Tiling, rows: int, masks: Sequence[Mask], packed: bool
 ) -> list[Value]:
     """The sums of the products of all terms."""
     b, zero = w.b, Value("0", "int64")
     lines = _Rows(w, tiling, rows, packed)
     initial = [zero, zero, *[w.zero] * (rows * len(masks))]
-    with b.accumulate("0", "%depth", 1, initial) as turn:
-        a_offset, b_offset, *sums = turn.values
-        columns = w.at("%b", b_offset.text)
-        ahead = w.at(columns, "%b_term", _AHEAD)
+    depth, b_term, following = map(b.parameter, ("depth", "b_term", "next_term"))
+    with b.accumulate(0, depth, 1, initial) as turn:
+        a_offset, b_offset = turn.index_of(0), turn.index_of(1)
+        sums = turn.values[2:]
+        columns = b.pointer_parameter("b") + b_offset
+        ahead = columns + b_term * _AHEAD
         for j in range(0, len(masks) * w.vector_bytes, _LINE):
-            w.prefetch(w.at(ahead, j))
+            w.prefetch(ahead + j)
         if packed:
-            w.prefetch(w.at("%next", turn.index, "%next_term"), near=2)
+            w.prefetch(b.pointer_parameter("next") + turn.index * following, near=2)
         ys = [
-            w.vector(w.at(columns, j * w.vector_bytes), mask)
-            for j, mask in enumerate(masks)
+            w.vector(columns + j * w.vector_bytes, mask) for j, mask in enumerate(masks)
         ]
-        for i, place in enumerate(lines.places(a_offset.text)):
-            x = b.splat(w.memory.scalar(place, w.dtype))
+        for i, place in enumerate(lines.places(a_offset)):
+            x = b.splat(b.scalar(place, w.dtype))
             for j, y in enumerate(ys):
                 k = i * len(ys) + j
                 sums[k] = b.intrinsic("fma", x, y, sums[k])
-        a_next = b.integer("add", a_offset.text, lines.term)
-        b_next = b.integer("add", b_offset.text, "%b_term")
-        turn.next([Value(a_next, "int64"), Value(b_next, "int64"), *sums])
+        turn.next([a_offset + lines.term, b_offset + b_term, *sums])
     return turn.values[2:]

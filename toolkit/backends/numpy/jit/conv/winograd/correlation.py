@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
-from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.conv.feed import Channels
 from toolkit.backends.numpy.jit.conv.geometry import Axis
 from toolkit.backends.numpy.jit.conv.plan import Plan
@@ -34,6 +34,7 @@ from toolkit.backends.numpy.jit.conv.winograd.patches import (
 )
 from toolkit.backends.numpy.jit.conv.winograd.transforms import OUTPUTS, POINTS, TAPS
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
 
 # Tiles of a block, as few as fill the registers: more only if the weights are too many
 # elements for the second cache, so that they are read less often.
@@ -108,14 +109,14 @@ def _gain(plan: WinogradPlan) -> float:
     return y.count * x.count * TAPS**2 * steps / (prod(plan.tiles) * tile)
 
 
-def emit_winograd(body: Described, plan: WinogradPlan) -> Builder:
+def emit_winograd(body: Described, plan: WinogradPlan) -> Kernel:
     """The function of a convolution or input gradient and its epilogue.
 
     The table holds the operands of the body, the images, the transformed weights, the
     tasks' memory, and two numbers: in how many strips an image is computed, and the
     elements between images.
     """
-    builder = Builder(plan.lanes)
+    builder = Kernel(plan.lanes)
     _Winograd(builder, body, plan).write()
     return builder
 
@@ -123,21 +124,19 @@ def emit_winograd(body: Described, plan: WinogradPlan) -> Builder:
 class _Winograd(PatchWriter):
     """Writes the function."""
 
-    def __init__(self, builder: Builder, body: Described, plan: WinogradPlan) -> None:
+    def __init__(self, builder: Kernel, body: Described, plan: WinogradPlan) -> None:
         super().__init__(builder, plan.dtype, plan)
         self.plan = plan
         count = len(body.body.inputs) + len(body.body.outputs)
-        *bases, images, self.w, scratch = (
-            self.entry(i, "ptr") for i in range(count + 3)
-        )
+        *bases, images, self.w, scratch = (self.address(i) for i in range(count + 3))
         self.epilogue = Epilogue(body.body, builder, bases)
-        self.strips = self.entry(count + 3, "i64")
-        image = self.entry(count + 4, "i64")
+        self.strips = self.b.entry(count + 3)
+        image = self.b.entry(count + 4)
         at, lanes = plan.channels, plan.lanes
-        self.points = self.move(scratch, "%slot", plan.scratch)
-        self.products = self.move(self.points, plan.vector, at.depth // lanes)
-        self.lines = self.move(self.products, plan.vector, at.width // lanes)
-        self.zeros = self.move(self.lines, POINTS**2 * lanes)
+        self.points = scratch + builder.slot * plan.scratch
+        self.products = self.points + plan.vector * (at.depth // lanes)
+        self.lines = self.products + plan.vector * (at.width // lanes)
+        self.zeros = self.lines + POINTS**2 * lanes
         vertical, horizontal = (
             Side(axis.extent, axis.pitch, axis.offset) for axis in plan.axes
         )
@@ -156,37 +155,34 @@ class _Winograd(PatchWriter):
         b, block = self.b, self.plan.block
         self.clear(self.zeros, self.plan.zeros)
         total = prod(self.plan.tiles)
-        low, high = (
-            self.integer("sdiv", self.integer("mul", end, total), self.strips)
-            for end in ("%lo", "%hi")
-        )
+        low, high = (end * total // self.strips for end in (b.low, b.high))
         with b.loop(low, high, block) as first:
-            count = b.least(block, self.integer("sub", high, first))
-            with b.loop("0", count) as place:
-                self.transform(self.patches, self.integer("add", first, place), place)
+            count = b.least(block, high - first)
+            with b.loop(0, count) as place:
+                self.transform(self.patches, first + place, place)
             self._products(count)
-            with b.loop("0", count) as place:
-                self._outputs(self.integer("add", first, place), place)
+            with b.loop(0, count) as place:
+                self._outputs(first + place, place)
 
     # --- products ---------------------------------------------------------------------
 
-    def _products(self, count: str) -> None:
+    def _products(self, count: Number) -> None:
         """For each point, the inputs of `count` tiles times the weights."""
         b, plan, at = self.b, self.plan, self.plan.channels
-        with b.loop("0", str(POINTS**2)) as point:
-            x = self.move(self.points, point, plan.point)
-            y = self.move(self.products, point, plan.point)
+        with b.loop(0, POINTS**2) as point:
+            x = self.points + point * plan.point
+            y = self.products + point * plan.point
             for panel in panels(at.width, plan.vectors, b.lanes):
                 with self.each(panel.count) as index:
-                    column = self.affine(index, panel.vectors * b.lanes, panel.first)
-                    w = self.move(self.w, column, POINTS**2 * at.depth)
-                    w = self.move(w, point, b.lanes * panel.vectors * b.lanes)
-                    target = self.move(y, column, plan.vector // b.lanes)
-                    with b.loop("0", count, plan.rows) as row:
-                        source = self.move(x, row, b.lanes)
-                        self._product(panel, source, w, self.move(target, row, b.lanes))
+                    column = index * (panel.vectors * b.lanes) + panel.first
+                    w = self.w + column * (POINTS**2 * at.depth)
+                    w = w + point * (b.lanes * panel.vectors * b.lanes)
+                    target = y + column * (plan.vector // b.lanes)
+                    with b.loop(0, count, plan.rows) as row:
+                        source = x + row * b.lanes
+                        self._product(panel, source, w, target + row * b.lanes)
 
-    def _product(self, panel: Panel, x: str, w: str, y: str) -> None:
+    def _product(self, panel: Panel, x: Pointer, w: Pointer, y: Pointer) -> None:
         """Some tiles, and a panel of output channels."""
         plan, lanes = self.plan, self.b.lanes
         axis = _vectors_as_taps(plan)
@@ -195,42 +191,43 @@ class _Winograd(PatchWriter):
         sums = inner.add(Segment(0, axis.taps, 0, plan.rows), x, w, sums)
         for k, value in enumerate(sums):
             row, vector = divmod(k, panel.vectors)
-            self.memory.store(value, y, str(vector * plan.vector + row * lanes), None)
+            self.b.store(value, y, vector * plan.vector + row * lanes, None)
 
     # --- outputs ----------------------------------------------------------------------
 
-    def _outputs(self, tile: str, place: str) -> None:
+    def _outputs(self, tile: Number, place: Number) -> None:
         """Transform the products of a tile back."""
         b, at, (vertical, horizontal) = self.b, self.plan.channels, self.plan.axes
         image, y, x = self.corner(tile)
-        source = self.move(self.products, place, b.lanes)
-        rows = b.least(OUTPUTS, self.integer("sub", vertical.count, y))
-        with b.loop("0", str(at.width), b.lanes) as column:
-            vector = self.move(source, column, self.plan.vector // b.lanes)
-            with b.loop("0", str(POINTS)) as j:
-                line = self.move(vector, j, self.plan.point)
+        source = self.products + place * b.lanes
+        rows = b.least(OUTPUTS, vertical.count - y)
+        with b.loop(0, at.width, b.lanes) as column:
+            vector = source + column * (self.plan.vector // b.lanes)
+            with b.loop(0, POINTS) as j:
+                line = vector + j * self.plan.point
                 points = (i * POINTS * self.plan.point for i in range(POINTS))
-                values = [self.load(line, str(point)) for point in points]
+                values = [self.load(line, point) for point in points]
                 self.keep(j, self.transforms.outputs(values))
             loaded = self.epilogue.columns(column)
-            with b.loop("0", rows) as i:
-                row = self.affine(image, vertical.count, self.integer("add", y, i))
-                pixel = self.affine(row, horizontal.count, x)
-                element = self.affine(pixel, at.width, column)
+            with b.loop(0, rows) as i:
+                down = y + i
+                row = image * vertical.count + down
+                pixel = row * horizontal.count + x
+                element = pixel * at.width + column
                 for k, value in enumerate(self.transforms.outputs(self.kept(i))):
                     with self._if_output(x, k):
-                        target = self.integer("add", element, k * at.width)
+                        target = element + k * at.width
                         self.epilogue.apply(value, target, column, None, loaded)
 
     @contextmanager
-    def _if_output(self, x: str, step: int) -> Iterator[None]:
+    def _if_output(self, x: Number, step: int) -> Iterator[None]:
         """What follows runs only if a column of a tile is one of the outputs."""
         count = self.plan.axes[1].count
         if step < (count - 1) % OUTPUTS + 1:
             yield
             return
-        position = self.integer("add", x, step)
-        with self.b.when(self.compare("slt", position, count)):
+        position = x + step
+        with self.b.when(self.b.compare("slt", position, count)):
             yield
 
 

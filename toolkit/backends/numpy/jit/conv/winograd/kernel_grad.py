@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.conv.grad_plan import GradPlan
 from toolkit.backends.numpy.jit.conv.tiles import (
     Panel,
@@ -28,6 +28,7 @@ from toolkit.backends.numpy.jit.conv.winograd.patches import (
     can_be_tiled,
 )
 from toolkit.backends.numpy.jit.conv.winograd.transforms import OUTPUTS, POINTS, TAPS
+from toolkit.backends.numpy.jit.kernel import Kernel
 
 # Tiles of a block: many, so that the time to load and store sums does not matter, but
 # with their points in the second cache.
@@ -135,12 +136,12 @@ def _gain(plan: WinogradGradPlan) -> float:
     return y.count * x.count * TAPS**2 * steps / (prod(plan.tiles) * tile)
 
 
-def emit_winograd_grad(plan: WinogradGradPlan) -> Builder:
+def emit_winograd_grad(plan: WinogradGradPlan) -> Kernel:
     """The function of a kernel gradient.
 
     The table is that of `emit_kernel_grad`, with the tasks' memory behind the result.
     """
-    builder = Builder(plan.lanes)
+    builder = Kernel(plan.lanes)
     _WinogradGrad(builder, plan).write()
     return builder
 
@@ -148,20 +149,18 @@ def emit_winograd_grad(plan: WinogradGradPlan) -> Builder:
 class _WinogradGrad(PatchWriter):
     """Writes the function."""
 
-    def __init__(self, builder: Builder, plan: WinogradGradPlan) -> None:
+    def __init__(self, builder: Kernel, plan: WinogradGradPlan) -> None:
         super().__init__(builder, plan.direct.dtype, plan)
         self.plan = plan
-        images, gradients, result, scratch = (self.entry(i, "ptr") for i in range(4))
-        image, gradient, self.count, self.grain = (
-            self.entry(i, "i64") for i in range(4, 8)
-        )
+        images, gradients, result, scratch = (self.address(i) for i in range(4))
+        image, gradient, self.count, self.grain = (self.b.entry(i) for i in range(4, 8))
         lanes = plan.lanes
-        self.result = self.move(result, "%slot", plan.direct.pitch)
-        self.sums = self.move(scratch, "%slot", plan.scratch)
-        inputs = self.move(self.sums, POINTS**2 * plan.sums)
-        outputs = self.move(inputs, plan.vector, plan.depth // lanes)
-        self.lines = self.move(outputs, plan.vector, plan.width // lanes)
-        self.zeros = self.move(self.lines, POINTS**2 * lanes)
+        self.result = result + builder.slot * plan.direct.pitch
+        self.sums = scratch + builder.slot * plan.scratch
+        inputs = self.sums + POINTS**2 * plan.sums
+        outputs = inputs + plan.vector * (plan.depth // lanes)
+        self.lines = outputs + plan.vector * (plan.width // lanes)
+        self.zeros = self.lines + POINTS**2 * lanes
         (y, x), (down, across) = plan.axes, plan.direct.pitches
         self.inputs = Patches(
             images=images,
@@ -188,66 +187,68 @@ class _WinogradGrad(PatchWriter):
     def write(self) -> None:
         """Loops over blocks of the tiles of all rows."""
         b, block, total = self.b, self.plan.block, prod(self.plan.tiles)
-        begin = self.integer("mul", "%slot", self.grain)
-        end = b.least(self.integer("add", begin, self.grain), self.count)
-        with b.when(self.compare("eq", begin, "%lo")):
+        begin = b.slot * self.grain
+        end = b.least(begin + self.grain, self.count)
+        with b.when(self.b.compare("eq", begin, b.low)):
             self.clear(self.sums, POINTS**2 * self.plan.sums)
         self.clear(self.zeros, self.plan.zeros)
-        low, high = (self.integer("mul", row, total) for row in ("%lo", "%hi"))
+        low, high = (row * total for row in (b.low, b.high))
         with b.loop(low, high, block) as first:
-            count = b.least(block, self.integer("sub", high, first))
+            count = b.least(block, high - first)
             for patches in (self.inputs, self.gradients):
-                with b.loop("0", count) as place:
-                    tile = self.integer("add", first, place)
+                with b.loop(0, count) as place:
+                    tile = first + place
                     self.transform(patches, tile, place)
             self._products(count)
-        with b.when(self.compare("eq", end, "%hi")):
+        with b.when(self.b.compare("eq", end, b.high)):
             self._taps()
 
     # --- products ---------------------------------------------------------------------
 
-    def _products(self, count: str) -> None:
+    def _products(self, count: Number) -> None:
         """For each point, add the inputs times the gradients of `count` tiles."""
         b, plan = self.b, self.plan
         vectors, parts = plan.depth // b.lanes, b.lanes // plan.rows
-        with b.loop("0", str(POINTS**2)) as point:
-            x = self.move(self.inputs.points, point, plan.point)
-            g = self.move(self.gradients.points, point, plan.point)
-            sums = self.move(self.sums, point, plan.sums)
+        with b.loop(0, POINTS**2) as point:
+            x = self.inputs.points + point * plan.point
+            g = self.gradients.points + point * plan.point
+            sums = self.sums + point * plan.sums
             for panel in panels(plan.width, plan.vectors, b.lanes):
                 with self.each(panel.count) as index:
-                    column = self.affine(index, panel.vectors * b.lanes, panel.first)
-                    panel_g = self.move(g, column, plan.vector // b.lanes)
-                    panel_sums = self.move(sums, column)
+                    column = index * (panel.vectors * b.lanes) + panel.first
+                    panel_g = g + column * (plan.vector // b.lanes)
+                    panel_sums = sums + column
                     with self.each(vectors) as vector, self.each(parts) as part:
-                        source = self.move(x, vector, plan.vector)
-                        source = self.move(source, part, plan.rows)
-                        channel = self.affine(vector, parts, part)
-                        target = self.move(panel_sums, channel, plan.rows * plan.width)
+                        source = x + vector * plan.vector
+                        source = source + part * plan.rows
+                        channel = vector * parts + part
+                        target = panel_sums + channel * (plan.rows * plan.width)
                         self._product(panel, source, panel_g, target, count)
 
-    def _product(self, panel: Panel, x: str, g: str, target: str, count: str) -> None:
+    def _product(
+        self, panel: Panel, x: Pointer, g: Pointer, target: Pointer, count: Number
+    ) -> None:
         """Add the products of some channels and a panel, over all tiles."""
         lanes = self.b.lanes
         places = [
-            self.move(target, row * self.plan.width + vector * lanes)
+            target + (row * self.plan.width + vector * lanes)
             for row in range(self.plan.rows)
             for vector in range(panel.vectors)
         ]
-        sums = [self.load(place, "0") for place in places]
-        rest = self.integer("srem", count, _UNROLL)
-        middle = self.integer("sub", count, rest)
-        sums = self._turns(panel, x, g, ("0", middle), _UNROLL, sums)
+        sums = [self.load(place, 0) for place in places]
+        rest = count % _UNROLL
+        middle = count - rest
+        sums = self._turns(panel, x, g, (0, middle), _UNROLL, sums)
         sums = self._turns(panel, x, g, (middle, count), 1, sums)
         for place, value in zip(places, sums, strict=True):
-            self.memory.store(value, place, "0", None)
+            self.b.store(value, place, 0, None)
 
     def _turns(
         self,
         panel: Panel,
-        x: str,
-        g: str,
-        tiles: tuple[str, str],
+        x: Pointer,
+        g: Pointer,
+        tiles: Range,
         several: int,
         sums: list[Value],
     ) -> list[Value]:
@@ -255,21 +256,22 @@ class _WinogradGrad(PatchWriter):
         with self.b.accumulate(*tiles, several, sums) as turn:
             sums = turn.values
             for u in range(several):
-                tile = self.integer("add", turn.index, u)
-                place = self.integer("mul", tile, self.b.lanes)
-                sums = self._step(panel, self.move(x, place), self.move(g, place), sums)
+                tile = turn.index + u
+                place = tile * self.b.lanes
+                sums = self._step(panel, x + place, g + place, sums)
             turn.next(sums)
         return turn.values
 
-    def _step(self, panel: Panel, x: str, g: str, sums: list[Value]) -> list[Value]:
+    def _step(
+        self, panel: Panel, x: Pointer, g: Pointer, sums: list[Value]
+    ) -> list[Value]:
         """One tile: some of its inputs times a panel of its gradients."""
         b, found = self.b, []
         gradients = [
-            self.load(g, str(vector * self.plan.vector))
-            for vector in range(panel.vectors)
+            self.load(g, vector * self.plan.vector) for vector in range(panel.vectors)
         ]
         for row in range(self.plan.rows):
-            scalar = b.splat(self.memory.scalar(self.move(x, row), self.dtype))
+            scalar = b.splat(self.b.scalar(x + row, self.dtype))
             for vector, gradient in enumerate(gradients):
                 before = sums[row * panel.vectors + vector]
                 found.append(b.intrinsic("fma", scalar, gradient, before))
@@ -280,16 +282,14 @@ class _WinogradGrad(PatchWriter):
     def _taps(self) -> None:
         """Transform the sums of the task to the gradients of the taps."""
         b, plan, size = self.b, self.plan, self.plan.depth * self.plan.width
-        with b.loop("0", str(size), b.lanes) as element:
-            with b.loop("0", str(POINTS)) as j:
-                line = self.move(self.sums, j, plan.sums)
-                points = [
-                    self.move(line, i * POINTS * plan.sums) for i in range(POINTS)
-                ]
+        with b.loop(0, size, b.lanes) as element:
+            with b.loop(0, POINTS) as j:
+                line = self.sums + j * plan.sums
+                points = [line + i * POINTS * plan.sums for i in range(POINTS)]
                 self.keep(
                     j, self.transforms.taps([self.load(p, element) for p in points])
                 )
-            with b.loop("0", str(TAPS)) as i:
-                target = self.move(self.result, i, TAPS * size)
+            with b.loop(0, TAPS) as i:
+                target = self.result + i * (TAPS * size)
                 for k, value in enumerate(self.transforms.taps(self.kept(i))):
-                    self.memory.store(value, self.move(target, k * size), element, None)
+                    self.b.store(value, target + k * size, element, None)

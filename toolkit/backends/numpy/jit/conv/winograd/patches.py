@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.conv.geometry import Axis
 from toolkit.backends.numpy.jit.conv.winograd.transforms import (
     OUTPUTS,
@@ -18,7 +18,8 @@ from toolkit.backends.numpy.jit.conv.winograd.transforms import (
     Line,
     Transforms,
 )
-from toolkit.backends.numpy.jit.conv.writer import Writer
+from toolkit.backends.numpy.jit.conv.writer import ConvolutionWriter
+from toolkit.backends.numpy.jit.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ class Patches:
         points: where the transformed patches go.
     """
 
-    images: str
-    image: str
+    images: Pointer
+    image: Number
     sides: tuple[Side, Side]
     size: int
     channels: int
     line: Line
-    points: str
+    points: Pointer
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def can_be_tiled(axes: Sequence[Axis]) -> bool:
     return len(axes) == 2 and taps == {plain}
 
 
-class PatchWriter(Writer):
+class PatchWriter(ConvolutionWriter):
     """Emits what is the same for all kernels on tiles.
 
     Attributes:
@@ -108,85 +109,78 @@ class PatchWriter(Writer):
         zeros: a pointer to the zeros that stand for a row outside the images.
     """
 
-    lines: str
-    zeros: str
+    lines: Pointer
+    zeros: Pointer
 
-    def __init__(self, builder: Builder, dtype: str, grid: Grid) -> None:
+    def __init__(self, builder: Kernel, dtype: str, grid: Grid) -> None:
         super().__init__(builder, dtype)
         self.grid = grid
         self.transforms = Transforms(builder)
 
-    def clear(self, place: str, count: int) -> None:
+    def clear(self, place: Pointer, count: int) -> None:
         """Write zeros, in whole vectors."""
-        with self.b.loop("0", str(count), self.b.lanes) as index:
-            self.memory.store(self.zero(), place, index, None)
+        with self.b.loop(0, count, self.b.lanes) as index:
+            self.b.store(self.zero(), place, index, None)
 
     def zero(self) -> Value:
         """A vector of zeros."""
-        return self.b.constant(0.0, Value("", self.dtype, self.b.lanes))
+        return self.b.filled(0.0, self.dtype)
 
-    def corner(self, tile: str) -> tuple[str, str, str]:
+    def corner(self, tile: Number) -> tuple[Number, Number, Number]:
         """The image of a tile, and its first output along each axis."""
         down, across = self.grid.tiles
-        image = self.integer("sdiv", tile, down * across)
-        tile = self.integer("srem", tile, down * across)
-        y, x = self.integer("sdiv", tile, across), self.integer("srem", tile, across)
-        return image, self.integer("mul", y, OUTPUTS), self.integer("mul", x, OUTPUTS)
+        image = tile // (down * across)
+        tile = tile % (down * across)
+        y, x = tile // across, tile % across
+        return image, y * OUTPUTS, x * OUTPUTS
 
-    def transform(self, source: Patches, tile: str, place: str) -> None:
+    def transform(self, source: Patches, tile: Number, place: Number) -> None:
         """Transform the patch of a tile: its columns, and then the rows of those."""
         b, (vertical, horizontal) = self.b, source.sides
         image, y, x = self.corner(tile)
-        left = self.integer("add", x, horizontal.offset)
-        origin = self.move(source.images, image, source.image)
-        origin = self.move(origin, left, horizontal.pitch)
-        tops = [self.integer("add", y, vertical.offset + i) for i in range(source.size)]
+        left = x + horizontal.offset
+        origin = source.images + image * source.image
+        origin = origin + left * horizontal.pitch
+        tops = [y + (vertical.offset + i) for i in range(source.size)]
         rows = [self._row(origin, top, vertical) for top in tops]
-        target = self.move(source.points, place, b.lanes)
-        with b.loop("0", str(source.channels), b.lanes) as channel:
-            with b.loop("0", str(source.size)) as j:
-                inside = self._inside(self.integer("add", left, j), horizontal)
-                places = [self.move(row, j, horizontal.pitch) for row in rows]
+        target = source.points + place * b.lanes
+        with b.loop(0, source.channels, b.lanes) as channel:
+            with b.loop(0, source.size) as j:
+                inside = self._inside(left + j, horizontal)
+                places = [row + j * horizontal.pitch for row in rows]
                 self.keep(
                     j, source.line([self.load(p, channel, inside) for p in places])
                 )
-            vector = self.move(target, channel, self.grid.vector // b.lanes)
-            with b.loop("0", str(POINTS)) as i:
-                line = self.move(vector, i, POINTS * self.grid.point)
+            vector = target + channel * (self.grid.vector // b.lanes)
+            with b.loop(0, POINTS) as i:
+                line = vector + i * (POINTS * self.grid.point)
                 for k, value in enumerate(source.line(self.kept(i, source.size))):
-                    self.memory.store(value, line, str(k * self.grid.point), None)
+                    self.b.store(value, line, k * self.grid.point, None)
 
-    def _row(self, origin: str, row: str, side: Side) -> str:
+    def _row(self, origin: Pointer, row: Number, side: Side) -> Pointer:
         """A row of the image from the patch's left on, or zeros where there is none."""
-        inside = self.compare("ult", row, side.extent)
-        place, name = self.move(origin, row, side.pitch), f"%{self.b.fresh('p')}"
-        self.b.emit(f"{name} = select i1 {inside}, ptr {place}, ptr {self.zeros}")
-        return name
+        inside = self.b.compare("ult", row, side.extent)
+        place = origin + row * side.pitch
+        text = f"select i1 {inside}, ptr {place}, ptr {self.zeros}"
+        return self.b.pointer(text, place.kind)
 
-    def _inside(self, column: str, side: Side) -> str:
+    def _inside(self, column: Number, side: Side) -> Value:
         """A mask, of all lanes or none: whether a column is one of the image's."""
-        where = self.b.convert("trunc", Value(column, "int64"), "int32")
-        where = self.b.splat(where)
+        where = self.b.int32(self.b.int64(column))
         limit = self.b.constant(side.extent, where)
-        return self.b.binary("icmp ult", where, limit, "bool").text
+        return self.b.binary("icmp ult", where, limit, "bool")
 
-    def keep(self, j: str, values: Sequence[Value]) -> None:
+    def keep(self, j: Number, values: Sequence[Value]) -> None:
         """Store a transformed column of a tile."""
         for i, value in enumerate(values):
-            index = self.affine(j, self.b.lanes, i * POINTS * self.b.lanes)
-            self.memory.store(value, self.lines, index, None)
+            index = j * self.b.lanes + i * POINTS * self.b.lanes
+            self.b.store(value, self.lines, index, None)
 
-    def kept(self, i: str | int, size: int = POINTS) -> list[Value]:
+    def kept(self, i: Number, size: int = POINTS) -> list[Value]:
         """A row of the columns that were stored."""
-        line = self.move(self.lines, i, POINTS * self.b.lanes)
-        return [self.load(line, str(j * self.b.lanes)) for j in range(size)]
+        line = self.lines + i * (POINTS * self.b.lanes)
+        return [self.load(line, j * self.b.lanes) for j in range(size)]
 
-    def load(self, place: str, index: str, bits: str | None = None) -> Value:
+    def load(self, place: Pointer, index: Number, bits: Mask = None) -> Value:
         """A vector."""
-        return self.memory.load(place, index, self.dtype, bits)
-
-    def compare(self, how: str, a: str, b: int | str) -> str:
-        """`icmp how a, b`."""
-        name = f"%{self.b.fresh('c')}"
-        self.b.emit(f"{name} = icmp {how} i64 {a}, {b}")
-        return name
+        return self.b.load(place, index, self.dtype, bits)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.kernel import Kernel
 
 OUTPUTS, TAPS, POINTS = 4, 3, 6
 # The points are 0, infinity, and plus and minus these. With them errors are several
@@ -24,7 +25,7 @@ Line = Callable[[Sequence[Value]], list[Value]]
 class Transforms:
     """Emits transforms of lines of vectors, and of tiles of them."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: Kernel) -> None:
         self.b = builder
 
     def inputs(self, d: Sequence[Value]) -> list[Value]:

@@ -1,0 +1,276 @@
+"""The writer of kernels: the table, loads and stores of vectors, masks, runs.
+
+Loads and stores are of whole vectors, under a mask, or gathered; bools are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import (
+    MEMORY_TYPES,
+    TYPES,
+    Builder,
+    Index,
+    Mask,
+    Number,
+    Pointer,
+    Value,
+    vector_type,
+)
+
+
+class Kernel(Builder):
+    """Writes one kernel. Strides are in bytes, indices count elements."""
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__(lanes)
+        self._read = 0  # entries of the table, by those who read it in order
+
+    # --- the table --------------------------------------------------------------------
+
+    def entry(self, number: int) -> Index:
+        """An integer of the table."""
+        return self.index(f"load i64, ptr {self.table.element(number, 'i64')}")
+
+    def address(self, number: int, dtype: str = "int8") -> Pointer:
+        """An address of the table, of elements of a dtype."""
+        place = self.table.element(number, "i64")
+        return self.pointer(f"load ptr, ptr {place}", MEMORY_TYPES[dtype])
+
+    def next_entry(self) -> Index:
+        """The next integer of a table that is read in order."""
+        return self.entry(self._next())
+
+    def next_address(self, dtype: str = "int8") -> Pointer:
+        """The next address of a table that is read in order."""
+        return self.address(self._next(), dtype)
+
+    def _next(self) -> int:
+        self._read += 1
+        return self._read - 1
+
+    # --- arithmetic -------------------------------------------------------------------
+
+    def ceil_div(self, a: Number, b: Number) -> Number:
+        """a / b, rounded up."""
+        return (a + (b - 1)) // b
+
+    def split(self, index: Number, count: Number) -> tuple[Number, Number]:
+        """index // count and index % count."""
+        quotient = index // count
+        return quotient, index - quotient * count
+
+    def part(
+        self, index: Number, size: Number, extent: Number
+    ) -> tuple[Number, Number]:
+        """The range of the index-th part, of `size`, of an extent."""
+        low = index * size
+        return low, self.least(low + size, extent)
+
+    # --- one element ------------------------------------------------------------------
+
+    def at(self, base: Pointer, index: Number, dtype: str) -> Pointer:
+        """The address of an element of an array."""
+        return base.element(index, MEMORY_TYPES[dtype])
+
+    def scalar(self, place: Pointer, dtype: str) -> Value:
+        """One element."""
+        if dtype == "bool":
+            byte = self.let(f"load i8, ptr {place}", "int8")
+            return self.let(f"icmp ne i8 {byte}, 0", "bool")
+        return self.let(f"load {MEMORY_TYPES[dtype]}, ptr {place}", dtype)
+
+    def integer_at(self, place: Pointer, dtype: str) -> Index:
+        """One signed integer, as 64 bits."""
+        kind = MEMORY_TYPES[dtype]
+        given = self.index(f"load {kind}, ptr {place}")
+        return given if kind == "i64" else self.index(f"sext {kind} {given} to i64")
+
+    def put_scalar(self, value: Value, place: Pointer) -> None:
+        """Write one element."""
+        self.emit(f"store {value.type} {value}, ptr {place}")
+
+    def put_first(self, value: Value, place: Pointer) -> None:
+        """Write one element: the first lane of a vector."""
+        if value.dtype == "bool":
+            value = self.convert("zext", value, "int8")
+        self.put_scalar(self.first_lane(value), place)
+
+    def first_lane(self, x: Value) -> Value:
+        """The first lane of a vector."""
+        return self.let(f"extractelement {x.type} {x}, i64 0", x.dtype)
+
+    # --- vectors ----------------------------------------------------------------------
+
+    def load(self, base: Pointer, index: Number, dtype: str, mask: Mask) -> Value:
+        """The vector that starts at element `index`."""
+        place = self.at(base, index, dtype)
+        stored, vector, size = self._stored(dtype)
+        if mask is None:
+            text = f"load {vector}, ptr {place}, align {size}"
+            return self._loaded(self.let(text, stored, self.lanes), dtype)
+        bits = f"<{self.lanes} x i1>"
+        name = f"@llvm.masked.load.{self._suffix(stored)}.p0"
+        self.declarations.add(f"declare {vector} {name}(ptr, i32, {bits}, {vector})")
+        text = (
+            f"call {vector} {name}(ptr {place}, i32 {size}, {bits} {mask}, "
+            f"{vector} zeroinitializer)"
+        )
+        return self._loaded(self.let(text, stored, self.lanes), dtype)
+
+    def gather(
+        self, base: Pointer, stride: Number, index: Number, dtype: str, mask: Mask
+    ) -> Value:
+        """Elements `stride` bytes apart, from element `index` on."""
+        numbers = self.lane_numbers("int64")
+        steps = self.binary("mul", numbers, self.splat(self.int64(stride)))
+        start = self.splat(self.int64(index * stride))
+        return self.gather_at(base, self.binary("add", start, steps), "i8", dtype, mask)
+
+    def gather_at(
+        self, base: Pointer, numbers: Value, kind: str, dtype: str, mask: Mask
+    ) -> Value:
+        """The elements at some numbers of an LLVM type from an address on."""
+        lanes = self.lanes
+        stored, vector, size = self._stored(dtype)
+        pointers = f"%{self.fresh('g')}"
+        self.emit(
+            f"{pointers} = getelementptr {kind}, ptr {base}, {numbers.type} {numbers}"
+        )
+        bits = f"<{lanes} x i1>"
+        name = f"@llvm.masked.gather.{self._suffix(stored)}.v{lanes}p0"
+        self.declarations.add(
+            f"declare {vector} {name}(<{lanes} x ptr>, i32, {bits}, {vector})"
+        )
+        all_lanes = f"<{', '.join(['i1 true'] * lanes)}>"
+        text = (
+            f"call {vector} {name}(<{lanes} x ptr> {pointers}, i32 {size}, "
+            f"{bits} {mask or all_lanes}, {vector} zeroinitializer)"
+        )
+        return self._loaded(self.let(text, stored, lanes), dtype)
+
+    def store(self, value: Value, base: Pointer, index: Number, mask: Mask) -> None:
+        """Write a vector from element `index` on."""
+        if value.dtype == "bool":
+            value = self.convert("zext", value, "int8")
+        size = dtypes.itemsize(value.dtype)
+        place = self.at(base, index, value.dtype)
+        if mask is None:
+            self.emit(f"store {value.type} {value}, ptr {place}, align {size}")
+            return
+        bits = f"<{self.lanes} x i1>"
+        name = f"@llvm.masked.store.{self._suffix(value.dtype)}.p0"
+        self.declarations.add(f"declare void {name}({value.type}, ptr, i32, {bits})")
+        self.emit(
+            f"call void {name}({value.type} {value}, ptr {place}, i32 {size}, "
+            f"{bits} {mask})"
+        )
+
+    def _stored(self, dtype: str) -> tuple[str, str, int]:
+        """The dtype in memory, the type of a vector of it, and an element's bytes."""
+        stored = "int8" if dtype == "bool" else dtype
+        vector = vector_type(MEMORY_TYPES[dtype], self.lanes)
+        return stored, vector, dtypes.itemsize(dtype)
+
+    def _loaded(self, value: Value, dtype: str) -> Value:
+        if dtype != "bool":
+            return value
+        return self.binary("icmp ne", value, self.constant(0, value), "bool")
+
+    def _suffix(self, dtype: str) -> str:
+        bits = 8 * dtypes.itemsize(dtype)
+        return f"v{self.lanes}{'f' if dtypes.is_float(dtype) else 'i'}{bits}"
+
+    # --- lanes ------------------------------------------------------------------------
+
+    def filled(self, number: float, dtype: str) -> Value:
+        """A number in every lane."""
+        return self.constant(number, Value("", dtype, self.lanes))
+
+    def lane_numbers(self, dtype: str = "int32") -> Value:
+        """0, 1, 2, ..."""
+        return integers(range(self.lanes), dtype)
+
+    def int32(self, number: Value | int) -> Value:
+        """An integer in every lane."""
+        if isinstance(number, int):
+            return self.filled(number, "int32")
+        return self.splat(self.convert("trunc", number, "int32"))
+
+    def first_lanes(self, count: Number, dtype: str = "int32") -> Value:
+        """The first `count` lanes, all of them if there are not so many.
+
+        Args:
+            count: how many.
+            dtype: "int64" where that may have more than 31 bits.
+        """
+        limit = self.int64(count)
+        if dtype == "int32":
+            limit = self.convert("trunc", limit, dtype)
+        lanes = self.lane_numbers(dtype)
+        return self.binary("icmp slt", lanes, self.splat(limit), "bool")
+
+    def existing(self, count: int) -> Mask:
+        """The first `count` lanes, a number that is known now."""
+        return constant_mask(count, self.lanes)
+
+    def first_of_vectors(self, count: Number, vectors: int) -> list[Value]:
+        """The first `count` lanes of some vectors."""
+        starts = range(0, vectors * self.lanes, self.lanes)
+        return [self.first_lanes(count - start) for start in starts]
+
+    def shuffled(self, x: Value, y: Value, chosen: Iterable[int]) -> Value:
+        """Lanes of x, and of y behind them, in another order."""
+        numbers = [f"i32 {lane}" for lane in chosen]
+        return self.let(
+            f"shufflevector {x.type} {x}, {y.type} {y}, "
+            f"<{len(numbers)} x i32> <{', '.join(numbers)}>",
+            x.dtype,
+            len(numbers),
+        )
+
+    # --- errors -----------------------------------------------------------------------
+
+    def note_bad_index(self, error: Pointer, index: Value, limit: Number) -> None:
+        """Note an index that is out of range: the program stops before it ends."""
+        for k, word in enumerate((1, index, limit)):
+            self.emit(f"store i64 {word}, ptr {error.element(k, 'i64')}")
+
+    # --- runs -------------------------------------------------------------------------
+
+    def run(self, low: Number, high: Number) -> Iterator[tuple[Index, Mask]]:
+        """Loops over range(low, high), a vector at a time.
+
+        Yields (index, mask) twice, for the bodies of two loops: the first visits whole
+        vectors, the second what is left.
+        """
+        whole = self.whole_vectors(low, high, self.lanes)
+        with self.loop(low, whole, self.lanes) as index:
+            yield index, None
+        with self.loop(whole, high, self.lanes) as index:
+            yield index, self.first_lanes(high - index)
+
+    def whole_vectors(self, low: Number, high: Number, width: int) -> Number:
+        """Where the part of range(low, high) that is a multiple of `width` ends."""
+        return ((high - low) & -width) + low
+
+    def copy(self, source: Pointer, target: Pointer, count: Number, dtype: str) -> None:
+        """Copy a run of elements."""
+        for index, mask in self.run(0, count):
+            self.store(self.load(source, index, dtype, mask), target, index, mask)
+
+
+def constant_mask(count: int, lanes: int) -> Mask:
+    """The first `count` of some lanes; None: all of them."""
+    if count == lanes:
+        return None
+    bits = (f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes))
+    return Value(f"<{', '.join(bits)}>", "bool", lanes)
+
+
+def integers(numbers: Iterable[int], dtype: str) -> Value:
+    """A vector of known integers."""
+    found = [f"{TYPES[dtype]} {number}" for number in numbers]
+    return Value(f"<{', '.join(found)}>", dtype, len(found))
