@@ -53,7 +53,7 @@ def fit(workload: Workload, keras: str) -> Sample:
         model.fit(x, y, **options)
         if not math.isfinite(timer.loss):
             raise ArithmeticError(f"the loss has become {timer.loss}")
-        return timer.seconds / workload.steps  # type: ignore[no-any-return]
+        return timer.seconds / workload.steps
 
     sample()
     return sample
@@ -65,7 +65,7 @@ def _epoch_timer(keras: Any) -> Any:
     It has no hook for batches, for which some libraries would wait at each step.
     """
 
-    class EpochTimer(keras.callbacks.Callback):  # type: ignore[misc]
+    class EpochTimer(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self.start = perf_counter()
 

@@ -101,7 +101,7 @@ def gpt(keras: Any) -> Any:
     """A transformer of two blocks: (batch, CONTEXT) tokens to logits of the next."""
     layers = keras.layers
 
-    class Embed(layers.Layer):  # type: ignore[misc, name-defined]
+    class Embed(keras.layers.Layer):
         def __init__(self, **kwargs: Any) -> None:
             super().__init__(**kwargs)
             self.tokens = layers.Embedding(VOCABULARY, WIDTH)

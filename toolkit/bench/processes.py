@@ -77,7 +77,7 @@ class Worker:
             self._process.stdin.write(question + "\n")
             self._process.stdin.flush()
             if answer := self._process.stdout.readline():
-                return json.loads(answer)  # type: ignore[no-any-return]
+                return json.loads(answer)
         except BrokenPipeError:
             pass
         return {"failed": f"its process ended: {self._last_words()}"}

@@ -62,9 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_debug(options)
     parsed = options.parse_args(chosen.arguments)
     with warnings.catch_warnings():
-        warnings.showwarning = _one_line_warning  # type: ignore[assignment]
+        warnings.showwarning = _one_line_warning
         try:
-            return command.run(parsed)  # type: ignore[no-any-return]
+            return command.run(parsed)
         except KeyboardInterrupt:
             print(f"{name}: interrupted", file=sys.stderr)
             return INTERRUPTED
@@ -155,5 +155,5 @@ def _explained(documentation: str) -> tuple[str, str]:
     return description.strip(), examples.replace("$ toolkit", program())
 
 
-def _one_line_warning(message: Warning | str, *_: Any) -> None:
+def _one_line_warning(message: Warning | str, *_: Any, **options: Any) -> None:
     print(f"warning: {message}", file=sys.stderr)

@@ -38,7 +38,7 @@ def own_objects(options: argparse.Namespace) -> AbstractContextManager[Any]:
     for name in options.modules:
         found = _run_file(Path(name)) if name.endswith(".py") else _import(name)
         objects |= {key: x for key, x in found.items() if callable(x)}
-    return custom_object_scope(objects)  # type: ignore[no-any-return]
+    return custom_object_scope(objects)
 
 
 def _run_file(path: Path) -> dict[str, Any]:

@@ -253,13 +253,13 @@ def control_dependencies(control_inputs: Any) -> AbstractContextManager[Any]:
     the code.
     """
     if building_graph():
-        return mode.graph().control_dependencies(control_inputs)  # type: ignore[no-any-return]
+        return mode.graph().control_dependencies(control_inputs)
     return nullcontext()
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function, whose inner values are computed again for its gradient."""
-    return remat(f)  # type: ignore[no-any-return]
+    return remat(f)
 
 
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: Any = None) -> Any:

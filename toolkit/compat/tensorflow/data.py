@@ -215,9 +215,11 @@ for _name, _method in vars(core.Dataset).items():
 class _Made(type):
     """Calls make what the core's class makes, as a Dataset of tensors."""
 
+    core: Callable[..., Any]
+
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("name", None)
-        return Dataset(cls.core(*map(as_arrays, args), **kwargs))  # type: ignore[attr-defined]
+        return Dataset(cls.core(*map(as_arrays, args), **kwargs))
 
 
 class TFRecordDataset(metaclass=_Made):

@@ -71,9 +71,9 @@ class Function(views.Function):
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: each instance has its own traces."""
-        method = super().__get__(instance, owner)
+        method: Any = super().__get__(instance, owner)
         if method is not self:
-            method.autograph = self.autograph  # type: ignore[attr-defined]
+            method.autograph = self.autograph
         return method
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:

@@ -74,7 +74,7 @@ def parse_single_example(
         >>> int(tf.io.parse_single_example(example.SerializeToString(), wanted)["x"])
         3
     """
-    return as_tensors(data.parse_single_example(_bytes(serialized), features))  # type: ignore[no-any-return]
+    return as_tensors(data.parse_single_example(_bytes(serialized), features))
 
 
 def parse_example(
@@ -85,7 +85,7 @@ def parse_example(
     `example_names` has no effect: errors name the feature.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
-    return as_tensors(data.parse_example(messages, features))  # type: ignore[no-any-return]
+    return as_tensors(data.parse_example(messages, features))
 
 
 class _List:
@@ -261,7 +261,7 @@ def decode_image(
     dtype = dtypes.standardize(dtype)
     if dtype == "uint8":
         return pixels
-    return ops.cast(pixels, dtype) / 255  # type: ignore[no-any-return]
+    return ops.cast(pixels, dtype) / 255
 
 
 def decode_jpeg(contents: Any, channels: int = 0, name: Any = None) -> Tensor:

@@ -66,11 +66,12 @@ class Module(metaclass=_AnyModule):
     @property
     def variables(self) -> tuple[Variable, ...]:
         """All Variables of the module and of what is in it, each once."""
-        found: dict[int, Variable] = {}
+        found: dict[Variable, None] = {}
         for owner in (self, *self.submodules):
-            for v in owner.variables if isinstance(owner, Layer) else _own(owner):
-                found.setdefault(id(v), v)
-        return tuple(found.values())
+            found |= dict.fromkeys(
+                owner.variables if isinstance(owner, Layer) else _own(owner)
+            )
+        return tuple(found)
 
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:

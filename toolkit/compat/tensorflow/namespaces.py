@@ -49,10 +49,10 @@ dtypes = SimpleNamespace(
     **{name: types.ALL[name] for name in types.ALL},
     DType=types.DType,
     as_dtype=types.as_dtype,
-    cast=arrays.cast,  # type: ignore[attr-defined]
+    cast=vars(arrays)["cast"],
     double=types.double,
     half=types.half,
-    saturate_cast=arrays.saturate_cast,  # type: ignore[attr-defined]
+    saturate_cast=vars(arrays)["saturate_cast"],
 )
 errors = SimpleNamespace(
     AlreadyExistsError=FileExistsError,

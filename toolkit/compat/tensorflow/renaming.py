@@ -44,14 +44,14 @@ def _renamed(name: str, function: Callable[..., Any], names: str) -> Callable[..
             args = _without_name(name, args, most)
         return function(*args, **kwargs)
 
-    update_wrapper(call, function)
-    del call.__wrapped__  # type: ignore[attr-defined]
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"`ops.{function.__name__}`: {function.__doc__}".partition("\n")[0]
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    made: Any = update_wrapper(call, function)
+    del made.__wrapped__
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"`ops.{function.__name__}`: {function.__doc__}".partition("\n")[0]
+    made.__signature__ = inspect.Signature(
         [p.replace(name=n) for p, n in zip(parameters, wanted, strict=True)]
     )
-    return call
+    return made
 
 
 def _known(function: str, core_names: dict[str, str], key: str) -> str:

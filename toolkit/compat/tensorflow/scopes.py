@@ -28,7 +28,7 @@ class name_scope(ExitStack):
         super().__init__()
         self.name = name
 
-    def __enter__(self) -> str:  # type: ignore[override]
+    def __enter__(self) -> Any:
         if building_graph():
             return self.enter_context(mode.graph().name_scope(self.name))
         for part in filter(None, str(self.name).split("/")):

@@ -68,7 +68,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
     @property
     def shape(self) -> TensorShape:
         array = self._array
-        found = (self._spec if array is None else array).shape  # type: ignore[union-attr]
+        found = (self.spec if array is None else array).shape
         return tuple.__new__(TensorShape, found)
 
     @property
@@ -147,7 +147,7 @@ class Variable(CoreVariable):
         return f"{members['path']}:0" if "path" in members else members["name"]
 
     @name.setter
-    def name(self, name: str) -> None:  # type: ignore[override]
+    def name(self, name: str) -> None:
         self.__dict__["name"] = name
 
     @property

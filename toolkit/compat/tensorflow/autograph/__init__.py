@@ -52,8 +52,9 @@ def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
     """Leave the control flow of a function as it is: a decorator."""
     if func is None:
         return do_not_convert
-    func.autograph_do_not_convert = True  # type: ignore[attr-defined]
-    return func
+    marked: Any = func
+    marked.autograph_do_not_convert = True
+    return marked
 
 
 experimental = SimpleNamespace(

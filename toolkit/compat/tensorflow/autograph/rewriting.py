@@ -40,12 +40,14 @@ class Names:
         """The statements that make names those of the function around."""
         of_module = [name for name in names if name in self.globals]
         others = [name for name in names if name not in self.globals]
-        both: list[ast.stmt] = [ast.Global(of_module), ast.Nonlocal(others)]
-        return [node for node in both if node.names]  # type: ignore[attr-defined]
+        both = (ast.Global(of_module), ast.Nonlocal(others))
+        return [node for node in both if node.names]
 
 
-def _declared(nodes: Sequence[ast.AST], kind: type) -> set[str]:
-    return {name for node in nodes if isinstance(node, kind) for name in node.names}  # type: ignore[attr-defined]
+def _declared(
+    nodes: Sequence[ast.AST], kind: type[ast.Global | ast.Nonlocal]
+) -> set[str]:
+    return {name for node in nodes if isinstance(node, kind) for name in node.names}
 
 
 def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
@@ -223,7 +225,7 @@ class _Rewriter(ast.NodeTransformer):
             new = _call("iterated", function, *args)
             new.keywords = keywords
             return ast.copy_location(new, node)
-        return self.visit(node)  # type: ignore[no-any-return]
+        return self.visit(node)
 
     def _read_outside(self, node: Any, names: Sequence[str]) -> ast.Tuple:
         """Of the names that a loop assigns those that are read elsewhere, too."""
@@ -322,8 +324,8 @@ def _tested(node: Any) -> ast.expr:
     """The test of a loop, with the flags that stop it."""
     stops = getattr(node, "stops", ())
     if not stops:
-        return node.test  # type: ignore[no-any-return]
-    return _located(ast.BoolOp(ast.And(), [none_of(stops), node.test]), node)  # type: ignore[no-any-return]
+        return node.test
+    return _located(ast.BoolOp(ast.And(), [none_of(stops), node.test]), node)
 
 
 def _parameters(args: ast.arguments) -> set[str]:

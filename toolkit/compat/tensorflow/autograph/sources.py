@@ -72,7 +72,7 @@ class _Key:
         return self.code is other.code
 
     def __hash__(self) -> int:
-        return id(self.code)
+        return hash(self.code)
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from functools import wraps
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -70,7 +71,7 @@ class _Alias(ModuleType):
         return dir(self._real)
 
 
-class _Finder:
+class _Finder(MetaPathFinder, Loader):
     """Finds modules of toolkit under their names in `tf.keras`."""
 
     prefix = f"{__name__}."
@@ -83,7 +84,7 @@ class _Finder:
             real = toolkit if own in _INSTEAD else import_module(f"toolkit.{own}")
         except ModuleNotFoundError:
             return None
-        spec = ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+        spec = ModuleSpec(name, self, is_package=True)
         spec.loader_state = real
         return spec
 
@@ -98,7 +99,7 @@ class _Finder:
 
 
 if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-    sys.meta_path.append(_Finder())  # type: ignore[arg-type]
+    sys.meta_path.append(_Finder())
 
 
 def __getattr__(name: str) -> Any:

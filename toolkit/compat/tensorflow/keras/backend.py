@@ -72,7 +72,7 @@ constant, zeros, ones, reshape, shape = (
     *(arrays.constant, arrays.zeros, arrays.ones, arrays.reshape, arrays.shape),
 )
 l2_normalize, one_hot = math.l2_normalize, arrays.one_hot
-elu, bias_add = nn.elu, nn.bias_add  # type: ignore[attr-defined]
+elu, bias_add = vars(nn)["elu"], nn.bias_add
 
 
 @of_tensors

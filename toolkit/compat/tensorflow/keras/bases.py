@@ -22,7 +22,8 @@ class _OfTensors:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with DIALECT.inside():
             args, kwargs = tree.map_structure(_given, (args, kwargs))
-            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+            of_toolkit: Any = super()
+            return of_toolkit.__call__(*args, **kwargs)
 
 
 def _given(x: Any) -> Any:

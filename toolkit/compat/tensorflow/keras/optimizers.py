@@ -14,7 +14,10 @@ from toolkit.optimizers import Optimizer, schedules
 __path__: list[str] = []
 
 
-class _Legacy(type(Optimizer)):  # type: ignore[misc]
+_Kind: Any = type(Optimizer)
+
+
+class _Legacy(_Kind):
     """Makes the optimizer of toolkit, after it has translated the arguments."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:

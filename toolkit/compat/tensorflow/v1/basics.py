@@ -110,7 +110,7 @@ def placeholder_with_default(
             f"received shape {tuple(input.shape)}"
         )
     step = GraphStep(lambda run, x: run.value(x), "PlaceholderWithDefault")
-    return get_default_graph().append(step, (input,), symbol, name=name)  # type: ignore[no-any-return]
+    return get_default_graph().append(step, (input,), symbol, name=name)
 
 
 # --- scopes ---------------------------------------------------------------------------

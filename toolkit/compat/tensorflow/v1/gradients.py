@@ -56,7 +56,7 @@ def gradients(
     ]
     _check(ys, xs, weights)
     reached = connected(ys, xs)
-    wanted = [x for x in xs if id(x) in reached]
+    wanted = [x for x in xs if x in reached]
     zero = unconnected == "zero"
     if not wanted:
         return [ops.zeros_like(x) if zero else None for x in xs]
@@ -65,9 +65,9 @@ def gradients(
     symbols = [KerasTensor(x.shape, x.dtype) for x in wanted]
     with graph.name_scope(name):
         graph.append(step, (ys, wanted, weights), symbols)
-    found = {id(x): g for x, g in zip(wanted, symbols, strict=True)}
-    missing = {id(x): ops.zeros_like(x) for x in xs if zero and id(x) not in found}
-    return [found.get(id(x), missing.get(id(x))) for x in xs]
+    found = dict(zip(wanted, symbols, strict=True))
+    missing = {x: ops.zeros_like(x) for x in xs if zero and x not in found}
+    return [found.get(x, missing.get(x)) for x in xs]
 
 
 def _check(ys: list[Any], xs: list[Any], weights: list[Any]) -> None:
@@ -86,7 +86,7 @@ def _check(ys: list[Any], xs: list[Any], weights: list[Any]) -> None:
 def _differentiate(run: Any, ys: Any, xs: Any, weights: Any) -> list[Any]:
     sources = [
         run.cell(x)
-        if isinstance(x, (GraphVariable, Variable)) and id(x) not in run.known
+        if isinstance(x, (GraphVariable, Variable)) and x not in run.known
         else run.value(x)
         for x in xs
     ]
@@ -94,22 +94,20 @@ def _differentiate(run: Any, ys: Any, xs: Any, weights: Any) -> list[Any]:
     weights = [
         ops.ones_like(y) if g is None else g for y, g in zip(ys, weights, strict=True)
     ]
-    return run.tape.gradient(ys, sources, weights, "zero")  # type: ignore[no-any-return]
+    return run.tape.gradient(ys, sources, weights, "zero")
 
 
-def connected(ys: Iterable[Any], xs: Iterable[Any]) -> set[int]:
-    """The ids of those xs on which a y depends through floating values."""
-    wanted, found = set(map(id, xs)), set()
-    stack, seen = list(ys), set()
+def connected(ys: Iterable[Any], xs: Iterable[Any]) -> set[Any]:
+    """Those xs on which a y depends through floating values."""
+    wanted, stack = set(xs), list(ys)
+    seen: set[Any] = set()
     while stack:
         x = stack.pop()
-        if id(x) in seen:
+        if x in seen:
             continue
-        seen.add(id(x))
-        if id(x) in wanted:
-            found.add(id(x))
+        seen.add(x)
         if isinstance(x, GraphTensor) and dtypes.is_float(x.dtype):
             if x.op.type not in _NO_GRADIENT:
                 stack += x.op.inputs
                 stack += getattr(x.op.node.op, "variables", ())
-    return found
+    return wanted & seen

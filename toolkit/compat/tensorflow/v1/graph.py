@@ -103,9 +103,9 @@ class Graph:
 
     def _collect(self, weights: Iterable[Any]) -> None:
         """Put the Variables of a layer into the collections, once."""
-        known = set(map(id, self._collections["variables"]))
+        known = set(self._collections["variables"])
         for v in weights:
-            if id(v) not in known:
+            if v not in known:
                 self.add_to_collection("variables", v)
                 if v.trainable:
                     self.add_to_collection("trainable_variables", v)

@@ -35,9 +35,7 @@ def group(*inputs: Any, name: str | None = None) -> GraphOperation:
     graph = get_default_graph()
     controls = [operation_of(x, graph) for x in tree.flatten(inputs) if x is not None]
     step = GraphStep(lambda run: None, "NoOp")
-    return graph.append(  # type: ignore[no-any-return]
-        step, (), None, name=name or "group_deps", controls=controls
-    )
+    return graph.append(step, (), None, name=name or "group_deps", controls=controls)
 
 
 def no_op(name: str | None = None) -> GraphOperation:
@@ -80,7 +78,7 @@ def is_variable_initialized(variable: GraphVariable) -> GraphTensor:
         return convert(run.is_initialized(v))
 
     step = GraphStep(check, "IsVariableInitialized", asks=(variable,), compiles=False)
-    return variable.graph.append(step, (variable,), KerasTensor((), "bool"))  # type: ignore[no-any-return]
+    return variable.graph.append(step, (variable,), KerasTensor((), "bool"))
 
 
 def report_uninitialized_variables(
@@ -101,7 +99,7 @@ def report_uninitialized_variables(
 
     step = GraphStep(report, "ReportUninitialized", asks=asked, compiles=False)
     symbol = KerasTensor((None,), dtypes.STRING)
-    return get_default_graph().append(step, (), symbol, name=name)  # type: ignore[no-any-return]
+    return get_default_graph().append(step, (), symbol, name=name)
 
 
 def assign(
@@ -166,7 +164,7 @@ def print_op(*inputs: Any, name: str | None = None, **options: Any) -> GraphOper
             printing(*arrays, **options)
 
     step = GraphStep(lambda run, *inputs: None, "PrintV2", sink=show)
-    return get_default_graph().append(step, inputs, None, name=name)  # type: ignore[no-any-return]
+    return get_default_graph().append(step, inputs, None, name=name)
 
 
 def py_func(
@@ -198,12 +196,12 @@ def py_func(
         made = [convert(np.asarray(y), t) for y, t in zip(found, kinds, strict=True)]
         return made if several else made[0]
 
-    symbols = [KerasTensor((), t) for t in kinds]
+    symbols: list[Any] = [KerasTensor((), t) for t in kinds]
     outputs: Any = symbols if several else symbols[0]
     step = GraphStep(call, "PyFunc", compiles=False)
     made = get_default_graph().append(step, tuple(inp), outputs, name=name)
     for symbol in symbols:
-        symbol.any_shape = True  # type: ignore[attr-defined]
+        symbol.any_shape = True
     return made
 
 

@@ -166,7 +166,7 @@ class Optimizer:
         arguments = (gs, variables, slots, self._shared, rate, global_step)
         train = graph.append(step, arguments, None, name=name or self._name)
         graph.add_to_collection(GraphKeys.TRAIN_OP, train)
-        return train  # type: ignore[no-any-return]
+        return train
 
     def _slots_of(self, v: Any) -> list[GraphVariable]:
         for slot in self.slots:
@@ -228,7 +228,7 @@ class GradientDescentOptimizer(Optimizer):
     ) -> None:
         super().__init__(learning_rate, use_locking, name)
 
-    def update(self, p, g, lr, slots, shared):  # type: ignore[no-untyped-def]
+    def update(self, p, g, lr, slots, shared):
         return (p - lr * g,)
 
 
@@ -254,7 +254,7 @@ class MomentumOptimizer(Optimizer):
         super().__init__(learning_rate, use_locking, name)
         self._momentum, self._nesterov = momentum, use_nesterov
 
-    def update(self, p, g, lr, slots, shared):  # type: ignore[no-untyped-def]
+    def update(self, p, g, lr, slots, shared):
         a = self._momentum * slots[0] + g
         return p - lr * (g + self._momentum * a if self._nesterov else a), a
 
@@ -285,7 +285,7 @@ class AdamOptimizer(Optimizer):
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
         self.shared = {"beta1_power": beta1, "beta2_power": beta2}
 
-    def update(self, p, g, lr, slots, shared):  # type: ignore[no-untyped-def]
+    def update(self, p, g, lr, slots, shared):
         power1, power2 = (ops.cast(power, p.dtype) for power in shared)
         m = slots[0] + (1.0 - self._beta1) * (g - slots[0])
         v = slots[1] + (1.0 - self._beta2) * (ops.square(g) - slots[1])
@@ -325,7 +325,7 @@ class RMSPropOptimizer(Optimizer):
     def first(self, slot: str) -> float:
         return float(slot == "rms")
 
-    def update(self, p, g, lr, slots, shared):  # type: ignore[no-untyped-def]
+    def update(self, p, g, lr, slots, shared):
         s, *mean, a = slots
         s = self._decay * s + (1.0 - self._decay) * ops.square(g)
         spread = s
@@ -364,7 +364,7 @@ class AdagradOptimizer(Optimizer):
     def first(self, slot: str) -> float:
         return self._start
 
-    def update(self, p, g, lr, slots, shared):  # type: ignore[no-untyped-def]
+    def update(self, p, g, lr, slots, shared):
         s = slots[0] + ops.square(g)
         return p - lr * g * ops.rsqrt(s), s
 
@@ -393,7 +393,7 @@ class AdadeltaOptimizer(Optimizer):
         super().__init__(learning_rate, use_locking, name)
         self._rho, self._epsilon = rho, epsilon
 
-    def update(self, p, g, lr, slots, shared):  # type: ignore[no-untyped-def]
+    def update(self, p, g, lr, slots, shared):
         rho, epsilon = self._rho, self._epsilon
         s = rho * slots[0] + (1.0 - rho) * ops.square(g)
         d = g * ops.sqrt(slots[1] + epsilon) * ops.rsqrt(s + epsilon)
@@ -432,7 +432,7 @@ class FtrlOptimizer(Optimizer):
     def first(self, slot: str) -> float:
         return self._start if slot == "accum" else 0.0
 
-    def update(self, p, g, lr, slots, shared):  # type: ignore[no-untyped-def]
+    def update(self, p, g, lr, slots, shared):
         n = slots[0] + ops.square(g)
         new, old = (ops.power(x, -self._power) for x in (n, slots[0]))
         z = slots[1] + g - (new - old) / lr * p

@@ -45,17 +45,17 @@ class Plan:
         pack: Callable[[list[Any]], Any],
     ) -> None:
         self.session, self.fetches, self.pack = session, fetches, pack
-        fed = set(map(id, feeds))
+        fed = set(feeds)
         self.operations = needed(fetches, fed)
         self.sources = [op for op in self.operations if _step(op, "source")]
         self.sinks = [op for op in self.operations if _step(op, "sink")]
         drawn = [y for op in self.sources for y in op.outputs]
-        self._drawn = [id(y) not in fed for y in drawn]
-        self.feeds = [*feeds, *(y for y in drawn if id(y) not in fed)]
+        self._drawn = [y not in fed for y in drawn]
+        self.feeds = [*feeds, *(y for y in drawn if y not in fed)]
         steps = [op.node.op for op in self.operations]
         steps = [step for step in steps if isinstance(step, GraphStep)]
         self.sets = {v for step in steps for v in step.sets}
-        self.watched = {id(x): x for step in steps for x in step.watched}.values()
+        self.watched = dict.fromkeys(x for step in steps for x in step.watched)
         self.arguments = [
             (x, dtypes.numpy_dtype(x.dtype), tuple(x.shape)) for x in self.feeds
         ]
@@ -90,14 +90,14 @@ class Plan:
         """The values of the fetches, and what sinks see."""
         if self._compiles:
             try:
-                return self._compute(*fed)  # type: ignore[no-any-return]
+                return self._compute(*fed)
             except TraceError:
                 if self._ready:
                     raise
                 # An operation asks for values: no program can hold it.
                 self._compiles, self._compute = False, self.session_run
         # There is no program that copies what it keeps and returns.
-        return self._compute(*(convert(np.array(x)) for x in fed))  # type: ignore[no-any-return]
+        return self._compute(*(convert(np.array(x)) for x in fed))
 
     def _draw(self) -> list[Any]:
         """What the sources give this time, but for what is fed in its place."""
@@ -108,9 +108,12 @@ class Plan:
         """Give the sinks what they were to see."""
         rest = iter(values)
         for op in self.sinks:
-            known = {id(x): next(rest) for x in op.inputs}
+            known: dict[Any, Any] = {x: next(rest) for x in op.inputs}
             args = op.node.attrs["arguments"][0]
-            leaves = [known.get(id(x), x) for x in tree.flatten(args)]
+            leaves = [
+                known[x] if isinstance(x, KerasTensor) else x
+                for x in tree.flatten(args)
+            ]
             op.node.op.sink(*tree.pack_sequence_as(args, leaves))
 
     def _check_feeds(self) -> None:
@@ -147,10 +150,10 @@ class Run:
 
     def __init__(self, plan: Plan, fed: tuple[Tensor, ...]) -> None:
         self.plan, self.session = plan, plan.session
-        self.known: dict[int, Any] = {}
+        self.known: dict[Any, Any] = {}
         self._seen: list[Any] = []  # by sinks
         self.tape: Any = None
-        self.watched = set(map(id, plan.watched))
+        self.watched = set(plan.watched)
         if plan.watched:
             self.tape = GradientTape(True, watch_accessed_variables=False)
         for symbol, value in zip(plan.feeds, fed, strict=True):
@@ -165,8 +168,7 @@ class Run:
                 [
                     self.session.cell(x)
                     for x in self.plan.watched
-                    if isinstance(x, (GraphVariable, Variable))
-                    and id(x) not in self.known
+                    if isinstance(x, (GraphVariable, Variable)) and x not in self.known
                 ]
             )
             return self._results()
@@ -174,15 +176,13 @@ class Run:
     def _results(self) -> list[Any]:
         # A Variable that is fetched has the value from before the run.
         early = {
-            id(x): self.value(x)
+            x: self.value(x)
             for x in self.plan.fetches
             if isinstance(x, GraphVariable) and x not in self.plan.sets
         }
         for operation in self.plan.operations:
             self.perform(operation)
-        found = [
-            early[id(x)] if id(x) in early else self.value(x) for x in self.plan.fetches
-        ]
+        found = [early[x] if x in early else self.value(x) for x in self.plan.fetches]
         return [
             x if x is None or is_strings(x) else convert(x)
             for x in (*found, *self._seen)
@@ -221,17 +221,17 @@ class Run:
 
     def know(self, symbol: Any, value: Any) -> None:
         """Take in the value of a symbol."""
-        if id(symbol) in self.watched and dtypes.is_float(value.dtype):
+        if symbol in self.watched and dtypes.is_float(value.dtype):
             value = alias(value)  # other symbols may have the same value
             self.tape.watch(value)
-        self.known.setdefault(id(symbol), value)
+        self.known.setdefault(symbol, value)
 
     def value(self, x: Any) -> Any:
         """The value of a symbol, of a Variable as of now; others stay as they are."""
         if isinstance(x, KerasTensor):
-            if id(x) not in self.known and isinstance(x, GraphVariable):
+            if x not in self.known and isinstance(x, GraphVariable):
                 return self.session.cell(x).read()
-            return self.known[id(x)]
+            return self.known[x]
         if isinstance(x, GraphSeed):
             return self.session.generator(x)
         if isinstance(x, GraphOperation):
@@ -256,13 +256,13 @@ def _step(operation: GraphOperation, name: str) -> Any:
     return getattr(operation.node.op, name, None)
 
 
-def needed(fetches: list[Any], fed: set[int]) -> list[GraphOperation]:
+def needed(fetches: list[Any], fed: set[Any]) -> list[GraphOperation]:
     """The operations that the fetches need when some values are fed, in order."""
     found: dict[GraphOperation, None] = {}
     stack = list(fetches)
     while stack:
         x = stack.pop()
-        if isinstance(x, (GraphVariable, Tensor, Variable)) or id(x) in fed:
+        if isinstance(x, (GraphVariable, Tensor, Variable)) or x in fed:
             continue
         operation = x.op if isinstance(x, GraphTensor) else x
         if operation not in found:

@@ -69,7 +69,7 @@ def get_variable_scope() -> VariableScope:
     graph = get_default_graph()
     if graph.variable_scope is None:
         graph.variable_scope = VariableScope(None)
-    return graph.variable_scope  # type: ignore[no-any-return]
+    return graph.variable_scope
 
 
 class variable_scope:
@@ -153,7 +153,7 @@ def _unused(graph: Graph, name: Any) -> str:
     while any(path.startswith(f"{prefix}{found}/") for path in graph.variables):
         count += 1
         found = f"{name}_{count}"
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def get_variable(

@@ -98,7 +98,7 @@ def run(main: Any = None, argv: Any = None) -> None:
         main: takes a list of arguments, the script's name first.
         argv: the arguments; those of the process if None.
     """
-    main = main or sys.modules["__main__"].main  # type: ignore[attr-defined]
+    main = main or sys.modules["__main__"].main
     sys.exit(main(sys.argv if argv is None else argv))
 
 

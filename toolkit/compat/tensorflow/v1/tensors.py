@@ -71,15 +71,15 @@ class GraphTensor(KerasTensor):
     any_shape = False  # whether what is fed may have another one
 
     @property
-    def graph(self) -> Any:  # type: ignore[override]
+    def graph(self) -> Any:
         return self.op.graph
 
     @property
-    def shape(self) -> TensorShape:  # type: ignore[override]
+    def shape(self) -> TensorShape:
         return TensorShape(self._shape)
 
     @property
-    def dtype(self) -> DType:  # type: ignore[override]
+    def dtype(self) -> DType:
         return as_dtype(self._dtype)
 
     @property
@@ -134,7 +134,8 @@ class GraphTensor(KerasTensor):
             raise ArgumentTypeError(
                 f"{self.name}: cannot iterate over a tensor of shape {self.shape}"
             )
-        return (self[i] for i in range(self.shape[0]))  # type: ignore[index]
+        rows: Any = self
+        return (rows[i] for i in range(self.shape[0]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise TraceError(

@@ -61,8 +61,8 @@ class Trial:
         self.used: list[Any] = []  # symbols besides the arguments
         self._found: dict[int, list[Any]] = {}
         self._probe: Any = None
-        self._stand_ins: dict[int, Any] = {}
-        self._cells: dict[int, Variable] = {}
+        self._stand_ins: dict[Any, Any] = {}
+        self._cells: dict[Any, Variable] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._probe, self._stand_ins, self._cells = state.trace, {}, {}
@@ -73,7 +73,7 @@ class Trial:
             for x, value in zip(symbols, given, strict=True)
         ]
         known = [(x, value) for x, value in pairs if isinstance(x, KerasTensor)]
-        self._stand_ins = {id(x): value for x, value in known}
+        self._stand_ins = dict(known)
         nest = tree.pack_sequence_as(self.nest, [value for _, value in pairs])
         draws = any(isinstance(value, SeedGenerator) for _, value in pairs)
         with running(self):
@@ -121,14 +121,14 @@ class Trial:
         """The stand-in of a tensor of the graph that is no argument."""
         if not isinstance(x, KerasTensor):
             return x
-        if id(x) not in self._stand_ins:
+        if x not in self._stand_ins:
             if all(x is not other for other in self.used):
                 self.used.append(x)
             self._probe.probed |= None in x.shape
             extents = (self._probe.extent if n is None else n for n in x.shape)
             stand_in = self._probe.placeholder(Spec(extents, str(x.dtype)))
-            self._stand_ins[id(x)] = self._at(x) if isinstance(x, Extents) else stand_in
-        return self._stand_ins[id(x)]
+            self._stand_ins[x] = self._at(x) if isinstance(x, Extents) else stand_in
+        return self._stand_ins[x]
 
     def values(self, nest: Any) -> Any:
         """`value` of each in a nest."""
@@ -138,12 +138,12 @@ class Trial:
         """A Variable to assign to in the place of one of the graph."""
         if isinstance(variable, Variable):
             return variable
-        if id(variable) not in self._cells:
+        if variable not in self._cells:
             if all(variable is not other for other in self.used):
                 self.used.append(variable)
             zeros = np.zeros(variable.shape, dtypes.numpy_dtype(variable.dtype))
-            self._cells[id(variable)] = Variable(zeros, name="trial")
-        return self._cells[id(variable)]
+            self._cells[variable] = Variable(zeros, name="trial")
+        return self._cells[variable]
 
     def is_initialized(self, variable: Any) -> bool:
         """Whether a Variable has a value: it does not matter."""

@@ -126,7 +126,7 @@ class GraphVariable(GraphTensor):
         """Its value as of this point among the operations."""
         if local.run is not None:
             return local.run.value(self)
-        return self.graph.append(  # type: ignore[no-any-return]
+        return self.graph.append(
             GraphStep(lambda run, v: run.value(v), "ReadVariableOp"),
             (self,),
             KerasTensor(self.shape, self.dtype),
@@ -140,7 +140,7 @@ class GraphVariable(GraphTensor):
 
     def initialized_value(self) -> GraphTensor:
         """Its value; the first one if the session has none yet."""
-        return self.graph.append(  # type: ignore[no-any-return]
+        return self.graph.append(
             GraphStep(_known_or_initial, "cond", asks=(self,), compiles=False),
             (self, self.initial_value),
             KerasTensor(self.shape, self.dtype),
