@@ -11,7 +11,7 @@ from hypothesis import given, settings
 import toolkit
 from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
 from toolkit import ops
-from toolkit.backends.space import number_of
+from toolkit.backends.loops.iteration_space import number_of
 from toolkit.compiler import passes
 from toolkit.compiler.execute import Program
 from toolkit.compiler.passes import optimize

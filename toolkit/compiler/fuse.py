@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from toolkit.backends.calls import Calls
-from toolkit.backends.space import fits, follows, number_of, space_of
+from toolkit.backends.loops.iteration_space import fits, follows, number_of, space_of
 from toolkit.compiler.groups import Group, Groups
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.recompute import recompute

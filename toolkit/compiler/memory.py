@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.backends.base import Moment, aligned
-from toolkit.backends.space import is_relabelling
+from toolkit.backends.loops.iteration_space import is_relabelling
 from toolkit.compiler.packing import Rectangle, by_time, lowest
 from toolkit.ir import Graph, Kind, Node, Spec, Value
 

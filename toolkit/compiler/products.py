@@ -16,7 +16,11 @@ from typing import Any
 
 from toolkit.backends.base import Backend, Operand, contiguous
 from toolkit.backends.calls import Calls
-from toolkit.backends.space import is_relabelling, number_of, reduced_part
+from toolkit.backends.loops.iteration_space import (
+    is_relabelling,
+    number_of,
+    reduced_part,
+)
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.passes import expand, fold, prune, share, simplify
 from toolkit.compiler.scales import scale_products

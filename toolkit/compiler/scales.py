@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.space import number_of
+from toolkit.backends.loops.iteration_space import number_of
 from toolkit.ir import Constant, Graph, Kind, Node, Value
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.code import load
-from toolkit.backends.numpy.jit.elementwise import lower_fused
+from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Lowered
 from toolkit.compiler.passes import optimize
 from toolkit.core.tensor import Tensor, backend

@@ -14,7 +14,10 @@ import toolkit
 from tests.backends.jit.running import operand_of, run_lowered
 from toolkit import ops
 from toolkit.backends.numpy.jit import engine
-from toolkit.backends.numpy.jit.attention import lower_attention, lower_attention_grad
+from toolkit.backends.numpy.jit.kernels.attention import (
+    lower_attention,
+    lower_attention_grad,
+)
 from toolkit.core.tensor import Tensor
 from toolkit.ops.attention import attention_grad_p, attention_p
 

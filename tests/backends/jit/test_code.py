@@ -14,9 +14,9 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from toolkit import layers, ops
-from toolkit.backends.bodies.formulas import formula
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.launch import make_kernel
+from toolkit.backends.loops.formulas import formula
 from toolkit.backends.numpy.jit import code, engine
 from toolkit.backends.numpy.jit.builder import Builder
 from toolkit.ir import PRIMITIVES
@@ -24,7 +24,7 @@ from toolkit.ir import PRIMITIVES
 PACKAGE = Path(toolkit.__file__).parent
 # What they import that decides no text: where files are, what is told of progress and
 # of mistakes.
-NO_TEXT = {"settings", "errors", "console/progress", "backends/stored"}
+NO_TEXT = {"settings", "errors", "console/progress", "backends/disk_cache"}
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_change_anywhere_in_the_generator_is_another_key(tmp_path, monkeypatch
 def test_what_the_generator_imports_is_in_its_digest():
     sources = {p.relative_to(PACKAGE).as_posix() for p in code.generator_sources()}
     assert "backends/numpy/jit/runtime.ll" in sources
-    for name in sorted(s for s in sources if "/jit/" in s or "/bodies/" in s):
+    for name in sorted(s for s in sources if "/jit/" in s or "/loops/" in s):
         if not name.endswith(".py"):
             continue
         for node in ast.walk(ast.parse((PACKAGE / name).read_text("utf-8"))):

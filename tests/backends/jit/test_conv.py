@@ -20,7 +20,7 @@ from tests.backends.jit.convolutions import (
     lowered,
 )
 from toolkit.backends.numpy.jit import engine
-from toolkit.backends.numpy.jit.conv import lower_grad
+from toolkit.backends.numpy.jit.kernels.conv import lower_grad
 
 
 @st.composite

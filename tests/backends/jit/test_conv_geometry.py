@@ -6,13 +6,13 @@ from collections import Counter
 
 from hypothesis import given, strategies as st
 
-from toolkit.backends.numpy.jit.conv.geometry import (
+from toolkit.backends.numpy.jit.kernels.conv.geometry import (
     Window,
     backward,
     collapse,
     forward,
 )
-from toolkit.backends.numpy.jit.conv.tiles import panels, split, tiles
+from toolkit.backends.numpy.jit.kernels.conv.tiles import panels, split, tiles
 
 
 @st.composite

@@ -22,8 +22,8 @@ from tests.backends.jit.convolutions import (
 )
 from toolkit import ops
 from toolkit.backends.numpy.jit import engine
-from toolkit.backends.numpy.jit.conv import lower, lower_grad
-from toolkit.backends.numpy.jit.conv.winograd import correlation, kernel_grad
+from toolkit.backends.numpy.jit.kernels.conv import lower, lower_grad
+from toolkit.backends.numpy.jit.kernels.conv.winograd import correlation, kernel_grad
 
 SAME = ((1, 1), (1, 1))
 

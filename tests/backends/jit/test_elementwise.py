@@ -12,7 +12,7 @@ from tests.backends.jit.running import graph_of, operand_of, run_fused
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends.numpy.jit import engine
-from toolkit.backends.numpy.jit.elementwise import DTYPES, is_fusable, lower_fused
+from toolkit.backends.numpy.jit.fused.elementwise import DTYPES, is_fusable, lower_fused
 from toolkit.core.tensor import Tensor, bind
 from toolkit.ir import PRIMITIVES, Kind, Node, Spec
 from toolkit.scalars import arity

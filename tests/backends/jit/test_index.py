@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.backends.jit.running import operand_of, run_lowered
 from toolkit import ops
-from toolkit.backends.numpy.jit import index
+from toolkit.backends.numpy.jit.kernels import index
 from toolkit.backends.registry import get_backend
 
 REFERENCE = get_backend("reference").kernels

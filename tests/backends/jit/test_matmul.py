@@ -16,12 +16,12 @@ from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.numpy.jit import engine
-from toolkit.backends.numpy.jit.matmul import lower_matmul
-from toolkit.backends.numpy.jit.matmul.lower import Lowering
-from toolkit.backends.numpy.jit.matmul.problem import problem_of
-from toolkit.backends.numpy.jit.matmul.product import BLOCK, PRODUCT, ROW
-from toolkit.backends.numpy.jit.matmul.tile import tile_function, tiling
-from toolkit.backends.numpy.jit.matmul.ways import EACH, ONCE, Way, choose
+from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
+from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
+from toolkit.backends.numpy.jit.kernels.matmul.problem import problem_of
+from toolkit.backends.numpy.jit.kernels.matmul.product import BLOCK, PRODUCT, ROW
+from toolkit.backends.numpy.jit.kernels.matmul.strategies import EACH, ONCE, Way, choose
+from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
 from toolkit.compiler.passes import optimize
 from toolkit.core.tensor import backend
 

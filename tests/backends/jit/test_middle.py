@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from tests.backends.jit.running import operand_of, run_lowered
-from toolkit.backends.numpy.jit.middle import lower_middle
+from toolkit.backends.numpy.jit.kernels.middle_axis import lower_middle
 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min", "any", "all"])

@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite")
 
 import toolkit.ops  # noqa: F401 - it declares the primitives
 from tests.backends.jit.running import operand_of, run_lowered
-from toolkit.backends.numpy.jit import move
+from toolkit.backends.numpy.jit.kernels import move
 from toolkit.backends.registry import get_backend
 
 REFERENCE = get_backend("reference").kernels

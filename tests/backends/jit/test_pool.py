@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 pytest.importorskip("llvmlite")
 
 from tests.backends.jit.running import operand_of, run_lowered
-from toolkit.backends.numpy.jit import pool
+from toolkit.backends.numpy.jit.kernels import pool
 from toolkit.backends.reference import images
 
 

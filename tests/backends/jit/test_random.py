@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from tests.backends.jit.running import operand_of, run_lowered
-from toolkit.backends.numpy.jit.random import lower_random_uniform
+from toolkit.backends.numpy.jit.kernels.random import lower_random_uniform
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -15,9 +15,10 @@ from tests.backends.jit.running import (
     run_lowered,
 )
 from toolkit import function, ops
-from toolkit.backends.numpy.jit import elementwise, engine
-from toolkit.backends.numpy.jit.elementwise import lower_fused
-from toolkit.backends.space import LONGEST_ROW
+from toolkit.backends.loops.iteration_space import LONGEST_ROW
+from toolkit.backends.numpy.jit import engine
+from toolkit.backends.numpy.jit.fused import elementwise
+from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.compiler.passes import optimize
 from toolkit.core.tensor import backend, bind
 from toolkit.ops.index import put_along_axis_p

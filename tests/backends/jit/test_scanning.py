@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from tests.backends.jit.running import operand_of, run_lowered
-from toolkit.backends.numpy.jit.scanning import lower_cumulative
+from toolkit.backends.numpy.jit.kernels.scan import lower_cumulative
 
 
 @pytest.mark.parametrize("op", ["cumsum", "cumprod"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any
 
-from toolkit.backends.space import number_of
+from toolkit.backends.loops.iteration_space import number_of
 from toolkit.ir import Graph, Node
 
 HALVES = ("float16", "bfloat16")

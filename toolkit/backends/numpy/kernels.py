@@ -91,7 +91,7 @@ class NumPyBackend(Backend):
                 "several times slower (pip install llvmlite)"
             )
             return None
-        return import_module("toolkit.backends.numpy.jit.elementwise")
+        return import_module("toolkit.backends.numpy.jit.fused.elementwise")
 
     def peaks(self) -> tuple[float, float] | None:
         """Operations and bytes per second, measured once, where code is generated."""

@@ -10,16 +10,6 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.bodies.plan import (
-    COLUMN,
-    FULL,
-    PICK,
-    PLACE,
-    PUT,
-    Planned,
-    Planner,
-    Source,
-)
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
     Buffer,
@@ -35,7 +25,17 @@ from toolkit.backends.cupy.cuda.scalars import (
     literal,
     split,
 )
-from toolkit.backends.space import suffix_products
+from toolkit.backends.loops.iteration_space import suffix_products
+from toolkit.backends.loops.plan import (
+    COLUMN,
+    FULL,
+    PICK,
+    PLACE,
+    PUT,
+    Planned,
+    Planner,
+    Source,
+)
 from toolkit.ir import PRIMITIVES, Graph
 
 Known = dict[Source, Value]

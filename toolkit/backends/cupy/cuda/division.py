@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolkit import dtypes
-from toolkit.backends.bodies.phases import Phases
-from toolkit.backends.bodies.plan import COLUMN, ONE, ROW, Plan
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.reduction import power_of_two
+from toolkit.backends.loops.phases import Phases
+from toolkit.backends.loops.plan import COLUMN, ONE, ROW, Plan
 
 # Registers of a thread that hold what it has of its row.
 MOST_HELD = 56

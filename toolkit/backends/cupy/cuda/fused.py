@@ -8,8 +8,6 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import aligned as aligned_bytes
-from toolkit.backends.bodies.formulas import words_of
-from toolkit.backends.bodies.plan import FULL
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.flat import emit_flat
 from toolkit.backends.cupy.cuda.launch import (
@@ -27,7 +25,8 @@ from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import identity
 from toolkit.backends.cupy.cuda.rows import emit_rows
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
-from toolkit.backends.space import (
+from toolkit.backends.loops.formulas import words_of
+from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
     fits,
     index_problem,
@@ -36,6 +35,7 @@ from toolkit.backends.space import (
     picks_in_rows,
     reduced_part,
 )
+from toolkit.backends.loops.plan import FULL
 from toolkit.ir import PRIMITIVES, Graph, Node, Spec, Value
 
 

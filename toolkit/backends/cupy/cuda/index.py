@@ -16,7 +16,7 @@ from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, split
 from toolkit.backends.cupy.cuda.sort import PAIRS, pairs_in, sort_pairs
 from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_type
-from toolkit.backends.space import index_problem
+from toolkit.backends.loops.iteration_space import index_problem
 
 _MODES = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 

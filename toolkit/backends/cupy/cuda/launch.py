@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
-from toolkit.backends.space import REDUCTIONS
+from toolkit.backends.loops.iteration_space import REDUCTIONS
 from toolkit.dtypes import is_complex
 from toolkit.ir import Primitive
 

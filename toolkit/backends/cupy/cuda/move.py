@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.bodies.nest import collapse
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.fused import generate_single
 from toolkit.backends.cupy.cuda.launch import (
@@ -26,6 +25,7 @@ from toolkit.backends.cupy.cuda.threads import (
     span,
     unit_type,
 )
+from toolkit.backends.loops.nest import collapse
 from toolkit.ir import Spec
 
 # The side of a square that a block turns around in shared memory, and the lines of it

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.space import fits, is_relabelling
+from toolkit.backends.loops.iteration_space import fits, is_relabelling
 from toolkit.ir import Graph, Node, Value
 
 # Arrays that a kernel reads and writes: each takes up to 16 bytes of a thread's

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import dtypes
-from toolkit.backends.bodies.plan import MERGES
 from toolkit.backends.cupy.cuda.body import kernel_text, narrowed
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, Writer, literal
+from toolkit.backends.loops.plan import MERGES
 
 _NOWHERE = 2**31 - 1
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from toolkit.backends.base import aligned as aligned_bytes
-from toolkit.backends.bodies.phases import Phase
-from toolkit.backends.bodies.plan import COLUMN, FULL, ONE, ROW
 from toolkit.backends.cupy.cuda.body import (
     COLUMN_NUMBER,
     Body,
@@ -26,6 +24,8 @@ from toolkit.backends.cupy.cuda.launch import Argument, Launch, Scratch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, combination
 from toolkit.backends.cupy.cuda.scalars import Value
+from toolkit.backends.loops.phases import Phase
+from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW
 from toolkit.dtypes import itemsize
 
 

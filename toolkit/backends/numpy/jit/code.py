@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Any
 
 from toolkit import dtypes, ir, scalars
-from toolkit.backends import base, bodies, space
-from toolkit.backends.bodies.formulas import source_digest
+from toolkit.backends import base, loops
+from toolkit.backends.loops.formulas import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
 
@@ -65,11 +65,11 @@ class Code:
 
 def generator_sources() -> list[Path]:
     """The files that a generated text depends on, in order."""
-    folders = Path(__file__).parent, Path(bodies.__file__).parent
+    folders = Path(__file__).parent, Path(loops.__file__).parent
     found = [p for folder in folders for p in sorted(folder.rglob("*.[pl][yl]"))]
     return [
         *found,
-        *(Path(str(m.__file__)) for m in (base, space, dtypes, ir, scalars)),
+        *(Path(str(m.__file__)) for m in (base, dtypes, ir, scalars)),
     ]
 
 

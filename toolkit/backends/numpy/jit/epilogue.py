@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.bodies.formulas import formula
+from toolkit.backends.loops.formulas import formula
+from toolkit.backends.loops.iteration_space import number_of
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
-from toolkit.backends.space import number_of
 from toolkit.ir import Graph, Value as GraphValue
 
 

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
-from toolkit.backends.bodies.plan import TASKS
+from toolkit.backends.loops.iteration_space import index_problem
+from toolkit.backends.loops.plan import TASKS
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.space import index_problem
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph
 
@@ -86,34 +86,36 @@ Lowering = Callable[[Any, Sequence[Operand], Sequence[Operand]], Lowered | None]
 # The lowering of each primitive, or where it is, by module of this package. Those in
 # ANCHORS take a Graph: their node, followed by elementwise nodes on its result.
 LOWERINGS: dict[str, str | Lowering] = {
-    "fused": "elementwise:lower_fused",
-    "conv": "conv:lower_conv",
-    "conv_input_grad": "conv:lower_conv_input_grad",
-    "conv_kernel_grad": "conv:lower_conv_kernel_grad",
-    "matmul": "matmul:lower_matmul",
-    "max_pool": "pool:lower_max_pool",
-    "max_pool_scatter": "pool:lower_max_pool_scatter",
-    "max_pool_gather": "pool:lower_max_pool_gather",
-    "sum_pool": "pool:lower_sum_pool",
-    "sum_pool_grad": "pool:lower_sum_pool_grad",
-    "gather": "index:lower_gather",
-    "scatter": "index:lower_scatter",
-    "take_along_axis": "index:lower_take_along_axis",
-    "put_along_axis": "index:lower_put_along_axis",
-    "dynamic_slice": "move:lower_dynamic_slice",
-    "dynamic_update_slice": "move:lower_dynamic_update_slice",
-    "cast": "halves:lower_cast",
-    "reshape": "move:lower_copy",
-    "stop_gradient": "move:lower_copy",
-    "transfer": "move:lower_copy",
-    "concatenate": "move:lower_concatenate",
-    "pad": "move:lower_pad",
-    **dict.fromkeys(("sum", "prod", "max", "min", "any", "all"), "middle:lower_middle"),
-    "cumsum": "scanning:lower_cumulative",
-    "cumprod": "scanning:lower_cumulative",
-    "random_uniform": "random:lower_random_uniform",
-    "attention": "attention:lower_attention",
-    "attention_grad": "attention:lower_attention_grad",
+    "fused": "fused.elementwise:lower_fused",
+    "conv": "kernels.conv:lower_conv",
+    "conv_input_grad": "kernels.conv:lower_conv_input_grad",
+    "conv_kernel_grad": "kernels.conv:lower_conv_kernel_grad",
+    "matmul": "kernels.matmul:lower_matmul",
+    "max_pool": "kernels.pool:lower_max_pool",
+    "max_pool_scatter": "kernels.pool:lower_max_pool_scatter",
+    "max_pool_gather": "kernels.pool:lower_max_pool_gather",
+    "sum_pool": "kernels.pool:lower_sum_pool",
+    "sum_pool_grad": "kernels.pool:lower_sum_pool_grad",
+    "gather": "kernels.index:lower_gather",
+    "scatter": "kernels.index:lower_scatter",
+    "take_along_axis": "kernels.index:lower_take_along_axis",
+    "put_along_axis": "kernels.index:lower_put_along_axis",
+    "dynamic_slice": "kernels.move:lower_dynamic_slice",
+    "dynamic_update_slice": "kernels.move:lower_dynamic_update_slice",
+    "cast": "kernels.bfloat16:lower_cast",
+    "reshape": "kernels.move:lower_copy",
+    "stop_gradient": "kernels.move:lower_copy",
+    "transfer": "kernels.move:lower_copy",
+    "concatenate": "kernels.move:lower_concatenate",
+    "pad": "kernels.move:lower_pad",
+    **dict.fromkeys(
+        ("sum", "prod", "max", "min", "any", "all"), "kernels.middle_axis:lower_middle"
+    ),
+    "cumsum": "kernels.scan:lower_cumulative",
+    "cumprod": "kernels.scan:lower_cumulative",
+    "random_uniform": "kernels.random:lower_random_uniform",
+    "attention": "kernels.attention:lower_attention",
+    "attention_grad": "kernels.attention:lower_attention_grad",
 }
 # Composites that need not be taken apart, where what they compute with is a float.
 COMPOSITES = frozenset({"attention", "attention_grad"})

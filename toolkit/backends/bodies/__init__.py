@@ -1,1 +1,0 @@
-"""Fused bodies as data, for every generator of code: plans, passes over rows, loops."""

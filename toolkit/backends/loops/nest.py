@@ -1,0 +1,72 @@
+"""Loop nests: the fewest loops over arrays, and the arrays' strides along them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit.backends.base import Operand
+from toolkit.backends.loops.iteration_space import Shape, suffix_products
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Extents from the outermost loop on; the first `rows` are over rows."""
+
+    extents: tuple[int, ...]
+    rows: int
+
+
+def broadcast_strides(operand: Operand, shape: Shape) -> list[int]:
+    """The operand's byte strides along the axes of a shape that it broadcasts to."""
+    missing = len(shape) - operand.spec.ndim
+    rows = zip(operand.spec.shape, operand.strides, strict=True)
+    return [0] * missing + [0 if n == 1 else stride for n, stride in rows]
+
+
+def split_strides(
+    strides: Sequence[int], shape: Shape, steps: Sequence[int]
+) -> list[int]:
+    """Strides along a shape's axes as strides along the loops of these steps."""
+    behind = suffix_products(shape)
+    result = []
+    for step in steps[1:]:
+        # The axis that this loop is a part of: the last that covers more than a step.
+        axis = max((a for a, n in enumerate(behind[:-1]) if n > step), default=None)
+        stride = 0 if axis is None else strides[axis] * (step // behind[axis + 1])
+        result.append(stride)
+    return result
+
+
+def collapse(
+    extents: Sequence[int], strides: Sequence[Sequence[int]], rows: int
+) -> tuple[Loops, list[tuple[int, ...]]]:
+    """The fewest loops that visit the same elements.
+
+    Args:
+        extents: of the loops, from the outermost on.
+        strides: for each array, along each loop.
+        rows: how many of the loops are over rows; they stay apart from the others.
+    """
+    kept: list[int] = []
+    columns: list[list[int]] = []
+    kept_rows = 0
+    for i, n in enumerate(extents):
+        if n == 1:
+            continue
+        step = [row[i] for row in strides]
+        joins = kept and (i < rows or kept_rows < len(kept))
+        if joins and all(a == b * n for a, b in zip(columns[-1], step, strict=True)):
+            kept[-1] *= n
+            columns[-1] = step
+        else:
+            kept.append(n)
+            columns.append(step)
+            kept_rows += i < rows
+    turned = [tuple(step[k] for step in columns) for k in range(len(strides))]
+    return Loops(tuple(kept), kept_rows), turned
+
+
+def stride_class(stride: int, itemsize: int) -> int:
+    """1 for the next element, 0 for the same one, -1 for anything else."""
+    return 1 if stride == itemsize else 0 if stride == 0 else -1

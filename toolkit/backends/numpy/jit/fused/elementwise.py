@@ -1,0 +1,193 @@
+"""Fused bodies as calls: elementwise nodes, and reductions of rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit.backends.base import Operand, aligned
+from toolkit.backends.loops.formulas import words_of
+from toolkit.backends.loops.iteration_space import (
+    REDUCTIONS,
+    fits,
+    is_reduction,
+    is_relabelling,
+    picks_in_rows,
+)
+from toolkit.backends.loops.phases import Phases, cost as cost_of
+from toolkit.backends.loops.plan import COLUMN, FULL, ONE, Planned, Planner
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.fused.nest import emit_plan
+from toolkit.backends.numpy.jit.fused.partials import emit_combination
+from toolkit.backends.numpy.jit.lowering import (
+    ERROR,
+    Call,
+    Lowered,
+    Reference,
+    index_problem,
+    partition,
+)
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.ir import Graph, Node
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
+)
+# Elements of one task where the work has no leading extent to divide along.
+GRAIN = 32768
+# Below this much memory traffic there is one task.
+LEAST_BYTES = 1 << 15
+
+
+def is_fusable(node: Node) -> bool:
+    """Whether a node can be part of a generated kernel."""
+    values = (*node.inputs, *node.outputs)
+    if any(v.spec.dtype not in DTYPES for v in values):
+        return False
+    if node.op.name in REDUCTIONS:
+        return is_reduction(node) or is_relabelling(node)
+    if picks_in_rows(node):
+        return True
+    if node.op.scalar is None:
+        return False
+    return all(LLVMScalars.has(name, dtype) for name, dtype in words_of(node))
+
+
+def lower_fused(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The calls of a body: one for its loops, one for each sum over tasks."""
+    if any(y.spec.size == 0 for y in outputs):
+        return Lowered()
+    if not fits(body.nodes):
+        return None
+    planned = Planner(body, inputs, outputs).plan(host().lanes)
+    if planned.plan.picks and planned.plan.column_loops > 1:
+        return None
+    return _Lowering(planned, inputs, outputs, _problem(body)).lowered()
+
+
+def _problem(body: Graph) -> str:
+    """What to say of a bad index."""
+    for node in body.nodes:
+        if picks_in_rows(node):
+            return index_problem(node.op.name, node.attrs["axis"])
+    return ""
+
+
+@dataclass
+class _Lowering:
+    """The calls of a plan."""
+
+    planned: Planned
+    inputs: Sequence[Operand]
+    outputs: Sequence[Operand]
+    problem: str
+
+    def __post_init__(self) -> None:
+        self.plan = self.planned.plan
+        extents = self.planned.loops.extents
+        self.nbytes = sum(x.spec.nbytes for x in (*self.inputs, *self.outputs))
+        self.first = 1 if self.plan.one_row else extents[0]
+        self.rows = 1 if self.plan.one_row else self.planned.leading
+        self.grain = self._grain()
+        self.tasks = -(-self.rows // self.grain)
+        self.work = 0
+
+    def _grain(self) -> int:
+        if self.nbytes <= LEAST_BYTES:
+            return self.rows
+        whole = self.plan.is_flat and self.rows == self.first
+        grain = partition(self.rows)
+        return GRAIN if whole and grain > GRAIN else grain
+
+    def _take(self, nbytes: int) -> Reference:
+        """A piece of scratch memory."""
+        start, self.work = self.work, self.work + aligned(nbytes)
+        return "work", start
+
+    def lowered(self) -> Lowered:
+        """The calls, and the scratch memory that they share."""
+        plan, loops = self.plan, self.planned.loops
+        operands: list[Reference] = [("in", read.operand) for read in plan.reads]
+        partials, combinations = [], []
+        for k, write in enumerate(plan.writes):
+            step = 0
+            if write.role in (COLUMN, ONE) and self.tasks > 1:
+                step = aligned(self.outputs[k].spec.nbytes)
+                place = self._take(step * self.tasks)
+                operands.append(place)
+                combinations.append(self._combination(k, place, step))
+            else:
+                operands.append(("out", k))
+            partials.append(step)
+        columns = 1
+        for n in loops.extents[loops.rows :]:
+            columns *= n
+        buffer = aligned(8 * columns)
+        kept = [] if plan.held else Phases(plan).kept
+        buffers = self._take(buffer * len(kept) * self.tasks) if kept else None
+        operands.append(buffers or operands[0])
+        if plan.picks:
+            operands.append(ERROR)
+        call = Call(
+            Code(emit_plan, plan),
+            tuple(operands),
+            (
+                self.first // self.rows,
+                self.grain,
+                self.planned.space.size,
+                buffer * len(kept),
+                buffer,
+                *loops.extents,
+                *partials,
+                *(n for row in self.planned.strides for n in row),
+            ),
+            rows=self.rows,
+            grain=self.grain,
+            row_operands=self._row_operands(operands),
+            flops=self._flops(),
+            nbytes=self.nbytes,
+            problem=self.problem,
+        )
+        return Lowered((call, *combinations), self.work)
+
+    def _combination(self, write: int, place: Reference, step: int) -> Call:
+        spec = self.outputs[write].spec
+        op = self.plan.steps[self.plan.writes[write].source[1]].op
+        return Call(
+            Code(emit_combination, op, spec.dtype),
+            (place, ("out", write)),
+            (self.tasks, step),
+            rows=spec.size,
+            grain=spec.size,
+            nbytes=spec.nbytes * (self.tasks + 1),
+        )
+
+    def _row_operands(self, operands: Sequence[Reference]) -> frozenset[Reference]:
+        """The operands that fall apart along the rows of the call."""
+        plan, found = self.plan, []
+        if plan.one_row or plan.ragged:
+            return frozenset()
+        arrays = [self.inputs[read.operand] for read in plan.reads]
+        arrays += [self.outputs[k] for k in range(len(plan.writes))]
+        for place, array, strides in zip(
+            operands, arrays, self.planned.strides, strict=False
+        ):
+            if place[0] == "work":
+                continue
+            step = strides[0] * self.first
+            whole = step == array.spec.nbytes and array.is_contiguous
+            if whole or (
+                array.rows_kept_of(array, 0) > 0
+                and step == array.spec.shape[0] * array.strides[0]
+            ):
+                found.append(place)
+        return frozenset(found)
+
+    def _flops(self) -> int:
+        cost = sum(cost_of(s.op) for s in self.plan.steps if s.role == FULL)
+        cost += sum(1 for s in self.plan.steps if s.reduces == FULL)
+        return cost * self.planned.space.size

@@ -1,0 +1,64 @@
+"""Writes the function of a plan: loops over rows, passes over each row, accumulators.
+
+The table holds the addresses of what is read and written and of the row buffers, and
+then the numbers of `Numbers`, in its order.
+"""
+
+from __future__ import annotations
+
+from toolkit.backends.loops.plan import Plan
+from toolkit.backends.numpy.jit.builder import Number
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.fused.partials import Partials
+from toolkit.backends.numpy.jit.fused.row_index import Picks
+from toolkit.backends.numpy.jit.fused.rows import Held, Streamed
+from toolkit.backends.numpy.jit.fused.values import Bases
+from toolkit.backends.numpy.jit.kernel import Kernel
+
+
+def emit_plan(plan: Plan) -> Kernel:
+    """The body of the function of a plan."""
+    builder = Kernel(host().lanes)
+    _Nest(builder, plan).write()
+    return builder
+
+
+class _Nest:
+    """Writes one function with a builder."""
+
+    def __init__(self, builder: Kernel, plan: Plan) -> None:
+        self.b = builder
+        self.plan = plan
+        self.values = Picks(builder, plan)
+        self.partials = Partials(self.values)
+
+    def write(self) -> None:
+        """The whole function."""
+        b, plan = self.b, self.plan
+        values, bases = self.values, self.values.bases
+        unit = values.entry(values.numbers.unit)
+        low, high = b.low * unit, b.high * unit
+        row = (Held if plan.held else Streamed)(values, self.partials)
+        if plan.is_flat:
+            row.part(bases, low, high)
+        elif plan.one_row:
+            self.partials.load(row.parts)
+            row.whole(bases, 0)
+            self.partials.store(row.parts)
+        else:
+            self._rows(row, 0, bases, low, high)
+
+    def _rows(
+        self, row: Held | Streamed, loop: int, bases: Bases, low: Number, high: Number
+    ) -> None:
+        if loop < self.plan.row_loops - 1:
+            with self.b.loop(low, high) as index:
+                moved = self.values.moved(bases, loop, index)
+                self._rows(row, loop + 1, moved, 0, self.values.extents[loop + 1])
+            return
+        with self.b.accumulate(low, high, 1, self.partials.load(row.parts)) as turn:
+            self.partials.hold(turn.values)
+            row.whole(self.values.moved(bases, loop, turn.index), turn.index)
+            turn.next(self.partials.values)
+        self.partials.hold(turn.values)
+        self.partials.store(row.parts)

@@ -1,0 +1,139 @@
+"""Sums over rows: one partial result for each task, and their combination.
+
+A function finds the partial results of its task in memory, and empties them where the
+task begins. Those of single numbers, and of the columns of short rows, stay in
+registers while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from toolkit.backends.loops.plan import COLUMN, ONE
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.fused.reducers import reducer
+from toolkit.backends.numpy.jit.fused.values import Values
+from toolkit.backends.numpy.jit.kernel import Kernel
+
+
+class Partials:
+    """The partial results of one function.
+
+    Args:
+        values: of the function; the addresses of partial results become the task's.
+    """
+
+    def __init__(self, values: Values) -> None:
+        self.v = values
+        self.b = values.b
+        self.bases = values.bases
+        self.writes = {
+            k: write
+            for k, write in enumerate(values.plan.writes)
+            if write.role in (COLUMN, ONE)
+        }
+        self.reducers = {
+            k: values.reducer_of(write.source[1]) for k, write in self.writes.items()
+        }
+        # What is in registers, in the order of the parts of a row.
+        self.held: dict[int, list[Value]] = {}
+        if self.writes:
+            self._find()
+
+    def _find(self) -> None:
+        v = self.v
+        for k in self.writes:
+            offset = self.b.slot * v.entry(v.numbers.partials + k)
+            array = v.first_write + k
+            self.bases[array] = self.bases[array] + offset
+        start = self.b.slot * v.entry(v.numbers.grain)
+        with self.b.when(self.b.compare("eq", self.b.low, start)):
+            for k in self.writes:
+                self._empty(k)
+
+    def _address(self, write: int) -> Pointer:
+        return self.bases[self.v.first_write + write]
+
+    def _empty(self, write: int) -> None:
+        (nothing,) = self.reducers[write].initial()
+        if self.writes[write].role == ONE:
+            self.b.put_first(nothing, self._address(write))
+            return
+        count: Number = 1
+        for extent in self.v.extents[self.v.plan.row_loops :]:
+            count = extent * count
+        for index, mask in self.b.run(0, count):
+            self.b.store(nothing, self._address(write), index, mask)
+
+    def load(self, parts: Sequence[tuple[Number, Mask]]) -> list[Value]:
+        """Take what is held in registers from b.
+
+        Args:
+            parts: the (column, mask) of each vector of a row, if rows are held.
+        """
+        b = self.b
+        for k, write in self.writes.items():
+            dtype = write.dtype
+            if write.role == ONE:
+                self.held[k] = [self.v.splat(self._address(k), dtype)]
+            elif parts:
+                self.held[k] = [
+                    b.load(self._address(k), start, dtype, mask)
+                    for start, mask in parts
+                ]
+        return self.values
+
+    def store(self, parts: Sequence[tuple[Number, Mask]]) -> None:
+        """Put what is held in registers into memory."""
+        b = self.b
+        for k, values in self.held.items():
+            if self.writes[k].role == ONE:
+                b.put_first(values[0], self._address(k))
+                continue
+            for value, (start, mask) in zip(values, parts, strict=True):
+                b.store(value, self._address(k), start, mask)
+
+    @property
+    def values(self) -> list[Value]:
+        """What is in registers, one after the other."""
+        return list(chain.from_iterable(self.held.values()))
+
+    def hold(self, values: Sequence[Value]) -> None:
+        """Go on with other registers for what is held."""
+        rest = list(values)
+        for k, old in self.held.items():
+            self.held[k], rest = rest[: len(old)], rest[len(old) :]
+
+    def add(self, write: int, value: Value, part: int = 0) -> None:
+        """Combine a value with what is held."""
+        held = self.held[write]
+        (held[part],) = self.reducers[write].merge([held[part]], [value])
+
+    def add_in_memory(
+        self, write: int, base: Pointer, index: Number, mask: Mask, value: Value
+    ) -> None:
+        """Combine a vector of a row with the partial results of its columns."""
+        total = self.b.load(base, index, value.dtype, mask)
+        (total,) = self.reducers[write].merge([total], [value])
+        self.b.store(total, base, index, mask)
+
+
+def emit_combination(op: str, dtype: str) -> Kernel:
+    """Combine partial results, in the order of the tasks.
+
+    The table: the address of the partial results and of the result, how many there are,
+    and the bytes from one to the next. A row is an element.
+    """
+    b = Kernel(host().lanes)
+    combine = reducer(op, dtype, b)
+    partials, result = b.address(0), b.address(1)
+    count, step = b.entry(2), b.entry(3)
+    for index, mask in b.run(b.low, b.high):
+        with b.accumulate(0, count, 1, combine.initial()) as turn:
+            place = partials + turn.index * step
+            more = b.load(place, index, dtype, mask)
+            turn.next(combine.merge(turn.values, [more]))
+        b.store(turn.values[0], result, index, mask)
+    return b

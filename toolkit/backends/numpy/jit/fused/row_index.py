@@ -1,0 +1,83 @@
+"""Elements of rows by index, inside the loops of a fused body."""
+
+from __future__ import annotations
+
+from toolkit import dtypes
+from toolkit.backends.loops.plan import FULL, PICK, PLACE, PUT, Source
+from toolkit.backends.numpy.jit.builder import Index, Number, Value
+from toolkit.backends.numpy.jit.fused.values import COLUMNS, Known, Values
+
+_COMBINED = {"add": "add", "max": "maximum", "min": "minimum"}
+
+
+class Picks(Values):
+    """Values, among them elements at an index that is a value itself."""
+
+    def compute(self, step: int, known: Known) -> Value:
+        record = self.plan.steps[step]
+        if record.op == PICK:
+            return self._pick(*record.arguments)
+        if record.op not in (PLACE, PUT):
+            return super().compute(step, known)
+        arguments = [self.value(a, known) for a in record.arguments]
+        if record.op == PLACE:
+            return self._place(*arguments)
+        row, at, update = arguments
+        return self._put(row, at, update, known[COLUMNS], record.attrs[0][1])
+
+    def _place(self, index: Value) -> Value:
+        """An index from the row's start on; -1, and an error, if it is out of range."""
+        b, s = self.b, self.scalars
+        index = s.cast(index, "int64")
+        extent = b.splat(self.extents[-1])
+        zero, none = s.const(0, index), s.const(-1, index)
+        wrapped = s.select(s.less(index, zero), s.add(index, extent), index)
+        valid = s.logical_and(s.less(none, wrapped), s.less(wrapped, extent))
+        with b.when(b.first_lane(s.logical_not(valid))):
+            error = b.address(self.numbers.error)
+            b.note_bad_index(error, b.first_lane(index), self.extents[-1])
+        return s.cast(s.select(valid, wrapped, none), "int32")
+
+    def _put(
+        self, row: Value, place: Value, update: Value, columns: Value, mode: str
+    ) -> Value:
+        """A vector of a row with an update at one column."""
+        s = self.scalars
+        if mode != "set":
+            update = getattr(s, _COMBINED[mode])(row, update)
+        return s.select(s.equal(columns, place), update, row)
+
+    def _pick(self, source: Source, place: Source) -> Value:
+        """A full value at one column, computed for it alone."""
+        at = self.value(place, {})
+        # Where the index was bad, any column will do.
+        wide = self.b.first_lane(self.scalars.cast(at, "int64"))
+        column = self.b.most(Index(self.b, wide.text), 0)
+        needed = self._needed(source)
+        known: Known = {COLUMNS: at}
+        for k, read in enumerate(self.plan.reads):
+            if read.by_column and ("read", k) in needed:
+                known["read", k] = self._element(k, column)
+        for i, step in enumerate(self.plan.steps):
+            if step.role == FULL and ("step", i) in needed:
+                known["step", i] = self.compute(i, known)
+        return self.value(source, known)
+
+    def _needed(self, source: Source) -> set[Source]:
+        """The full values that one is computed from, and itself."""
+        found, stack = set(), [source]
+        while stack:
+            source = stack.pop()
+            if source not in found:
+                found.add(source)
+                if source[0] == "step" and self.plan.steps[source[1]].role == FULL:
+                    stack += self.plan.steps[source[1]].arguments
+        return found
+
+    def _element(self, k: int, column: Number) -> Value:
+        """What is read at one column of the row."""
+        read = self.plan.reads[k]
+        stride: Number = dtypes.itemsize(read.dtype)
+        if read.inner < 0:
+            stride = self.strides[k, self.numbers.rank - 1]
+        return self.splat(self.row_bases[k] + column * stride, read.dtype)

@@ -1,0 +1,314 @@
+"""One row of a fused body: in passes over memory, or held in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from toolkit.backends.loops.phases import Phase, Phases, cost as cost_of
+from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW, Source
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.fused.partials import Partials
+from toolkit.backends.numpy.jit.fused.reducers import Reducer, State
+from toolkit.backends.numpy.jit.fused.values import COLUMNS, Bases, Known, Values
+
+# (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
+# its place in the innermost loop, `column` in the whole row.
+Turn = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
+
+
+def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
+    """Write what a row has one of."""
+    for k, write in enumerate(v.plan.writes):
+        step = v.plan.steps[write.source[1]]
+        if write.role == ROW:
+            v.b.put_first(v.value(write.source, {}), bases[v.first_write + k])
+        elif write.role == ONE and step.reduces == ROW:
+            partials.add(k, v.value(step.arguments[0], {}))
+
+
+class Streamed:
+    """Rows of any length: one loop over vectors for each phase."""
+
+    def __init__(self, values: Values, partials: Partials) -> None:
+        self.v = values
+        self.b = values.b
+        self.plan = values.plan
+        self.partials = partials
+        self.phases = Phases(values.plan)
+        self.buffers: list[Pointer] = []
+        self.parts: list[tuple[Number, Mask]] = []  # nothing of a row is held
+        if self.phases.kept:
+            self._find_buffers()
+
+    def _find_buffers(self) -> None:
+        v, numbers = self.v, self.v.numbers
+        offset = self.b.slot * v.entry(numbers.task_buffers)
+        base = self.b.address(numbers.buffer) + offset
+        step = v.entry(numbers.next_buffer)
+        for i in range(len(self.phases.kept)):
+            self.buffers.append(base + i * step)
+
+    def part(self, bases: Bases, low: Number, high: Number) -> None:
+        """Elements of the only loop."""
+        self._pass(self.phases.phases[0], bases, low, high)
+
+    def whole(self, bases: Bases, index: Number) -> None:
+        """A row, the index-th."""
+        self.v.begin_row(bases, self.phases.before)
+        extent = self.v.row_extent(index)
+        for phase in self.phases.phases:
+            self._pass(phase, bases, 0, extent)
+            self.v.compute_rows(phase.after)
+        _end_row(self.v, self.partials, bases)
+
+    def _pass(self, phase: Phase, bases: Bases, low: Number, high: Number) -> None:
+        writes = self.plan.writes
+        totals = [k for k in phase.writes if writes[k].role == ONE]
+        reduced = [*phase.reductions, *(writes[k].source[1] for k in totals)]
+        reducers = [self.v.reducer_of(i) for i in reduced]
+        arguments = [self.plan.steps[i].arguments[0] for i in reduced]
+
+        def turn(
+            bases: Bases,
+            index: Number,
+            column: Number,
+            mask: Mask,
+            states: list[State],
+        ) -> list[State]:
+            known = self._values(phase, bases, index, column, mask)
+            following = [
+                r.add(state, self.v.value(x, known), mask, column)
+                for r, x, state in zip(reducers, arguments, states, strict=True)
+            ]
+            self._store(phase, bases, index, column, mask, known)
+            return following
+
+        loops = _Columns(self.v, turn, reducers, self._unroll(phase, reduced))
+        initial = [r.initial() for r in reducers]
+        states = loops.run(self.plan.row_loops, bases, low, high, 0, initial)
+        for r, i, state in zip(reducers, reduced, states, strict=True):
+            self.v.row["step", i] = r.finish(state)
+        for k in totals:
+            self.partials.add(k, self.v.row[writes[k].source])
+
+    def _unroll(self, phase: Phase, reduced: Sequence[int]) -> int:
+        """Vectors of one turn: enough to hide how long an addition takes."""
+        cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
+        return 1 if not reduced or cost > 8 else 4
+
+    def _values(
+        self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
+    ) -> Known:
+        """What a pass reads and computes, for one vector."""
+        v, known = self.v, Known()
+        if self.plan.picks:
+            known[COLUMNS] = v.columns(column)
+        for k in phase.reads:
+            if self.plan.reads[k].by_column:
+                known["read", k] = v.load(k, bases[k], index, mask)
+        for i in phase.reads_back:
+            base, at = self._kept(i, bases, index, column)
+            dtype = self.plan.steps[i].dtype
+            known["step", i] = v.b.load(base, at, dtype, mask)
+        for i in phase.steps:
+            known["step", i] = v.compute(i, known)
+        return known
+
+    def _kept(
+        self, step: int, bases: Bases, index: Number, column: Number
+    ) -> tuple[Pointer, Number]:
+        """Where a full value is kept: the address, and the index there."""
+        for k, write in enumerate(self.plan.writes):
+            if write.source == ("step", step):
+                return bases[self.v.first_write + k], index
+        return self.buffers[self.phases.kept.index(step)], column
+
+    def _store(
+        self,
+        phase: Phase,
+        bases: Bases,
+        index: Number,
+        column: Number,
+        mask: Mask,
+        known: Known,
+    ) -> None:
+        v, b = self.v, self.b
+        for i in phase.keeps:
+            buffer = self.buffers[self.phases.kept.index(i)]
+            b.store(known["step", i], buffer, column, mask)
+        for k in phase.writes:
+            write, base = self.plan.writes[k], bases[v.first_write + k]
+            if write.role == FULL:
+                b.store(v.value(write.source, known), base, index, mask)
+            elif write.role != ONE:
+                value = v.value(self.plan.steps[write.source[1]].arguments[0], known)
+                self.partials.add_in_memory(k, base, index, mask, value)
+
+
+class _Columns:
+    """The loops over the columns of a row for one pass."""
+
+    def __init__(
+        self, values: Values, turn: Turn, reducers: Sequence[Reducer], unroll: int
+    ) -> None:
+        self.v = values
+        self.b = values.b
+        self.turn = turn
+        self.reducers = reducers
+        self.unroll = unroll
+
+    def run(
+        self,
+        loop: int,
+        bases: Bases,
+        low: Number,
+        high: Number,
+        column: Number,
+        states: list[State],
+    ) -> list[State]:
+        """The loops from this one on; `column` is where in the row they start."""
+        if loop == self.v.numbers.rank - 1:
+            return self._vectors(bases, low, high, column, states)
+        inner = self.v.extents[loop + 1]
+        with self.b.accumulate(low, high, 1, _flat(states)) as turn:
+            moved = self.v.moved(bases, loop, turn.index)
+            place = turn.index + column
+            start = place * inner
+            states = self._like(turn.values)
+            states = self.run(loop + 1, moved, 0, inner, start, states)
+            turn.next(_flat(states))
+        return self._like(turn.values)
+
+    def _vectors(
+        self,
+        bases: Bases,
+        low: Number,
+        high: Number,
+        column: Number,
+        states: list[State],
+    ) -> list[State]:
+        """The innermost loop: whole vectors, several a turn, then what is left."""
+        b, lanes, count = self.b, self.b.lanes, self.unroll
+        end = b.whole_vectors(low, high, lanes * count)
+        parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
+        initial = [v for group in parallel for v in _flat(group)]
+        with b.accumulate(low, end, lanes * count, initial) as turn:
+            size = len(initial) // count
+            following: list[Value] = []
+            for i in range(count):
+                index = turn.index + i * lanes
+                place = index + column
+                given = self._like(turn.values[i * size : (i + 1) * size])
+                following += _flat(self.turn(bases, index, place, None, given))
+            turn.next(following)
+        parallel = [
+            self._like(turn.values[i * size : (i + 1) * size]) for i in range(count)
+        ]
+        with b.accumulate(end, high, lanes, _flat(parallel[0])) as turn:
+            mask = b.first_lanes(high - turn.index)
+            place = turn.index + column
+            given = self._like(turn.values)
+            turn.next(_flat(self.turn(bases, turn.index, place, mask, given)))
+        parallel[0] = self._like(turn.values)
+        while len(parallel) > 1:
+            pairs = zip(parallel[0::2], parallel[1::2], strict=True)
+            parallel = [self._merge(a, b) for a, b in pairs]
+        return parallel[0]
+
+    def _merge(self, a: list[State], b: list[State]) -> list[State]:
+        rows = zip(self.reducers, a, b, strict=True)
+        return [r.merge(x, y) for r, x, y in rows]
+
+    def _like(self, values: Sequence[Value]) -> list[State]:
+        """Values in a row as the states of the reducers."""
+        rest, states = list(values), []
+        for r in self.reducers:
+            size = len(r.initial())
+            states.append(rest[:size])
+            rest = rest[size:]
+        return states
+
+
+def _flat(states: Sequence[State]) -> list[Value]:
+    return list(chain.from_iterable(states))
+
+
+class Held:
+    """Short rows: every value of a row stays in registers, and is computed once."""
+
+    def __init__(self, values: Values, partials: Partials) -> None:
+        self.v = values
+        self.b = values.b
+        self.plan = values.plan
+        self.partials = partials
+        lanes, extent = self.b.lanes, values.extents[-1]
+        self.starts = [i * lanes for i in range(self.plan.held)]
+        rest = extent - self.starts[-1]
+        self.masks: list[Mask] = [None] * (self.plan.held - 1)
+        self.masks.append(self.b.first_lanes(rest))
+        self.parts = list(zip(self.starts, self.masks, strict=True))
+        self.fixed: dict[Source, list[Value]] = {
+            ("read", k): self._load(k, values.bases)
+            for k, read in enumerate(self.plan.reads)
+            if read.by_column and not read.by_row
+        }
+
+    def _load(self, k: int, bases: Bases) -> list[Value]:
+        return [self.v.load(k, bases[k], start, mask) for start, mask in self.parts]
+
+    def part(self, bases: Bases, low: Number, high: Number) -> None:
+        """Elements of the only loop: never held."""
+        raise AssertionError("a loop over elements is not held in registers")
+
+    def whole(self, bases: Bases, index: Number) -> None:
+        """A row, the index-th."""
+        v = self.v
+        v.begin_row(bases, ())
+        known = dict(self.fixed)
+        if self.plan.picks:
+            known[COLUMNS] = [v.columns(start) for start in self.starts]
+        for k, read in enumerate(self.plan.reads):
+            if read.by_column and read.by_row:
+                known["read", k] = self._load(k, bases)
+        for i, step in enumerate(self.plan.steps):
+            if step.role == FULL:
+                known["step", i] = [
+                    v.compute(i, {s: held[part] for s, held in known.items()})
+                    for part in range(self.plan.held)
+                ]
+            elif step.role == ROW and not step.reduces:
+                v.compute_rows([i])
+            elif step.reduces == FULL and step.role in (ROW, ONE):
+                v.row["step", i] = self._reduce(i, known)
+        self._store(bases, known)
+        _end_row(v, self.partials, bases)
+
+    def _vectors(self, source: Source, known: dict[Source, list[Value]]) -> list[Value]:
+        if source in known:
+            return known[source]
+        return [self.v.value(source, {})] * self.plan.held
+
+    def _reduce(self, step: int, known: dict[Source, list[Value]]) -> Value:
+        r = self.v.reducer_of(step)
+        state = r.initial()
+        vectors = self._vectors(self.plan.steps[step].arguments[0], known)
+        for x, (start, mask) in zip(vectors, self.parts, strict=True):
+            state = r.add(state, x, mask, start)
+        return r.finish(state)
+
+    def _store(self, bases: Bases, known: dict[Source, list[Value]]) -> None:
+        v = self.v
+        for k, write in enumerate(self.plan.writes):
+            step, base = self.plan.steps[write.source[1]], bases[v.first_write + k]
+            if write.role == ONE and step.reduces == FULL:
+                self.partials.add(k, v.row[write.source])
+            elif write.role == FULL:
+                for value, (start, mask) in zip(
+                    known[write.source], self.parts, strict=True
+                ):
+                    v.b.store(value, base, start, mask)
+            elif write.role == COLUMN:
+                vectors = self._vectors(step.arguments[0], known)
+                for part, value in enumerate(vectors):
+                    self.partials.add(k, value, part)

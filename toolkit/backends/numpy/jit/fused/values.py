@@ -1,0 +1,193 @@
+"""The values of a fused body: what is read, computed, and the same for a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.backends.loops.plan import COLUMN, FULL, ROW, Plan, Source
+from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.fused.reducers import Reducer, reducer
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.ir import PRIMITIVES
+
+# The address of every array at one place of the loops.
+Bases = list[Pointer]
+# What is known of one vector.
+Known = dict[Source, Value]
+# The columns of the vector that is computed.
+COLUMNS: Source = ("columns",)
+
+
+class Numbers:
+    """Where the numbers of a plan stand in the table.
+
+    unit: turns of the outermost loop per row of the call; grain: rows of a task; count:
+    elements in all. Then the bytes from a task's buffers to the next one's and from one
+    buffer to the next, the loops' extents, the bytes from one partial result of each
+    write to the next, and the strides of every array, from the outermost loop on.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        arrays = len(plan.reads) + len(plan.writes)
+        self.rank = plan.row_loops + plan.column_loops
+        self.buffer = arrays
+        self.error = arrays + 1
+        self.unit = arrays + 1 + plan.picks
+        self.grain, self.count, self.task_buffers, self.next_buffer = (
+            self.unit + i for i in range(1, 5)
+        )
+        self.extents = self.unit + 5
+        self.partials = self.extents + self.rank
+        self.strides = self.partials + len(plan.writes)
+
+    def stride(self, array: int, loop: int) -> int:
+        """The entry of an array's stride along a loop."""
+        return self.strides + array * self.rank + loop
+
+
+class Values:
+    """Loads and computes values with a builder.
+
+    Args:
+        builder: writes the function.
+        plan: what it computes.
+    """
+
+    def __init__(self, builder: Kernel, plan: Plan) -> None:
+        self.b = builder
+        self.plan = plan
+        self.scalars = LLVMScalars(builder)
+        self.entry = self.b.entry
+        self.numbers = Numbers(plan)
+        self.first_write = len(plan.reads)
+        self.strides: dict[tuple[int, int], Index] = {}
+        # What stays the same for the whole call, and for a row.
+        self.constant: Known = {}
+        self.row: Known = {}
+        self.bases = self._load_table()
+        self._hoist(self.bases)
+
+    # --- the table --------------------------------------------------------------------
+
+    def _load_table(self) -> Bases:
+        plan, numbers = self.plan, self.numbers
+        arrays = len(plan.reads) + len(plan.writes)
+        bases = [self.b.address(i) for i in range(arrays)]
+        self.extents = [self.entry(numbers.extents + i) for i in range(numbers.rank)]
+        self.count: Number = self.entry(numbers.count) if plan.ragged else 0
+        last = numbers.rank - 1
+        for array in range(arrays):
+            for loop in range(numbers.rank):
+                gathers = array < self.first_write and plan.reads[array].inner < 0
+                if (loop < last or gathers) and self._moves(array, loop):
+                    entry = self.entry(numbers.stride(array, loop))
+                    self.strides[array, loop] = entry
+        return bases
+
+    def _moves(self, array: int, loop: int) -> bool:
+        """Whether an array's address may change along a loop."""
+        in_row = loop >= self.plan.row_loops
+        if array < self.first_write:
+            read = self.plan.reads[array]
+            return read.by_column if in_row else read.by_row
+        role = self.plan.writes[array - self.first_write].role
+        return role in ((FULL, COLUMN) if in_row else (FULL, ROW))
+
+    def moved(self, bases: Bases, loop: int, index: Number) -> Bases:
+        """The addresses at an index of a loop."""
+        return [
+            base + index * self.strides[array, loop]
+            if (array, loop) in self.strides
+            else base
+            for array, base in enumerate(bases)
+        ]
+
+    def _hoist(self, bases: Bases) -> None:
+        """Load what never changes."""
+        for k, read in enumerate(self.plan.reads):
+            if not read.by_row and not read.by_column:
+                self.constant["read", k] = self.splat(bases[k], read.dtype)
+
+    def splat(self, base: Pointer, dtype: str) -> Value:
+        """A vector of the one element at an address."""
+        return self.b.splat(self.b.scalar(base, dtype))
+
+    # --- values -----------------------------------------------------------------------
+
+    def _number(self, source: Source) -> Value:
+        _, content, dtype = source
+        number = np.frombuffer(bytes.fromhex(content), dtypes.numpy_dtype(dtype))[0]
+        return self.b.filled(number, dtype)
+
+    def compute(self, step: int, known: Known) -> Value:
+        """A step's value from those of its arguments."""
+        record = self.plan.steps[step]
+        arguments = [self.value(a, known) for a in record.arguments]
+        rule: Any = PRIMITIVES[record.op].scalar
+        value: Value = rule(self.scalars, *arguments, **dict(record.attrs))
+        return value
+
+    def value(self, source: Source, known: Known) -> Value:
+        """A value that is a number, known, or the same for the row or the call."""
+        if source[0] == "number":
+            return self._number(source)
+        for found in (known, self.row, self.constant):
+            if source in found:
+                return found[source]
+        raise KeyError(source)
+
+    def compute_rows(self, steps: Sequence[int]) -> None:
+        """Compute what a row has one of."""
+        for i in steps:
+            if not self.plan.steps[i].reduces:
+                self.row["step", i] = self.compute(i, {})
+
+    def load(self, k: int, base: Pointer, index: Number, mask: Mask) -> Value:
+        """One vector of what is read, at an index of the innermost loop."""
+        read = self.plan.reads[k]
+        if read.inner == 0:
+            return self.splat(base, read.dtype)
+        if read.inner < 0:
+            stride = self.strides[k, self.numbers.rank - 1]
+            return self.b.gather(base, stride, index, read.dtype, mask)
+        return self.b.load(base, index, read.dtype, mask)
+
+    def columns(self, start: Number) -> Value:
+        """The columns of a vector that starts at one."""
+        first = self.b.int32(self.b.int64(start))
+        return self.b.binary("add", first, self.b.lane_numbers())
+
+    # --- rows -------------------------------------------------------------------------
+
+    def begin_row(self, bases: Bases, before: Sequence[int]) -> None:
+        """Load and compute what is the same for a whole row."""
+        self.row, self.row_bases = {}, bases
+        for k, read in enumerate(self.plan.reads):
+            if read.by_row and not read.by_column:
+                self.row["read", k] = self.splat(bases[k], read.dtype)
+        self.compute_rows(before)
+
+    def row_extent(self, index: Number) -> Number:
+        """How often the outermost loop in a row runs."""
+        extent = self.extents[self.plan.row_loops]
+        if not self.plan.ragged:
+            return extent
+        start = index * extent
+        return self.b.least(self.count - start, extent)
+
+    def reducer_of(self, step: int) -> Reducer:
+        """What combines the elements that a reduction reads."""
+        record = self.plan.steps[step]
+        return reducer(record.op, self._dtype(record.arguments[0]), self.b)
+
+    def _dtype(self, source: Source) -> str:
+        kind, index, *rest = source
+        if kind == "number":
+            return str(rest[0])
+        of: Any = self.plan.reads if kind == "read" else self.plan.steps
+        return str(of[index].dtype)

@@ -1,0 +1,1 @@
+"""Kernels of single primitives, one file or folder for each family."""

@@ -1,0 +1,12 @@
+"""Attention a block at a time: of the weights, only what fits the cache is ever there.
+
+The lanes of a vector are neighbouring queries of one head, so that the maximum and the
+sum over the keys, like everything else per query, need no work across lanes. Keys and
+values are read as they lie, one number at a time; queries and outputs, of which a block
+has few, are turned on their way in and out.
+"""
+
+from toolkit.backends.numpy.jit.kernels.attention.lower import (
+    lower_attention,
+    lower_attention_grad,
+)

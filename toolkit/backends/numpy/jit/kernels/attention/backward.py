@@ -1,0 +1,140 @@
+"""Attention's backward pass: the weights of a block once more, then their gradients."""
+
+from __future__ import annotations
+
+from toolkit.backends.numpy.jit.builder import Number, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.attention.limits import Limits
+from toolkit.backends.numpy.jit.kernels.attention.visit import Visit, emit_visit
+from toolkit.backends.numpy.jit.kernels.attention.writer import Plan, Writer
+
+INPUTS = ("g", "delta", "peak", "total", "query", "key", "value")
+OUTPUTS = ("query_grad", "key_grad", "value_grad")
+
+
+def operands(plan: Plan) -> tuple[str, ...]:
+    """The arrays in the order of the table."""
+    return (*INPUTS, *(extra.name for extra in plan.extras), *OUTPUTS)
+
+
+def scratch(plan: Plan) -> list[int]:
+    """Lines of scratch memory for queries, g, sums, weights, changes, and extras."""
+    sizes = [plan.features, plan.value_features, plan.features, plan.keys, plan.keys]
+    return sizes + [plan.keys] * len(plan.turned)
+
+
+def emit_attention_grad(plan: Plan) -> Kernel:
+    """The kernel of one plan."""
+    lines = sum(scratch(plan))
+    return emit_visit(plan, operands(plan), _Block, lines, sums=OUTPUTS[1:])
+
+
+class _Block:
+    """Emits the function for one block of queries."""
+
+    def __init__(self, writer: Writer, visit: Visit) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.plan = writer.plan
+        self.visit = visit
+        areas = writer.areas(scratch(self.plan))
+        self.queries, self.g, self.sums, self.weights, self.changes, *turned = areas
+        self.limits = Limits(writer, visit.bases, visit.first, turned)
+
+    def emit(self) -> None:
+        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
+        first = self.visit.first
+        step, g_step = w.step_of("query"), w.step_of("g")
+        w.turn_in(bases["query"], step, first, self.queries, plan.features, plan.scale)
+        w.turn_in(bases["g"], g_step, first, self.g, plan.value_features, 1.0)
+        names = ("peak", "total", "delta")
+        self.peaks, totals, self.deltas = (
+            w.load_rows(name, bases[name], first) for name in names
+        )
+        one = b.constant(1.0, w.zero)
+        self.inverses = [b.binary("fdiv", one, x) for x in totals]
+        end = self._end()
+        with b.loop(0, end, plan.keys) as start:
+            self._keys(start, b.least(end - start, plan.keys))
+        step = w.step_of("query_grad")
+        w.turn_out(self.sums, bases["query_grad"], step, first, plan.features)
+
+    def _end(self) -> Number:
+        """The first key that does not matter: none, where all before are masked."""
+        b, end = self.b, self.visit.end
+        if not (self.plan.causal and self.limits.any):
+            return end
+        hidden = self.limits.hides_all(self.peaks)
+        return b.choose(hidden, self.w.n["sources"], end)
+
+    def _keys(self, start: Number, count: Number) -> None:
+        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
+        steps = {name: w.step_of(name) for name in w.strides}
+        rows = {
+            name: bases[name] + start * steps[name]
+            for name in ("key", "value", "key_grad", "value_grad")
+        }
+        item, line = w.itemsize, w.line
+        for factor, other, area, features in (
+            ("key", self.queries, self.weights, plan.features),
+            ("value", self.g, self.changes, plan.value_features),
+        ):
+            strides = (steps[factor], item, line, line)
+            w.multiply(rows[factor], other, area, count, features, strides)
+        self._change(start, count)
+        left = w.n["targets"] - self.visit.first
+        queries = b.least(left, plan.width)
+        for name, factor, area, features in (
+            ("value_grad", "g", self.weights, plan.value_features),
+            ("key_grad", "query", self.changes, plan.features),
+        ):
+            first = bases[factor] + self.visit.first * steps[factor]
+            w.multiply_wide(
+                area,
+                first,
+                rows[name],
+                count,
+                queries,
+                (line, item, steps[factor], steps[name]),
+                features,
+            )
+        w.multiply(
+            rows["key"],
+            self.changes,
+            self.sums,
+            plan.features,
+            count,
+            (item, steps["key"], line, line),
+            b.least(start, 1),
+        )
+
+    def _change(self, start: Number, count: Number) -> None:
+        """Logits become weights, and the weights' gradients those of the logits."""
+        w = self.w
+        self.limits.prepare(start, count)
+        free = self.visit.free_keys(self.b, start, count)
+        w.each_key(0, free, [], lambda key, _: self._change_key(start, key, False))
+        if self.plan.causal:
+            w.each_key(
+                free, count, [], lambda key, _: self._change_key(start, key, True)
+            )
+
+    def _change_key(self, start: Number, key: Number, causal: bool) -> list[Value]:
+        w, b = self.w, self.b
+        logits = w.line_at(self.weights, key)
+        logits, allowed = self.limits.apply(logits, start, key, causal)
+        found = w.line_at(self.changes, key)
+        scale = b.constant(self.plan.scale, w.zero)
+        weights, changes = [], []
+        for j, (x, change) in enumerate(zip(logits, found, strict=True)):
+            weight = w.exponential(b.binary("fsub", x, self.peaks[j]))
+            weight = b.binary("fmul", weight, self.inverses[j])
+            change = b.binary("fsub", change, self.deltas[j])
+            change = b.binary("fmul", b.binary("fmul", weight, change), scale)
+            if allowed is not None:
+                change = b.select(allowed[j], change, w.zero)
+            weights.append(weight)
+            changes.append(change)
+        w.put_line(weights, self.weights, key)
+        w.put_line(changes, self.changes, key)
+        return []

@@ -1,0 +1,180 @@
+"""The forward pass: the output, and of each row what the backward pass needs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from toolkit.backends.numpy.jit.builder import Number, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.attention.limits import Limits
+from toolkit.backends.numpy.jit.kernels.attention.visit import Visit, emit_visit
+from toolkit.backends.numpy.jit.kernels.attention.writer import (
+    LOWEST,
+    VECTORS,
+    Plan,
+    Writer,
+)
+
+INPUTS = ("query", "key", "value")
+OUTPUTS = ("out", "peak", "total")
+# Maxima that are taken side by side.
+_UNROLL = 4
+
+
+def operands(plan: Plan) -> tuple[str, ...]:
+    """The arrays in the order of the table."""
+    return (*INPUTS, *(extra.name for extra in plan.extras), *OUTPUTS)
+
+
+def scratch(plan: Plan) -> list[int]:
+    """Lines of scratch memory for queries, sums, factors, logits, and extras."""
+    sizes = [plan.features, plan.value_features, 1, plan.keys]
+    return sizes + [plan.keys] * len(plan.turned)
+
+
+def emit_attention(plan: Plan) -> Kernel:
+    """The kernel of one plan."""
+    return emit_visit(plan, operands(plan), _Block, sum(scratch(plan)))
+
+
+class _Block:
+    """Emits the function for one block of queries."""
+
+    def __init__(self, writer: Writer, visit: Visit) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.plan = writer.plan
+        self.visit = visit
+        areas = writer.areas(scratch(self.plan))
+        self.queries, self.sums, self.factors, self.logits, *turned = areas
+        self.limits = Limits(writer, visit.bases, visit.first, turned)
+
+    def emit(self) -> None:
+        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
+        first, end = self.visit.first, self.visit.end
+        step = w.step_of("query")
+        w.turn_in(bases["query"], step, first, self.queries, plan.features, plan.scale)
+        lowest = b.constant(LOWEST[plan.dtype], w.zero)
+        initial = [lowest] * VECTORS + [w.zero] * VECTORS
+        with b.accumulate(0, end, plan.keys, initial) as turn:
+            turn.next(self._keys(turn.index, turn.values))
+        peaks, totals = turn.values[:VECTORS], turn.values[VECTORS:]
+        if plan.causal and self.limits.any:
+            hidden = self._hidden(peaks)
+            with b.when(hidden):
+                self.visit.again(b, w.n["sources"])
+            with b.when(b.opposite(hidden)):
+                self._finish(peaks, totals)
+        else:
+            self._finish(peaks, totals)
+
+    def _finish(self, peaks: list[Value], totals: list[Value]) -> None:
+        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
+        first, step = self.visit.first, w.step_of("out")
+        one = b.constant(1.0, w.zero)
+        w.put_line([b.binary("fdiv", one, x) for x in totals], self.factors, 0)
+        w.turn_out(
+            self.sums, bases["out"], step, first, plan.value_features, self.factors
+        )
+        w.store_rows(peaks, bases["peak"], first)
+        w.store_rows(totals, bases["total"], first)
+
+    def _hidden(self, peaks: list[Value]) -> Value:
+        """Whether keys that were left out matter, as all that were seen are masked."""
+        short = self.visit.end < self.w.n["sources"]
+        hidden = self.limits.hides_all(peaks)
+        return self.b.let(f"and i1 {short}, {hidden}", "bool")
+
+    def _keys(self, start: Number, values: list[Value]) -> list[Value]:
+        """The keys of a block: (maxima, sums of weights) before and after."""
+        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
+        before, totals = values[:VECTORS], values[VECTORS:]
+        count = b.least(self.visit.end - start, plan.keys)
+        key_step, value_step = w.step_of("key"), w.step_of("value")
+        keys, item = bases["key"] + start * key_step, w.itemsize
+        w.multiply(
+            keys,
+            self.queries,
+            self.logits,
+            count,
+            plan.features,
+            (key_step, item, w.line, w.line),
+        )
+        peaks = self._peaks(start, count, before)
+        shifts = [b.binary("fsub", x, y) for x, y in zip(before, peaks, strict=True)]
+        factors = [w.exponential(x) for x in shifts]
+        earlier = b.least(start, 1)
+        with b.loop(0, earlier * plan.value_features) as feature:
+            line = w.line_at(self.sums, feature)
+            pairs = zip(line, factors, strict=True)
+            w.put_line([b.binary("fmul", x, y) for x, y in pairs], self.sums, feature)
+        pairs = zip(totals, factors, strict=True)
+        totals = [b.binary("fmul", x, y) for x, y in pairs]
+        totals = self._weigh(count, peaks, totals)
+        rows = bases["value"] + start * value_step
+        w.multiply(
+            rows,
+            self.logits,
+            self.sums,
+            plan.value_features,
+            count,
+            (item, value_step, w.line, w.line),
+            earlier,
+        )
+        return [*peaks, *totals]
+
+    def _peaks(self, start: Number, count: Number, peaks: list[Value]) -> list[Value]:
+        """The maxima of the logits, which get their bias and masks."""
+        w, limits = self.w, self.limits
+        limits.prepare(start, count)
+        free = self.visit.free_keys(self.b, start, count)
+
+        def limited(key: Number, found: list[Value], causal: bool) -> list[Value]:
+            logits = w.line_at(self.logits, key)
+            logits, _ = limits.apply(logits, start, key, causal)
+            w.put_line(logits, self.logits, key)
+            return [w.larger(x, y) for x, y in zip(logits, found, strict=True)]
+
+        if limits.any:
+            peaks = w.each_key(0, free, peaks, partial(limited, causal=False))
+        else:
+            peaks = self._plain_peaks(free, peaks)
+        if self.plan.causal:
+            peaks = w.each_key(free, count, peaks, partial(limited, causal=True))
+        return peaks
+
+    def _plain_peaks(self, count: Number, peaks: list[Value]) -> list[Value]:
+        w, b = self.w, self.b
+
+        def body(key: Number, found: list[Value]) -> list[Value]:
+            logits = w.line_at(self.logits, key)
+            return [w.larger(x, y) for x, y in zip(logits, found, strict=True)]
+
+        whole = count & -_UNROLL
+        with b.accumulate(0, whole, _UNROLL, peaks * _UNROLL) as turn:
+            found: list[Value] = []
+            for i in range(_UNROLL):
+                part = turn.values[i * VECTORS : (i + 1) * VECTORS]
+                found += body(turn.index + i, part)
+            turn.next(found)
+        found = turn.values
+        while len(found) > VECTORS:
+            half = len(found) // 2
+            pairs = zip(found[:half], found[half:], strict=True)
+            found = [w.larger(x, y) for x, y in pairs]
+        return w.each_key(whole, count, found, body)
+
+    def _weigh(
+        self, count: Number, peaks: list[Value], totals: list[Value]
+    ) -> list[Value]:
+        """Logits become weights; the sums of these."""
+        w, b = self.w, self.b
+
+        def body(key: Number, found: list[Value]) -> list[Value]:
+            logits = w.line_at(self.logits, key)
+            pairs = zip(logits, peaks, strict=True)
+            weights = [w.exponential(b.binary("fsub", x, y)) for x, y in pairs]
+            w.put_line(weights, self.logits, key)
+            return [b.binary("fadd", x, y) for x, y in zip(found, weights, strict=True)]
+
+        return w.each_key(0, count, totals, body)

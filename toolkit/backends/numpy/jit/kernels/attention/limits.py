@@ -1,0 +1,151 @@
+"""What is done to logits: bias and masks, for a block of keys at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernels.attention.transpose import (
+    COLUMNS,
+    gather_quad,
+    load_quad,
+    quad_mask,
+    turned,
+)
+from toolkit.backends.numpy.jit.kernels.attention.writer import (
+    MASKED,
+    VECTORS,
+    Extra,
+    Writer,
+)
+
+
+class Limits:
+    """The bias and the masks of a block of queries.
+
+    Args:
+        writer: emits the function.
+        bases: pointers to the extras of this head, by name.
+        first: the number of the block's first query.
+        areas: scratch memory for each extra that has to be turned, a line per key.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        bases: Mapping[str, Pointer],
+        first: Number,
+        areas: Sequence[Pointer],
+    ) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.bases = bases
+        self.first = first
+        self.queries = writer.lane_numbers(first) if writer.plan.causal else []
+        names = [extra.name for extra in writer.plan.turned]
+        self.areas = dict(zip(names, areas, strict=True))
+
+    @property
+    def any(self) -> bool:
+        """Whether there are others than the causal mask."""
+        return bool(self.w.plan.extras)
+
+    def prepare(self, start: Number, count: Number) -> None:
+        """Turn what is needed of the keys from `start` on."""
+        for extra in self.w.plan.turned:
+            self._turn(extra, start, count)
+
+    def _turn(self, extra: Extra, start: Number, count: Number) -> None:
+        w, b = self.w, self.b
+        base = self.bases[extra.name] + start * w.steps[extra.name]
+        row = w.strides[extra.name].row
+        with b.loop(0, VECTORS) as part:
+            rows = w.rows(base, row, part * w.plan.lanes + self.first)
+            lines = self.areas[extra.name] + part * w.vector_bytes
+            with b.loop(0, count, COLUMNS) as key:
+                for j, value in enumerate(
+                    turned(b, self._quads(extra, rows, key, count))
+                ):
+                    w.put(value, lines + (key + j) * w.line)
+
+    def _quads(
+        self, extra: Extra, rows: Sequence[Pointer], key: Number, count: Number
+    ) -> list[Value]:
+        """Four sources of each row; booleans as 1.0 and 0.0."""
+        w, b, step = self.w, self.b, self.w.steps[extra.name]
+        if extra.lies == "next":
+            mask = quad_mask(b, count - key)
+            places = [row + key * step for row in rows]
+            found = [load_quad(b, place, extra.dtype, mask) for place in places]
+        else:
+            last = count - 1
+            numbers = [b.least(key + i, last) for i in range(COLUMNS)]
+            offsets = [number * step for number in numbers]
+            found = [
+                gather_quad(b, [row + offset for offset in offsets], extra.dtype)
+                for row in rows
+            ]
+        if extra.dtype != "bool":
+            return found
+        return [b.convert("uitofp", x, w.dtype) for x in found]
+
+    def _number(self, number: float) -> Value:
+        return self.b.constant(number, self.w.zero)
+
+    def apply(
+        self, logits: Sequence[Value], start: Number, key: Number, causal: bool
+    ) -> tuple[list[Value], list[Value] | None]:
+        """Logits of a key with bias and masks, and where attention is allowed.
+
+        Args:
+            logits: of the key, for the block's queries.
+            start, key: the first key of the block, and the number of this one in it.
+            causal: whether it may lie behind a query.
+        """
+        b, found = self.b, list(logits)
+        number = start + key
+        allowed: list[Value] | None = None
+        for extra in self.w.plan.extras:
+            values = self._values(extra, key, number)
+            if extra.name == "bias":
+                found = [
+                    b.binary("fadd", x, y) for x, y in zip(found, values, strict=True)
+                ]
+            else:
+                allowed = values
+        if causal:
+            splat = b.splat(b.int64(number))
+            seen = [b.binary("icmp sle", splat, q, "bool") for q in self.queries]
+            if allowed is not None:
+                seen = [
+                    b.binary("and", x, y) for x, y in zip(seen, allowed, strict=True)
+                ]
+            allowed = seen
+        if allowed is not None:
+            masked = self._number(MASKED)
+            pairs = zip(allowed, found, strict=True)
+            found = [b.select(condition, x, masked) for condition, x in pairs]
+        return found, allowed
+
+    def _values(self, extra: Extra, key: Number, number: Number) -> list[Value]:
+        w, b = self.w, self.b
+        if extra.lies == "one":
+            place = self.bases[extra.name] + number * w.steps[extra.name]
+            return [b.splat(w.b.scalar(place, extra.dtype))] * VECTORS
+        values = w.line_at(self.areas[extra.name], key)
+        if extra.dtype == "bool":
+            return [b.binary("fcmp one", x, w.zero, "bool") for x in values]
+        return values
+
+    def hides_all(self, peaks: Sequence[Value]) -> Value:
+        """Whether in any row all logits so far are masked, given their maxima."""
+        b = self.b
+        conditions = [
+            b.binary("fcmp ole", x, self._number(MASKED), "bool") for x in peaks
+        ]
+        either = conditions[0]
+        for condition in conditions[1:]:
+            either = b.binary("or", either, condition)
+        name = f"@llvm.vector.reduce.or.v{b.lanes}i1"
+        b.declarations.add(f"declare i1 {name}(<{b.lanes} x i1>)")
+        return b.let(f"call i1 {name}({either.type} {either.text})", "bool")

@@ -1,0 +1,202 @@
+"""From a node to calls: how its arrays lie, and how the work divides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand, aligned
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernels.attention import backward, forward
+from toolkit.backends.numpy.jit.kernels.attention.transpose import COLUMNS
+from toolkit.backends.numpy.jit.kernels.attention.writer import (
+    PACKED,
+    Extra,
+    Numbers,
+    Plan,
+)
+from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
+
+# Keys of a block: their logits stay in the first-level cache.
+_FORWARD_KEYS, _BACKWARD_KEYS = 256, 128
+# Rows of a head that reach further than this are put next to each other.
+_SPREAD_BYTES = 1 << 17
+# Fewer units of work than this are divided further.
+_LEAST_UNITS = 8
+_EXP_COST = 20  # instructions of an exponential, as arithmetic
+
+
+def lower_attention(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """(query, key, value, *extras) -> (out, peak, total)."""
+    names = (*forward.INPUTS, *node.attrs["given"], *forward.OUTPUTS)
+    return _Lowering(node, names, inputs, outputs).forward()
+
+
+def lower_attention_grad(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """(g, delta, peak, total, query, key, value, *extras) -> three gradients."""
+    names = (*backward.INPUTS, *node.attrs["given"], *backward.OUTPUTS)
+    return _Lowering(node, names, inputs, outputs).backward()
+
+
+class _Lowering:
+    """One node: its arrays by name."""
+
+    def __init__(
+        self,
+        node: Any,
+        names: Sequence[str],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+    ) -> None:
+        self.node = node
+        self.names = names
+        self.arrays = dict(zip(names, (*inputs, *outputs), strict=True))
+        self.references: list[Reference] = [("in", i) for i in range(len(inputs))]
+        self.references += [("out", i) for i in range(len(outputs))]
+        self.dtype = self.arrays["query"].spec.dtype
+        self.batch, self.targets, self.query_heads, self.features = self._shape("query")
+        self.sources, self.key_heads, self.value_features = self._shape("value")[1:]
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self.arrays[name].spec.shape
+
+    def forward(self) -> Lowered | None:
+        """The pass that gives the output."""
+        plan = self._plan(_FORWARD_KEYS)
+        if plan is None:
+            return None
+        code = Code(forward.emit_attention, plan)
+        cost = 2 * (self.features + self.value_features) + _EXP_COST
+        return self._lowered(plan, code, sum(forward.scratch(plan)), cost, True)
+
+    def backward(self) -> Lowered | None:
+        """The pass that gives the gradients."""
+        plan = self._plan(_BACKWARD_KEYS)
+        if plan is None:
+            return None
+        code = Code(backward.emit_attention_grad, plan)
+        cost = 6 * self.features + 4 * self.value_features + _EXP_COST
+        return self._lowered(plan, code, sum(backward.scratch(plan)), cost, False)
+
+    def _plan(self, keys: int) -> Plan | None:
+        if not self._fits():
+            return None
+        attrs = self.node.attrs
+        rows = [name for name in ("delta", "peak", "total") if name in self.names]
+        return Plan(
+            self.dtype,
+            max(COLUMNS, host().lanes * 4 // dtypes.itemsize(self.dtype)),
+            self.features,
+            self.value_features,
+            attrs["scale"],
+            attrs["is_causal"],
+            tuple(self._extra(name) for name in attrs["given"]),
+            tuple(name for name in rows if self._is_apart(name, 2)),
+            keys,
+            self._is_spread(),
+        )
+
+    def _is_spread(self) -> bool:
+        """Whether the rows of a head lie so far apart that few fit the cache."""
+        row = max(self.arrays[name].strides[1] for name in ("key", "value"))
+        return self.key_heads > 1 and row * self.sources > _SPREAD_BYTES
+
+    def _fits(self) -> bool:
+        """Whether features are neighbours, and there is something to attend to."""
+        if self.dtype not in ("float32", "float64"):
+            return False
+        if not (self.sources and self.features and self.value_features):
+            return False
+        wide = [name for name in ("query", "key", "value", "g") if name in self.arrays]
+        return not any(self._is_apart(name, 3) for name in wide)
+
+    def _is_apart(self, name: str, axis: int) -> bool:
+        array = self.arrays[name]
+        neighbours = array.strides[axis] == dtypes.itemsize(array.spec.dtype)
+        return array.spec.shape[axis] > 1 and array.spec.size > 0 and not neighbours
+
+    def _extra(self, name: str) -> Extra:
+        array = self.arrays[name]
+        _, _, target, source = self._strides(name)
+        neighbours = source == dtypes.itemsize(array.spec.dtype)
+        lies = "one" if target == 0 else "next" if neighbours else "apart"
+        return Extra(name, array.spec.dtype, lies)
+
+    def _strides(self, name: str) -> list[int]:
+        array = self.arrays[name]
+        return [
+            0 if n == 1 else stride
+            for n, stride in zip(array.spec.shape, array.strides, strict=True)
+        ]
+
+    def _lowered(
+        self, plan: Plan, code: Code, lines: int, cost: int, may_split: bool
+    ) -> Lowered:
+        numbers = self._numbers(plan, lines, may_split)
+        rows = self.batch * numbers.parts * numbers.pieces
+        grain = partition(rows)
+        tasks = -(-rows // grain)
+        pairs = self.query_heads * self.targets * self.sources
+        if plan.causal:
+            pairs //= 2
+        call = Call(
+            code,
+            (*self.references, ("work", 0)),
+            (*numbers, *self._table()),
+            rows,
+            grain,
+            self._by_rows() if rows == self.batch else frozenset(),
+            flops=cost * self.batch * pairs,
+            nbytes=sum(array.spec.nbytes for array in self.arrays.values()),
+        )
+        return Lowered((call,), tasks * numbers.scratch)
+
+    def _numbers(self, plan: Plan, lines: int, may_split: bool) -> Numbers:
+        parts = 1 if self.batch >= _LEAST_UNITS else max(1, self.key_heads)
+        blocks = -(-self.targets // plan.width)
+        pieces = 1
+        if may_split:
+            pieces = min(blocks, -(-_LEAST_UNITS // max(1, self.batch * parts)))
+        piece = plan.width * -(-blocks // max(1, pieces))
+        return Numbers(
+            targets=self.targets,
+            sources=self.sources,
+            group=self.query_heads // max(1, self.key_heads),
+            parts=parts,
+            heads=self.key_heads // parts,
+            pieces=max(1, -(-self.targets // max(1, piece))),
+            piece=piece,
+            scratch=self._scratch(plan, lines),
+        )
+
+    def _scratch(self, plan: Plan, lines: int) -> int:
+        """Bytes of a task."""
+        numbers = lines * plan.width
+        if plan.packed:
+            names = [name for name in PACKED if name in self.arrays]
+            numbers += self.sources * sum(map(plan.features_of, names))
+        return aligned(numbers * dtypes.itemsize(plan.dtype))
+
+    def _table(self) -> list[int]:
+        """Strides of the arrays along batch, heads and rows; then along sources."""
+        found, steps = [], []
+        for name in self.names:
+            strides = self._strides(name)
+            if name in ("bias", "mask"):
+                steps.append(strides[3])
+            if len(strides) == 4 and name not in ("bias", "mask"):
+                strides[1], strides[2] = strides[2], strides[1]
+            found += strides[:3]
+        return [*found, *steps]
+
+    def _by_rows(self) -> frozenset[Reference]:
+        """The arrays that have a part for each of the batch."""
+        pairs = zip(self.names, self.references, strict=True)
+        found = {ref for name, ref in pairs if self._strides(name)[0]}
+        return frozenset({*found, ("work", 0)})

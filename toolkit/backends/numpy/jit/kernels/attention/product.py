@@ -1,0 +1,118 @@
+"""Products of matrices that lie in the cache: a function of its own for each width.
+
+    c[i] += sum of a[i, k] * b[k] over k
+
+The terms of `a` are single numbers, anywhere; rows of `b` and `c` are a few vectors.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+
+# The first terms of a, b and c; how many rows and terms; strides in bytes; and whether
+# (0 or 1) there are sums in c to go on from.
+PARAMETERS = (
+    "ptr noalias %a",
+    "ptr noalias %b",
+    "ptr noalias %c",
+    "i64 %rows",
+    "i64 %depth",
+    "i64 %a_row",
+    "i64 %a_term",
+    "i64 %b_term",
+    "i64 %c_row",
+    "i64 %earlier",
+)
+# Rows whose addresses are formed from one pointer: x86 adds 0, 1, 2, 4 times a stride.
+_ROWS_PER_POINTER = 5
+
+
+def heights() -> tuple[int, ...]:
+    """Rows of tiles of two vectors: as many as registers hold, then for the rest."""
+    many = host().lanes == 16 or platform.machine() in ("aarch64", "arm64")
+    return (8, 4, 1) if many else (6, 2, 1)
+
+
+def product_function(
+    name: str, dtype: str, lanes: int, vectors: int, tail: int
+) -> set[str]:
+    """The function and what it declares.
+
+    Args:
+        name: of the function.
+        dtype, lanes: of its vectors.
+        vectors: of a row of b and c.
+        tail: lanes of the last of them that exist; 0: all.
+    """
+    w = MatrixWriter(Kernel(lanes), dtype)
+    masks: list[Mask] = [None] * vectors
+    if tail:
+        masks[-1] = constant_mask(tail, lanes)
+    first: Number = 0
+    for height in heights():
+        left = w.b.parameter("rows") - first
+        whole = left // height * height
+        end = first + whole
+        with w.b.loop(first, end, height) as row:
+            _tile(w, row, height, masks)
+        first = end
+    text = w.b.function(name, PARAMETERS).replace("define", "define internal", 1)
+    return {*w.b.declarations, text}
+
+
+def _tile(w: MatrixWriter, row: Number, height: int, masks: Sequence[Mask]) -> None:
+    """Sum some rows in registers."""
+    b = w.b
+    a = b.pointer_parameter("a") + row * b.parameter("a_row")
+    c = b.pointer_parameter("c") + row * b.parameter("c_row")
+    rows = [c + i * w.b.parameter("c_row") for i in range(height)]
+    places = [
+        (place + j * w.vector_bytes, mask)
+        for place in rows
+        for j, mask in enumerate(masks)
+    ]
+    zeros = [w.zero] * len(places)
+    with w.b.accumulate(0, w.b.parameter("earlier"), 1, zeros) as turn:
+        turn.next([w.vector(place, mask) for place, mask in places])
+    sums = _sums(w, a, height, masks, turn.values)
+    for value, (place, mask) in zip(sums, places, strict=True):
+        w.put(value, place, mask)
+
+
+def _sums(
+    w: MatrixWriter,
+    a: Pointer,
+    height: int,
+    masks: Sequence[Mask],
+    sums: Sequence[Value],
+) -> list[Value]:
+    b, zero = w.b, Value("0", "int64")
+    firsts = [a + i * b.parameter("a_row") for i in range(0, height, _ROWS_PER_POINTER)]
+    third = b.parameter("a_row") * 3
+    with b.accumulate(0, b.parameter("depth"), 1, [zero, zero, *sums]) as turn:
+        a_offset, b_offset = turn.index_of(0), turn.index_of(1)
+        sums = turn.values[2:]
+        columns = b.pointer_parameter("b") + b_offset
+        ys = [
+            w.vector(columns + j * w.vector_bytes, mask) for j, mask in enumerate(masks)
+        ]
+        pointers = [first + a_offset for first in firsts]
+        for i in range(height):
+            pointer, r = pointers[i // _ROWS_PER_POINTER], i % _ROWS_PER_POINTER
+            place = (
+                (pointer + third) if r == 3 else (pointer + r * b.parameter("a_row"))
+            )
+            x = b.splat(w.b.scalar(place, w.dtype))
+            for j, y in enumerate(ys):
+                k = i * len(ys) + j
+                sums[k] = b.intrinsic("fma", x, y, sums[k])
+        a_next = a_offset + b.parameter("a_term")
+        b_next = b_offset + b.parameter("b_term")
+        turn.next([a_next, b_next, *sums])
+    return turn.values[2:]

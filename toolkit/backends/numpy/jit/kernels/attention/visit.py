@@ -1,0 +1,167 @@
+"""The order in which a kernel goes through heads and blocks of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Range
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
+from toolkit.backends.numpy.jit.kernels.attention.writer import PACKED, Plan, Writer
+
+
+class Visit:
+    """What the function for one block of queries is called with, and calls of it.
+
+    Attributes:
+        bases: pointers to the parts of the arrays that belong to this head.
+        first: the block's first query.
+        end: the first key that none of its queries sees.
+    """
+
+    def __init__(self, plan: Plan, operands: Sequence[str], builder: Kernel) -> None:
+        self.plan = plan
+        self.bases = {
+            name: builder.pointer_parameter(f"base_{name}") for name in operands
+        }
+        self.first, self.end = builder.parameter("first"), builder.parameter("end")
+
+    @property
+    def parameters(self) -> list[str]:
+        """Of the function."""
+        pointers = [f"ptr {base}" for base in self.bases.values()]
+        return ["ptr %table", "i64 %slot", *pointers, "i64 %first", "i64 %end"]
+
+    def call(
+        self, b: Kernel, bases: Sequence[Pointer], first: Number, end: Number
+    ) -> None:
+        """Emit a call."""
+        values = [b.table, b.slot, *bases, first, end]
+        kinds = [parameter.split()[0] for parameter in self.parameters]
+        arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
+        b.emit(f"call void @block({arguments})")
+
+    def again(self, b: Kernel, end: Number) -> None:
+        """Call for the same block with other keys."""
+        self.call(b, list(self.bases.values()), self.first, end)
+
+    def free_keys(self, b: Kernel, start: Number, count: Number) -> Number:
+        """How many of a block's keys all queries see."""
+        if not self.plan.causal:
+            return count
+        seen = self.first + 1 - start
+        return b.most(b.least(seen, count), 0)
+
+
+def emit_visit(
+    plan: Plan,
+    operands: Sequence[str],
+    block: Callable[[Writer, Visit], Any],
+    lines: int,
+    sums: Sequence[str] = (),
+) -> Kernel:
+    """A kernel.
+
+    Args:
+        plan: what it computes.
+        operands: names of its arrays.
+        block: block(writer, visit).emit() writes the function for a block of queries.
+        lines: of scratch memory that the function uses.
+        sums: what all blocks of a key head add to.
+    """
+    inner = Writer(plan, operands)
+    visit = Visit(plan, operands, inner.b)
+    block(inner, visit).emit()
+    text = inner.b.function("block", visit.parameters)
+    w = Writer(plan, operands)
+    w.b.declarations |= {
+        *inner.b.declarations,
+        text.replace("define", "define internal", 1),
+    }
+    _Heads(w, visit, lines, sums).emit()
+    return w.b
+
+
+class _Heads:
+    """Emits the loops."""
+
+    def __init__(
+        self, writer: Writer, visit: Visit, lines: int, sums: Sequence[str]
+    ) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.plan = writer.plan
+        self.visit = visit
+        self.sums = sums
+        # Where rows are put next to each other: the places of `PACKED`, in order.
+        self.places: dict[str, Pointer] = {}
+        *_, place = writer.areas([lines, 0])
+        for name in PACKED if self.plan.packed else ():
+            self.places[name] = place
+            size = self.plan.features_of(name) * writer.itemsize
+            place = place + writer.n["sources"] * size
+
+    def emit(self) -> None:
+        b, n, w = self.b, self.w.n, self.w
+        with b.loop(b.low, b.high) as unit:
+            rest, piece = w.b.split(unit, n["pieces"])
+            batch, part = w.b.split(rest, n["parts"])
+            targets = w.b.part(piece, n["piece"], n["targets"])
+            first = part * n["heads"]
+            with b.loop(first, first + n["heads"]) as key_head:
+                self._group(batch, key_head, targets)
+
+    def _group(self, batch: Number, key_head: Index, targets: Range) -> None:
+        """The query heads of a key head."""
+        b, n, w = self.b, self.w.n, self.w
+        names = [name for name in self.visit.bases if name in PACKED]
+        places = {name: w.of_head(name, batch, key_head) for name in names}
+        found = {name: self.places.get(name, place) for name, place in places.items()}
+        for name in names:
+            if name in self.sums:
+                self._fill(name, found[name], None)
+            elif name in self.places:
+                self._fill(name, found[name], places[name])
+        with b.loop(0, n["group"]) as member:
+            head = key_head * n["group"] + member
+            bases = [
+                found.get(name) or w.of_head(name, batch, head)
+                for name in self.visit.bases
+            ]
+            with b.loop(*targets, self.plan.width) as first:
+                self.visit.call(b, bases, first, self._end(first))
+        for name in self.sums:
+            if name in self.places:
+                step = w.strides[name].row
+                self._copy(name, found[name], w.step_of(name), places[name], step)
+
+    def _fill(self, name: str, target: Pointer, source: Pointer | None) -> None:
+        """Copy rows of a head to where they are next to each other, or begin sums."""
+        step = self.w.step_of(name)
+        self._copy(name, source, self.w.strides[name].row, target, step)
+
+    def _copy(
+        self,
+        name: str,
+        source: Pointer | None,
+        step: Number,
+        target: Pointer,
+        target_step: Number,
+    ) -> None:
+        """Copy a row for each source; zeros if there is nothing to copy."""
+        w, b, lanes = self.w, self.b, self.plan.lanes
+        features = self.plan.features_of(name)
+        with b.loop(0, w.n["sources"]) as row:
+            to = target + row * target_step
+            for first in range(0, features, lanes):
+                mask = constant_mask(min(lanes, features - first), lanes)
+                value, offset = w.zero, first * w.itemsize
+                if source is not None:
+                    value = w.vector(source + row * step + offset, mask)
+                w.put(value, to + offset, mask)
+
+    def _end(self, first: Number) -> Number:
+        sources = self.w.n["sources"]
+        if not self.plan.causal:
+            return sources
+        return self.b.least(first + self.plan.width, sources)

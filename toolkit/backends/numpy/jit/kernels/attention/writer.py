@@ -1,0 +1,352 @@
+"""What the kernels share: a block of queries is turned, limited, and weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
+from toolkit.backends.numpy.jit.kernels.attention.product import (
+    PARAMETERS,
+    product_function,
+)
+from toolkit.backends.numpy.jit.kernels.attention.transpose import (
+    COLUMNS,
+    load_quad,
+    turned,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
+from toolkit.backends.numpy.jit.math.vector import Vector
+
+# Vectors of queries in a block.
+VECTORS = 2
+# Arrays with a row for each source.
+PACKED = ("key", "value", "key_grad", "value_grad")
+# What masked logits become: see `toolkit.ops.attention`.
+MASKED = -2.0e38
+# The maximum of no logits: exp(it - MASKED) is 0.
+LOWEST = {"float32": -3.4e38, "float64": -1.7e308}
+# exp is 0 from here down: what is left is smaller than any normal number.
+_LEAST = {"float32": -87.0, "float64": -708.0}
+
+
+class Extra(NamedTuple):
+    """A bias or mask; `lies`: "one" for all targets, or its sources "next" to each
+    other or "apart"."""
+
+    name: str
+    dtype: str
+    lies: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the code of a kernel depends on.
+
+    Attributes:
+        dtype, lanes: of its vectors.
+        features, value_features: of queries and keys; of values.
+        scale: of the logits.
+        causal: whether targets see no later sources.
+        extras: the bias and the mask that are given.
+        rows_apart: the names of numbers per row that do not lie next to each other.
+        keys: of a block.
+        packed: whether the rows of `PACKED` are put next to each other, as they lie so
+            far apart that few of them fit the cache.
+    """
+
+    dtype: str
+    lanes: int
+    features: int
+    value_features: int
+    scale: float
+    causal: bool
+    extras: tuple[Extra, ...]
+    rows_apart: tuple[str, ...]
+    keys: int
+    packed: bool
+
+    def features_of(self, name: str) -> int:
+        """Of the rows of an array of `PACKED`."""
+        return self.features if name.startswith("key") else self.value_features
+
+    @property
+    def turned(self) -> list[Extra]:
+        """The extras that are different for each target."""
+        return [extra for extra in self.extras if extra.lies != "one"]
+
+    @property
+    def width(self) -> int:
+        """Queries of a block."""
+        return VECTORS * self.lanes
+
+
+class Strides(NamedTuple):
+    """Of an array, in bytes; a row is a target or a source."""
+
+    batch: Number
+    head: Number
+    row: Number
+
+
+class Numbers(NamedTuple):
+    """What follows the addresses in the table, before the strides.
+
+    A unit of work is a piece of the targets of some key heads of one of the batch.
+    """
+
+    targets: int
+    sources: int
+    group: int  # query heads of a key head
+    parts: int  # of the key heads
+    heads: int  # key heads of a part
+    pieces: int  # of the targets
+    piece: int  # targets of a piece
+    scratch: int  # bytes
+
+
+class Writer(MatrixWriter):
+    """Emits one of the two functions of a kernel.
+
+    Args:
+        plan: what to generate.
+        operands: names of the arrays, in the order of the table.
+    """
+
+    def __init__(self, plan: Plan, operands: Sequence[str]) -> None:
+        super().__init__(Kernel(plan.lanes), plan.dtype)
+        self.plan = plan
+        self.pointers = {name: self.b.next_address() for name in operands}
+        scratch = self.b.next_address()
+        self.n = {name: self.b.next_entry() for name in Numbers._fields}
+        self.strides = {
+            name: Strides(self.b.next_entry(), self.b.next_entry(), self.b.next_entry())
+            for name in operands
+        }
+        self.steps = {extra.name: self.b.next_entry() for extra in plan.extras}
+        self.scratch = scratch + self.b.slot * self.n["scratch"]
+        self.line = VECTORS * self.vector_bytes
+
+    def of_head(self, name: str, batch: Number, head: Number) -> Pointer:
+        """Where an array's part for one head begins."""
+        strides = self.strides[name]
+        return self.pointers[name] + batch * strides.batch + head * strides.head
+
+    def step_of(self, name: str) -> Number:
+        """Bytes between the rows of an array, where a block reads or writes it."""
+        if self.plan.packed and name in PACKED:
+            return self.plan.features_of(name) * self.itemsize
+        return self.strides[name].row
+
+    def areas(self, sizes: Sequence[int]) -> list[Pointer]:
+        """Parts of the scratch memory, of so many lines."""
+        starts = accumulate(sizes[:-1], initial=0)
+        return [self.scratch + start * self.line for start in starts]
+
+    def lane_numbers(self, first: Number) -> list[Value]:
+        """The numbers of the queries of a block that begins with `first`."""
+        b = self.b
+        start = b.splat(b.int64(first))
+        found = [b.binary("add", start, b.lane_numbers("int64"))]
+        for _ in range(VECTORS - 1):
+            step = b.constant(b.lanes, found[-1])
+            found.append(b.binary("add", found[-1], step))
+        return found
+
+    # --- products ---------------------------------------------------------------------
+
+    def multiply(
+        self,
+        a: Pointer,
+        b: Pointer,
+        c: Pointer,
+        rows: Number,
+        depth: Number,
+        strides: Sequence[Number],
+        earlier: Number = 0,
+        vectors: int = VECTORS,
+        tail: int = 0,
+    ) -> None:
+        """c = a @ b, added to c if `earlier` is 1.
+
+        strides: of a's rows and terms, and of the rows of b and of c.
+        """
+        name = f"product_{vectors}_{tail}"
+        plan = self.plan
+        self.b.declarations |= product_function(
+            name, plan.dtype, plan.lanes, vectors, tail
+        )
+        values = (a, b, c, rows, depth, *strides, earlier)
+        kinds = [parameter.split()[0] for parameter in PARAMETERS]
+        arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
+        self.b.emit(f"call void @{name}({arguments})")
+
+    def multiply_wide(
+        self,
+        a: Pointer,
+        b: Pointer,
+        c: Pointer,
+        rows: Number,
+        depth: Number,
+        strides: Sequence[Number],
+        columns: int,
+    ) -> None:
+        """c += a @ b, where the rows of b and c are `columns` numbers wide."""
+        lanes = self.plan.lanes
+        for first in range(0, columns, VECTORS * lanes):
+            count = min(VECTORS * lanes, columns - first)
+            start = first * self.itemsize
+            self.multiply(
+                a,
+                b + start,
+                c + start,
+                rows,
+                depth,
+                strides,
+                1,
+                -(-count // lanes),
+                count % lanes,
+            )
+
+    # --- turning ----------------------------------------------------------------------
+
+    def turn_in(
+        self,
+        source: Pointer,
+        step: Number,
+        first: Number,
+        target: Pointer,
+        columns: int,
+        scale: float,
+    ) -> None:
+        """Rows of queries as columns: line j has feature j of each, times a factor."""
+        b = self.b
+        with b.loop(0, VECTORS) as part:
+            rows = self.rows(source, step, part * self.plan.lanes + first)
+            lines = target + part * self.vector_bytes
+            for low, high, mask in _ranges(columns, COLUMNS):
+                with b.loop(low, high, COLUMNS) as column:
+                    offset = column * self.itemsize
+                    places = [row + offset for row in rows]
+                    quads = [load_quad(b, place, self.dtype, mask) for place in places]
+                    found = turned(b, quads)[: columns % COLUMNS if mask else None]
+                    line = lines + column * self.line
+                    for j, value in enumerate(found):
+                        if scale != 1.0:
+                            value = b.binary("fmul", value, b.constant(scale, value))
+                        self.put(value, line + j * self.line)
+
+    def turn_out(
+        self,
+        source: Pointer,
+        target: Pointer,
+        step: Number,
+        first: Number,
+        columns: int,
+        factors: Pointer | None = None,
+    ) -> None:
+        """What `turn_in` does, backwards; each query may have a factor of its own."""
+        b, lanes = self.b, self.plan.lanes
+        count = self.n["targets"] - first
+        last = b.least(count, self.plan.width) - 1
+        base = target + first * step
+        for low, high, mask in _ranges(columns, lanes):
+            kept = columns % lanes if mask else lanes
+            with b.loop(low, high, lanes) as column:
+                line = source + column * self.line
+                lines = [line + min(i, kept - 1) * self.line for i in range(lanes)]
+                rows = base + column * self.itemsize
+                with b.loop(0, last + 1, COLUMNS) as query:
+                    offset = query * self.itemsize
+                    places = [line + offset for line in lines]
+                    quads = [load_quad(b, place, self.dtype) for place in places]
+                    found = list(enumerate(turned(b, quads)))
+                    # Queries beyond the last one write where that does, before it.
+                    for j, value in reversed(found):
+                        number = b.least(query + j, last)
+                        if factors is not None:
+                            place = factors + number * self.itemsize
+                            factor = b.splat(self.b.scalar(place, self.dtype))
+                            value = b.binary("fmul", value, factor)
+                        self.put(value, rows + number * step, mask)
+
+    def rows(self, base: Pointer, step: Number, first: Number) -> list[Pointer]:
+        """Pointers to the rows of a vector's lanes; to the last for those beyond."""
+        b = self.b
+        last = self.n["targets"] - 1
+        numbers = [first + i for i in range(self.plan.lanes)]
+        return [base + b.least(number, last) * step for number in numbers]
+
+    # --- numbers per row --------------------------------------------------------------
+
+    def load_rows(self, name: str, base: Pointer, first: Number) -> list[Value]:
+        """The numbers of a block's rows, zeros beyond the last row."""
+        step = self.strides[name].row
+        found = []
+        for j, mask in enumerate(self._row_masks(first)):
+            number = first + j * self.plan.lanes
+            if name in self.plan.rows_apart:
+                found.append(self.b.gather(base, step, number, self.dtype, mask))
+            else:
+                found.append(self.b.load(base, number, self.dtype, mask))
+        return found
+
+    def store_rows(self, values: Sequence[Value], base: Pointer, first: Number) -> None:
+        """Write numbers of a block's rows, next to each other."""
+        for j, mask in enumerate(self._row_masks(first)):
+            number = first + j * self.plan.lanes
+            self.b.store(values[j], base, number, mask)
+
+    def _row_masks(self, first: Number) -> list[Mask]:
+        return [*self.b.first_of_vectors(self.n["targets"] - first, VECTORS)]
+
+    # --- loops over keys --------------------------------------------------------------
+
+    def each_key(
+        self,
+        low: Number,
+        high: Number,
+        initial: Sequence[Value],
+        body: Callable[[Index, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """body(key, values) -> values for each key of a block."""
+        with self.b.accumulate(low, high, 1, initial) as turn:
+            turn.next(body(turn.index, turn.values))
+        return turn.values
+
+    def line_at(self, area: Pointer, key: Number) -> list[Value]:
+        """The vectors of a line."""
+        place = area + key * self.line
+        return [self.vector(place + j * self.vector_bytes) for j in range(VECTORS)]
+
+    def put_line(self, values: Sequence[Value], area: Pointer, key: Number) -> None:
+        """Write a line."""
+        place = area + key * self.line
+        for j, value in enumerate(values):
+            self.put(value, place + j * self.vector_bytes)
+
+    def exponential(self, x: Value) -> Value:
+        """e**x for x <= 0."""
+        least = self.b.constant(_LEAST[self.dtype], x)
+        small = self.b.binary("fcmp olt", x, least, "bool")
+        zero = self.b.constant(0.0, x)
+        return self.b.select(small, zero, exp_of_moderate(Vector(self.b, x)).value)
+
+    def larger(self, a: Value, b: Value) -> Value:
+        """The maximum: b if either is NaN."""
+        return self.b.select(self.b.binary("fcmp ogt", a, b, "bool"), a, b)
+
+
+def _ranges(columns: int, step: int) -> list[tuple[int, int, Mask]]:
+    """Whole steps, then what is left, with its mask."""
+    whole, rest = columns - columns % step, columns % step
+    found: list[tuple[int, int, Mask]] = []
+    if whole:
+        found.append((0, whole, None))
+    if rest:
+        found.append((whole, columns, constant_mask(rest, step)))
+    return found

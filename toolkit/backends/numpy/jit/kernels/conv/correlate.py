@@ -1,0 +1,262 @@
+"""Convolutions and their input gradients: loops over tiles of registers.
+
+For each image, panel of output channels and row of outputs, a tile of neighbouring
+outputs is summed in registers over all taps and input channels, and then goes through
+the epilogue. Taps that fall on padding are left out: on the outer axes by the bounds of
+loops, on the innermost one by tiles whose edges are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
+from toolkit.backends.numpy.jit.kernels.conv.plan import MOST_SEGMENTS, Plan
+from toolkit.backends.numpy.jit.kernels.conv.sums import Sums
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    Panel,
+    Segment,
+    Tile,
+    tiles,
+)
+from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+
+
+def emit_correlation(body: Described, plan: Plan) -> Kernel:
+    """The function of a convolution or input gradient and its epilogue.
+
+    The table holds the operands of the body, the images, the packed weights, and two
+    numbers: in how many strips an image is computed, and the elements between images.
+    """
+    builder = Kernel(plan.lanes)
+    _Correlation(builder, body, plan).write()
+    return builder
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How far the loops have come.
+
+    Attributes:
+        x, w: pointers to the inputs and weights of the position and panel.
+        element: the index of the output pixel, or what is known of it.
+        column: the index of the panel's first output channel.
+        strip: which strip of the image's rows.
+        panel: the panel.
+        inner: the innermost axis.
+        visible: for each outer axis, the taps [low, high) that meet an input.
+    """
+
+    x: Pointer
+    w: Pointer
+    element: Number = 0
+    column: Number = 0
+    strip: Number = 0
+    panel: Panel | None = None
+    inner: Axis | None = None
+    visible: tuple[tuple[Axis, Number, Number], ...] = ()
+
+
+class _Correlation(ConvolutionWriter):
+    """Writes one function."""
+
+    def __init__(self, builder: Kernel, body: Described, plan: Plan) -> None:
+        super().__init__(builder, plan.dtype)
+        self.plan = plan
+        count = len(body.body.inputs) + len(body.body.outputs)
+        *bases, x, w = (self.address(i) for i in range(count + 2))
+        self.epilogue = Epilogue(body.body, builder, bases)
+        self.start = _Place(x, w)
+        self.strips = self.b.entry(count + 2)
+        self.image = self.b.entry(count + 3)
+
+    def write(self) -> None:
+        """The whole nest."""
+        self._nest(self.plan.order, self.start)
+
+    def _nest(self, order: tuple[str, ...], place: _Place) -> None:
+        if not order:
+            self._tiles(place)
+            return
+        loops = {"images": self._images, "panels": self._panels, "rows": self._rows}
+        for inner in loops[order[0]](place):
+            self._nest(order[1:], inner)
+
+    # --- loops ------------------------------------------------------------------------
+
+    def _images(self, place: _Place) -> Iterator[_Place]:
+        b = self.b
+        with b.loop(b.low, b.high) as row:
+            number = row // self.strips
+            start = number * self.image
+            x = place.x + start
+            strip = row % self.strips
+            yield replace(place, x=x, element=number, strip=strip)
+
+    def _panels(self, place: _Place) -> Iterator[_Place]:
+        """The panels of all blocks of channels."""
+        at, lanes = self.plan.channels, self.plan.lanes
+        depth = prod(self.plan.taps) * at.depth
+        weights = self.plan.weights // at.blocks
+        with self.each(at.blocks) as block:
+            for panel in self.plan.panels:
+                with self.each(panel.count) as index:
+                    column = index * (panel.vectors * lanes) + panel.first
+                    x = place.x + block * (at.depth * at.pitch)
+                    w = place.w + block * weights
+                    yield replace(
+                        place,
+                        x=x + self._inputs(column),
+                        w=w + column * depth,
+                        column=block * at.width + column,
+                        panel=panel,
+                    )
+
+    def _inputs(self, column: Number) -> Number:
+        """The elements in front of the first input that a column sees."""
+        at = self.plan.channels
+        if not at.spread:
+            return 0
+        group = column // at.spread
+        return group * at.depth
+
+    def _rows(self, place: _Place) -> Iterator[_Place]:
+        """The positions of the outer axes of each correlation."""
+        for axes in self.plan.sweeps:
+            for outer in self._positions(axes[:-1], place, self.strips):
+                yield replace(outer, inner=axes[-1])
+
+    def _positions(self, axes: Axes, place: _Place, strips: Number) -> Iterator[_Place]:
+        if not axes:
+            yield place
+            return
+        b, axis = self.b, axes[0]
+        low: Number = 0
+        high: Number = axis.count
+        if strips != 1:
+            # The rows of the first axis are divided into strips.
+            ends = place.strip, place.strip + 1
+            low, high = (end * axis.count // strips for end in ends)
+        with b.loop(low, high) as position:
+            base = position * axis.stride + axis.offset
+            moved = replace(
+                place,
+                x=place.x + base * axis.pitch,
+                element=self._output(place, axis, position),
+                visible=(*place.visible, (axis, *self._visible(axis, base))),
+            )
+            yield from self._positions(axes[1:], moved, 1)
+
+    def _output(self, place: _Place, axis: Axis, position: Number) -> Number:
+        """The index of an output pixel along one more axis."""
+        output = position * axis.step + axis.start
+        return place.element * axis.out + output
+
+    def _visible(self, axis: Axis, base: Number) -> Range:
+        """`axis.visible` of a position that begins at the input `base`."""
+        if not axis.is_padded:
+            return 0, axis.taps
+        b = self.b
+        # Division is towards zero, but what is below it does not matter.
+        low = (axis.gap - 1 - base) // axis.gap
+        last = axis.extent + axis.gap - 1 - base
+        return b.most(0, low), b.least(axis.taps, last // axis.gap)
+
+    # --- tiles ------------------------------------------------------------------------
+
+    def _tiles(self, place: _Place) -> None:
+        """All positions of the innermost axis."""
+        panel, axis = place.panel, place.inner
+        assert panel and axis
+        for tile in tiles(axis, self.plan.most_rows(panel)):
+            if len(tile.segments) > MOST_SEGMENTS:
+                self._positions_of(tile, axis, place)
+                continue
+            with self.each(tile.count) as index:
+                first = index * tile.size + tile.start
+                base = first * axis.stride + axis.offset
+                x = place.x + base * axis.pitch
+                element = self._output(place, axis, first)
+                self._tile(tile, axis, replace(place, x=x, element=element))
+
+    def _positions_of(self, tile: Tile, axis: Axis, place: _Place) -> None:
+        """A tile with many kinds of edges: as tiles of one position and one tap."""
+        single = replace(axis, taps=1, first=0)
+        pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
+        with self.b.loop(tile.start, tile.start + tile.size) as position:
+            base = position * axis.stride + axis.offset
+            moved = replace(
+                place,
+                x=place.x + base * axis.pitch,
+                element=self._output(place, axis, position),
+                visible=(*place.visible, (axis, *self._visible(axis, base))),
+            )
+            self._tile(pixel, single, moved)
+
+    def _tile(self, tile: Tile, axis: Axis, place: _Place) -> None:
+        """Sum a tile over all taps, and hand it to the epilogue."""
+        b, panel = self.b, place.panel
+        assert panel
+        zero = b.filled(0.0, self.dtype)
+        sums = [zero] * (tile.size * panel.vectors)
+        sums = self._taps(tile, axis, place, sums)
+        live = panel.live(b.lanes)
+        if self.plan.channels.dots:
+            rows = range(0, len(sums), panel.vectors)
+            sums = [self._total(sums[k : k + panel.vectors]) for k in rows]
+            live = [panel.vectors]
+        pitch = self.plan.channels.blocks * self.plan.channels.width
+        start = place.element * pitch + place.column
+        for j, count in enumerate(live):
+            column = place.column + j * b.lanes
+            bits = constant_mask(count, b.lanes)
+            loaded = self.epilogue.columns(column, bits)
+            for row in range(tile.size):
+                steps = row * axis.step * pitch + j * b.lanes
+                element = start + steps
+                value = sums[row * len(live) + j]
+                self.epilogue.apply(value, element, column, bits, loaded)
+
+    def _total(self, sums: list[Value]) -> Value:
+        """Dot products: the sums of vectors' lanes, as the lanes of one vector."""
+        b = self.b
+        result = b.filled(0.0, self.dtype)
+        for lane, value in enumerate(sums):
+            total = self.total(value)
+            result = b.let(
+                f"insertelement {result.type} {result.text}, "
+                f"{total.type} {total.text}, i64 {lane}",
+                self.dtype,
+                b.lanes,
+            )
+        return result
+
+    def _taps(
+        self, tile: Tile, axis: Axis, place: _Place, sums: list[Value], depth: int = 0
+    ) -> list[Value]:
+        """Loops over the visible taps of outer axes, then those of the tile's axis."""
+        panel = place.panel
+        assert panel
+        below = prod(self.plan.taps[depth + 1 :])
+        size = below * self.plan.channels.depth * panel.vectors * self.plan.lanes
+        if depth < len(place.visible):
+            outer, low, high = place.visible[depth]
+            w = place.w + outer.first * size
+            with self.b.accumulate(low, high, 1, sums) as turn:
+                moved = replace(
+                    place,
+                    x=place.x + turn.index * (outer.gap * outer.pitch),
+                    w=w + turn.index * (outer.every * size),
+                )
+                turn.next(self._taps(tile, axis, moved, turn.values, depth + 1))
+            return turn.values
+        w = place.w + axis.first * size
+        inner = Sums(self, self.plan.channels, panel, axis, self.plan.straight)
+        for segment in tile.segments:
+            sums = inner.add(segment, place.x, w, sums)
+        return sums

@@ -1,0 +1,117 @@
+"""How inputs reach the lanes of the output channels that they contribute to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Pointer, Value, vector_type
+from toolkit.backends.numpy.jit.kernel import constant_mask
+from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+
+# Inputs that a vector of outputs may need, in vectors: more are loaded one by one.
+_MOST_SPREAD = 8
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channels of a convolution, in blocks that are computed one by one.
+
+    Usually all outputs of a block, in the lanes, see the same inputs, one scalar after
+    the other. If `spread`, so many outputs see `depth` inputs, the next ones the next.
+    If `dots`, inputs are in the lanes, and outputs are dot products.
+
+    Attributes:
+        blocks: how many; usually the groups.
+        depth: input channels that an output channel sees; if `dots`, vectors of them.
+        width: output channels of a block.
+        spread: 0, or the outputs of a group.
+        pitch: elements between neighbours along `depth`.
+        dots: whether there are too few outputs for a vector.
+    """
+
+    blocks: int
+    depth: int
+    width: int
+    spread: int
+    pitch: int
+    dots: bool = False
+
+
+def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> Channels:
+    """The blocks of `groups` times `filters` outputs that see `depth` inputs each.
+
+    A group of few outputs would leave most lanes idle: several share a vector, or the
+    lanes are for the inputs of the only group.
+    """
+    few = filters * 4 <= lanes and pitch == 1
+    if few and groups == 1 and depth and depth % lanes == 0:
+        return Channels(1, depth // lanes, filters, 0, lanes, dots=True)
+    if few and groups > 1 and lanes % filters == 0 and depth <= _MOST_SPREAD * filters:
+        return Channels(1, depth, groups * filters, filters, pitch)
+    return Channels(groups, depth, filters, 0, pitch)
+
+
+class Feed(ConvolutionWriter):
+    """Emits the loads of inputs, as vectors to multiply with weights."""
+
+    def __init__(self, writer: ConvolutionWriter, channels: Channels) -> None:
+        super().__init__(writer.b, writer.dtype)
+        self.channels = channels
+        self.span = 0
+        if channels.spread:
+            self.span = self.b.lanes // channels.spread * channels.depth
+
+    def load(self, x: Pointer, channel: int, live: Sequence[int]) -> list[Value]:
+        """What each vector of a panel multiplies its weights with.
+
+        Args:
+            x: a pointer to a pixel, at the first channel that the panel sees.
+            channel: which of the inputs that an output channel sees.
+            live: how many output channels each vector of the panel has.
+        """
+        place = x + channel * self.channels.pitch
+        if self.channels.dots:
+            return [self.b.load(place, 0, self.dtype, None)] * len(live)
+        if not self.span:
+            scalar = self.b.scalar(place, self.dtype)
+            return [self.b.splat(scalar)] * len(live)
+        return [
+            self._spread(x + j * self.span, channel, count)
+            for j, count in enumerate(live)
+        ]
+
+    def _spread(self, place: Pointer, channel: int, live: int) -> Value:
+        """The inputs of several groups, each in all lanes of its group's outputs."""
+        at, lanes = self.channels, self.b.lanes
+        span = max(self.span, lanes)
+        wide = self._wide(place, -(-live // at.spread) * at.depth, span)
+        sources = [lane // at.spread * at.depth + channel for lane in range(lanes)]
+        if sources == list(range(span)):
+            return wide
+        chosen = ", ".join(f"i32 {source}" for source in sources)
+        return self.b.let(
+            f"shufflevector {wide.type} {wide.text}, {wide.type} poison, "
+            f"<{lanes} x i32> <{chosen}>",
+            self.dtype,
+            lanes,
+        )
+
+    def _wide(self, place: Pointer, live: int, span: int) -> Value:
+        """The first `live` of a vector of `span` elements, and zeros."""
+        size = dtypes.itemsize(self.dtype)
+        vector = vector_type(MEMORY_TYPES[self.dtype], span)
+        bits = constant_mask(live, span)
+        if bits is None:
+            return self.b.let(
+                f"load {vector}, ptr {place}, align {size}", self.dtype, span
+            )
+        name, kind = f"@llvm.masked.load.v{span}f{8 * size}.p0", f"<{span} x i1>"
+        self.b.declarations.add(f"declare {vector} {name}(ptr, i32, {kind}, {vector})")
+        return self.b.let(
+            f"call {vector} {name}(ptr {place}, i32 {size}, {kind} {bits}, "
+            f"{vector} zeroinitializer)",
+            self.dtype,
+            span,
+        )

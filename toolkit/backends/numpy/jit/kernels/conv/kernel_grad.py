@@ -1,0 +1,406 @@
+"""Kernel gradients: inputs times gradients, summed over all positions.
+
+A tile holds the gradients of some weights in registers: rows of (tap, input channel)
+times vectors of output channels, or with few outputs the other way round. It passes
+over a strip of the image that stays in the first cache and is added to memory; then
+the next tile passes over the same strip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
+from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
+from toolkit.backends.numpy.jit.kernels.conv.feed import Feed
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
+from toolkit.backends.numpy.jit.kernels.conv.grad_plan import (
+    UNROLL,
+    GradPlan,
+    Pass,
+    passes,
+)
+from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split
+from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+
+
+def emit_kernel_grad(plan: GradPlan) -> Kernel:
+    """The function of a kernel gradient.
+
+    The table holds the images, g, the result, and four numbers: elements between images
+    and between their gradients, how many there are, and the grain. If rows are images,
+    each task has a result of its own.
+    """
+    builder = Kernel(plan.lanes)
+    _KernelGrad(builder, plan).write()
+    return builder
+
+
+@dataclass(frozen=True)
+class _Place:
+    """How far the loops have come.
+
+    Attributes:
+        x, g, w: pointers to inputs, gradients and the result.
+        images: how many of them the strip is of.
+        strip: the first position of the strip along the first axis.
+        ranges: for each axis, the positions that meet an input.
+        rows: (tap, channel) of each row of the tile, from where x points.
+        passes: over the innermost axis, if rows are of several taps.
+        panel: the tile's output channels.
+    """
+
+    x: Pointer
+    g: Pointer
+    w: Pointer
+    images: Number = 1
+    strip: Number = 0
+    ranges: tuple[Range, ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
+    passes: tuple[Pass, ...] | None = None
+    panel: Panel | None = None
+
+
+class _KernelGrad(ConvolutionWriter):
+    """Writes the function."""
+
+    def __init__(self, builder: Kernel, plan: GradPlan) -> None:
+        super().__init__(builder, plan.dtype)
+        self.plan = plan
+        self.feed = Feed(self, plan.channels)
+        x, g, w = (self.address(i) for i in range(3))
+        self.start = _Place(x, g, w)
+        self.image, self.gradient, self.count, self.grain = (
+            self.b.entry(i) for i in range(3, 7)
+        )
+
+    def write(self) -> None:
+        """The whole nest."""
+        if self.plan.by_weights:
+            for part in self._parts(self.start):
+                self._clear_part(part)
+                for images in self._images(part, 0, self.count):
+                    for strip in self._strips(images):
+                        for tile in self._rows(strip):
+                            self._tile(tile)
+            return
+        for images in self._images(self._partial(self.start), self.b.low, self.b.high):
+            for strip in self._strips(images):
+                for panel in self._panels(strip):
+                    for taps in self._taps(panel):
+                        for tile in self._rows(taps):
+                            self._tile(tile)
+
+    # --- loops ------------------------------------------------------------------------
+
+    def _images(self, place: _Place, low: Number, high: Number) -> Iterator[_Place]:
+        """Groups of images."""
+        group = self.plan.images
+        with self.b.loop(low, high, group) as image:
+            left = high - image
+            yield replace(
+                place,
+                x=place.x + image * self.image,
+                g=place.g + image * self.gradient,
+                images=1 if group == 1 else self.b.least(left, group),
+            )
+
+    def _strips(self, place: _Place) -> Iterator[_Place]:
+        """Positions of the first axis, as many as the first cache holds."""
+        count = self.plan.axes[0].count
+        if self.plan.strip >= count:
+            yield place
+            return
+        with self.b.loop(0, count, self.plan.strip) as first:
+            yield replace(place, strip=first)
+
+    def _taps(self, place: _Place) -> Iterator[_Place]:
+        """All taps: a loop for each axis, but few channels share tiles of taps."""
+        depth = len(place.ranges)
+        axis, is_last = self.plan.axes[depth], depth == len(self.plan.axes) - 1
+        if is_last and self.plan.taps_of_tile > 1:
+            yield from self._static_taps(place, axis)
+            return
+        with self.each(axis.taps) as tap:
+            moved = self._at_tap(place, depth, tap)
+            if is_last:
+                yield moved
+            else:
+                yield from self._taps(moved)
+
+    def _at_tap(self, place: _Place, depth: int, tap: Number) -> _Place:
+        """A place at one tap of an axis."""
+        axis = self.plan.axes[depth]
+        below = prod(later.taps for later in self.plan.axes[depth + 1 :])
+        weights = below * self.plan.channels.depth * self.plan.width
+        base = tap * axis.gap + axis.offset
+        return replace(
+            place,
+            x=place.x + base * axis.pitch,
+            w=place.w + tap * weights,
+            ranges=(*place.ranges, self._reached(axis, base)),
+        )
+
+    def _reached(self, axis: Axis, base: Number) -> Range:
+        """`axis.reached` of the tap that meets the input `base` at position 0."""
+        if not axis.is_padded:
+            return 0, axis.count
+        b, last = self.b, axis.stride - 1
+        # Division is towards zero, but what is below it does not matter.
+        low = (last - base) // axis.stride
+        high = axis.extent + last - base
+        high = high // axis.stride
+        return b.most(0, low), b.least(axis.count, high)
+
+    def _static_taps(self, place: _Place, axis: Axis) -> Iterator[_Place]:
+        """Tiles of several taps of the last axis and all channels."""
+        channels, first = self.plan.channels.depth, 0
+        parts = split(axis.taps, self.plan.taps_of_tile)
+        for size in (size for size, count in parts for _ in range(count)):
+            moved = self._at_tap(place, len(place.ranges), first)
+            rows = [(t, c) for t in range(size) for c in range(channels)]
+            edges = passes(axis, first, size, channels)
+            yield replace(moved, rows=tuple(rows), passes=edges)
+            first += size
+
+    def _rows(self, place: _Place) -> Iterator[_Place]:
+        """Tiles of one tap and some channels of each block."""
+        at = self.plan.channels
+        if place.rows:
+            yield place
+            return
+        first = 0
+        for size, count in split(at.depth, self.plan.rows):
+            with self.each(count) as index:
+                channel = index * size + first
+                yield replace(
+                    place,
+                    x=place.x + (0 if at.dots else channel) * at.pitch,
+                    g=place.g + (channel if at.dots else 0) * at.pitch,
+                    w=place.w + channel * self.plan.width,
+                    rows=tuple((0, c) for c in range(size)),
+                )
+            first += size * count
+
+    def _panels(self, place: _Place) -> Iterator[_Place]:
+        """The panels of all blocks of channels."""
+        with self.each(self.plan.channels.blocks) as block:
+            for panel in self.plan.panels:
+                with self.each(panel.count) as index:
+                    yield self._at_panel(place, block, panel, index)
+
+    def _at_panel(
+        self, place: _Place, block: Number, panel: Panel, index: Number
+    ) -> _Place:
+        at = self.plan.channels
+        column = index * (panel.vectors * self.b.lanes) + panel.first
+        x = place.x + block * (at.depth * at.pitch)
+        if at.spread:
+            x = x + column // at.spread * at.depth
+        column = block * at.width + column
+        return replace(
+            place,
+            x=x + (column if at.dots else 0),
+            g=place.g + (0 if at.dots else column),
+            w=place.w + column,
+            panel=panel,
+        )
+
+    def _parts(self, place: _Place) -> Iterator[_Place]:
+        """Rows of the call that are parts of the weights: panels of taps."""
+        b, plan = self.b, self.plan
+        every = sum(panel.count for panel in plan.panels)
+        with b.loop(b.low, b.high) as row:
+            number = row % every
+            rest: Number = row // every
+            block = rest % plan.channels.blocks
+            rest = rest // plan.channels.blocks
+            taps: list[Number] = []
+            for axis in reversed(plan.axes):
+                taps.insert(0, rest % axis.taps)
+                rest = rest // axis.taps
+            for depth, tap in enumerate(taps):
+                place = self._at_tap(place, depth, tap)
+            first = 0
+            for panel in plan.panels:
+                # A loop of one turn or none: whether the part is such a panel.
+                low = b.most(number, first)
+                high = b.least(number + 1, first + panel.count)
+                with b.loop(low, high) as index:
+                    index = index - first
+                    yield self._at_panel(place, block, panel, index)
+                first += panel.count
+
+    # --- results ----------------------------------------------------------------------
+
+    def _partial(self, place: _Place) -> _Place:
+        """The task's own result, zero before the task's first row."""
+        b, plan = self.b, self.plan
+        w = place.w + b.slot * plan.pitch
+        with b.when(b.compare("eq", b.slot * self.grain, b.low)):
+            self._clear(w, plan.weights)
+        return replace(place, w=w)
+
+    def _clear_part(self, place: _Place) -> None:
+        assert place.panel
+        with self.b.loop(0, self.plan.channels.depth) as channel:
+            w = place.w + channel * self.plan.width
+            self._clear(w, place.panel.channels)
+
+    def _clear(self, place: Pointer, count: int) -> None:
+        """Write zeros."""
+        zero, rest = self._zero(), count % self.b.lanes
+        with self.b.loop(0, count - rest, self.b.lanes) as index:
+            self.b.store(zero, place, index, None)
+        if rest:
+            self.b.store(zero, place, count - rest, constant_mask(rest, self.b.lanes))
+
+    def _zero(self) -> Value:
+        return self.b.filled(0.0, self.dtype)
+
+    # --- one tile ---------------------------------------------------------------------
+
+    def _tile(self, place: _Place) -> None:
+        """Add what a strip contributes to the weights of a tile."""
+        assert place.panel
+        live = place.panel.live(self.b.lanes)
+        places = [
+            (place.w + (row * self.plan.width + j * self.b.lanes), count)
+            for row in range(len(place.rows))
+            for j, count in enumerate(live)
+        ]
+        masks = [constant_mask(count, self.b.lanes) for _, count in places]
+        sums = [
+            self.b.load(w, 0, self.dtype, bits)
+            for (w, _), bits in zip(places, masks, strict=True)
+        ]
+        if place.images == 1:
+            sums = self._positions(place, 0, sums)
+        else:
+            with self.b.accumulate(0, place.images, 1, sums) as turn:
+                x = place.x + turn.index * self.image
+                g = place.g + turn.index * self.gradient
+                moved = replace(place, x=x, g=g)
+                turn.next(self._positions(moved, 0, turn.values))
+            sums = turn.values
+        for value, (w, _), bits in zip(sums, places, masks, strict=True):
+            self.b.store(value, w, 0, bits)
+
+    def _positions(self, place: _Place, depth: int, sums: list[Value]) -> list[Value]:
+        """Loops over the positions of each axis."""
+        axis, pitch = self.plan.axes[depth], self.plan.pitches[depth]
+        low, high = place.ranges[depth]
+        if depth == len(self.plan.axes) - 1:
+            return self._last_axis(place, sums)
+        low, high = self._in_strip(place, depth, low, high)
+        with self.b.accumulate(low, high, 1, sums) as turn:
+            x = place.x + turn.index * (axis.stride * axis.pitch)
+            moved = replace(place, x=x, g=place.g + turn.index * pitch)
+            turn.next(self._positions(moved, depth + 1, turn.values))
+        return turn.values
+
+    def _last_axis(self, place: _Place, sums: list[Value]) -> list[Value]:
+        """Passes over the last axis: several positions a turn, then single ones."""
+        depth, vectors = len(self.plan.axes) - 1, len(sums) // len(place.rows)
+        whole = (Pass(*place.ranges[depth], 0, len(place.rows)),)
+        for part in whole if place.passes is None else place.passes:
+            several = max(1, UNROLL // (part.last - part.first) // vectors)
+            if place.passes is not None and _positions(part) < several:
+                several = 1
+            low, high = self._in_strip(place, depth, part.low, part.high)
+            count = high - low
+            rest = count % several
+            middle = high - rest
+            seen = slice(part.first * vectors, part.last * vectors)
+            found = self._turns(place, part, low, middle, several, sums[seen])
+            found = self._turns(place, part, middle, high, 1, found)
+            sums = [*sums[: seen.start], *found, *sums[seen.stop :]]
+        return sums
+
+    def _turns(
+        self,
+        place: _Place,
+        part: Pass,
+        low: Number,
+        high: Number,
+        several: int,
+        sums: list[Value],
+    ) -> list[Value]:
+        """Positions [low, high), so many a turn."""
+        if low == high:
+            return sums
+        if (high - low) == several:
+            return self._turn(place, part, low, several, sums)
+        with self.b.accumulate(low, high, several, sums) as turn:
+            turn.next(self._turn(place, part, turn.index, several, turn.values))
+        return turn.values
+
+    def _turn(
+        self, place: _Place, part: Pass, first: Number, several: int, sums: list[Value]
+    ) -> list[Value]:
+        """So many positions, written out."""
+        axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
+        x = place.x + first * (axis.stride * axis.pitch)
+        g = place.g + first * pitch
+        for u in range(several):
+            xu = x + u * (axis.stride * axis.pitch)
+            moved = replace(place, x=xu, g=g + u * pitch)
+            sums = self._step(moved, place.rows[part.first : part.last], sums)
+        return sums
+
+    def _in_strip(self, place: _Place, depth: int, low: Number, high: Number) -> Range:
+        """The positions of an axis that are in the strip."""
+        if depth or place.strip == 0:
+            return low, high
+        end = place.strip + self.plan.strip
+        return self.b.most(low, place.strip), self.b.least(high, end)
+
+    def _step(
+        self, place: _Place, rows: tuple[tuple[int, int], ...], sums: list[Value]
+    ) -> list[Value]:
+        """One position: scalars or spread inputs of the rows times vectors."""
+        assert place.panel
+        b, live, found = self.b, place.panel.live(self.b.lanes), []
+        factors = self._dots if self.plan.channels.dots else self._products
+        for row, pairs in enumerate(factors(place, rows, live)):
+            before = sums[row * len(live) : (row + 1) * len(live)]
+            for pair, value in zip(pairs, before, strict=True):
+                found.append(b.intrinsic("fma", *pair, value))
+        return found
+
+    def _products(
+        self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
+    ) -> Iterator[list[tuple[Value, Value]]]:
+        """For each row, an input and the vectors of gradients."""
+        tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
+        gradients = self._vectors(place.g, live)
+        for t, channel in rows:
+            inputs = self.feed.load(place.x + t * tap, channel, live)
+            yield list(zip(inputs, gradients, strict=True))
+
+    def _dots(
+        self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
+    ) -> Iterator[list[tuple[Value, Value]]]:
+        """For each row, a gradient and the vectors of inputs."""
+        tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
+        inputs = {t: self._vectors(place.x + t * tap, live) for t in dict(rows)}
+        for t, channel in rows:
+            place_g = place.g + channel * self.plan.channels.pitch
+            gradient = self.b.splat(self.b.scalar(place_g, self.dtype))
+            yield [(gradient, vector) for vector in inputs[t]]
+
+    def _vectors(self, place: Pointer, live: list[int]) -> list[Value]:
+        """The vectors of a panel."""
+        lanes = self.b.lanes
+        return [
+            self.b.load(place, j * lanes, self.dtype, constant_mask(count, lanes))
+            for j, count in enumerate(live)
+        ]
+
+
+def _positions(part: Pass) -> int:
+    """How many positions a pass has that was planned."""
+    assert isinstance(part.low, int) and isinstance(part.high, int)
+    return part.high - part.low

@@ -1,0 +1,268 @@
+"""From a convolution or its input gradient to calls: packing, then correlating."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from math import prod
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.conv import geometry, winograd
+from toolkit.backends.numpy.jit.kernels.conv.correlate import emit_correlation
+from toolkit.backends.numpy.jit.kernels.conv.feed import channels
+from toolkit.backends.numpy.jit.kernels.conv.pack import (
+    Layout,
+    emit_pack,
+    emit_pack_points,
+)
+from toolkit.backends.numpy.jit.kernels.conv.plan import Plan
+from toolkit.backends.numpy.jit.kernels.conv.problem import (
+    anchored,
+    elements,
+    lanes_of,
+    tap_stride,
+    windows,
+)
+from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    best_vectors,
+    most_rows,
+    registers,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import (
+    WinogradPlan,
+    emit_winograd,
+    winograd_plan,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import POINTS
+from toolkit.backends.numpy.jit.lowering import (
+    TASKS,
+    Call,
+    Lowered,
+    Operand,
+    Reference,
+    partition,
+)
+from toolkit.ir import Graph
+
+# Multiply-adds that are worth a task of their own, and elements of weights.
+_LEAST_STRIP, _LEAST_PACK = 1 << 20, 1 << 16
+# Dot products of a tile: each is added up in the end, so that there is much code.
+_DOTS = 12
+# Tiles of a batch that are worth transforming the weights.
+_LEAST_TILES = 32
+
+
+def lower_conv(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """A convolution and its epilogue."""
+    return _lower(body, inputs, turned=False)
+
+
+def lower_conv_input_grad(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """An input gradient and its epilogue."""
+    return _lower(body, inputs, turned=True)
+
+
+def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | None:
+    """The calls of a body.
+
+    Args:
+        body: the anchor and its epilogue.
+        inputs: of the body.
+        turned: whether the weights are read along their outputs, from the last tap on.
+    """
+    operands = anchored(body, inputs)
+    if operands is None:
+        return None
+    if not body.nodes[0].outputs[0].spec.size:
+        return Lowered()
+    return _Lowering(body, inputs, operands, turned).lowered()
+
+
+class _Lowering:
+    """Collects the calls: copies, packing, and the correlation."""
+
+    def __init__(
+        self,
+        body: Graph,
+        inputs: Sequence[Operand],
+        operands: tuple[int, int],
+        turned: bool,
+    ) -> None:
+        self.body = body
+        self.turned = turned
+        self.steps = Steps()
+        self.attrs = body.nodes[0].attrs
+        self.spec = body.nodes[0].outputs[0].spec
+        (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
+        if self.attrs["groups"] > 1 and elements(images)[-1] != 1:
+            images, x = self.steps.row_major(images, x)
+        if tap_stride(weights) is None:
+            weights, w = self.steps.row_major(weights, w)
+        self.images, self.weights, self.x, self.w = images, weights, x, w
+        self.plan = self._plan()
+
+    def _plan(self) -> Plan:
+        *size, depth, filters = self.weights.spec.shape
+        spatial, out = self.images.spec.shape[1:-1], self.spec.shape[1:-1]
+        groups, filters = self.attrs["groups"], filters // self.attrs["groups"]
+        if self.turned:
+            spatial, out = out, spatial
+            depth, filters = filters, depth
+        seen = windows(self.attrs, size, spatial, out, self.images)
+        seen = geometry.collapse(seen)
+        turned = self.turned
+        sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
+        dtype = self.images.spec.dtype
+        lanes, available = lanes_of(dtype), registers()
+        at = channels(groups, depth, filters, elements(self.images)[-1], lanes)
+        if at.spread:
+            # Half of them hold inputs, which the taps of a row share.
+            available //= 2
+        extents = [axes[-1].count for axes in sweeps]
+        vectors = best_vectors(at.width, lanes, extents, available)
+        rows = most_rows(1, available)
+        if at.dots:
+            vectors, rows = at.width, max(4, _DOTS // at.width)
+        plan = Plan(
+            dtype=dtype,
+            lanes=lanes,
+            registers=available,
+            sweeps=sweeps,
+            taps=tuple(window.size for window in seen),
+            channels=at,
+            vectors=vectors,
+            rows=rows,
+        )
+        return plan.shortened()
+
+    def lowered(self) -> Lowered:
+        """The calls, by the quicker of two ways."""
+        allowed = winograd.is_allowed(self.plan.channels.depth)
+        fast = winograd_plan(self.plan) if allowed else None
+        if fast and self.spec.shape[0] * prod(fast.tiles) >= _LEAST_TILES:
+            self._winograd(fast)
+        else:
+            self._direct()
+        return self.steps.lowered()
+
+    def _direct(self) -> None:
+        plan, at, w = self.plan, self.plan.channels, self.w
+        if self.turned or not self.weights.is_contiguous or not plan.is_packed:
+            emit = emit_pack, plan.dtype, plan.lanes, at.spread
+            w = self._pack(
+                emit, plan.vectors, plan.weights, at.blocks * prod(plan.taps)
+            )
+        outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
+        steps = at.depth * plan.lanes if at.dots else at.depth
+        work = steps * prod((*self.spec.shape[1:], *plan.taps))
+        strips = self._strips(min(outer, default=1), work)
+        code = Code(emit_correlation, Described(self.body), plan)
+        self._correlate(code, (w,), strips, self.spec.shape[0] * work)
+
+    def _winograd(self, plan: WinogradPlan) -> None:
+        at = plan.channels
+        emit = emit_pack_points, plan.dtype, plan.lanes
+        w = self._pack(emit, plan.vectors, plan.weights, at.depth)
+        work = POINTS**2 * prod(plan.tiles) * at.depth * at.width
+        strips = self._strips(prod(plan.tiles), work)
+        rows = self.spec.shape[0] * strips
+        tasks = -(-rows // partition(rows))
+        scratch = self.steps.take(tasks * plan.scratch * dtypes.itemsize(plan.dtype))
+        code = Code(emit_winograd, Described(self.body), plan)
+        self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work)
+
+    def _strips(self, most: int, work: int) -> int:
+        """In how many parts to compute an image: a small batch is few rows.
+
+        Args:
+            most: the parts that there can be.
+            work: multiply-adds of an image.
+        """
+        wanted: int = -(-TASKS // self.spec.shape[0])
+        parts = max(1, work // _LEAST_STRIP)
+        # A power of two divides evenly among threads.
+        return min(wanted, most, 1 << (parts - 1).bit_length())
+
+    def _correlate(
+        self, code: Code, others: Sequence[Reference], strips: int, work: int
+    ) -> None:
+        """Add the call that computes the body's outputs.
+
+        Args:
+            code: its function.
+            others: what it reads and writes besides the body's operands and the images.
+            strips: the parts of an image.
+            work: multiply-adds.
+        """
+        body, rows = self.body, self.spec.shape[0] * strips
+        inputs = [("in", i) for i in range(len(body.inputs))]
+        outputs = [("out", i) for i in range(len(body.outputs))]
+        full = [
+            place
+            for place, value in zip(inputs, body.inputs, strict=True)
+            if value.spec.shape == self.spec.shape
+        ]
+        call = Call(
+            code,
+            (*inputs, *outputs, self.x, *others),
+            numbers=(strips, elements(self.images)[0]),
+            rows=rows,
+            grain=partition(rows),
+            row_operands=frozenset([self.x, *full, *outputs] if strips == 1 else []),
+            flops=2 * work,
+            nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),
+        )
+        self.steps.calls.append(call)
+
+    def _pack(
+        self, emit: tuple[Any, ...], vectors: int, size: int, rows: int
+    ) -> Reference:
+        """Add the call that packs the weights; where they are then.
+
+        Args:
+            emit: the function's generator, and all of its arguments but the last.
+            vectors: of a panel.
+            size: elements of the packed weights.
+            rows: of the call.
+        """
+        at, lanes, taps = self.plan.channels, self.plan.lanes, prod(self.plan.taps)
+        step, (*_, first, last) = tap_stride(self.weights) or 0, elements(self.weights)
+        group = (at.depth if self.turned else at.spread or at.width) * last
+        depth, width = at.depth, at.width
+        inputs, outputs = (last, first) if self.turned else (first, last)
+        if at.dots:
+            depth, width, vectors = at.width, at.depth * lanes, at.depth
+            inputs, outputs = outputs, inputs
+        layout = Layout(
+            taps=taps,
+            depth=depth,
+            width=width,
+            vectors=vectors,
+            start=(taps - 1) * step if self.turned else 0,
+            block=group,
+            tap=-step if self.turned else step,
+            input=inputs,
+            output=outputs,
+            group=group,
+            vector=lanes // at.spread * group if at.spread else lanes * outputs,
+        )
+        neighbours = outputs == 1 and (not at.spread or group == at.spread)
+        packed = self.steps.take(size * dtypes.itemsize(self.plan.dtype))
+        call = Call(
+            Code(*emit, neighbours),
+            (self.w, packed),
+            numbers=astuple(layout),
+            rows=rows,
+            grain=rows if size < _LEAST_PACK else partition(rows),
+            nbytes=2 * self.weights.spec.nbytes,
+        )
+        self.steps.calls.append(call)
+        return packed

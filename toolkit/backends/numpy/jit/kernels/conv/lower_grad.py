@@ -1,0 +1,145 @@
+"""From a kernel gradient to calls: partial results of tasks, then their total."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernels.conv import geometry, winograd
+from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, channels
+from toolkit.backends.numpy.jit.kernels.conv.grad_plan import GradPlan
+from toolkit.backends.numpy.jit.kernels.conv.kernel_grad import emit_kernel_grad
+from toolkit.backends.numpy.jit.kernels.conv.problem import elements, lanes_of, windows
+from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    cycles,
+    most_rows,
+    panels,
+    registers,
+    split,
+)
+from toolkit.backends.numpy.jit.kernels.conv.total import emit_total, emit_turned_total
+from toolkit.backends.numpy.jit.kernels.conv.winograd.kernel_grad import (
+    emit_winograd_grad,
+    winograd_grad_plan,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import POINTS
+from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partition
+from toolkit.ir import Node
+
+# Pixels that a tile passes over: few enough to stay in the first cache for the next
+# tile, but so many that the time to load and store the tile does not matter.
+_PIXELS = 128
+# Larger weights are not worth a result for each task: tasks get parts of them.
+_PARTIAL_BYTES = 1 << 20
+_TOTAL_GRAIN = 1 << 14
+# Tiles of a task that are worth transforming its sums.
+_LEAST_TILES = 32
+
+
+def lower_conv_kernel_grad(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """The gradient with respect to the weights."""
+    (images, gradients), spec = inputs, node.outputs[0].spec
+    if spec.dtype not in ("float32", "float64"):
+        return None
+    if not spec.size:
+        return Lowered()
+    x, g, steps = ("in", 0), ("in", 1), Steps()
+    if node.attrs["groups"] > 1 and elements(images)[-1] != 1:
+        images, x = steps.row_major(images, x)
+    if elements(gradients)[-1] != 1:
+        gradients, g = steps.row_major(gradients, g)
+    plan = _plan(node, images, gradients)
+    batch, size = images.spec.shape[0], dtypes.itemsize(plan.dtype)
+    rows = plan.parts if plan.by_weights else batch
+    grain = partition(rows)
+    slots = 1 if plan.by_weights else -(-rows // grain)
+    turned = plan.channels.dots
+    is_total = slots == 1 and not turned
+    result = ("out", 0) if is_total else steps.take(slots * plan.pitch * size)
+    operands, code = [x, g, result], Code(emit_kernel_grad, plan)
+    work = batch * plan.weights * prod(axis.count for axis in plan.axes)
+    fast = winograd_grad_plan(plan) if winograd.is_allowed() else None
+    if fast and grain * prod(fast.tiles) >= _LEAST_TILES:
+        operands.append(steps.take(slots * fast.scratch * size))
+        code = Code(emit_winograd_grad, fast)
+        work = batch * prod(fast.tiles) * POINTS**2 * fast.depth * fast.width
+    grad = Call(
+        code,
+        tuple(operands),
+        numbers=(elements(images)[0], elements(gradients)[0], batch, grain),
+        rows=rows,
+        grain=grain,
+        row_operands=frozenset(() if plan.by_weights else (x, g)),
+        flops=2 * work,
+        nbytes=images.spec.nbytes + gradients.spec.nbytes,
+    )
+    emit = emit_turned_total if turned else emit_total
+    total = Call(
+        Code(emit, plan.dtype, plan.lanes),
+        (result, ("out", 0)),
+        numbers=(slots, plan.pitch, plan.channels.depth, plan.channels.width),
+        rows=spec.size,
+        grain=_TOTAL_GRAIN,
+        nbytes=(slots + 1) * spec.nbytes,
+    )
+    steps.calls += [grad] if is_total else [grad, total]
+    return steps.lowered()
+
+
+def _plan(node: Node, x: Operand, g: Operand) -> GradPlan:
+    attrs, spec, dtype = node.attrs, node.outputs[0].spec, x.spec.dtype
+    extents = (x.spec.shape[1:-1], g.spec.shape[1:-1])
+    seen = geometry.collapse(windows(attrs, attrs["kernel"], *extents, x, g))
+    axes = geometry.forward(seen)
+    groups, lanes = attrs["groups"], lanes_of(dtype)
+    filters = spec.shape[-1] // groups
+    depth, pitch = spec.shape[-2], elements(x)[-1]
+    at = channels(groups, depth, filters, pitch, lanes)
+    if at.dots:
+        at = Channels(1, filters, depth, 0, pitch=1, dots=True)
+    vectors, rows = _best_tile(at, axes[-1].taps, lanes)
+    strip = max(1, _PIXELS // prod(window.out for window in seen[1:]))
+    return GradPlan(
+        dtype=dtype,
+        lanes=lanes,
+        axes=axes,
+        pitches=tuple(window.step for window in seen),
+        channels=at,
+        vectors=vectors,
+        rows=rows,
+        strip=strip,
+        images=max(1, strip // seen[0].out),
+        by_weights=spec.nbytes > _PARTIAL_BYTES,
+    )
+
+
+def _best_tile(at: Channels, taps: int, lanes: int) -> tuple[int, int]:
+    """The vectors and the most rows of a tile: the quickest, then the least code."""
+    available = registers()
+
+    def cost(tile: tuple[int, int]) -> tuple[float, int, int]:
+        vectors, most = tile
+        several = min(taps, most // at.depth)
+        sizes = [(size, count * taps) for size, count in split(at.depth, most)]
+        if several > 1:
+            sizes = [(n * at.depth, count) for n, count in split(taps, several)]
+        found = panels(at.width, vectors, lanes)
+        steps = sum(
+            panel.count * count * cycles(size, panel.vectors)
+            for panel, (size, count) in product(found, sizes)
+        )
+        return steps, len(found) * len(sizes), -most
+
+    largest = min(available // 4, -(-at.width // lanes))
+    tiles = (
+        (vectors, most)
+        for vectors in range(1, largest + 1)
+        for most in range(1, most_rows(vectors, available) + 1)
+    )
+    return min(tiles, key=cost)

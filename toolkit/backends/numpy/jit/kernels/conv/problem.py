@@ -1,0 +1,87 @@
+"""What is to be computed, from a node's attributes and operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
+from toolkit.backends.numpy.jit.lowering import Operand
+from toolkit.ir import Graph
+
+
+def lanes_of(dtype: str) -> int:
+    """The elements of a vector register."""
+    return host().lanes * 4 // max(4, dtypes.itemsize(dtype))
+
+
+def elements(operand: Operand) -> list[int]:
+    """The strides of an operand in elements; 1 along axes of one element."""
+    size = dtypes.itemsize(operand.spec.dtype)
+    axes = zip(operand.spec.shape, operand.strides, strict=True)
+    return [1 if n == 1 else stride // size for n, stride in axes]
+
+
+def windows(
+    attrs: Mapping[str, Any],
+    size: Sequence[int],
+    spatial: Sequence[int],
+    out: Sequence[int],
+    read: Operand,
+    other: Operand | None = None,
+) -> tuple[Window, ...]:
+    """The spatial axes of a convolution.
+
+    Args:
+        attrs: strides, padding and dilation.
+        size: of a window.
+        spatial, out: the extents of the images, and how many windows there are.
+        read: the operand whose pixels a kernel reads tap by tap.
+        other: one with a pixel for each window that it reads as well.
+    """
+    steps = elements(other)[1:-1] if other else [0] * len(size)
+    axes = zip(
+        spatial,
+        out,
+        size,
+        attrs["strides"],
+        attrs["dilation"],
+        (low for low, _ in attrs["padding"]),
+        elements(read)[1:-1],
+        steps,
+        strict=True,
+    )
+    return tuple(Window(*axis) for axis in axes)
+
+
+def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
+    """Which inputs of a body its first node reads; None if it cannot be generated.
+
+    What the other nodes read has to lie in memory as the result does.
+    """
+    places = {value: i for i, value in enumerate(body.inputs)}
+    anchor = body.nodes[0]
+    others = {x for node in body.nodes[1:] for x in node.inputs}
+    if any(not inputs[i].is_contiguous for key, i in places.items() if key in others):
+        return None
+    if any(x not in places for x in anchor.inputs):
+        return None
+    if any(x.spec.dtype not in ("float32", "float64") for x in anchor.inputs):
+        return None
+    x, w = (places[value] for value in anchor.inputs)
+    return x, w
+
+
+def tap_stride(w: Operand) -> int | None:
+    """Elements from one tap of the weights to the next; None if that differs."""
+    stride, reach = None, 1
+    axes = zip(w.spec.shape[:-2], elements(w)[:-2], strict=True)
+    for extent, step in reversed([axis for axis in axes if axis[0] != 1]):
+        if stride is None:
+            stride = step
+        elif step != stride * reach:
+            return None
+        reach *= extent
+    return stride or 0

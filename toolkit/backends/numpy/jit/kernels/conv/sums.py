@@ -1,0 +1,119 @@
+"""The innermost loops of a convolution: adding taps to a tile of registers."""
+
+from __future__ import annotations
+
+from toolkit.backends.numpy.jit.builder import Pointer, Value
+from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, Feed
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
+from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, Segment
+from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+
+# Steps of a loop that are written out.
+UNROLL = 2
+
+
+class Sums(ConvolutionWriter):
+    """Adds inputs times weights to tiles of a panel's outputs.
+
+    The weights of a panel lie tap after tap, channel after channel, a row of vectors
+    each: the order in which they are read. For dot products, output after output.
+
+    Args:
+        writer: of the function.
+        channels, panel: of inputs and outputs.
+        axis: the innermost one.
+        straight: multiply-adds up to which a segment has no loop.
+    """
+
+    def __init__(
+        self,
+        writer: ConvolutionWriter,
+        channels: Channels,
+        panel: Panel,
+        axis: Axis,
+        straight: int = 100,
+    ) -> None:
+        super().__init__(writer.b, writer.dtype)
+        self.straight = straight
+        self.feed = Feed(writer, channels)
+        self.depth = channels.depth
+        self.live = panel.live(self.b.lanes)
+        # Elements from one tap and one pixel to the next.
+        self.tap, self.pixel = axis.gap * axis.pitch, axis.stride * axis.pitch
+        # Elements from one tap's, channel's and vector's weights to the next.
+        lanes, vectors = self.b.lanes, panel.vectors
+        self.every = axis.every * self.depth * vectors * lanes
+        self.row, self.vector = vectors * lanes, lanes
+        if channels.dots:
+            self.row, self.vector = lanes, self.depth * lanes
+        dense = self.depth * channels.pitch, self.depth * self.row
+        self.is_dense = (self.tap, self.every) == dense
+
+    def add(
+        self, segment: Segment, x: Pointer, w: Pointer, sums: list[Value]
+    ) -> list[Value]:
+        """The sums of a tile and a segment's taps of the rows that see them.
+
+        Args:
+            segment: taps, and rows of the tile.
+            x: a pointer to what the first row's first tap meets.
+            w: a pointer to the first tap's weights.
+            sums: row after row, the vectors of the panel.
+        """
+        vectors, taps = len(self.live), segment.high - segment.low
+        x = x + (segment.low * self.tap + segment.first * self.pixel)
+        w = w + segment.low * self.every
+        seen = slice(segment.first * vectors, segment.last * vectors)
+        found = sums[seen]
+        if self.feed.span or taps * self.depth * len(found) <= self.straight:
+            for tap in range(taps):
+                xt, wt = x + tap * self.tap, w + tap * self.every
+                found = self._channels(xt, wt, found)
+        elif self.is_dense:
+            found = self._loop(x, w, taps * self.depth, found)
+        else:
+            with self.b.accumulate(0, taps, 1, found) as turn:
+                xt = x + turn.index * self.tap
+                wt = w + turn.index * self.every
+                turn.next(self._loop(xt, wt, self.depth, turn.values))
+            found = turn.values
+        return [*sums[: seen.start], *found, *sums[seen.stop :]]
+
+    def _channels(self, x: Pointer, w: Pointer, sums: list[Value]) -> list[Value]:
+        """All channels of one tap, written out."""
+        for channel in range(self.depth):
+            sums = self._step(x, w + channel * self.row, channel, sums)
+        return sums
+
+    def _loop(
+        self, x: Pointer, w: Pointer, depth: int, sums: list[Value]
+    ) -> list[Value]:
+        """`depth` channels that follow each other in memory."""
+        whole = depth - depth % UNROLL
+        with self.b.accumulate(0, whole, UNROLL, sums) as turn:
+            xt = x + turn.index * self.feed.channels.pitch
+            wt = w + turn.index * self.row
+            sums = turn.values
+            for u in range(UNROLL):
+                sums = self._step(xt, wt + u * self.row, u, sums)
+            turn.next(sums)
+        sums = turn.values
+        for channel in range(whole, depth):
+            sums = self._step(x, w + channel * self.row, channel, sums)
+        return sums
+
+    def _step(
+        self, x: Pointer, w: Pointer, channel: int, sums: list[Value]
+    ) -> list[Value]:
+        """One channel: a pixel's input for each row times a row of weights."""
+        b, vectors = self.b, len(self.live)
+        weights = [
+            self.b.load(w, j * self.vector, self.dtype, None) for j in range(vectors)
+        ]
+        found = []
+        for row in range(len(sums) // vectors):
+            inputs = self.feed.load(x + row * self.pixel, channel, self.live)
+            before = sums[row * vectors : (row + 1) * vectors]
+            for pair in zip(inputs, weights, before, strict=True):
+                found.append(b.intrinsic("fma", *pair))
+        return found

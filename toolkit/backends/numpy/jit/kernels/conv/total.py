@@ -1,0 +1,57 @@
+"""The sum of the tasks' partial results."""
+
+from __future__ import annotations
+
+from toolkit.backends.numpy.jit.builder import Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+
+
+def emit_total(dtype: str, lanes: int) -> Kernel:
+    """A function that adds up the results of tasks; rows are elements.
+
+    The table holds the results, the total, and two numbers: how many results there are,
+    and the elements between them.
+    """
+    builder = Kernel(lanes)
+    at = ConvolutionWriter(builder, dtype)
+    parts, total = at.address(0), at.address(1)
+    count, pitch = at.b.entry(2), at.b.entry(3)
+    with builder.loop(builder.low, builder.high, lanes) as element:
+        live = at.b.first_lanes(builder.high - element, "int64")
+        part = parts + element
+        zero = builder.constant(0.0, Value("", dtype, lanes))
+        with builder.accumulate(0, count, 1, [zero]) as turn:
+            place = part + turn.index * pitch
+            value = at.b.load(place, 0, dtype, live)
+            turn.next([builder.binary("fadd", turn.values[0], value)])
+        at.b.store(turn.values[0], total, element, live)
+    return builder
+
+
+def emit_turned_total(dtype: str, lanes: int) -> Kernel:
+    """The same for results with the outputs outside the inputs.
+
+    Two more numbers say how many outputs and inputs there are.
+    """
+    builder = Kernel(lanes)
+    at = ConvolutionWriter(builder, dtype)
+    parts, total = at.address(0), at.address(1)
+    count, pitch, outputs, inputs = (at.b.entry(i) for i in range(2, 6))
+    with builder.loop(builder.low, builder.high) as element:
+        output = element % outputs
+        rest = element // outputs
+        tap, channel = (
+            rest // inputs,
+            rest % inputs,
+        )
+        source = (tap * outputs + output) * inputs + channel
+        part = parts + source
+        zero = builder.constant(0.0, Value("", dtype))
+        with builder.accumulate(0, count, 1, [zero]) as turn:
+            value = at.b.scalar(part + turn.index * pitch, dtype)
+            turn.next([builder.binary("fadd", turn.values[0], value)])
+        (result,) = turn.values
+        place = total + element
+        builder.emit(f"store {result.type} {result.text}, ptr {place}")
+    return builder

@@ -1,0 +1,253 @@
+"""Correlations by Winograd's transforms: inputs, products, outputs.
+
+A block of tiles at a time: their inputs are transformed, a matrix product for each of
+the 36 points adds up the channels, and the products are transformed back and handed to
+the epilogue. What lies between stays in the second cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
+from toolkit.backends.numpy.jit.kernels.conv.plan import Plan
+from toolkit.backends.numpy.jit.kernels.conv.sums import Sums
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    Panel,
+    Segment,
+    best_vectors,
+    most_rows,
+    panels,
+    split,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.patches import (
+    Grid,
+    Patches,
+    PatchWriter,
+    Side,
+    can_be_tiled,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
+    OUTPUTS,
+    POINTS,
+    TAPS,
+)
+
+# Tiles of a block, as few as fill the registers: more only if the weights are too many
+# elements for the second cache, so that they are read less often.
+_LEAST_BLOCK, _FAR_BLOCK, _NEAR = 8, 32, 1 << 18
+# Cycles that the transforms of a vector of a tile's inputs and outputs take.
+_INPUT_CYCLES, _OUTPUT_CYCLES = 200, 125
+_LEAST_GAIN = 1.25
+# Elements between neighbouring pixels; the zeros outside the image span a patch's.
+MOST_PITCH = 1 << 12
+
+
+@dataclass(frozen=True)
+class WinogradPlan(Grid):
+    """What a kernel depends on, besides its epilogue and the tiles.
+
+    Attributes:
+        dtype: of inputs and weights.
+        channels: all in one block; whole vectors of inputs and outputs.
+        vectors: of a panel of output channels.
+        rows: tiles that a product adds up together; a block is some of those.
+    """
+
+    dtype: str
+    channels: Channels
+    vectors: int
+    rows: int
+
+    @property
+    def zeros(self) -> int:
+        """The zeros that stand for a row of a patch outside the image."""
+        return POINTS * self.axes[1].pitch + self.channels.depth
+
+    @property
+    def scratch(self) -> int:
+        """The elements of a task's own memory."""
+        vectors = (self.channels.depth + self.channels.width) // self.lanes
+        return vectors * self.vector + POINTS**2 * self.lanes + self.zeros
+
+    @property
+    def weights(self) -> int:
+        """The elements of the transformed weights."""
+        return POINTS**2 * self.channels.depth * self.channels.width
+
+
+def winograd_plan(plan: Plan) -> WinogradPlan | None:
+    """How to compute a correlation with fewer multiplications; None if it is slower."""
+    at, lanes = plan.channels, plan.lanes
+    if plan.dtype != "float32" or len(plan.sweeps) > 1:
+        return None
+    if at.blocks > 1 or at.spread or at.pitch != 1 or at.depth % lanes or at.dots:
+        return None
+    if at.width % lanes or not can_be_tiled(plan.sweeps[0]):
+        return None
+    y, x = plan.sweeps[0]
+    if not 0 <= x.pitch <= MOST_PITCH:
+        return None
+    vectors = best_vectors(at.width, lanes, [_LEAST_BLOCK], plan.registers)
+    rows, _ = split(_LEAST_BLOCK, most_rows(vectors, plan.registers))[0]
+    weights = POINTS**2 * at.depth * at.width
+    least = _LEAST_BLOCK if weights <= _NEAR else _FAR_BLOCK
+    block = -(-least // rows) * rows
+    found = WinogradPlan(lanes, (y, x), block, plan.dtype, at, vectors, rows)
+    return found if _gain(found) >= _LEAST_GAIN else None
+
+
+def _gain(plan: WinogradPlan) -> float:
+    """How many times quicker than a direct correlation it is."""
+    at, (y, x) = plan.channels, plan.axes
+    inputs, outputs = at.depth // plan.lanes, at.width // plan.lanes
+    steps = at.depth * outputs / 2
+    tile = POINTS**2 * steps + _INPUT_CYCLES * inputs + _OUTPUT_CYCLES * outputs
+    return y.count * x.count * TAPS**2 * steps / (prod(plan.tiles) * tile)
+
+
+def emit_winograd(body: Described, plan: WinogradPlan) -> Kernel:
+    """The function of a convolution or input gradient and its epilogue.
+
+    The table holds the operands of the body, the images, the transformed weights, the
+    tasks' memory, and two numbers: in how many strips an image is computed, and the
+    elements between images.
+    """
+    builder = Kernel(plan.lanes)
+    _Winograd(builder, body, plan).write()
+    return builder
+
+
+class _Winograd(PatchWriter):
+    """Writes the function."""
+
+    def __init__(self, builder: Kernel, body: Described, plan: WinogradPlan) -> None:
+        super().__init__(builder, plan.dtype, plan)
+        self.plan = plan
+        count = len(body.body.inputs) + len(body.body.outputs)
+        *bases, images, self.w, scratch = (self.address(i) for i in range(count + 3))
+        self.epilogue = Epilogue(body.body, builder, bases)
+        self.strips = self.b.entry(count + 3)
+        image = self.b.entry(count + 4)
+        at, lanes = plan.channels, plan.lanes
+        self.points = scratch + builder.slot * plan.scratch
+        self.products = self.points + plan.vector * (at.depth // lanes)
+        self.lines = self.products + plan.vector * (at.width // lanes)
+        self.zeros = self.lines + POINTS**2 * lanes
+        vertical, horizontal = (
+            Side(axis.extent, axis.pitch, axis.offset) for axis in plan.axes
+        )
+        self.patches = Patches(
+            images=images,
+            image=image,
+            sides=(vertical, horizontal),
+            size=POINTS,
+            channels=at.depth,
+            line=self.transforms.inputs,
+            points=self.points,
+        )
+
+    def write(self) -> None:
+        """Loops over blocks of the tiles of all rows."""
+        b, block = self.b, self.plan.block
+        self.clear(self.zeros, self.plan.zeros)
+        total = prod(self.plan.tiles)
+        low, high = (end * total // self.strips for end in (b.low, b.high))
+        with b.loop(low, high, block) as first:
+            count = b.least(block, high - first)
+            with b.loop(0, count) as place:
+                self.transform(self.patches, first + place, place)
+            self._products(count)
+            with b.loop(0, count) as place:
+                self._outputs(first + place, place)
+
+    # --- products ---------------------------------------------------------------------
+
+    def _products(self, count: Number) -> None:
+        """For each point, the inputs of `count` tiles times the weights."""
+        b, plan, at = self.b, self.plan, self.plan.channels
+        with b.loop(0, POINTS**2) as point:
+            x = self.points + point * plan.point
+            y = self.products + point * plan.point
+            for panel in panels(at.width, plan.vectors, b.lanes):
+                with self.each(panel.count) as index:
+                    column = index * (panel.vectors * b.lanes) + panel.first
+                    w = self.w + column * (POINTS**2 * at.depth)
+                    w = w + point * (b.lanes * panel.vectors * b.lanes)
+                    target = y + column * (plan.vector // b.lanes)
+                    with b.loop(0, count, plan.rows) as row:
+                        source = x + row * b.lanes
+                        self._product(panel, source, w, target + row * b.lanes)
+
+    def _product(self, panel: Panel, x: Pointer, w: Pointer, y: Pointer) -> None:
+        """Some tiles, and a panel of output channels."""
+        plan, lanes = self.plan, self.b.lanes
+        axis = _vectors_as_taps(plan)
+        inner = Sums(self, replace(plan.channels, depth=lanes), panel, axis)
+        sums = [self.zero()] * (plan.rows * panel.vectors)
+        sums = inner.add(Segment(0, axis.taps, 0, plan.rows), x, w, sums)
+        for k, value in enumerate(sums):
+            row, vector = divmod(k, panel.vectors)
+            self.b.store(value, y, vector * plan.vector + row * lanes, None)
+
+    # --- outputs ----------------------------------------------------------------------
+
+    def _outputs(self, tile: Number, place: Number) -> None:
+        """Transform the products of a tile back."""
+        b, at, (vertical, horizontal) = self.b, self.plan.channels, self.plan.axes
+        image, y, x = self.corner(tile)
+        source = self.products + place * b.lanes
+        rows = b.least(OUTPUTS, vertical.count - y)
+        with b.loop(0, at.width, b.lanes) as column:
+            vector = source + column * (self.plan.vector // b.lanes)
+            with b.loop(0, POINTS) as j:
+                line = vector + j * self.plan.point
+                points = (i * POINTS * self.plan.point for i in range(POINTS))
+                values = [self.load(line, point) for point in points]
+                self.keep(j, self.transforms.outputs(values))
+            loaded = self.epilogue.columns(column)
+            with b.loop(0, rows) as i:
+                down = y + i
+                row = image * vertical.count + down
+                pixel = row * horizontal.count + x
+                element = pixel * at.width + column
+                for k, value in enumerate(self.transforms.outputs(self.kept(i))):
+                    with self._if_output(x, k):
+                        target = element + k * at.width
+                        self.epilogue.apply(value, target, column, None, loaded)
+
+    @contextmanager
+    def _if_output(self, x: Number, step: int) -> Iterator[None]:
+        """What follows runs only if a column of a tile is one of the outputs."""
+        count = self.plan.axes[1].count
+        if step < (count - 1) % OUTPUTS + 1:
+            yield
+            return
+        position = x + step
+        with self.b.when(self.b.compare("slt", position, count)):
+            yield
+
+
+def _vectors_as_taps(plan: WinogradPlan) -> Axis:
+    """Tiles as positions of a correlation whose taps are the vectors of channels."""
+    return Axis(
+        out=plan.block,
+        start=0,
+        step=1,
+        count=plan.block,
+        extent=plan.block,
+        pitch=plan.lanes,
+        stride=1,
+        offset=0,
+        gap=plan.vector // plan.lanes,
+        taps=plan.channels.depth // plan.lanes,
+        first=0,
+        every=POINTS**2,
+    )

@@ -1,0 +1,299 @@
+"""Kernel gradients by Winograd's transforms: inputs, gradients, products.
+
+A kernel gradient is a correlation of inputs with gradients instead of taps: 6 inputs
+and 4 gradients make 3 taps, with the same points. The products of all tiles are added
+up at the points; a task's sums are transformed back once, after its last tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.conv.grad_plan import GradPlan
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    Panel,
+    cycles,
+    most_rows,
+    panels,
+    registers,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import MOST_PITCH
+from toolkit.backends.numpy.jit.kernels.conv.winograd.patches import (
+    Grid,
+    Patches,
+    PatchWriter,
+    Side,
+    can_be_tiled,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
+    OUTPUTS,
+    POINTS,
+    TAPS,
+)
+
+# Tiles of a block: many, so that the time to load and store sums does not matter, but
+# with their points in the second cache.
+_MOST_BLOCK, _BLOCK_POINTS = 32, 1 << 18
+# Elements of a task's sums: every task has its own, 1.2 MB at most.
+_MOST_SUMS = POINTS**2 << 13
+# Cycles that the transforms of a vector of a tile's inputs and gradients take.
+_PATCH_CYCLES = 200
+_LEAST_GAIN = 1.25
+# Products of a turn of the innermost loop.
+_UNROLL = 2
+
+
+@dataclass(frozen=True)
+class WinogradGradPlan(Grid):
+    """What a kernel gradient depends on, besides the tiles.
+
+    Attributes:
+        direct: how it would be computed directly.
+        vectors: of a panel of output channels.
+        rows: input channels of a tile of registers; they divide a vector.
+    """
+
+    direct: GradPlan
+    vectors: int
+    rows: int
+
+    @property
+    def depth(self) -> int:
+        """The input channels."""
+        return self.direct.channels.depth
+
+    @property
+    def width(self) -> int:
+        """The output channels."""
+        return self.direct.channels.width
+
+    @property
+    def sums(self) -> int:
+        """Elements from one point's sums to the next, no power of 2."""
+        return self.depth * self.width + self.lanes
+
+    @property
+    def zeros(self) -> int:
+        """The zeros that stand for a row of a patch outside the images."""
+        inputs = POINTS * self.axes[1].pitch + self.depth
+        return max(inputs, OUTPUTS * self.direct.pitches[1] + self.width)
+
+    @property
+    def scratch(self) -> int:
+        """The elements of a task's own memory."""
+        vectors = (self.depth + self.width) // self.lanes
+        lines = POINTS**2 * (self.sums + self.lanes)
+        # A multiple of a vector, so that the memory of every task is aligned.
+        return vectors * self.vector + lines + -(-self.zeros // self.lanes) * self.lanes
+
+
+def winograd_grad_plan(plan: GradPlan) -> WinogradGradPlan | None:
+    """How to compute it with fewer multiplications; None if that is slower."""
+    at, lanes = plan.channels, plan.lanes
+    if plan.dtype != "float32" or at.blocks > 1 or at.spread or at.pitch != 1:
+        return None
+    if at.depth % lanes or at.width % lanes or not can_be_tiled(plan.axes):
+        return None
+    if not all(0 <= p <= MOST_PITCH for p in (plan.axes[1].pitch, plan.pitches[1])):
+        return None
+    if POINTS**2 * at.depth * at.width > _MOST_SUMS:
+        return None
+    vectors, rows = _registers_tile(at.width, lanes)
+    block = _BLOCK_POINTS // (POINTS**2 * (at.depth + at.width))
+    axes = plan.axes[0], plan.axes[1]
+    found = WinogradGradPlan(
+        lanes, axes, max(1, min(block, _MOST_BLOCK)), plan, vectors, rows
+    )
+    return found if _gain(found) >= _LEAST_GAIN else None
+
+
+def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
+    """The vectors and rows of the quickest tile of registers."""
+    available = registers()
+
+    def cost(tile: tuple[int, int]) -> float:
+        vectors, rows = tile
+        found = panels(width, vectors, lanes)
+        return sum(p.count * cycles(rows, p.vectors) for p in found) / rows
+
+    halves = [lanes >> k for k in range(lanes.bit_length())]
+    return min(
+        (
+            (vectors, rows)
+            for vectors in range(1, width // lanes + 1)
+            for rows in halves
+            if rows <= most_rows(vectors, available)
+        ),
+        key=cost,
+    )
+
+
+def _gain(plan: WinogradGradPlan) -> float:
+    """How many times quicker than directly it is."""
+    y, x = plan.axes
+    steps = plan.depth * plan.width / plan.lanes / 2
+    patches = _PATCH_CYCLES * (plan.depth + plan.width) / plan.lanes
+    tile = POINTS**2 * steps + patches
+    return y.count * x.count * TAPS**2 * steps / (prod(plan.tiles) * tile)
+
+
+def emit_winograd_grad(plan: WinogradGradPlan) -> Kernel:
+    """The function of a kernel gradient.
+
+    The table is that of `emit_kernel_grad`, with the tasks' memory behind the result.
+    """
+    builder = Kernel(plan.lanes)
+    _WinogradGrad(builder, plan).write()
+    return builder
+
+
+class _WinogradGrad(PatchWriter):
+    """Writes the function."""
+
+    def __init__(self, builder: Kernel, plan: WinogradGradPlan) -> None:
+        super().__init__(builder, plan.direct.dtype, plan)
+        self.plan = plan
+        images, gradients, result, scratch = (self.address(i) for i in range(4))
+        image, gradient, self.count, self.grain = (self.b.entry(i) for i in range(4, 8))
+        lanes = plan.lanes
+        self.result = result + builder.slot * plan.direct.pitch
+        self.sums = scratch + builder.slot * plan.scratch
+        inputs = self.sums + POINTS**2 * plan.sums
+        outputs = inputs + plan.vector * (plan.depth // lanes)
+        self.lines = outputs + plan.vector * (plan.width // lanes)
+        self.zeros = self.lines + POINTS**2 * lanes
+        (y, x), (down, across) = plan.axes, plan.direct.pitches
+        self.inputs = Patches(
+            images=images,
+            image=image,
+            sides=(
+                Side(y.extent, y.pitch, y.offset),
+                Side(x.extent, x.pitch, x.offset),
+            ),
+            size=POINTS,
+            channels=plan.depth,
+            line=self.transforms.inputs,
+            points=inputs,
+        )
+        self.gradients = Patches(
+            images=gradients,
+            image=gradient,
+            sides=(Side(y.count, down), Side(x.count, across)),
+            size=OUTPUTS,
+            channels=plan.width,
+            line=self.transforms.gradients,
+            points=outputs,
+        )
+
+    def write(self) -> None:
+        """Loops over blocks of the tiles of all rows."""
+        b, block, total = self.b, self.plan.block, prod(self.plan.tiles)
+        begin = b.slot * self.grain
+        end = b.least(begin + self.grain, self.count)
+        with b.when(self.b.compare("eq", begin, b.low)):
+            self.clear(self.sums, POINTS**2 * self.plan.sums)
+        self.clear(self.zeros, self.plan.zeros)
+        low, high = (row * total for row in (b.low, b.high))
+        with b.loop(low, high, block) as first:
+            count = b.least(block, high - first)
+            for patches in (self.inputs, self.gradients):
+                with b.loop(0, count) as place:
+                    tile = first + place
+                    self.transform(patches, tile, place)
+            self._products(count)
+        with b.when(self.b.compare("eq", end, b.high)):
+            self._taps()
+
+    # --- products ---------------------------------------------------------------------
+
+    def _products(self, count: Number) -> None:
+        """For each point, add the inputs times the gradients of `count` tiles."""
+        b, plan = self.b, self.plan
+        vectors, parts = plan.depth // b.lanes, b.lanes // plan.rows
+        with b.loop(0, POINTS**2) as point:
+            x = self.inputs.points + point * plan.point
+            g = self.gradients.points + point * plan.point
+            sums = self.sums + point * plan.sums
+            for panel in panels(plan.width, plan.vectors, b.lanes):
+                with self.each(panel.count) as index:
+                    column = index * (panel.vectors * b.lanes) + panel.first
+                    panel_g = g + column * (plan.vector // b.lanes)
+                    panel_sums = sums + column
+                    with self.each(vectors) as vector, self.each(parts) as part:
+                        source = x + vector * plan.vector
+                        source = source + part * plan.rows
+                        channel = vector * parts + part
+                        target = panel_sums + channel * (plan.rows * plan.width)
+                        self._product(panel, source, panel_g, target, count)
+
+    def _product(
+        self, panel: Panel, x: Pointer, g: Pointer, target: Pointer, count: Number
+    ) -> None:
+        """Add the products of some channels and a panel, over all tiles."""
+        lanes = self.b.lanes
+        places = [
+            target + (row * self.plan.width + vector * lanes)
+            for row in range(self.plan.rows)
+            for vector in range(panel.vectors)
+        ]
+        sums = [self.load(place, 0) for place in places]
+        rest = count % _UNROLL
+        middle = count - rest
+        sums = self._turns(panel, x, g, (0, middle), _UNROLL, sums)
+        sums = self._turns(panel, x, g, (middle, count), 1, sums)
+        for place, value in zip(places, sums, strict=True):
+            self.b.store(value, place, 0, None)
+
+    def _turns(
+        self,
+        panel: Panel,
+        x: Pointer,
+        g: Pointer,
+        tiles: Range,
+        several: int,
+        sums: list[Value],
+    ) -> list[Value]:
+        """Tiles [low, high), so many a turn."""
+        with self.b.accumulate(*tiles, several, sums) as turn:
+            sums = turn.values
+            for u in range(several):
+                tile = turn.index + u
+                place = tile * self.b.lanes
+                sums = self._step(panel, x + place, g + place, sums)
+            turn.next(sums)
+        return turn.values
+
+    def _step(
+        self, panel: Panel, x: Pointer, g: Pointer, sums: list[Value]
+    ) -> list[Value]:
+        """One tile: some of its inputs times a panel of its gradients."""
+        b, found = self.b, []
+        gradients = [
+            self.load(g, vector * self.plan.vector) for vector in range(panel.vectors)
+        ]
+        for row in range(self.plan.rows):
+            scalar = b.splat(self.b.scalar(x + row, self.dtype))
+            for vector, gradient in enumerate(gradients):
+                before = sums[row * panel.vectors + vector]
+                found.append(b.intrinsic("fma", scalar, gradient, before))
+        return found
+
+    # --- results ----------------------------------------------------------------------
+
+    def _taps(self) -> None:
+        """Transform the sums of the task to the gradients of the taps."""
+        b, plan, size = self.b, self.plan, self.plan.depth * self.plan.width
+        with b.loop(0, size, b.lanes) as element:
+            with b.loop(0, POINTS) as j:
+                line = self.sums + j * plan.sums
+                points = [line + i * POINTS * plan.sums for i in range(POINTS)]
+                self.keep(
+                    j, self.transforms.taps([self.load(p, element) for p in points])
+                )
+            with b.loop(0, TAPS) as i:
+                target = self.result + i * (TAPS * size)
+                for k, value in enumerate(self.transforms.taps(self.kept(i))):
+                    self.b.store(value, target + k * size, element, None)

@@ -1,0 +1,186 @@
+"""Tiles of images at Winograd's points, for the products that follow.
+
+The points lie as products read them: of each vector of channels the points, of each
+point the tiles of a block, a vector each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
+from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
+    OUTPUTS,
+    POINTS,
+    TAPS,
+    Line,
+    Transforms,
+)
+from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
+
+
+@dataclass(frozen=True)
+class Side:
+    """One axis of the images that patches are cut out of.
+
+    Attributes:
+        extent: of the images.
+        pitch: elements between neighbouring pixels.
+        offset: where the patch of the first tile begins.
+    """
+
+    extent: int
+    pitch: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The parts of images that tiles are computed from.
+
+    Attributes:
+        images: a pointer to them.
+        image: elements from one to the next.
+        sides: their two axes.
+        size: pixels of a patch along each axis.
+        channels: of the images, in whole vectors.
+        line: the transform of a line of a patch.
+        points: where the transformed patches go.
+    """
+
+    images: Pointer
+    image: Number
+    sides: tuple[Side, Side]
+    size: int
+    channels: int
+    line: Line
+    points: Pointer
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The tiles of images, and how the points of a block of them lie.
+
+    Attributes:
+        lanes: of a vector.
+        axes: the two axes of the outputs.
+        block: tiles of a block.
+    """
+
+    lanes: int
+    axes: tuple[Axis, Axis]
+    block: int
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """How many tiles an image has along each axis."""
+        y, x = (-(-axis.count // OUTPUTS) for axis in self.axes)
+        return y, x
+
+    @property
+    def point(self) -> int:
+        """Elements from one point of a block's tiles to the next.
+
+        No power of 2: the points of a tile should not share a set of the cache.
+        """
+        return (self.block + 1) * self.lanes
+
+    @property
+    def vector(self) -> int:
+        """Elements from one vector of channels to the next."""
+        return POINTS**2 * self.point
+
+
+def can_be_tiled(axes: Sequence[Axis]) -> bool:
+    """Whether there are two axes, of three taps without any gaps."""
+    plain = (TAPS, 1, 1, 1)
+    taps = {(axis.taps, axis.stride, axis.gap, axis.every) for axis in axes}
+    return len(axes) == 2 and taps == {plain}
+
+
+class PatchWriter(ConvolutionWriter):
+    """Emits what is the same for all kernels on tiles.
+
+    Attributes:
+        lines: a pointer to POINTS**2 vectors, set by whoever writes the function.
+        zeros: a pointer to the zeros that stand for a row outside the images.
+    """
+
+    lines: Pointer
+    zeros: Pointer
+
+    def __init__(self, builder: Kernel, dtype: str, grid: Grid) -> None:
+        super().__init__(builder, dtype)
+        self.grid = grid
+        self.transforms = Transforms(builder)
+
+    def clear(self, place: Pointer, count: int) -> None:
+        """Write zeros, in whole vectors."""
+        with self.b.loop(0, count, self.b.lanes) as index:
+            self.b.store(self.zero(), place, index, None)
+
+    def zero(self) -> Value:
+        """A vector of zeros."""
+        return self.b.filled(0.0, self.dtype)
+
+    def corner(self, tile: Number) -> tuple[Number, Number, Number]:
+        """The image of a tile, and its first output along each axis."""
+        down, across = self.grid.tiles
+        image = tile // (down * across)
+        tile = tile % (down * across)
+        y, x = tile // across, tile % across
+        return image, y * OUTPUTS, x * OUTPUTS
+
+    def transform(self, source: Patches, tile: Number, place: Number) -> None:
+        """Transform the patch of a tile: its columns, and then the rows of those."""
+        b, (vertical, horizontal) = self.b, source.sides
+        image, y, x = self.corner(tile)
+        left = x + horizontal.offset
+        origin = source.images + image * source.image
+        origin = origin + left * horizontal.pitch
+        tops = [y + (vertical.offset + i) for i in range(source.size)]
+        rows = [self._row(origin, top, vertical) for top in tops]
+        target = source.points + place * b.lanes
+        with b.loop(0, source.channels, b.lanes) as channel:
+            with b.loop(0, source.size) as j:
+                inside = self._inside(left + j, horizontal)
+                places = [row + j * horizontal.pitch for row in rows]
+                self.keep(
+                    j, source.line([self.load(p, channel, inside) for p in places])
+                )
+            vector = target + channel * (self.grid.vector // b.lanes)
+            with b.loop(0, POINTS) as i:
+                line = vector + i * (POINTS * self.grid.point)
+                for k, value in enumerate(source.line(self.kept(i, source.size))):
+                    self.b.store(value, line, k * self.grid.point, None)
+
+    def _row(self, origin: Pointer, row: Number, side: Side) -> Pointer:
+        """A row of the image from the patch's left on, or zeros where there is none."""
+        inside = self.b.compare("ult", row, side.extent)
+        place = origin + row * side.pitch
+        text = f"select i1 {inside}, ptr {place}, ptr {self.zeros}"
+        return self.b.pointer(text, place.kind)
+
+    def _inside(self, column: Number, side: Side) -> Value:
+        """A mask, of all lanes or none: whether a column is one of the image's."""
+        where = self.b.int32(self.b.int64(column))
+        limit = self.b.constant(side.extent, where)
+        return self.b.binary("icmp ult", where, limit, "bool")
+
+    def keep(self, j: Number, values: Sequence[Value]) -> None:
+        """Store a transformed column of a tile."""
+        for i, value in enumerate(values):
+            index = j * self.b.lanes + i * POINTS * self.b.lanes
+            self.b.store(value, self.lines, index, None)
+
+    def kept(self, i: Number, size: int = POINTS) -> list[Value]:
+        """A row of the columns that were stored."""
+        line = self.lines + i * (POINTS * self.b.lanes)
+        return [self.load(line, j * self.b.lanes) for j in range(size)]
+
+    def load(self, place: Pointer, index: Number, bits: Mask = None) -> Value:
+        """A vector."""
+        return self.b.load(place, index, self.dtype, bits)

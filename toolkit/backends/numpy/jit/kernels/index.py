@@ -1,0 +1,271 @@
+"""Gather, scatter and their kin: rows of bytes moved by checked indices.
+
+Indices below zero count from the end, once. A bad one is noted in the error block and
+skipped; the program stops before anything is written that outlives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Value
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.move import with_copy
+from toolkit.backends.numpy.jit.lowering import (
+    ERROR,
+    Call,
+    Lowered,
+    Operand,
+    Reference,
+    contiguous,
+    index_problem,
+    partition,
+)
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+
+# Any element of so many bytes is moved as an integer.
+_MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+_COMBINED = ("float32", "float64", "int32", "int64")
+
+
+@contextmanager
+def _valid(
+    b: Kernel,
+    indices: Pointer,
+    position: Number,
+    dtype: str,
+    limit: Index,
+    error: Pointer,
+) -> Iterator[Index]:
+    """The wrapped index at a position, for what runs only if it is in range."""
+    given = b.integer_at(indices + position, dtype)
+    negative, moved = given < 0, given + limit
+    wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {given}")
+    with b.when(b.compare("uge", wrapped, limit)):
+        b.note_bad_index(error, given, limit)
+    with b.when(b.compare("ult", wrapped, limit)):
+        yield wrapped
+
+
+def emit_gather(dtype: str, index_dtype: str) -> Kernel:
+    """out[o, j] = x[o, indices[j]], runs of elements; rows are pairs (o, j)."""
+    b = Kernel(host().lanes)
+    x, out = b.address(0, dtype), b.address(2, dtype)
+    indices, error = b.address(1, index_dtype), b.address(3)
+    count, limit, run = (b.entry(4 + k) for k in range(3))
+    with b.loop(b.low, b.high) as row:
+        outer = row // count
+        position = row - outer * count
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            source = x + (outer * limit + index) * run
+            b.copy(source, out + row * run, run, dtype)
+    return b
+
+
+def emit_scatter(dtype: str, index_dtype: str, mode: str) -> Kernel:
+    """out = x with updates[o, j] at indices[j]; rows are runs of the destination.
+
+    Each range of rows goes through all indices and takes those that fall into it, in
+    their order, so that nothing depends on how the rows are divided.
+    """
+    b = Kernel(host().lanes)
+    x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
+    indices, error = b.address(1, index_dtype), b.address(4)
+    count, limit, run, outers = (b.entry(5 + k) for k in range(4))
+    with b.loop(b.low, b.high) as row:
+        b.copy(x + row * run, out + row * run, run, dtype)
+    first = b.low // limit
+    last = b.least(outers, (b.high - 1 + limit) // limit)
+    with b.loop(first, last) as outer, b.loop(0, count) as position:
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            row = outer * limit + index
+            mine = b.binary("and", row >= b.low, row < b.high)
+            with b.when(mine):
+                source = updates + (outer * count + position) * run
+                target = out + row * run
+                for i, mask in b.run(0, run):
+                    new = b.load(source, i, dtype, mask)
+                    if mode != "set":
+                        old = b.load(target, i, dtype, mask)
+                        new = _combined(b, mode, old, new)
+                    b.store(new, target, i, mask)
+    return b
+
+
+def emit_take(dtype: str, index_dtype: str) -> Kernel:
+    """out[row, j, i] = x[row, indices[row, j, i], i]."""
+    b = Kernel(host().lanes)
+    x, out = b.address(0, dtype), b.address(2, dtype)
+    indices, error = b.address(1, index_dtype), b.address(3)
+    count, limit, run = (b.entry(4 + k) for k in range(3))
+    for row, i, position in _along(b, count, run):
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            source = x + ((row * limit + index) * run + i)
+            b.put_scalar(b.scalar(source, dtype), out + position)
+    return b
+
+
+def emit_put(dtype: str, index_dtype: str, mode: str) -> Kernel:
+    """out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
+    b = Kernel(host().lanes)
+    x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
+    indices, error = b.address(1, index_dtype), b.address(4)
+    count, limit, run = (b.entry(5 + k) for k in range(3))
+    size = limit * run
+    with b.loop(b.low, b.high) as row:
+        b.copy(x + row * size, out + row * size, size, dtype)
+    for row, i, position in _along(b, count, run):
+        with _valid(b, indices, position, index_dtype, limit, error) as index:
+            target = out + ((row * limit + index) * run + i)
+            new = b.scalar(updates + position, dtype)
+            if mode != "set":
+                new = _combined(b, mode, b.scalar(target, dtype), new)
+            b.put_scalar(new, target)
+    return b
+
+
+def _along(
+    b: Kernel, count: Index, run: Index
+) -> Iterator[tuple[Index, Index, Number]]:
+    """Every row, element of a run, and position of an index."""
+    with b.loop(b.low, b.high) as row, b.loop(0, count) as j, b.loop(0, run) as i:
+        yield row, i, (row * count + j) * run + i
+
+
+def _combined(b: Kernel, mode: str, old: Value, new: Value) -> Value:
+    names = {"mul": "multiply", "max": "maximum", "min": "minimum"}
+    value: Value = getattr(LLVMScalars(b), names.get(mode, mode))(old, new)
+    return value
+
+
+# --- lowering -------------------------------------------------------------------------
+
+
+def _moved(dtype: str) -> str:
+    return _MOVED[dtypes.itemsize(dtype)]
+
+
+def _all_contiguous(operands: Sequence[Operand]) -> bool:
+    return all(x.is_contiguous for x in operands)
+
+
+def lower_gather(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Runs of x by indices along an axis."""
+    x, indices = inputs
+    axis = node.attrs["axis"]
+    if not _all_contiguous(inputs):
+        return None
+    if not outputs[0].spec.size:
+        return Lowered()
+    shape, count = x.spec.shape, indices.spec.size
+    rows = prod(shape[:axis]) * count
+    numbers = (count, shape[axis], prod(shape[axis + 1 :]))
+    by_rows: set[Reference] = {("out", 0)}
+    if axis == 0:
+        by_rows.add(("in", 1))
+    code = Code(emit_gather, _moved(x.spec.dtype), indices.spec.dtype)
+    operands = (("in", 0), ("in", 1), ("out", 0), ERROR)
+    return _one(code, operands, numbers, rows, by_rows, node, "gather", outputs)
+
+
+def lower_scatter(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """x with runs of updates combined at indices along an axis."""
+    x, indices, updates = inputs
+    axis, mode = node.attrs["axis"], node.attrs["mode"]
+    dtype = _moved(x.spec.dtype) if mode == "set" else x.spec.dtype
+    if mode != "set" and dtype not in _COMBINED:
+        return None
+    if not updates.is_contiguous:
+        straight = [x, indices, contiguous(updates.spec)]
+        return with_copy(2, updates, lower_scatter(node, straight, outputs))
+    if not _all_contiguous(inputs):
+        return None
+    shape = x.spec.shape
+    outer, run = prod(shape[:axis]), prod(shape[axis + 1 :])
+    rows = outer * shape[axis] if x.spec.size else 0
+    numbers = (indices.spec.size, shape[axis], run, outer)
+    code = Code(emit_scatter, dtype, indices.spec.dtype, mode)
+    operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
+    by_rows: set[Reference] = {("in", 0), ("out", 0)}
+    return _one(code, operands, numbers, rows, by_rows, node, "scatter", outputs)
+
+
+def _along_axis(
+    node: Any, inputs: Sequence[Operand]
+) -> tuple[tuple[int, int, int], int] | None:
+    """(indices along the axis, extent of x there, elements behind), rows."""
+    x, indices = inputs[0].spec.shape, inputs[1].spec.shape
+    axis = node.attrs["axis"]
+    same = x[:axis] == indices[:axis] and x[axis + 1 :] == indices[axis + 1 :]
+    if not same or not _all_contiguous(inputs):
+        return None
+    return (indices[axis], x[axis], prod(x[axis + 1 :])), prod(x[:axis])
+
+
+def lower_take_along_axis(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """One element of x for each index."""
+    found = _along_axis(node, inputs)
+    if found is None:
+        return None
+    numbers, rows = found
+    if not outputs[0].spec.size:
+        return Lowered()
+    code = Code(emit_take, _moved(inputs[0].spec.dtype), inputs[1].spec.dtype)
+    operands = (("in", 0), ("in", 1), ("out", 0), ERROR)
+    by_rows = {o for o in operands if o != ERROR}
+    return _one(
+        code, operands, numbers, rows, by_rows, node, "take_along_axis", outputs
+    )
+
+
+def lower_put_along_axis(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """x with one element combined at each index."""
+    found = _along_axis(node, inputs)
+    dtype, mode = inputs[0].spec.dtype, node.attrs["mode"]
+    if found is None or (mode != "set" and dtype not in _COMBINED):
+        return None
+    numbers, rows = found
+    if not outputs[0].spec.size:
+        return Lowered()
+    dtype = _moved(dtype) if mode == "set" else dtype
+    code = Code(emit_put, dtype, inputs[1].spec.dtype, mode)
+    operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
+    by_rows = {o for o in operands if o != ERROR}
+    return _one(code, operands, numbers, rows, by_rows, node, "put_along_axis", outputs)
+
+
+def _one(
+    code: Code,
+    operands: tuple[Reference, ...],
+    numbers: tuple[int, ...],
+    rows: int,
+    by_rows: set[Reference],
+    node: Any,
+    name: str,
+    outputs: Sequence[Operand],
+) -> Lowered:
+    call = Call(
+        code,
+        operands,
+        numbers,
+        rows,
+        partition(rows),
+        frozenset(by_rows),
+        nbytes=2 * outputs[0].spec.nbytes,
+        problem=index_problem(name, node.attrs["axis"]),
+    )
+    return Lowered((call,))

@@ -1,0 +1,31 @@
+"""Adding what the slots of a product have summed, followed by the epilogue."""
+
+from __future__ import annotations
+
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+
+
+def emit_combine(dtype: str, lanes: int, body: Described) -> Kernel:
+    """The function that adds partial results in the order of their slots.
+
+    A row of the call is a row of the product. The table: the addresses of the body's
+    inputs and outputs and of the partial results; columns, slots, bytes of a slot.
+    """
+    w = MatrixWriter(Kernel(lanes), dtype)
+    b, graph = w.b, body.body
+    bases = [w.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+    partials = w.b.next_address()
+    columns, slots, size = (w.b.next_entry() for _ in range(3))
+    epilogue = Epilogue(graph, b, bases)
+    for column, mask in b.run(0, columns):
+        loaded = epilogue.columns(column, mask)
+        with b.loop(b.low, b.high) as row:
+            element = row * columns + column
+            first = partials + element * w.itemsize
+            with b.accumulate(1, slots, 1, [w.vector(first, mask)]) as turn:
+                place = first + turn.index * size
+                turn.next([b.binary("fadd", turn.values[0], w.vector(place, mask))])
+            epilogue.apply(turn.values[0], element, column, mask, loaded)
+    return b

@@ -1,0 +1,216 @@
+"""Products with few columns: sums along rows whose terms are neighbours in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+
+# Rows that are summed together.
+_ROWS = 4
+
+
+@dataclass(frozen=True)
+class DotPlan:
+    """What the code depends on.
+
+    Attributes:
+        dtype, lanes: of its vectors.
+        columns: of the second factor.
+        axes: of the batch.
+        a, b: which inputs of the body the factors are.
+        gathered: whether the terms of a column of the second factor lie apart.
+    """
+
+    dtype: str
+    lanes: int
+    columns: int
+    axes: int
+    a: int
+    b: int
+    gathered: bool
+
+
+class DotNumbers(NamedTuple):
+    """What follows the addresses in the table; strides are in bytes."""
+
+    rows: Any
+    depth: Any
+    a_row: Any
+    b_term: Any
+    b_line: Any
+    scratch: Any
+
+
+def emit_dot(plan: DotPlan, body: Described) -> Kernel:
+    """The function that computes products with few columns.
+
+    A row of the call is a row of the product, or a product of a batch if there are
+    axes. The table: the addresses of the body's inputs and outputs, and of scratch
+    memory if columns are gathered; `DotNumbers`; the axes of the batch.
+    """
+    dot = _Dot(Kernel(plan.lanes), plan, body)
+    dot.write()
+    return dot.b
+
+
+class _Dot(MatrixWriter):
+    """Writes the function."""
+
+    def __init__(self, builder: Kernel, plan: DotPlan, body: Described) -> None:
+        super().__init__(builder, plan.dtype)
+        self.plan = plan
+        graph = body.body
+        bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.first, self.second = bases[plan.a], bases[plan.b]
+        if plan.gathered:
+            scratch = self.b.next_address()
+        self.n = DotNumbers(*(self.b.next_entry() for _ in DotNumbers._fields))
+        self.batch = [self.batch_entry() for _ in range(plan.axes)]
+        if plan.gathered:
+            self.scratch = scratch + builder.slot * self.n.scratch
+        self.sums = builder.memory(_ROWS, self.zero)
+        self.epilogue = Epilogue(graph, builder, bases)
+
+    def write(self) -> None:
+        """Loops over rows, or over products and their rows."""
+        b, n = self.b, self.n
+        if not self.plan.axes:
+            self._product(self.first, self.second, b.low, b.high, 0)
+            return
+        with b.loop(b.low, b.high) as unit:
+            element = unit * (n.rows * self.plan.columns)
+            x = self.moved(self.first, unit, self.batch, "a")
+            y = self.moved(self.second, unit, self.batch, "b")
+            self._product(x, y, 0, n.rows, element)
+
+    def _product(
+        self, x: Pointer, y: Pointer, low: Number, high: Number, element: Number
+    ) -> None:
+        """Rows [low, high) of a product."""
+        b, line = self.b, self.n.b_line
+        if self.plan.gathered:
+            line = self.n.depth * self.itemsize
+            self._gather(y, line)
+            y = self.scratch
+        columns = [y + c * line for c in range(self.plan.columns)]
+        if self.plan.columns == 1:
+            self._single(x, columns, low, high, element)
+            return
+        with b.loop(low, high, _ROWS) as row:
+            self._rows(x, columns, row, high, self.sums)
+            rows = b.least(high - row, _ROWS)
+            self._finish(rows, row, element)
+
+    def _single(
+        self,
+        x: Pointer,
+        columns: Sequence[Pointer],
+        low: Number,
+        high: Number,
+        element: Number,
+    ) -> None:
+        """Rows of a single column, as many at a time as a vector has lanes."""
+        b = self.b
+        with b.loop(low, high, b.lanes) as row:
+            left = high - row
+            with b.loop(0, b.least(left, b.lanes), _ROWS) as group:
+                place = self.sums + group * self.itemsize
+                self._rows(x, columns, row + group, high, place)
+            at = element + row
+            self.epilogue.apply(
+                self.vector(self.sums), at, row, self.b.first_lanes(left)
+            )
+
+    def _finish(self, rows: Number, first: Number, element: Number) -> None:
+        """Apply the epilogue to rows of several columns."""
+        b, count = self.b, self.plan.columns
+        mask = self.b.first_lanes(count)
+        with b.loop(0, rows) as i:
+            place = self.sums + i * (count * self.itemsize)
+            at = (first + i) * count + element
+            self.epilogue.apply(self.vector(place, mask), at, 0, mask)
+
+    def _gather(self, y: Pointer, line: Number) -> None:
+        """Copy the columns so that the terms of each are neighbours."""
+        b, n = self.b, self.n
+        for c in range(self.plan.columns):
+            source, target = y + c * n.b_line, self.scratch + c * line
+            with b.loop(0, n.depth, b.lanes) as term:
+                mask = self.b.first_lanes(n.depth - term)
+                value = self.b.gather(source, n.b_term, term, self.dtype, mask)
+                self.b.store(value, target, term, mask)
+
+    # --- sums -------------------------------------------------------------------------
+
+    def _rows(
+        self,
+        x: Pointer,
+        columns: Sequence[Pointer],
+        first: Number,
+        high: Number,
+        place: Pointer,
+    ) -> None:
+        """The sums of some rows with each column, to memory."""
+        b = self.b
+        last = high - 1
+        # A row that does not exist is another time the last.
+        rows = [b.least(first + i, last) for i in range(_ROWS)]
+        pointers = [x + row * self.n.a_row for row in rows]
+        for i, value in enumerate(self._sums(pointers, columns)):
+            total = self._total(value)
+            b.put_scalar(total, place + i * self.itemsize)
+
+    def _sums(self, rows: Sequence[Pointer], columns: Sequence[Pointer]) -> list[Value]:
+        """A vector of partial sums for each row and column."""
+        b, count = self.b, len(rows) * len(columns)
+        # Several chains of terms where there are too few sums to keep a core busy.
+        chains = 2 if len(columns) == 1 else 1
+        step = chains * b.lanes
+        whole = self.n.depth & -step
+        with b.accumulate(0, whole, step, [self.zero] * (count * chains)) as turn:
+            found = []
+            for c in range(chains):
+                term = turn.index + c * b.lanes
+                sums = turn.values[c * count : (c + 1) * count]
+                found += self._add(rows, columns, term, sums, None)
+            turn.next(found)
+        sums = turn.values[:count]
+        for c in range(1, chains):
+            more = turn.values[c * count : (c + 1) * count]
+            sums = [b.binary("fadd", s, t) for s, t in zip(sums, more, strict=True)]
+        with b.accumulate(whole, self.n.depth, b.lanes, sums) as turn:
+            mask = self.b.first_lanes(self.n.depth - turn.index)
+            turn.next(self._add(rows, columns, turn.index, turn.values, mask))
+        return turn.values
+
+    def _add(
+        self,
+        rows: Sequence[Pointer],
+        columns: Sequence[Pointer],
+        term: Number,
+        sums: Sequence[Value],
+        mask: Mask,
+    ) -> list[Value]:
+        """Add the products of a vector of terms."""
+        offset = term * self.itemsize
+        ys = [self.vector(column + offset, mask) for column in columns]
+        found, rest = [], iter(sums)
+        for row in rows:
+            x = self.vector(row + offset, mask)
+            found += [self.b.intrinsic("fma", x, y, next(rest)) for y in ys]
+        return found
+
+    def _total(self, value: Value) -> Value:
+        """The sum of the lanes: halves are added until one lane is left."""
+        b, step = self.b, self.b.lanes // 2
+        while step:
+            chosen = [(i + step) % b.lanes for i in range(b.lanes)]
+            value = b.binary("fadd", value, b.shuffled(value, value, chosen))
+            step //= 2
+        return b.first_lane(value)

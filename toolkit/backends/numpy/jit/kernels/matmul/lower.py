@@ -1,0 +1,271 @@
+"""From a product to calls: packing, multiplying, adding what slots have summed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+
+from toolkit.backends.base import Operand, aligned
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.kernels.matmul.combine import emit_combine
+from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
+from toolkit.backends.numpy.jit.kernels.matmul.pack import (
+    PackNumbers,
+    emit_pack,
+    packing_of,
+    padded,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem, problem_of
+from toolkit.backends.numpy.jit.kernels.matmul.product import (
+    PRODUCT,
+    ROW,
+    Numbers,
+    Plan,
+    emit_product,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.strategies import EACH, ONCE, Way, choose
+from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
+from toolkit.ir import Graph
+
+# Terms that one row of a packing call packs, of one panel; a multiple of any lanes.
+_CHUNK = 256
+# Bytes that are worth a task.
+_TASK_BYTES = 1 << 18
+
+
+def lower_matmul(
+    body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Products of matrices, and the elementwise nodes on them."""
+    p = problem_of(body, inputs)
+    if p is None:
+        return None
+    if not p.products * p.size:
+        return Lowered()
+    if p.is_dot:
+        return _dot(p, body)
+    return Lowering(p, choose(p), body).lowered()
+
+
+def _dot(p: Problem, body: Graph) -> Lowered:
+    """A product with few columns."""
+    rows = p.products if p.batch else p.rows
+    grain = _grain(rows, p.nbytes)
+    gathered = p.depth > 0 and p.b_term != p.itemsize
+    scratch = aligned(p.columns * p.depth * p.itemsize) if gathered else 0
+    operands = (*_operands(body), *([("work", 0)] if gathered else []))
+    plan = DotPlan(p.dtype, p.lanes, p.columns, len(p.batch), p.a, p.b, gathered)
+    numbers = DotNumbers(p.rows, p.depth, p.a_row, p.b_term, p.b_line, scratch)
+    call = Call(
+        Code(emit_dot, plan, Described(body)),
+        operands,
+        (*numbers, *_axes(p)),
+        rows,
+        grain,
+        _row_operands(p, body, PRODUCT if p.batch else ROW),
+        p.flops,
+        p.nbytes,
+    )
+    return Lowered([call], scratch * call.tasks)
+
+
+def _operands(body: Graph) -> tuple[Reference, ...]:
+    inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
+    return (*inputs, *(("out", i) for i in range(len(body.outputs))))
+
+
+def _axes(p: Problem) -> list[int]:
+    return [number for axis in p.batch for number in astuple(axis)]
+
+
+def _grain(rows: int, nbytes: int) -> int:
+    """The rows of a task: no more tasks than their bytes are worth."""
+    tasks = max(1, min(TASKS, rows, nbytes // _TASK_BYTES))
+    return -(-rows // tasks)
+
+
+def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
+    """What a row of a call reads and writes of only its share."""
+    if p.turned or unit not in (ROW, PRODUCT):
+        return frozenset()
+    result = body.nodes[0].outputs[0].spec
+    shared = -1 if unit == ROW else -2
+    found: set[Reference] = {("out", i) for i in range(len(body.outputs))}
+    for i, value in enumerate(body.inputs):
+        # One that is both factors is read as a whole.
+        is_factor = unit == PRODUCT or i == p.a != p.b
+        if i not in (p.a, p.b):
+            is_shared = value.spec.size == result.size
+        else:
+            is_shared = is_factor and value.spec.shape[:shared] == result.shape[:shared]
+        if is_shared:
+            found.add(("in", i))
+    return frozenset(found)
+
+
+class Lowering:
+    """The calls of one product that goes a chosen way."""
+
+    def __init__(self, p: Problem, way: Way, body: Graph) -> None:
+        self.p = p
+        self.way = way
+        self.tiling = way.tiling
+        self.body = body
+        self.work = 0
+        self.calls: list[Call] = []
+        self.panels = -(-p.columns // self.tiling.width)
+        self.row_blocks = -(-p.rows // way.rows)
+        self.panel_blocks = -(-self.panels // way.panels)
+        self.slots = max(1, -(-p.depth // way.depth))
+        self.axes = list(p.batch)
+        self.b_term = p.b_term
+        self.b_panel = self.tiling.width * p.b_line
+
+    def lowered(self) -> Lowered:
+        """All calls, in order."""
+        panels = self._pack() if self.way.pack_b == ONCE else None
+        if self.slots > 1:
+            self._multiply_slots(panels)
+        else:
+            self._multiply(panels)
+        return Lowered(self.calls, self.work)
+
+    def _take(self, nbytes: int) -> Reference:
+        """A part of the scratch memory."""
+        place = ("work", self.work)
+        self.work += aligned(nbytes)
+        return place
+
+    def _packed_bytes(self, lines: int, depth: int) -> int:
+        p = self.p
+        return aligned(lines * padded(depth, p.lanes) * p.itemsize)
+
+    def _pack(self) -> Reference:
+        """Pack the second factor's panels."""
+        p, width = self.p, self.tiling.width
+        size = self._packed_bytes(width, p.depth)
+        place = self._take(size * self.panels * p.products)
+        chunks = max(1, -(-p.depth // _CHUNK))
+        rows = p.products * self.panels * chunks
+        numbers = PackNumbers(
+            p.columns, p.depth, p.b_line, p.b_term, _CHUNK, chunks, self.panels
+        )
+        packing = packing_of(p.b_line, p.b_term, p.itemsize)
+        nbytes = 2 * p.products * p.depth * p.columns * p.itemsize
+        code = Code(emit_pack, p.dtype, p.lanes, packing, width, len(p.batch))
+        self.calls.append(
+            Call(
+                code,
+                (("in", p.b), place),
+                (*numbers, *_axes(p)),
+                rows,
+                _grain(rows, nbytes),
+                nbytes=nbytes,
+            )
+        )
+        self.b_term, self.b_panel = width * p.itemsize, size
+        step = size * self.panels
+        for i, axis in reversed(list(enumerate(self.axes))):
+            self.axes[i] = replace(axis, b=step)
+            step *= axis.extent
+        return place
+
+    def _multiply(self, panels: Reference | None) -> None:
+        """Multiply into the result."""
+        plan, body = self._plan(), Described(self.body)
+        operands = _operands(self.body)
+        if panels is not None:
+            plan, operands = replace(plan, panels=True), (*operands, panels)
+        if plan.chained and len(self.body.nodes) > 1:
+            operands = (
+                *operands,
+                self._take(self.p.products * self.p.size * self.p.itemsize),
+            )
+        self._append(plan, body, operands)
+
+    def _multiply_slots(self, panels: Reference | None) -> None:
+        """Multiply parts of the depth apart, and add what they give."""
+        p = self.p
+        partials = self._take(self.slots * p.size * p.itemsize)
+        factors = (("in", p.a), ("in", p.b) if panels is None else panels)
+        plan = replace(self._plan(), a=0, b=1)
+        self._append(plan, None, (*factors, partials))
+        code = Code(emit_combine, p.dtype, p.lanes, Described(self.body))
+        nbytes = (self.slots + 1) * p.size * p.itemsize
+        self.calls.append(
+            Call(
+                code,
+                (*_operands(self.body), partials),
+                (p.columns, self.slots, p.size * p.itemsize),
+                p.rows,
+                _grain(p.rows, nbytes),
+                flops=self.slots * p.size,
+                nbytes=nbytes,
+            )
+        )
+
+    def _plan(self) -> Plan:
+        p, way = self.p, self.way
+        a, b = (
+            packing_of(*strides, p.itemsize)
+            for strides in ((p.a_row, p.a_term), (p.b_line, p.b_term))
+        )
+        return Plan(
+            self.tiling,
+            way.unit,
+            len(p.batch),
+            p.a,
+            p.b,
+            across=p.is_across,
+            chained=way.turn < way.depth,
+            pack_a=a if way.pack_a else "",
+            pack_b=b if way.pack_b == EACH else "",
+        )
+
+    def _append(
+        self, plan: Plan, body: Described | None, operands: tuple[Reference, ...]
+    ) -> None:
+        """Add the call that multiplies."""
+        p, way = self.p, self.way
+        blocks = self.row_blocks * self.panel_blocks * self.slots
+        rows = {ROW: p.rows, PRODUCT: p.products}.get(way.unit, p.products * blocks)
+        lines = way.panels * self.tiling.width if plan.pack_b else 0
+        scratch_a = self._packed_bytes(lines, way.turn)
+        scratch = scratch_a
+        if plan.pack_a:
+            scratch += self._packed_bytes(self.tiling.padded_rows, way.turn)
+        if scratch:
+            operands = (*operands, self._take(scratch * -(-rows // way.grain)))
+        numbers = Numbers(
+            rows=p.rows,
+            depth=p.depth,
+            columns=p.columns,
+            a_row=p.a_row,
+            a_term=p.a_term,
+            b_line=p.b_line,
+            b_term=self.b_term,
+            b_panel=self.b_panel,
+            block_rows=way.rows,
+            block_depth=way.depth,
+            block_panels=way.panels,
+            turn_depth=way.turn,
+            row_blocks=self.row_blocks,
+            slots=self.slots,
+            panel_blocks=self.panel_blocks,
+            scratch=scratch,
+            scratch_a=scratch_a,
+        )
+        axes = [number for axis in self.axes for number in astuple(axis)]
+        self.calls.append(
+            Call(
+                Code(emit_product, plan, body),
+                operands,
+                (*numbers, *axes),
+                rows,
+                way.grain,
+                _row_operands(p, self.body, way.unit),
+                p.flops,
+                p.nbytes,
+            )
+        )

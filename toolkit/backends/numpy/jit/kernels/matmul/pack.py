@@ -1,0 +1,194 @@
+"""Putting factors in order: panels whose terms follow each other in memory.
+
+A panel is some lines - columns of the second factor, or rows of the first - of which
+the first terms follow each other, then the second terms, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+
+# What follows what in the factor: a line's terms, a term's lines, or nothing.
+LINES, TERMS, APART = "lines", "terms", "apart"
+
+
+class PackNumbers(NamedTuple):
+    """What follows the addresses in the table; strides in bytes."""
+
+    lines: Any
+    depth: Any
+    line: Any
+    term: Any
+    chunk: Any
+    chunks: Any
+    panels: Any
+
+
+def packing_of(line: int, term: int, itemsize: int) -> str:
+    """Which of a factor's strides is that of neighbours."""
+    if line == itemsize:
+        return LINES
+    return TERMS if term == itemsize else APART
+
+
+def padded(extent: int, lanes: int) -> int:
+    """`extent` as a multiple of the lanes: panels have so many terms."""
+    return -(-extent // lanes) * lanes
+
+
+def emit_pack(dtype: str, lanes: int, packing: str, width: int, axes: int) -> Kernel:
+    """The function that packs one factor; a row is a chunk of a panel of a product.
+
+    The table: addresses of the factor and of the panels; `PackNumbers`; the axes of the
+    batch.
+    """
+    w = MatrixWriter(Kernel(lanes), dtype)
+    b = w.b
+    source, target = w.b.next_address(), w.b.next_address()
+    n = PackNumbers(*(w.b.next_entry() for _ in PackNumbers._fields))
+    batch = [w.batch_entry() for _ in range(axes)]
+    packer = Packer(w, packing, width)
+    size = packer.panel_bytes(n.depth)
+    with b.loop(b.low, b.high) as unit:
+        panel, chunk = w.b.split(unit, n.chunks)
+        product, line = w.b.split(panel, n.panels)
+        first, end = w.b.part(chunk, n.chunk, n.depth)
+        x = w.moved(source, product, batch, "b")
+        line = line * width
+        x = x + line * n.line + first * n.term
+        y = target + panel * size + first * packer.term_bytes
+        left = n.lines - line
+        packer.write(x, y, n.line, n.term, left, end - first)
+    return b
+
+
+class _Panel(NamedTuple):
+    """Pointers to the first term of the first line, strides, and extents."""
+
+    source: Pointer
+    target: Pointer
+    line: Number
+    term: Number
+    lines: Number
+    depth: Number
+
+
+class Packer:
+    """Emits the packing of a panel of `width` lines, a multiple of the lanes."""
+
+    def __init__(self, writer: MatrixWriter, packing: str, width: int) -> None:
+        self.w = writer
+        self.b = writer.b
+        self.packing = packing
+        self.vectors = width // writer.b.lanes
+        self.term_bytes = width * writer.itemsize
+
+    def panel_bytes(self, depth: Number) -> Number:
+        """The size of a panel."""
+        lanes = self.b.lanes
+        terms = depth + (lanes - 1) & -lanes
+        return terms * self.term_bytes
+
+    def write(
+        self,
+        source: Pointer,
+        target: Pointer,
+        line: Number,
+        term: Number,
+        count: Number,
+        depth: Number,
+    ) -> None:
+        """Pack up to `count` lines; what is beyond them in the panel is arbitrary.
+
+        Args:
+            source, target: pointers to the first term of the first line.
+            line, term: strides of the source.
+            count: how many lines there are from the first on.
+            depth: how many terms.
+        """
+        w, b = self.w, self.b
+        panel = _Panel(source, target, line, term, count, depth)
+        if self.packing == LINES:
+            partial = b.compare("slt", count, self.vectors * b.lanes)
+            with b.when(b.opposite(partial)):
+                self._copied(panel, [None] * self.vectors)
+            with b.when(partial):
+                self._copied(panel, w.b.first_of_vectors(count, self.vectors))
+            return
+        if self.packing == APART:
+            self._gathered(panel)
+            return
+        few = b.compare("slt", depth, b.lanes)
+        with b.when(few):
+            self._gathered(panel)
+        with b.when(b.opposite(few)):
+            self._turned(panel)
+
+    def _copied(self, panel: _Panel, masks: Sequence[Mask]) -> None:
+        """Vectors of neighbouring lines, as they are."""
+        w = self.w
+        with self.b.loop(0, panel.depth) as index:
+            x = panel.source + index * panel.term
+            y = panel.target + index * self.term_bytes
+            for j, mask in enumerate(masks):
+                step = j * w.vector_bytes
+                w.put(w.vector(x + step, mask), y + step)
+
+    def _gathered(self, panel: _Panel) -> None:
+        """Vectors of lines that are apart."""
+        w, b = self.w, self.b
+        with b.loop(0, panel.depth) as index, b.loop(0, self.vectors) as j:
+            x = panel.source + index * panel.term
+            y = panel.target + index * self.term_bytes
+            first = j * b.lanes
+            mask = w.b.first_lanes(panel.lines - first)
+            value = w.b.gather(x, panel.line, first, w.dtype, mask)
+            w.put(value, y + j * w.vector_bytes)
+
+    def _turned(self, panel: _Panel) -> None:
+        """Square blocks of as many lines as lanes, turned in registers."""
+        w, b, lanes = self.w, self.b, self.b.lanes
+        last_line = panel.lines - 1
+        last_term = panel.depth - lanes
+        strips = b.least(w.b.ceil_div(panel.lines, lanes), self.vectors)
+        with b.loop(0, strips) as strip:
+            first = strip * lanes
+            # A line that does not exist is another time the last.
+            numbers = [first + i for i in range(lanes)]
+            lines = [
+                panel.source + b.least(number, last_line) * panel.line
+                for number in numbers
+            ]
+            target = panel.target + strip * w.vector_bytes
+            with b.loop(0, panel.depth, lanes) as index:
+                # What the last block shares with the one before is the same again.
+                term = b.least(index, last_term)
+                offset = term * w.itemsize
+                rows = [w.vector(x + offset) for x in lines]
+                place = target + term * self.term_bytes
+                for i, column in enumerate(transposed(b, rows)):
+                    w.put(column, place + i * self.term_bytes)
+
+
+def transposed(b: Kernel, rows: Sequence[Value]) -> list[Value]:
+    """The columns of a square block of as many rows as lanes.
+
+    Blocks of 1, 2, 4, ... elements beside the diagonal change places.
+    """
+    lanes, found = b.lanes, list(rows)
+    step = 1
+    while step < lanes:
+        upper = [i + lanes - step if i & step else i for i in range(lanes)]
+        lower = [i + lanes if i & step else i + step for i in range(lanes)]
+        for i in range(lanes):
+            if not i & step:
+                x, y = found[i], found[i + step]
+                found[i] = b.shuffled(x, y, upper)
+                found[i + step] = b.shuffled(x, y, lower)
+        step *= 2
+    return found

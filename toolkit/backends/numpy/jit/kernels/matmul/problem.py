@@ -1,0 +1,211 @@
+"""What is to be multiplied: extents and strides, with as few axes as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernels.matmul.tile import most_rows
+from toolkit.ir import Graph
+
+# Fewer columns than this would leave most lanes of a vector of columns idle.
+_DOT_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a batch: its extent, and the bytes between a factor's matrices."""
+
+    extent: int
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Products of a batch of matrices with another; the result is contiguous.
+
+    Attributes:
+        dtype: of all.
+        batch: axes, from the outermost on.
+        rows, depth, columns: extents of a product.
+        a_row, a_term: strides of the first factor, in bytes.
+        b_term, b_line: strides of the second one: b_line is between columns.
+        a, b: which inputs the factors are.
+        turned: whether this is the transposed product.
+    """
+
+    dtype: str
+    batch: tuple[Axis, ...]
+    rows: int
+    depth: int
+    columns: int
+    a_row: int
+    a_term: int
+    b_term: int
+    b_line: int
+    a: int
+    b: int
+    turned: bool = False
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return dtypes.itemsize(self.dtype)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector register."""
+        return host().lanes * 4 // self.itemsize
+
+    @property
+    def products(self) -> int:
+        """How many products there are."""
+        return prod(axis.extent for axis in self.batch)
+
+    @property
+    def size(self) -> int:
+        """Elements of one product."""
+        return self.rows * self.columns
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic of all products."""
+        return 2 * self.products * self.size * self.depth
+
+    @property
+    def nbytes(self) -> int:
+        """Memory traffic of all products, each matrix once."""
+        a = self.rows * self.depth * prod(x.extent for x in self.batch if x.a)
+        b = self.columns * self.depth * prod(x.extent for x in self.batch if x.b)
+        return self.itemsize * (a + b + self.products * self.size)
+
+    @property
+    def is_across(self) -> bool:
+        """Whether the columns of this product are the rows of the result."""
+        return self.turned and self.rows > 1 and self.columns > 1
+
+    @property
+    def is_dot(self) -> bool:
+        """Whether the elements are best summed along the rows of the first factor."""
+        few = self.columns == 1 or (
+            self.columns <= min(_DOT_COLUMNS, self.lanes)
+            and self.depth >= 2 * self.lanes
+        )
+        return few and self.a_term == self.itemsize and not self.is_across
+
+
+def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
+    """The problem of a body's first node; None if no code can be generated for it."""
+    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
+    read_again = {x for node in body.nodes[1:] for x in node.inputs}
+    for key, i in places.items():
+        if key in read_again and not inputs[i].is_contiguous:
+            return None
+    if any(x not in places for x in anchor.inputs):
+        return None
+    a, b = (places[x] for x in anchor.inputs)
+    dtype = anchor.outputs[0].spec.dtype
+    if dtype not in ("float32", "float64"):
+        return None
+    return _simplified(_problem(inputs[a], inputs[b], dtype, a, b))
+
+
+def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
+    (rows, depth), columns = x.spec.shape[-2:], y.spec.shape[-1]
+    ndim = max(x.spec.ndim, y.spec.ndim) - 2
+    extents = [1] * ndim
+    steps: list[list[int]] = []
+    for operand in (x, y):
+        missing = ndim - (operand.spec.ndim - 2)
+        shape = (*[1] * missing, *operand.spec.shape[:-2])
+        strides = (*[0] * missing, *operand.strides[:-2])
+        extents = [m if n == 1 else n for m, n in zip(extents, shape, strict=True)]
+        pairs = zip(shape, strides, strict=True)
+        steps.append([0 if n == 1 else stride for n, stride in pairs])
+    axes = [Axis(*found) for found in zip(extents, *steps, strict=True)]
+    size = dtypes.itemsize(dtype)
+    # The stride of a single row, term or column is free: neighbours are best.
+    a_row, a_term = _neighbours(x.strides[-2:], (rows, depth), size)
+    b_term, b_line = _neighbours(y.strides[-2:], (depth, columns), size)
+    return Problem(
+        dtype,
+        _collapsed(axes),
+        rows,
+        depth,
+        columns,
+        a_row,
+        a_term,
+        b_term,
+        b_line,
+        a,
+        b,
+    )
+
+
+def _neighbours(
+    strides: Sequence[int], shape: tuple[int, int], size: int
+) -> tuple[int, int]:
+    outer, inner = strides
+    if shape[1] == 1:
+        inner = size
+    if shape[0] == 1:
+        outer = size * shape[1]
+    return outer, inner
+
+
+def _collapsed(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The fewest axes that visit the same matrices."""
+    found: list[Axis] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        n = axis.extent
+        if found and (found[-1].a, found[-1].b) == (axis.a * n, axis.b * n):
+            axis = Axis(found.pop().extent * n, axis.a, axis.b)
+        found.append(axis)
+    return tuple(found)
+
+
+def _simplified(p: Problem) -> Problem:
+    """The same result as fewer, larger products, or as one that is quicker."""
+    batch, rows, a_row = list(p.batch), p.rows, p.a_row
+    while batch and batch[-1].b == 0 and (rows == 1 or batch[-1].a == rows * a_row):
+        axis = batch.pop()
+        a_row = axis.a if rows == 1 else a_row
+        rows *= axis.extent
+    found = replace(p, batch=tuple(batch), rows=rows, a_row=a_row)
+    turned = _turned(found)
+    if found.columns == 1 and not found.is_dot:
+        return turned
+    if found.rows == 1 and found.b_term == found.itemsize:
+        return turned
+    return turned if _is_narrow(found) and not found.is_dot else found
+
+
+def _is_narrow(p: Problem) -> bool:
+    """Whether the rows of the first factor fill vectors better than the columns do."""
+    few = p.columns <= most_rows() and p.columns * 4 <= p.lanes * 3
+    return few and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
+
+
+def _turned(p: Problem) -> Problem:
+    """The transposed product."""
+    return Problem(
+        p.dtype,
+        tuple(Axis(x.extent, x.b, x.a) for x in p.batch),
+        p.columns,
+        p.depth,
+        p.rows,
+        p.b_line,
+        p.b_term,
+        p.a_term,
+        p.a_row,
+        p.b,
+        p.a,
+        turned=True,
+    )

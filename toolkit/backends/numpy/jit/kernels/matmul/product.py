@@ -1,0 +1,409 @@
+"""The kernel of products: blocks of the result as tiles, followed by the epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from toolkit.backends.numpy.jit.builder import (
+    Index,
+    Mask,
+    Number,
+    Pointer,
+    Range,
+    Value,
+)
+from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.matmul.pack import Packer, transposed
+from toolkit.backends.numpy.jit.kernels.matmul.tile import Tiling, tile_function
+from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+
+ROW, PRODUCT, BLOCK = "row", "product", "block"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the code of a product depends on.
+
+    Attributes:
+        tiling: how it is cut.
+        unit: what a row of the call is: a row of the result, a product of a batch, or a
+            block of a product.
+        axes: of the batch.
+        a, b: which inputs of the body the factors are.
+        across: whether the columns of the product are the rows of the result.
+        panels: whether the second factor is not b, but panels that it was packed into.
+        chained: whether sums go on from turn to turn over parts of the depth.
+        pack_a: how every tile of the first factor is packed before it is multiplied;
+            "": it is read where it is.
+        pack_b: the same for the second factor, for every product.
+    """
+
+    tiling: Tiling
+    unit: str
+    axes: int
+    a: int
+    b: int
+    across: bool = False
+    panels: bool = False
+    chained: bool = False
+    pack_a: str = ""
+    pack_b: str = ""
+
+
+class Numbers(NamedTuple):
+    """What follows the addresses in the table; all strides are in bytes.
+
+    Attributes:
+        rows, depth, columns: extents of a product.
+        a_row, a_term: strides of the first factor.
+        b_line, b_term, b_panel: of the second one, from column to column (if it is to
+            be packed), from term to term, and from panel to panel.
+        block_rows, block_depth, block_panels: extents of a block.
+        turn_depth: terms of a turn, if the plan is chained.
+        row_blocks, slots, panel_blocks: how many blocks a product has.
+        scratch: bytes of each task's memory for what it packs.
+        scratch_a: where in it the tile of the first factor is, behind the panels.
+    """
+
+    rows: Any
+    depth: Any
+    columns: Any
+    a_row: Any
+    a_term: Any
+    b_line: Any
+    b_term: Any
+    b_panel: Any
+    block_rows: Any = 0
+    block_depth: Any = 0
+    block_panels: Any = 0
+    turn_depth: Any = 0
+    row_blocks: Any = 1
+    slots: Any = 1
+    panel_blocks: Any = 1
+    scratch: Any = 0
+    scratch_a: Any = 0
+
+
+def emit_product(plan: Plan, body: Described | None) -> Kernel:
+    """The function that computes units of a product.
+
+    The table: the addresses of the body's inputs and outputs, of panels if there are
+    any, and of sums if the plan is chained - without a body those of the factors and of
+    partial results, one slot after the other - and of scratch memory if something is
+    packed here; `Numbers`; the axes of the batch.
+    """
+    builder = Kernel(plan.tiling.lanes)
+    _Product(builder, plan, body).write()
+    return builder
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A part of a product: pointers to its factors, and what it computes of it."""
+
+    a: Pointer
+    b: Pointer
+    b_term: Number
+    b_panel: Number
+    element: Number
+    rows: Range
+    panels: Range
+    depth: Number
+    earlier: Number = 0
+    is_last: Value = Value("true", "bool")
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Rows of a block that are computed together."""
+
+    a: Pointer
+    a_row: Number
+    a_term: Number
+    rows: Number
+    element: Number
+    next: Pointer | str = "null"
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Where the sums of a tile are, and which elements of the result they are of."""
+
+    place: Pointer
+    stride: Number
+    element: Number
+    column: Number
+
+
+class _Product(MatrixWriter):
+    """Writes the function."""
+
+    def __init__(self, builder: Kernel, plan: Plan, body: Described | None) -> None:
+        super().__init__(builder, plan.tiling.dtype)
+        self.plan = plan
+        self.tiling = plan.tiling
+        self.epilogue = self._load_addresses(body)
+        packs = plan.pack_a or plan.pack_b
+        if packs:
+            self.scratch = self.b.next_address()
+        self.n = Numbers(*(self.b.next_entry() for _ in Numbers._fields))
+        self.batch = [self.batch_entry() for _ in range(plan.axes)]
+        if packs:
+            self.scratch = self.scratch + builder.slot * self.n.scratch
+        # Panels before the last, narrower one, and all of them.
+        self.full = self.n.columns // self.tiling.width
+        self.panels = self.full + int(self.tiling.tail > 0)
+
+    def _load_addresses(self, body: Described | None) -> Epilogue | None:
+        """The addresses of factors and result; an epilogue if there is more to do."""
+        if body is None:
+            self.first, self.second, self.result = (
+                self.b.next_address() for _ in "abc"
+            )
+            return None
+        graph = body.body
+        bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.first, self.second = bases[self.plan.a], bases[self.plan.b]
+        self.result = bases[-1]
+        if self.plan.panels:
+            self.second = self.b.next_address()
+        if len(graph.nodes) == 1 and not self.plan.across:
+            return None
+        if self.plan.chained:
+            self.result = self.b.next_address()
+            return Epilogue(graph, self.b, bases)
+        self.sums = self._memory(max(self.tiling.rows, self.b.lanes))
+        if self.plan.across:
+            self.turned = self._memory(self.b.lanes)
+        return Epilogue(graph, self.b, bases)
+
+    def _memory(self, rows: int) -> Pointer:
+        """Memory for so many rows of a tile."""
+        return self.b.memory(rows * self.tiling.vectors, self.zero)
+
+    # --- units ------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Loops over units."""
+        n = self.n
+        whole = _Block(
+            self.first,
+            self.second,
+            n.b_term,
+            n.b_panel,
+            0,
+            (0, n.rows),
+            (0, self.panels),
+            n.depth,
+        )
+        if self.plan.unit == ROW:
+            self._turns(replace(whole, rows=(self.b.low, self.b.high)))
+            return
+        with self.b.loop(self.b.low, self.b.high) as unit:
+            part = whole
+            number: Number = unit
+            product: Number = unit
+            if self.plan.unit == BLOCK:
+                part, number, product = self._part(whole, unit)
+            size = n.rows * n.columns
+            block = replace(
+                part,
+                a=self.moved(part.a, product, self.batch, "a"),
+                b=self.moved(part.b, product, self.batch, "b"),
+                element=number * size,
+            )
+            self._turns(block)
+
+    def _part(self, whole: _Block, unit: Number) -> tuple[_Block, Number, Number]:
+        """A block: panels within rows within slots; its result and its product."""
+        n = self.n
+        rest, panels = self.b.split(unit, n.panel_blocks)
+        number, rows = self.b.split(rest, n.row_blocks)
+        product, slot = self.b.split(number, n.slots)
+        first, end = self.b.part(slot, n.block_depth, n.depth)
+        block = replace(
+            whole,
+            a=whole.a + first * n.a_term,
+            b=whole.b + first * n.b_term,
+            rows=self.b.part(rows, n.block_rows, n.rows),
+            panels=self.b.part(panels, n.block_panels, self.panels),
+            depth=end - first,
+        )
+        # Every slot of a product has a result of its own.
+        return block, number, product
+
+    def _packed(self, block: _Block) -> _Block:
+        """The block with its panels packed."""
+        b, n, (first, last) = self.b, self.n, block.panels
+        packer = Packer(self, self.plan.pack_b, self.tiling.width)
+        size = packer.panel_bytes(block.depth)
+        with b.loop(first, last) as panel:
+            source = block.b + panel * n.b_panel
+            target = self.scratch + (panel - first) * size
+            before = panel * self.tiling.width
+            left = n.columns - before
+            packer.write(source, target, n.b_line, n.b_term, left, block.depth)
+        # Panels are counted from the product's first one.
+        start = self.scratch + (0 - first) * size
+        return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
+
+    def _turns(self, block: _Block) -> None:
+        """A block, a part of its depth after the other if the plan is chained."""
+        if not self.plan.chained:
+            self._block(self._packed(block) if self.plan.pack_b else block)
+            return
+        b, n = self.b, self.n
+        with b.loop(0, self.b.ceil_div(block.depth, n.turn_depth)) as turn:
+            first, end = self.b.part(turn, n.turn_depth, block.depth)
+            part = replace(
+                block,
+                a=block.a + first * n.a_term,
+                b=block.b + first * block.b_term,
+                depth=end - first,
+                earlier=b.least(turn, 1),
+                is_last=b.compare("slt", block.depth - 1, end),
+            )
+            self._block(self._packed(part) if self.plan.pack_b else part)
+
+    # --- tiles ------------------------------------------------------------------------
+
+    def _block(self, block: _Block) -> None:
+        """Tiles from the first row to the last, each over all panels."""
+        b, n, (first, end) = self.b, self.n, block.rows
+        count = end - first
+        # One smaller tile for each bit of what the largest leave over.
+        whole, rest = self.b.split(count, self.tiling.rows)
+        smaller = Index(b, b.intrinsic("ctpop", b.int64(rest)).text)
+        tiles = whole + smaller
+        with b.accumulate(0, tiles, 1, [b.int64(first)]) as turn:
+            row = turn.index_of(0)
+            rows = self._height(end - row)
+            a = block.a + row * n.a_row
+            element = row * n.columns + block.element
+            tile = _Tile(a, n.a_row, n.a_term, rows, element)
+            self._tile(self._packed_tile(tile, block.depth), block)
+            turn.next([row + rows])
+
+    def _height(self, left: Index) -> Number:
+        """The rows of the next tile, if so many are left."""
+        b, heights = self.b, self.tiling.heights
+        found: Number = heights[-1]
+        cases = [(height, "sge", height) for height in reversed(heights[:-1])]
+        third, rest = divmod(self.tiling.rows, 3)
+        if not rest and 2 * third in heights:
+            # Two tiles of two thirds are quicker than a whole one and one of a third.
+            cases.append((4 * third, "eq", 2 * third))
+        for limit, relation, height in cases:
+            fits = b.compare(relation, left, limit)
+            found = b.choose(fits, height, found)
+        return found
+
+    def _packed_tile(self, tile: _Tile, depth: Number) -> _Tile:
+        if not self.plan.pack_a:
+            return tile
+        packer = Packer(self, self.plan.pack_a, self.tiling.padded_rows)
+        place = self.scratch + self.n.scratch_a
+        packer.write(tile.a, place, tile.a_row, tile.a_term, tile.rows, depth)
+        row, term = self.itemsize, packer.term_bytes
+        last = tile.rows * 2 + -1
+        following = tile.a + last * tile.a_row
+        return replace(tile, a=place, a_row=row, a_term=term, next=following)
+
+    def _tile(self, tile: _Tile, block: _Block) -> None:
+        b, (first, last) = self.b, block.panels
+        if self.tiling.full:
+            with b.loop(first, b.least(last, self.full)) as panel:
+                self._sums(tile, block, panel, self.tiling.vectors, False)
+        if self.tiling.tail:
+            with b.loop(b.most(first, self.full), last) as panel:
+                self._sums(tile, block, panel, self.tiling.tail, True)
+
+    def _sums(
+        self, tile: _Tile, block: _Block, panel: Number, vectors: int, tail: bool
+    ) -> None:
+        """Sum a tile and a panel, to where the result is or on to the epilogue."""
+        b = self.b
+        column = panel * self.tiling.width
+        left = self.n.columns - column
+        element = tile.element + column
+        if self.epilogue is None or self.plan.chained:
+            place = self.result + element * self.itemsize
+            stride = self.n.columns * self.itemsize
+        else:
+            place, stride = self.sums, vectors * self.vector_bytes
+        name = "sum_tail" if tail else "sum_tile"
+        b.declarations |= tile_function(
+            name, self.tiling, vectors, tail, self.plan.chained, bool(self.plan.pack_a)
+        )
+        factor = block.b + panel * block.b_panel
+        pointers = [f"ptr {p}" for p in (tile.a, factor, place)]
+        counts = (tile.rows, block.depth, left)
+        strides = (stride, tile.a_row, tile.a_term, block.b_term, block.earlier)
+        numbers = [f"i64 {n}" for n in (*counts, *strides)]
+        following = [f"ptr {tile.next}", f"i64 {self.n.a_term}"]
+        b.emit(f"call void @{name}({', '.join((*pointers, *numbers, *following))})")
+        if self.epilogue is not None and self.plan.across:
+            self._finish_across(self.epilogue, block.element, column, vectors)
+        elif self.epilogue is not None:
+            found = _Sums(place, stride, element, column)
+            with self.b.when(block.is_last):
+                masks = (
+                    self.b.first_of_vectors(left, vectors) if tail else [None] * vectors
+                )
+                self._finish(self.epilogue, tile.rows, found, masks)
+
+    def _finish(
+        self,
+        epilogue: Epilogue,
+        rows: Number,
+        sums: _Sums,
+        masks: Sequence[Mask],
+    ) -> None:
+        """Apply the epilogue to the sums of a tile."""
+        b = self.b
+        columns = [sums.column + j * b.lanes for j in range(len(masks))]
+        pairs = list(zip(columns, masks, strict=True))
+        loaded = [epilogue.columns(column, mask) for column, mask in pairs]
+        with b.loop(0, rows) as row:
+            first = row * self.n.columns + sums.element
+            place = sums.place + row * sums.stride
+            for j, (column, mask) in enumerate(pairs):
+                value = self.vector(place + j * self.vector_bytes, mask)
+                element = first + j * b.lanes
+                epilogue.apply(value, element, column, mask, loaded[j])
+
+    def _finish_across(
+        self, epilogue: Epilogue, first: Number, row: Number, vectors: int
+    ) -> None:
+        """Apply the epilogue to the columns of a tile, which are rows of the result."""
+        b, lanes = self.b, self.b.lanes
+        # Rows that are narrower than a vector follow each other as in the result.
+        is_flat = not epilogue.has_columns
+        line = self.n.rows * self.itemsize + 0
+        line = line if is_flat else self.vector_bytes
+        with b.loop(0, vectors) as j:
+            first_line = self.sums + j * self.vector_bytes
+            steps = range(0, lanes * vectors, vectors)
+            places = [first_line + i * self.vector_bytes for i in steps]
+            target = self.turned + j * (lanes * line)
+            for i, x in enumerate(transposed(b, [self.vector(x) for x in places])):
+                self.put(x, target + i * line)
+        left = self.n.columns - row
+        count = b.least(left, vectors * lanes)
+        element = row * self.n.rows + first
+        if is_flat:
+            loaded = epilogue.columns(0)
+            for index, mask in b.run(0, count * self.n.rows):
+                value = self.vector(self.turned + index * self.itemsize, mask)
+                place = element + index
+                epilogue.apply(value, place, 0, mask, loaded)
+            return
+        mask = self.b.first_lanes(self.n.rows)
+        loaded = epilogue.columns(0, mask)
+        with b.loop(0, count) as index:
+            value = self.vector(self.turned + index * self.vector_bytes)
+            place = index * self.n.rows + element
+            epilogue.apply(value, place, 0, mask, loaded)

@@ -1,0 +1,183 @@
+"""Which way a product is computed, by its shapes and strides alone.
+
+The constants were measured on processors with 1 to 2 MiB of second-level cache: what
+matters is which way is the quicker one, and that it is always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of, padded
+from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
+from toolkit.backends.numpy.jit.kernels.matmul.product import BLOCK, PRODUCT, ROW
+from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
+from toolkit.backends.numpy.jit.lowering import TASKS, partition
+
+# How the second factor is packed: by a call before, or by each block for itself.
+ONCE, EACH = "once", "each"
+# What a core does in a second, and how long a task should be: the first few, and more.
+_FLOPS, _BYTES = 1.2e11, 1.5e10
+_TASK, _LONG_TASK, _FEW_TASKS = 30e-6, 1e-3, 8
+# What is quicker is not worth a second thread.
+_QUICK = 15e-6
+# Bytes of a block of the second factor that stays in the second-level cache
+# beside everything else; of a second factor that may be read for a few rows; and of a
+# tile of the first factor, if its terms lie apart, that stays in the first-level cache.
+_RESIDENT, _SMALL, _NEAR = 1 << 20, 1 << 18, 20_000
+# The most panels of a block, and terms that a block multiplies in one turn.
+_PANELS, _TURN = 16, 384
+# Slots have at least so many terms.
+_SLOT_TERMS = 512
+# Bytes between terms from which on the caches are missed where a panel, or a tile, is
+# read where it is.
+_FAR, _APART = 4096, 512
+_LINE = 64
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a product is computed.
+
+    Attributes:
+        tiling: how it is cut for the registers.
+        unit: see `product.Plan`.
+        rows, panels, depth: of a block; all of them, unless the unit is a block.
+        turn: terms that are summed at a time.
+        pack_a: whether each tile of the first factor is packed.
+        pack_b: when the second factor is packed: ONCE, for EACH block, or "".
+        grain: units of a task.
+    """
+
+    tiling: Tiling
+    unit: str
+    rows: int
+    panels: int
+    depth: int
+    turn: int
+    pack_a: bool
+    pack_b: str
+    grain: int
+
+
+def choose(p: Problem) -> Way:
+    """The way to compute a product."""
+    t = tiling(p.rows, p.columns, p.dtype, p.is_across)
+    panels, depth = -(-p.columns // t.width), max(1, p.depth)
+    pack_b = "" if p.b_line == p.itemsize else EACH
+    whole = Way(t, PRODUCT, p.rows, panels, depth, depth, False, pack_b, 1)
+    is_small = depth * p.columns * p.itemsize <= _SMALL
+    is_quick = _seconds(p) < _QUICK
+    if p.batch and is_small and (is_quick or p.products >= TASKS):
+        return replace(whole, grain=p.products if is_quick else partition(p.products))
+    runs = p.rows > FLAT_ROWS and p.a_term == p.itemsize and not p.is_across
+    if not p.batch and is_small and runs:
+        grain = p.rows if is_quick else partition(p.rows)
+        # Much flatter tiles than the largest read the panels too often.
+        grain *= -(-2 * t.rows // (3 * grain))
+        return replace(whole, unit=ROW, pack_b=pack_b and ONCE, grain=grain)
+    found = min(_divisions(p, whole), key=lambda division: _cost(p, division))
+    parts = found._asdict()
+    del parts["blocks"]
+    return replace(whole, unit=BLOCK, **parts)
+
+
+def _seconds(p: Problem) -> float:
+    """About how long one thread takes."""
+    return max(p.flops / _FLOPS, p.nbytes / _BYTES)
+
+
+class _Division(NamedTuple):
+    """How many blocks there are, and what `Way` says of them."""
+
+    blocks: int
+    rows: int
+    panels: int
+    depth: int
+    turn: int
+    pack_a: bool
+    pack_b: str
+
+
+def _divisions(p: Problem, whole: Way) -> Iterator[_Division]:
+    """Divisions into as many blocks as tasks are worth it, or as there can be."""
+    seconds = _seconds(p)
+    tasks = min(TASKS, max(_FEW_TASKS, int(seconds / _LONG_TASK)))
+    tasks = max(1, min(tasks, int(seconds / _TASK)))
+    found = list(_all_divisions(p, whole, 2 * tasks))
+    least = min(tasks, max(division.blocks for division in found))
+    return (division for division in found if division.blocks >= least)
+
+
+def _all_divisions(p: Problem, whole: Way, most: int) -> Iterator[_Division]:
+    tiles = -(-p.rows // whole.tiling.rows)
+    step = p.rows if p.is_across else max(1, whole.tiling.rows // 3)
+    # Blocks of columns are as wide as the cache allows, or narrower for more tasks.
+    fewest = -(-whole.panels // _PANELS)
+    for slots in (1, 2, 4, 8):
+        if slots > 1 and (p.batch or p.is_across or p.depth < slots * _SLOT_TERMS):
+            return
+        depth = -(-whole.depth // slots)
+        for panel_blocks in _counts(fewest, whole.panels, most):
+            panels = -(-whole.panels // panel_blocks)
+            pack_a = _packs_a(p, panels)
+            for row_blocks in _counts(1, tiles, most // panel_blocks):
+                rows = -(-p.rows // row_blocks // step) * step
+                packing = ONCE if row_blocks > 1 else EACH
+                for pack_b in (packing,) if whole.pack_b else ("", packing):
+                    turn = _turn(p, whole.tiling, depth, panels, pack_b)
+                    blocks = -(-p.rows // rows) * -(-whole.panels // panels)
+                    blocks *= p.products * slots
+                    yield _Division(blocks, rows, panels, depth, turn, pack_a, pack_b)
+
+
+def _counts(fewest: int, all_parts: int, most: int) -> Iterator[int]:
+    """Into how many parts something can be divided."""
+    for factor in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+        count = fewest * factor
+        if factor > 1 and (count > most or count > all_parts):
+            return
+        yield count
+
+
+def _packs_a(p: Problem, panels: int) -> bool:
+    """Whether a tile is read so often that packing it is quicker."""
+    if p.is_across or packing_of(p.a_row, p.a_term, p.itemsize) == TERMS:
+        return False
+    return panels > 4 or (panels > 2 and p.a_term >= _APART)
+
+
+def _turn(p: Problem, tiling: Tiling, depth: int, panels: int, pack_b: str) -> int:
+    """Terms to sum at a time, so that what they need stays in the caches."""
+    width = tiling.width * p.itemsize
+    is_long = depth * max(_LINE, tiling.rows * p.itemsize) > _NEAR
+    is_long = is_long and packing_of(p.a_row, p.a_term, p.itemsize) != TERMS
+    reach = depth * (panels * width if pack_b else max(p.b_term, panels * width))
+    if p.is_across or (reach <= _RESIDENT and not is_long):
+        return depth
+    return padded(-(-depth // -(-depth // _TURN)), p.lanes)
+
+
+def _cost(p: Problem, way: _Division) -> float:
+    """What a way costs beside the arithmetic, as a share of that."""
+    rows, panels = min(way.rows, p.rows), way.panels
+    is_turned = p.b_line != p.itemsize
+    if way.pack_a:
+        cost = 0.8 / panels
+    else:
+        cost = 0.12 + 0.6 / panels if p.a_term >= _APART else 0.0
+    if way.pack_b == EACH:
+        cost += (24 if is_turned else 22) / rows + 0.3 / panels
+    elif way.pack_b == ONCE:
+        cost += 26 / p.rows + 4 / rows + 0.15 / panels
+        cost += 0.03 if way.turn < way.depth else 0
+    else:
+        cost += 14 / rows + 0.3 / panels
+        cost += 0.06 if p.b_term >= _FAR else 0
+    # Threads that have nothing left to do while others compute the last blocks.
+    cost += 0.25 * (-way.blocks % 4) / way.blocks
+    if way.depth < p.depth:
+        cost += (90 if p.size * p.itemsize > _RESIDENT else 19) / way.depth
+    return cost

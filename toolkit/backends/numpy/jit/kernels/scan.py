@@ -1,0 +1,66 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.fused.reducers import identity
+from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.lowering import (
+    Call,
+    Lowered,
+    Operand,
+    Reference,
+    partition,
+)
+from toolkit.backends.numpy.jit.scalars import LLVMScalars
+
+DTYPES = ("float32", "float64", "int32", "int64")
+_COMBINED = {"cumsum": ("sum", "add"), "cumprod": ("prod", "multiply")}
+
+
+def emit_cumulative(op: str, dtype: str, reverse: bool, lanes: int) -> Kernel:
+    """out[row, n, c] = x[row, 0, c] combined up to x[row, n, c], vectors along c."""
+    b = Kernel(lanes)
+    x, out = b.address(0), b.address(1)
+    length, columns = b.entry(2), b.entry(3)
+    neutral, rule = _COMBINED[op]
+    combine = getattr(LLVMScalars(b), rule)
+    first = b.filled(identity(neutral, dtype), dtype)
+    with b.loop(b.low, b.high) as row:
+        for column, mask in b.run(0, columns):
+            with b.accumulate(0, length, 1, [first]) as turn:
+                n = length - 1 - turn.index if reverse else turn.index
+                element = (row * length + n) * columns + column
+                total = combine(turn.values[0], b.load(x, element, dtype, mask))
+                b.store(total, out, element, mask)
+                turn.next([total])
+    return b
+
+
+def lower_cumulative(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Running sums or products, from either end."""
+    spec, axis = inputs[0].spec, node.attrs["axis"]
+    if not inputs[0].is_contiguous or spec.dtype not in DTYPES:
+        return None
+    rows, columns = prod(spec.shape[:axis]), prod(spec.shape[axis + 1 :])
+    operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
+    # Along the last axis one sum waits for the other: a short vector wastes least.
+    lanes = host().lanes if columns > 1 else 1
+    call = Call(
+        Code(emit_cumulative, node.op.name, spec.dtype, node.attrs["reverse"], lanes),
+        operands,
+        (spec.shape[axis], columns),
+        rows if spec.size else 0,
+        partition(rows),
+        frozenset(operands),
+        flops=spec.size,
+        nbytes=2 * spec.nbytes,
+    )
+    return Lowered((call,))
