@@ -64,3 +64,11 @@ RegularizerLike: TypeAlias = Annotated[
 ConstraintLike: TypeAlias = Annotated[
     str | Callable[..., Any] | dict[str, Any], _BY_READER
 ]
+
+# A number, or (lowest, highest) to draw it from.
+NumberOrRange: TypeAlias = Annotated[float | Sequence[float], _BY_READER]
+# (lowest, highest).
+NumberRange: TypeAlias = Annotated[Sequence[float], _BY_READER]
+# Rows to add or cut off at the ends of spatial axes: one number, one for each axis, or
+# a pair for each.
+Borders: TypeAlias = Annotated[int | Sequence[int | Sequence[int]], _BY_READER]

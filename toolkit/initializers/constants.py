@@ -10,6 +10,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
 from toolkit.initializers.base import Initializer, checked_shape
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.type_aliases import TensorLike
 
 
 class Constant(Initializer):
@@ -19,7 +20,7 @@ class Constant(Initializer):
         value: a number, or an array that broadcasts to the weight's shape.
     """
 
-    def __init__(self, value: Any = 0.0) -> None:
+    def __init__(self, value: TensorLike = 0.0) -> None:
         self.value = value
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.arguments import Axes, NonNegative
+from toolkit.arguments import Axes, NonNegative, Seed
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, run_on_host
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -44,7 +44,7 @@ class RandomInitializer(Initializer):
     # The constructor's arguments besides the seed.
     arguments: tuple[str, ...] = ()
 
-    def __init__(self, seed: Any = None) -> None:
+    def __init__(self, seed: Seed = None) -> None:
         self._init_seed = seed
         if seed is None:
             seed = make_default_seed()
@@ -73,7 +73,7 @@ class RandomNormal(RandomInitializer):
     arguments = ("mean", "stddev")
 
     def __init__(
-        self, mean: float = 0.0, stddev: NonNegative = 0.05, seed: Any = None
+        self, mean: float = 0.0, stddev: NonNegative = 0.05, seed: Seed = None
     ) -> None:
         self.mean = mean
         self.stddev = stddev
@@ -107,7 +107,7 @@ class RandomUniform(RandomInitializer):
     arguments = ("minval", "maxval")
 
     def __init__(
-        self, minval: float = -0.05, maxval: float = 0.05, seed: Any = None
+        self, minval: float = -0.05, maxval: float = 0.05, seed: Seed = None
     ) -> None:
         self.minval = minval
         self.maxval = maxval
@@ -145,7 +145,7 @@ class VarianceScaling(RandomInitializer):
         scale: float = 1.0,
         mode: str = "fan_in",
         distribution: str = "truncated_normal",
-        seed: Any = None,
+        seed: Seed = None,
         input_axes: Axes = None,
         output_axes: Axes = None,
     ) -> None:
@@ -211,7 +211,7 @@ class _Preset(VarianceScaling):
 
     def __init__(
         self,
-        seed: Any = None,
+        seed: Seed = None,
         input_axes: Axes = None,
         output_axes: Axes = None,
     ) -> None:
@@ -311,7 +311,7 @@ class Orthogonal(RandomInitializer):
 
     arguments = ("gain",)
 
-    def __init__(self, gain: float = 1.0, seed: Any = None) -> None:
+    def __init__(self, gain: float = 1.0, seed: Seed = None) -> None:
         self.gain = gain
         super().__init__(seed)
 

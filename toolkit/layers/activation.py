@@ -11,6 +11,12 @@ from toolkit.layers.configuring import renamed
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, declare_weight, known
+from toolkit.type_aliases import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+)
 
 
 class Activation(Layer):
@@ -27,7 +33,7 @@ class Activation(Layer):
         [0, 0, 0, 1]
     """
 
-    def __init__(self, activation: Any, **kwargs: Any) -> None:
+    def __init__(self, activation: ActivationLike | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
         self.supports_masking = True
@@ -156,9 +162,9 @@ class PReLU(Layer):
 
     def __init__(
         self,
-        alpha_initializer: Any = "zeros",
-        alpha_regularizer: Any = None,
-        alpha_constraint: Any = None,
+        alpha_initializer: InitializerLike | None = "zeros",
+        alpha_regularizer: RegularizerLike | None = None,
+        alpha_constraint: ConstraintLike | None = None,
         shared_axes: Axes = None,
         **kwargs: Any,
     ) -> None:

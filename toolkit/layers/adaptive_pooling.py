@@ -9,6 +9,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import extents
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import IntOrInts
 
 
 class _AdaptivePooling(Layer):
@@ -23,7 +24,7 @@ class _AdaptivePooling(Layer):
     pool: Any
 
     def __init__(
-        self, output_size: Any, data_format: str | None = None, **kwargs: Any
+        self, output_size: IntOrInts, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.output_size = extents(self, "output_size", output_size, self.rank)

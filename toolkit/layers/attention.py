@@ -16,6 +16,7 @@ from toolkit.layers.einsum_dense import EinsumDense
 from toolkit.layers.layer import Layer
 from toolkit.layers.regularization import Dropout
 from toolkit.layers.weights import fraction, positive
+from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
 
 
 def projection_equation(free: int, bound: int, produced: int) -> tuple[str, str, int]:
@@ -62,13 +63,13 @@ class ProjectedAttention(Layer):
         attention_axes: Axes = None,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike | None = "glorot_uniform",
+        bias_initializer: InitializerLike | None = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         use_gate: bool = False,
         seed: Seed = None,
         **kwargs: Any,

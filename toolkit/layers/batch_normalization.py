@@ -11,6 +11,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.normalization import Affine, widened
 from toolkit.layers.weights import known
 from toolkit.ops.normalization import normalize_batch
+from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
 
 
 class BatchNormalization(Affine):
@@ -65,14 +66,14 @@ class BatchNormalization(Affine):
         epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike | None = "zeros",
+        gamma_initializer: InitializerLike | None = "ones",
+        moving_mean_initializer: InitializerLike | None = "zeros",
+        moving_variance_initializer: InitializerLike | None = "ones",
+        beta_regularizer: RegularizerLike | None = None,
+        gamma_regularizer: RegularizerLike | None = None,
+        beta_constraint: ConstraintLike | None = None,
+        gamma_constraint: ConstraintLike | None = None,
         renorm: bool = False,
         renorm_clipping: dict[str, float] | None = None,
         renorm_momentum: float = 0.99,

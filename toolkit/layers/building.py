@@ -21,6 +21,13 @@ from toolkit.layers.precision import Precision
 from toolkit.layers.tracking import StateOwner
 from toolkit.ops.symbolic import infer, infer_fitting, is_symbolic
 from toolkit.reading.budget import spend
+from toolkit.type_aliases import (
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+)
 
 # A model that is called with inputs that do not fit runs this often before it says so.
 _GUESSES = 50
@@ -174,14 +181,14 @@ class Buildable(StateOwner, Precision):
     @_shape_first
     def add_weight(
         self,
-        shape: Any = None,
-        initializer: Any = None,
-        dtype: Any = None,
+        shape: int | Shape | None = None,
+        initializer: InitializerLike | None = None,
+        dtype: DTypeLike | None = None,
         *,
         trainable: bool = True,
         autocast: bool = True,
-        regularizer: Any = None,
-        constraint: Any = None,
+        regularizer: RegularizerLike | None = None,
+        constraint: ConstraintLike | None = None,
         aggregation: str = "none",
         overwrite_with_gradient: bool = False,
         name: str | None = None,

@@ -13,6 +13,13 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.recurrent import OfCell, of_cell
 from toolkit.layers.weights import choice, create_weight, extents, known
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    IntOrInts,
+    RegularizerLike,
+)
 
 _WINDOWS = ("kernel_size", "strides", "padding", "data_format", "dilation_rate")
 
@@ -28,11 +35,11 @@ class ConvLSTMCell(LSTMCell):
         self,
         rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any,
+        kernel_size: IntOrInts,
+        strides: IntOrInts,
         padding: str,
         data_format: str | None,
-        dilation_rate: Any,
+        dilation_rate: IntOrInts,
         **kwargs: Any,
     ) -> None:
         super().__init__(filters, **kwargs)
@@ -149,25 +156,25 @@ class _ConvLSTM(OfCell):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrInts,
+        strides: IntOrInts = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        dilation_rate: IntOrInts = 1,
+        activation: ActivationLike | None = "tanh",
+        recurrent_activation: ActivationLike | None = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike | None = "glorot_uniform",
+        recurrent_initializer: InitializerLike | None = "orthogonal",
+        bias_initializer: InitializerLike | None = "zeros",
         unit_forget_bias: bool = True,
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         seed: Seed = None,

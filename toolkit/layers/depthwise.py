@@ -7,26 +7,33 @@ from typing import Any
 from toolkit import ops
 from toolkit.layers.conv import Convolution
 from toolkit.layers.weights import create_weight, declare_weight, positive
+from toolkit.type_aliases import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    IntOrInts,
+    RegularizerLike,
+)
 
 
 class _DepthwiseConv(Convolution):
     def __init__(
         self,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrInts,
+        strides: IntOrInts = 1,
         padding: str = "valid",
         depth_multiplier: int = 1,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: IntOrInts = 1,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike | None = "glorot_uniform",
+        bias_initializer: InitializerLike | None = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -117,24 +124,24 @@ class _SeparableConv(Convolution):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrInts,
+        strides: IntOrInts = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: IntOrInts = 1,
         depth_multiplier: int = 1,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike | None = "glorot_uniform",
+        pointwise_initializer: InitializerLike | None = "glorot_uniform",
+        bias_initializer: InitializerLike | None = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        pointwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        pointwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         causal = ("causal",) if self.rank == 1 else ()

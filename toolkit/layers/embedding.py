@@ -18,6 +18,7 @@ from toolkit.layers.weights import declare_weight, positive
 from toolkit.ops.encode import whole_indices
 from toolkit.type_aliases import (
     ConstraintLike,
+    DTypeLike,
     InitializerLike,
     RegularizerLike,
 )
@@ -163,7 +164,7 @@ class ReversibleEmbedding(Embedding):
         embeddings_regularizer: RegularizerLike | None = None,
         embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
-        reverse_dtype: Any = None,
+        reverse_dtype: DTypeLike | None = None,
         logit_soft_cap: float | None = None,
         **kwargs: Any,
     ) -> None:

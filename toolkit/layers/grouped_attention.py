@@ -8,6 +8,7 @@ from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
 from toolkit.layers.attention import ProjectedAttention
 from toolkit.layers.weights import positive
+from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
 
 
 class GroupedQueryAttention(ProjectedAttention):
@@ -43,13 +44,13 @@ class GroupedQueryAttention(ProjectedAttention):
         use_bias: bool = True,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike | None = "glorot_uniform",
+        bias_initializer: InitializerLike | None = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         use_gate: bool = False,
         seed: Seed = None,
         **kwargs: Any,

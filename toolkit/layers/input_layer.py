@@ -11,6 +11,7 @@ from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import record
+from toolkit.type_aliases import DTypeLike, Shape
 
 
 class InputLayer(Layer):
@@ -30,12 +31,12 @@ class InputLayer(Layer):
 
     def __init__(
         self,
-        shape: Any = None,
+        shape: Shape | None = None,
         batch_size: int | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         sparse: bool | None = None,
         ragged: bool | None = None,
-        batch_shape: Any = None,
+        batch_shape: Shape | None = None,
         input_tensor: Any = None,
         optional: bool = False,
         name: str | None = None,
@@ -49,15 +50,15 @@ class InputLayer(Layer):
             batch_shape = kwargs.pop("batch_input_shape")
         if kwargs:
             raise unknown_to(self, kwargs)
-        shape = (shape,) if is_int(shape) else shape
-        given = {"shape": shape, "batch_shape": batch_shape, "batch_size": batch_size}
+        extents: Any = (shape,) if is_int(shape) else shape
+        given = {"shape": extents, "batch_shape": batch_shape, "batch_size": batch_size}
         if input_tensor is not None:
             _check_fits(input_tensor, **given, dtype=dtype, sparse=sparse)
             batch_shape, dtype = input_tensor.shape, input_tensor.dtype
         else:
             _check_one_shape(**given)
             if batch_shape is None:
-                batch_shape = (batch_size, *shape)
+                batch_shape = (batch_size, *extents)
         if sparse or ragged:
             what = "sparse" if sparse else "ragged"
             raise ArgumentError(

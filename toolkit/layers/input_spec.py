@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import dtypes, tree
 from toolkit.core.keras_tensor import standardize_shape
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.type_aliases import DTypeLike, Shape
 
 
 class InputSpec:
@@ -31,8 +32,8 @@ class InputSpec:
 
     def __init__(
         self,
-        dtype: Any = None,
-        shape: Any = None,
+        dtype: DTypeLike | None = None,
+        shape: Shape | None = None,
         ndim: int | None = None,
         max_ndim: int | None = None,
         min_ndim: int | None = None,

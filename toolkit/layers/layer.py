@@ -33,6 +33,7 @@ from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.remat import current_scope, rematerialized
 from toolkit.layers.tracking import no_tracking, with_losses
 from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
+from toolkit.type_aliases import PolicyLike, RegularizerLike
 
 _TRAINING = {"training"}
 # Types of arguments that are of no dialect.
@@ -82,9 +83,9 @@ class Layer(Configurable, Buildable, Operation):
     def __init__(
         self,
         *,
-        activity_regularizer: Any = None,
+        activity_regularizer: RegularizerLike | None = None,
         trainable: bool = True,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
         autocast: bool = True,
         name: str | None = None,
         **kwargs: Any,

@@ -10,6 +10,7 @@ from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
+from toolkit.type_aliases import Axis
 
 
 class Merge(Layer):
@@ -225,9 +226,10 @@ class Dot(Merge):
         (2, 5, 10)
     """
 
-    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+    def __init__(self, axes: Axis, normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        pair = (axes, axes) if is_int(axes) else tuple(axes)
+        given: Any = axes
+        pair = (given, given) if is_int(given) else tuple(given)
         if len(pair) != 2 or not all(is_int(axis) for axis in pair):
             raise ArgumentError(
                 f"Dot: axes must be an integer or two of them; received {axes!r}"

@@ -11,6 +11,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, declare_weight, known, positive
+from toolkit.type_aliases import Axis, ConstraintLike, InitializerLike, RegularizerLike
 
 
 class Affine(Layer):
@@ -24,12 +25,12 @@ class Affine(Layer):
         epsilon: NonNegative,
         center: bool,
         scale: bool,
-        beta_initializer: Any,
-        gamma_initializer: Any,
-        beta_regularizer: Any,
-        gamma_regularizer: Any,
-        beta_constraint: Any,
-        gamma_constraint: Any,
+        beta_initializer: InitializerLike | None,
+        gamma_initializer: InitializerLike | None,
+        beta_regularizer: RegularizerLike | None,
+        gamma_regularizer: RegularizerLike | None,
+        beta_constraint: ConstraintLike | None,
+        gamma_constraint: ConstraintLike | None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -92,16 +93,16 @@ class LayerNormalization(Affine):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: Axis = -1,
         epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike | None = "zeros",
+        gamma_initializer: InitializerLike | None = "ones",
+        beta_regularizer: RegularizerLike | None = None,
+        gamma_regularizer: RegularizerLike | None = None,
+        beta_constraint: ConstraintLike | None = None,
+        gamma_constraint: ConstraintLike | None = None,
         rms_scaling: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -191,12 +192,12 @@ class GroupNormalization(Affine):
         epsilon: NonNegative = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike | None = "zeros",
+        gamma_initializer: InitializerLike | None = "ones",
+        beta_regularizer: RegularizerLike | None = None,
+        gamma_regularizer: RegularizerLike | None = None,
+        beta_constraint: ConstraintLike | None = None,
+        gamma_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)  # 16 bits are too few for some inputs
@@ -265,7 +266,7 @@ class RMSNormalization(Layer):
     _traces_call = True
 
     def __init__(
-        self, axis: Any = -1, epsilon: NonNegative = 1e-6, **kwargs: Any
+        self, axis: Axis = -1, epsilon: NonNegative = 1e-6, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.axis = _axes(axis)
@@ -298,7 +299,7 @@ class UnitNormalization(Layer):
         [0.6, 0.8]
     """
 
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: Axis = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = _axes(axis)
         self.supports_masking = True

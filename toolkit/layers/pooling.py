@@ -11,6 +11,7 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
 from toolkit.ops.symbolic import infer
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import IntOrInts
 
 
 class _Pooling(Layer):
@@ -21,8 +22,8 @@ class _Pooling(Layer):
 
     def __init__(
         self,
-        pool_size: Any = 2,
-        strides: Any = None,
+        pool_size: IntOrInts = 2,
+        strides: IntOrInts | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
@@ -117,8 +118,8 @@ class _AveragePooling(_Pooling):
 
     def __init__(
         self,
-        pool_size: Any,
-        strides: Any = None,
+        pool_size: IntOrInts,
+        strides: IntOrInts | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
-from toolkit.arguments import is_int
+from toolkit.arguments import Seed, is_int
 from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import fraction
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import PolicyLike, Shape
 
 # What SELU tends to for small inputs: -alpha * scale of the paper.
 _SELU_LIMIT = -1.6732632423543772 * 1.0507009873554805
@@ -41,7 +42,11 @@ class Dropout(Layer):
     """
 
     def __init__(
-        self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
+        self,
+        rate: float,
+        noise_shape: Shape | None = None,
+        seed: Seed = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.rate: float = fraction(self, "rate", rate)
@@ -125,10 +130,10 @@ class _SpatialDropout(Dropout):
     def __init__(
         self,
         rate: float,
-        data_format: Any = None,
-        seed: Any = None,
+        data_format: str | None = None,
+        seed: Seed = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
     ) -> None:
         super().__init__(rate, seed=seed, name=name, dtype=dtype)
         self.data_format = standardize_data_format(data_format)
@@ -163,9 +168,9 @@ class SpatialDropout1D(_SpatialDropout):
     def __init__(
         self,
         rate: float,
-        seed: Any = None,
+        seed: Seed = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
     ) -> None:
         super().__init__(rate, "channels_last", seed, name, dtype)
 
@@ -210,7 +215,7 @@ class GaussianNoise(Layer):
     Output shape: that of the inputs.
     """
 
-    def __init__(self, stddev: float, seed: Any = None, **kwargs: Any) -> None:
+    def __init__(self, stddev: float, seed: Seed = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if stddev < 0:
             raise ArgumentError(
@@ -243,7 +248,7 @@ class GaussianDropout(Layer):
     Output shape: that of the inputs.
     """
 
-    def __init__(self, rate: float, seed: Any = None, **kwargs: Any) -> None:
+    def __init__(self, rate: float, seed: Seed = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate: float = fraction(self, "rate", rate)
         if rate == 1:

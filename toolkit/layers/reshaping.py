@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit import ops
@@ -14,6 +15,7 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.weights import positive
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import IntOrInts
 
 
 class Flatten(Layer):
@@ -58,10 +60,10 @@ class Reshape(Layer):
         (5, 6, 2)
     """
 
-    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+    def __init__(self, target_shape: IntOrInts, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        single = is_int(target_shape)
-        target = (target_shape,) if single else tuple(target_shape)
+        given: Any = target_shape
+        target: tuple[int, ...] = (given,) if is_int(given) else tuple(given)
         if not all(hasattr(n, "__index__") and n >= -1 for n in target):
             raise ArgumentError(
                 "Reshape: each extent is a non-negative integer or -1; "
@@ -72,7 +74,7 @@ class Reshape(Layer):
                 "Reshape: there can be at most one unknown dimension, -1; "
                 f"received target_shape={target}"
             )
-        self.target_shape = target
+        self.target_shape: tuple[int, ...] = target
 
     def compute_output_spec(self, inputs: Any) -> Any:  # type: ignore[override]
         if context.layer is self and -1 not in self.target_shape:
@@ -106,7 +108,7 @@ class Permute(Layer):
         (5, 64, 10)
     """
 
-    def __init__(self, dims: Any, **kwargs: Any) -> None:
+    def __init__(self, dims: Sequence[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dims: tuple[Any, ...] = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):

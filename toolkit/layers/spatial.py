@@ -11,6 +11,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import Borders, IntOrInts
 
 
 class _Spatial(Layer):
@@ -18,7 +19,7 @@ class _Spatial(Layer):
 
     rank: int
 
-    def __init__(self, data_format: Any = None, **kwargs: Any) -> None:
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.data_format = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
@@ -53,7 +54,9 @@ def _pairs(value: Any) -> tuple[tuple[int, int], ...]:
 
 
 class _ZeroPadding(_Spatial):
-    def __init__(self, padding: Any, data_format: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, padding: Borders, data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(data_format, **kwargs)
         self._pairs = self._margins("padding", padding)
         self.padding = self._pairs if self.rank > 1 else self._pairs[0]
@@ -78,7 +81,7 @@ class ZeroPadding1D(_ZeroPadding):
     rank = 1
 
     def __init__(
-        self, padding: Any = 1, data_format: str | None = None, **kwargs: Any
+        self, padding: Borders = 1, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
@@ -97,7 +100,7 @@ class ZeroPadding2D(_ZeroPadding):
     rank = 2
 
     def __init__(
-        self, padding: Any = (1, 1), data_format: str | None = None, **kwargs: Any
+        self, padding: Borders = (1, 1), data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
@@ -117,7 +120,7 @@ class ZeroPadding3D(_ZeroPadding):
 
     def __init__(
         self,
-        padding: Any = ((1, 1), (1, 1), (1, 1)),
+        padding: Borders = ((1, 1), (1, 1), (1, 1)),
         data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -125,7 +128,9 @@ class ZeroPadding3D(_ZeroPadding):
 
 
 class _Cropping(_Spatial):
-    def __init__(self, cropping: Any, data_format: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, cropping: Borders, data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(data_format, **kwargs)
         self._pairs = self._margins("cropping", cropping)
         self.cropping = self._pairs if self.rank > 1 else self._pairs[0]
@@ -157,7 +162,7 @@ class Cropping1D(_Cropping):
 
     rank = 1
 
-    def __init__(self, cropping: Any = (1, 1), **kwargs: Any) -> None:
+    def __init__(self, cropping: Borders = (1, 1), **kwargs: Any) -> None:
         super().__init__(cropping, "channels_last", **kwargs)
 
 
@@ -176,7 +181,7 @@ class Cropping2D(_Cropping):
 
     def __init__(
         self,
-        cropping: Any = ((0, 0), (0, 0)),
+        cropping: Borders = ((0, 0), (0, 0)),
         data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -198,7 +203,7 @@ class Cropping3D(_Cropping):
 
     def __init__(
         self,
-        cropping: Any = ((1, 1), (1, 1), (1, 1)),
+        cropping: Borders = ((1, 1), (1, 1), (1, 1)),
         data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -206,7 +211,9 @@ class Cropping3D(_Cropping):
 
 
 class _UpSampling(_Spatial):
-    def __init__(self, size: Any, data_format: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, size: IntOrInts, data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(data_format, **kwargs)
         self.size = extents(self, "size", size, self.rank)
 
@@ -228,7 +235,7 @@ class UpSampling1D(_UpSampling):
 
     rank = 1
 
-    def __init__(self, size: Any = 2, **kwargs: Any) -> None:
+    def __init__(self, size: IntOrInts = 2, **kwargs: Any) -> None:
         super().__init__(size, "channels_last", **kwargs)
 
 
@@ -249,7 +256,7 @@ class UpSampling2D(_UpSampling):
 
     def __init__(
         self,
-        size: Any = (2, 2),
+        size: IntOrInts = (2, 2),
         data_format: str | None = None,
         interpolation: str = "nearest",
         **kwargs: Any,
@@ -284,6 +291,6 @@ class UpSampling3D(_UpSampling):
     rank = 3
 
     def __init__(
-        self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any
+        self, size: IntOrInts = (2, 2, 2), data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(size, data_format, **kwargs)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import Seed
 from toolkit.layers.preprocessing.boxes import coordinates, joined, shifted
 from toolkit.layers.preprocessing.color_layer import factor_range
 from toolkit.layers.preprocessing.geometric_layer import (
@@ -14,6 +15,7 @@ from toolkit.layers.preprocessing.geometric_layer import (
     symmetric_range,
 )
 from toolkit.layers.preprocessing.image_layer import Size
+from toolkit.type_aliases import NumberOrRange
 
 
 def _uniform(bounds: Any, n: int, seed: Any, offset: float = 0.0) -> Any:
@@ -53,12 +55,12 @@ class RandomRotation(AffineLayer):
 
     def __init__(
         self,
-        factor: Any,
+        factor: NumberOrRange,
         fill_mode: str = "reflect",
         interpolation: str = "bilinear",
-        seed: Any = None,
+        seed: Seed = None,
         fill_value: float = 0.0,
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -111,13 +113,13 @@ class RandomTranslation(AffineLayer):
 
     def __init__(
         self,
-        height_factor: Any,
-        width_factor: Any,
+        height_factor: NumberOrRange,
+        width_factor: NumberOrRange,
         fill_mode: str = "reflect",
         interpolation: str = "bilinear",
-        seed: Any = None,
+        seed: Seed = None,
         fill_value: float = 0.0,
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -179,13 +181,13 @@ class RandomZoom(AffineLayer):
 
     def __init__(
         self,
-        height_factor: Any,
-        width_factor: Any = None,
+        height_factor: NumberOrRange,
+        width_factor: NumberOrRange | None = None,
         fill_mode: str = "reflect",
         interpolation: str = "bilinear",
-        seed: Any = None,
+        seed: Seed = None,
         fill_value: float = 0.0,
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -248,13 +250,13 @@ class RandomShear(AffineLayer):
 
     def __init__(
         self,
-        x_factor: Any = 0.0,
-        y_factor: Any = 0.0,
+        x_factor: NumberOrRange = 0.0,
+        y_factor: NumberOrRange = 0.0,
         interpolation: str = "bilinear",
         fill_mode: str = "reflect",
         fill_value: float = 0.0,
-        data_format: Any = None,
-        seed: Any = None,
+        data_format: str | None = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(

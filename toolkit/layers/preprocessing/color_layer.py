@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar, TypeAlias
 
 from toolkit import ops, random
-from toolkit.arguments import is_real
+from toolkit.arguments import Seed, is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 from toolkit.ops.conv import channels_last, in_format
+from toolkit.type_aliases import NumberOrRange, NumberRange
 
 Range: TypeAlias = tuple[float, float]
 
@@ -87,7 +88,10 @@ class ColorLayer(ImageLayer):
     in_inference: ClassVar[bool] = False
 
     def __init__(
-        self, value_range: Any = (0, 255), data_format: Any = None, **kwargs: Any
+        self,
+        value_range: NumberRange = (0, 255),
+        data_format: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         self.value_range = sorted_range(self, value_range)
@@ -131,10 +135,10 @@ class RandomColorLayer(ColorLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
-        data_format: Any = None,
-        seed: Any = None,
+        factor: NumberOrRange,
+        value_range: NumberRange = (0, 255),
+        data_format: str | None = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)

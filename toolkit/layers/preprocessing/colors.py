@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, settings
+from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     RandomColorLayer,
     per_image,
     rescaled,
 )
+from toolkit.type_aliases import NumberOrRange, NumberRange
 
 
 class RandomBrightness(RandomColorLayer):
@@ -39,10 +41,10 @@ class RandomBrightness(RandomColorLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
-        seed: Any = None,
-        data_format: Any = None,
+        factor: NumberOrRange,
+        value_range: NumberRange = (0, 255),
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
@@ -84,10 +86,10 @@ class RandomContrast(RandomColorLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
-        seed: Any = None,
-        data_format: Any = None,
+        factor: NumberOrRange,
+        value_range: NumberRange = (0, 255),
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
@@ -231,8 +233,8 @@ class RandomGrayscale(RandomColorLayer):
     def __init__(
         self,
         factor: float = 0.5,
-        data_format: Any = None,
-        seed: Any = None,
+        data_format: str | None = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         if isinstance(factor, (tuple, list)) or not 0 <= factor <= 1:
@@ -277,10 +279,10 @@ class RandomInvert(RandomColorLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        value_range: Any = (0, 255),
-        seed: Any = None,
-        data_format: Any = None,
+        factor: NumberOrRange = 1.0,
+        value_range: NumberRange = (0, 255),
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)

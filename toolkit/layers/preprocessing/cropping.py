@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import Seed
 from toolkit.layers.preprocessing.boxes import cut, scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 
@@ -23,7 +24,7 @@ class CroppingLayer(ImageLayer):
     """
 
     def __init__(
-        self, height: int, width: int, data_format: Any = None, **kwargs: Any
+        self, height: int, width: int, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         self.height, self.width = height, width
@@ -150,8 +151,8 @@ class RandomCrop(CroppingLayer):
         self,
         height: int,
         width: int,
-        seed: Any = None,
-        data_format: Any = None,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(height, width, data_format, **kwargs)

@@ -18,6 +18,7 @@ from toolkit.layers.preprocessing.encoding import (
 )
 from toolkit.layers.preprocessing.host import Array, batches_of, refuse_sparse
 from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import PolicyLike
 
 
 class Discretization(Layer):
@@ -50,7 +51,7 @@ class Discretization(Layer):
         epsilon: float = 0.01,
         output_mode: str = "int",
         sparse: bool = False,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)

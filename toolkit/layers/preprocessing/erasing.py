@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
-from toolkit.arguments import is_real
+from toolkit.arguments import Seed, is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     RandomColorLayer,
@@ -13,6 +13,7 @@ from toolkit.layers.preprocessing.color_layer import (
     factor_range,
 )
 from toolkit.layers.preprocessing.image_layer import ImageLayer
+from toolkit.type_aliases import NumberOrRange, NumberRange
 
 
 class RandomErasing(RandomColorLayer):
@@ -48,12 +49,12 @@ class RandomErasing(RandomColorLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        scale: Any = (0.02, 0.33),
+        factor: NumberOrRange = 1.0,
+        scale: NumberOrRange = (0.02, 0.33),
         fill_value: Any = None,
-        value_range: Any = (0, 255),
-        seed: Any = None,
-        data_format: Any = None,
+        value_range: NumberRange = (0, 255),
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)

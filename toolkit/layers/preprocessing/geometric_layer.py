@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from toolkit import ops, random
-from toolkit.arguments import is_real
+from toolkit.arguments import Seed, is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import batch_size
@@ -67,8 +67,8 @@ class GeometricLayer(ImageLayer):
         interpolation: str = "bilinear",
         fill_mode: str = "constant",
         fill_value: float = 0.0,
-        seed: Any = None,
-        data_format: Any = None,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)

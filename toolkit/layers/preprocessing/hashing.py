@@ -24,6 +24,7 @@ from toolkit.layers.preprocessing.host import (
     refuse_sparse,
 )
 from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import PolicyLike
 
 # The fingerprint that crossings start from: that of TensorFlow's sparse.cross_hashed.
 _CROSSING = 0xDECAFCAFFE
@@ -168,7 +169,7 @@ class HashedCrossing(HostLayer):
         output_mode: str = "int",
         sparse: bool = False,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
         **kwargs: Any,
     ) -> None:
         if dtype is None and output_mode == "int":

@@ -8,6 +8,7 @@ from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import BYTES, ColorLayer, rescaled
+from toolkit.type_aliases import NumberRange
 
 _LEVELS = 256
 
@@ -84,9 +85,9 @@ class Equalization(ColorLayer):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: NumberRange = (0, 255),
         bins: int = 256,
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)
@@ -147,10 +148,10 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: NumberRange = (0, 255),
         clip_limit: float = 4.0,
         tile_grid_size: tuple[int, int] = (8, 8),
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)

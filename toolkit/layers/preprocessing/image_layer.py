@@ -50,7 +50,7 @@ class ImageLayer(Layer):
     def __init__(
         self,
         bounding_box_format: str | None = None,
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -28,6 +28,7 @@ from toolkit.layers.preprocessing.vocabulary import (
 )
 from toolkit.layers.weights import choice
 from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import PolicyLike
 
 _FILE = "vocabulary.txt"
 _OOV_METHODS = ("floormod", "farmhash")
@@ -80,7 +81,7 @@ class IndexLookup(VocabularyLayer):
         vocabulary_size: int | None = None,
         has_input_vocabulary: bool | None = None,
         trainable: bool = True,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
     ) -> None:
         super().__init__(name=name, trainable=trainable)
         refuse_sparse(self, sparse)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.preprocessing.color_layer import RandomColorLayer, batch_size
+from toolkit.type_aliases import NumberOrRange
 
 
 def _order(n: int, seed: Any) -> Any:
@@ -88,8 +90,8 @@ class MixUp(_Mixing):
     def __init__(
         self,
         alpha: float = 0.2,
-        data_format: Any = None,
-        seed: Any = None,
+        data_format: str | None = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(0.0, (0, 255), data_format, seed, **kwargs)
@@ -148,9 +150,9 @@ class CutMix(_Mixing):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        seed: Any = None,
-        data_format: Any = None,
+        factor: NumberOrRange = 1.0,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, (0, 255), data_format, seed, **kwargs)

@@ -17,6 +17,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError, ShapeError
 from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.host import batches_of
+from toolkit.type_aliases import TensorLike
 
 
 class Normalization(Layer):
@@ -48,15 +49,16 @@ class Normalization(Layer):
     def __init__(
         self,
         axis: Axes = -1,
-        mean: Any = None,
-        variance: Any = None,
+        mean: TensorLike | None = None,
+        variance: TensorLike | None = None,
         invert: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         axes = () if axis is None else (axis,) if is_int(axis) else axis
         self.axis: tuple[int, ...] = tuple(axes)
-        self.input_mean, self.input_variance = mean, variance
+        self.input_mean: Any = mean
+        self.input_variance: Any = variance
         self.invert = invert
         self.supports_masking = True
         self._check_statistics()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random, tree
+from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.affine import (
     RandomRotation,
@@ -25,6 +26,7 @@ from toolkit.layers.preprocessing.tones import (
     RandomSharpness,
     Solarization,
 )
+from toolkit.type_aliases import NumberOrRange, NumberRange
 
 
 class RandomColorJitter(RandomColorLayer):
@@ -54,13 +56,13 @@ class RandomColorJitter(RandomColorLayer):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
-        brightness_factor: Any = None,
-        contrast_factor: Any = None,
-        saturation_factor: Any = None,
-        hue_factor: Any = None,
-        seed: Any = None,
-        data_format: Any = None,
+        value_range: NumberRange = (0, 255),
+        brightness_factor: NumberOrRange | None = None,
+        contrast_factor: NumberOrRange | None = None,
+        saturation_factor: NumberOrRange | None = None,
+        hue_factor: NumberOrRange | None = None,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(0.0, value_range, data_format, seed, **kwargs)
@@ -98,11 +100,11 @@ class _Recipe(RandomColorLayer):
 
     def __init__(
         self,
-        value_range: Any,
-        factor: Any,
+        value_range: NumberRange,
+        factor: NumberOrRange,
         interpolation: str,
-        seed: Any,
-        data_format: Any,
+        seed: Seed,
+        data_format: str | None,
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
@@ -218,12 +220,12 @@ class RandAugment(_Recipe):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: NumberRange = (0, 255),
         num_ops: int = 2,
-        factor: Any = 0.5,
+        factor: NumberOrRange = 0.5,
         interpolation: str = "bilinear",
-        seed: Any = None,
-        data_format: Any = None,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -300,15 +302,15 @@ class AugMix(_Recipe):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: NumberRange = (0, 255),
         num_chains: int = 3,
         chain_depth: int = 3,
-        factor: Any = 0.3,
+        factor: NumberOrRange = 0.3,
         alpha: float = 1.0,
         all_ops: bool = True,
         interpolation: str = "bilinear",
-        seed: Any = None,
-        data_format: Any = None,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(

@@ -48,7 +48,7 @@ class Resizing(ImageLayer):
         fill_mode: str = "constant",
         fill_value: float = 0.0,
         antialias: bool = False,
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)

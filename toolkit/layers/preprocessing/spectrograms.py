@@ -64,7 +64,7 @@ class STFTSpectrogram(Layer):
         scaling: str | None = "density",
         padding: str = "valid",
         expand_dims: bool = False,
-        data_format: Any = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
-from toolkit.arguments import is_int
+from toolkit.arguments import Seed, is_int
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     BYTES,
@@ -14,6 +14,7 @@ from toolkit.layers.preprocessing.color_layer import (
     per_image,
     rescaled,
 )
+from toolkit.type_aliases import IntOrInts, NumberOrRange, NumberRange
 
 # What RandomSharpness blurs with, of PIL's ImageFilter.SMOOTH.
 _SMOOTH = [[1 / 13, 1 / 13, 1 / 13], [1 / 13, 5 / 13, 1 / 13], [1 / 13, 1 / 13, 1 / 13]]
@@ -124,12 +125,12 @@ class RandomGaussianBlur(RandomColorLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        kernel_size: Any = 3,
-        sigma: Any = 1.0,
-        value_range: Any = (0, 255),
-        data_format: Any = None,
-        seed: Any = None,
+        factor: NumberOrRange = 1.0,
+        kernel_size: IntOrInts = 3,
+        sigma: NumberOrRange = 1.0,
+        value_range: NumberRange = (0, 255),
+        data_format: str | None = None,
+        seed: Seed = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
@@ -185,11 +186,11 @@ class Solarization(RandomColorLayer):
 
     def __init__(
         self,
-        addition_factor: Any = 0.0,
-        threshold_factor: Any = 0.0,
-        value_range: Any = (0, 255),
-        seed: Any = None,
-        data_format: Any = None,
+        addition_factor: NumberOrRange = 0.0,
+        threshold_factor: NumberOrRange = 0.0,
+        value_range: NumberRange = (0, 255),
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(0.0, value_range, data_format, seed, **kwargs)

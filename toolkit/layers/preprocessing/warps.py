@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random
+from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
 from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import factor_range, sorted_range
@@ -17,6 +18,7 @@ from toolkit.layers.preprocessing.image_layer import Size
 from toolkit.ops.image.warping import homographies
 from toolkit.random.elastic import stretched
 from toolkit.random.seeds import draw_seed
+from toolkit.type_aliases import NumberOrRange, NumberRange
 
 _MODES = ("horizontal", "vertical", "horizontal_and_vertical")
 
@@ -54,8 +56,8 @@ class RandomFlip(GeometricLayer):
     def __init__(
         self,
         mode: str = "horizontal_and_vertical",
-        seed: Any = None,
-        data_format: Any = None,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
@@ -115,12 +117,12 @@ class RandomPerspective(GeometricLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
+        factor: NumberOrRange = 1.0,
         scale: float = 1.0,
         interpolation: str = "bilinear",
         fill_value: float = 0.0,
-        seed: Any = None,
-        data_format: Any = None,
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -216,14 +218,14 @@ class RandomElasticTransform(GeometricLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        scale: Any = 1.0,
+        factor: NumberOrRange = 1.0,
+        scale: NumberOrRange = 1.0,
         interpolation: str = "bilinear",
         fill_mode: str = "reflect",
         fill_value: float = 0.0,
-        value_range: Any = (0, 255),
-        seed: Any = None,
-        data_format: Any = None,
+        value_range: NumberRange = (0, 255),
+        seed: Seed = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
