@@ -38,6 +38,16 @@ class Policy(Protocol):
         """The dtype of the weights."""
 
 
+class SeedSource(Protocol):
+    """A SeedGenerator."""
+
+    def next(self) -> Any:
+        """The next seed."""
+
+
+# An integer, for the same draws every time, or a generator of seeds, or its config.
+SeedLike: TypeAlias = Annotated[int | SeedSource | dict[str, Any], _BY_READER]
+
 # A shape; None: an extent that is not known.
 Shape: TypeAlias = Annotated[Sequence[int | None], _BY_READER]
 # One axis or several.
@@ -67,7 +77,9 @@ ConstraintLike: TypeAlias = Annotated[
 
 # A number, or (lowest, highest) to draw it from.
 NumberOrRange: TypeAlias = Annotated[float | Sequence[float], _BY_READER]
-# (lowest, highest).
+# The same two, as they are kept.
+Range: TypeAlias = tuple[float, float]
+# (lowest, highest), from the user.
 NumberRange: TypeAlias = Annotated[Sequence[float], _BY_READER]
 # Rows to add or cut off at the ends of spatial axes: one number, one for each axis, or
 # a pair for each.

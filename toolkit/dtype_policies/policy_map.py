@@ -95,7 +95,8 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._policies)
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DTypePolicyMap) and (

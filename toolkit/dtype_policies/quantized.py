@@ -43,7 +43,7 @@ class QuantizedDTypePolicy(DTypePolicy):
             )
         self._name = f"{mode}_from_{source}"
         self._mode, self._source_name = mode, source
-        self.quantization_mode = mode.split("/")[0]
+        self.quantization_mode: str = mode.split("/")[0]
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that make an equal policy."""

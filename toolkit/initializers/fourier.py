@@ -126,8 +126,10 @@ class STFT(Initializer):
         if isinstance(window, str):
             check_window(window)
         check_scaling("STFT", scaling)
-        self.side, self.window = side, window
-        self.scaling, self.periodic = scaling, periodic
+        self.side = side
+        self.window: Any = window
+        self.scaling: str | None = scaling
+        self.periodic: bool = periodic
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         shape = checked_shape(shape)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.arguments import Axes, NonNegative, Seed
+from toolkit.arguments import Axes, NonNegative
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, run_on_host
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
@@ -26,6 +26,7 @@ from toolkit.random import (
     uniform,
 )
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.type_aliases import SeedLike
 
 _MODES = ("fan_in", "fan_out", "fan_avg")
 _DISTRIBUTIONS = ("uniform", "truncated_normal", "untruncated_normal")
@@ -44,7 +45,7 @@ class RandomInitializer(Initializer):
     # The constructor's arguments besides the seed.
     arguments: tuple[str, ...] = ()
 
-    def __init__(self, seed: Seed = None) -> None:
+    def __init__(self, seed: SeedLike | None = None) -> None:
         self._init_seed = seed
         if seed is None:
             seed = make_default_seed()
@@ -55,7 +56,7 @@ class RandomInitializer(Initializer):
                 f"{type(self).__name__}: expected seed, an integer, a SeedGenerator or "
                 f"None; received {seed!r}"
             )
-        self.seed = seed
+        self.seed: Any = seed
 
     def get_config(self) -> dict[str, Any]:
         config = {name: getattr(self, name) for name in self.arguments}
@@ -70,10 +71,13 @@ class RandomNormal(RandomInitializer):
         seed: an integer, a SeedGenerator, or None.
     """
 
-    arguments = ("mean", "stddev")
+    arguments: tuple[str, ...] = ("mean", "stddev")
 
     def __init__(
-        self, mean: float = 0.0, stddev: NonNegative = 0.05, seed: Seed = None
+        self,
+        mean: float = 0.0,
+        stddev: NonNegative = 0.05,
+        seed: SeedLike | None = None,
     ) -> None:
         self.mean = mean
         self.stddev = stddev
@@ -104,10 +108,10 @@ class RandomUniform(RandomInitializer):
         seed: an integer, a SeedGenerator, or None.
     """
 
-    arguments = ("minval", "maxval")
+    arguments: tuple[str, ...] = ("minval", "maxval")
 
     def __init__(
-        self, minval: float = -0.05, maxval: float = 0.05, seed: Seed = None
+        self, minval: float = -0.05, maxval: float = 0.05, seed: SeedLike | None = None
     ) -> None:
         self.minval = minval
         self.maxval = maxval
@@ -145,7 +149,7 @@ class VarianceScaling(RandomInitializer):
         scale: float = 1.0,
         mode: str = "fan_in",
         distribution: str = "truncated_normal",
-        seed: Seed = None,
+        seed: SeedLike | None = None,
         input_axes: Axes = None,
         output_axes: Axes = None,
     ) -> None:
@@ -211,7 +215,7 @@ class _Preset(VarianceScaling):
 
     def __init__(
         self,
-        seed: Seed = None,
+        seed: SeedLike | None = None,
         input_axes: Axes = None,
         output_axes: Axes = None,
     ) -> None:
@@ -228,7 +232,7 @@ class GlorotUniform(_Preset):
         https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    preset = (1.0, "fan_avg", "uniform")
+    preset: tuple[float, str, str] = (1.0, "fan_avg", "uniform")
 
 
 class GlorotNormal(_Preset):
@@ -241,7 +245,7 @@ class GlorotNormal(_Preset):
         https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    preset = (1.0, "fan_avg", "truncated_normal")
+    preset: tuple[float, str, str] = (1.0, "fan_avg", "truncated_normal")
 
 
 class HeUniform(_Preset):
@@ -254,7 +258,7 @@ class HeUniform(_Preset):
         https://arxiv.org/abs/1502.01852
     """
 
-    preset = (2.0, "fan_in", "uniform")
+    preset: tuple[float, str, str] = (2.0, "fan_in", "uniform")
 
 
 class HeNormal(_Preset):
@@ -267,7 +271,7 @@ class HeNormal(_Preset):
         https://arxiv.org/abs/1502.01852
     """
 
-    preset = (2.0, "fan_in", "truncated_normal")
+    preset: tuple[float, str, str] = (2.0, "fan_in", "truncated_normal")
 
 
 class LecunUniform(_Preset):
@@ -280,7 +284,7 @@ class LecunUniform(_Preset):
         https://arxiv.org/abs/1706.02515
     """
 
-    preset = (1.0, "fan_in", "uniform")
+    preset: tuple[float, str, str] = (1.0, "fan_in", "uniform")
 
 
 class LecunNormal(_Preset):
@@ -293,7 +297,7 @@ class LecunNormal(_Preset):
         https://arxiv.org/abs/1706.02515
     """
 
-    preset = (1.0, "fan_in", "truncated_normal")
+    preset: tuple[float, str, str] = (1.0, "fan_in", "truncated_normal")
 
 
 class Orthogonal(RandomInitializer):
@@ -309,9 +313,9 @@ class Orthogonal(RandomInitializer):
         https://arxiv.org/abs/1312.6120
     """
 
-    arguments = ("gain",)
+    arguments: tuple[str, ...] = ("gain",)
 
-    def __init__(self, gain: float = 1.0, seed: Seed = None) -> None:
+    def __init__(self, gain: float = 1.0, seed: SeedLike | None = None) -> None:
         self.gain = gain
         super().__init__(seed)
 

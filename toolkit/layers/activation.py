@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import activations, ops, regularizers, settings
 from toolkit.arguments import Axes, is_int
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.configuring import renamed
 from toolkit.layers.input_spec import InputSpec
@@ -35,7 +36,7 @@ class Activation(Layer):
 
     def __init__(self, activation: ActivationLike | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.activation = activations.get(activation)
+        self.activation: Any = activations.get(activation)
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
@@ -173,7 +174,9 @@ class PReLU(Layer):
             self, "alpha", alpha_initializer, alpha_regularizer, alpha_constraint
         )
         single = is_int(shared_axes)
-        self.shared_axes = (shared_axes,) if single else tuple(shared_axes or ())
+        self.shared_axes: tuple[int, ...] = (
+            (shared_axes,) if single else tuple(shared_axes or ())
+        )
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
@@ -181,7 +184,9 @@ class PReLU(Layer):
         own: dict[int, int | None] = {
             i: known(self, input_shape, i) for i in axes if i not in self.shared_axes
         }
-        self.alpha = create_weight(self, "alpha", tuple(own.get(i, 1) for i in axes))
+        self.alpha: Variable = create_weight(
+            self, "alpha", tuple(own.get(i, 1) for i in axes)
+        )
         self.input_spec = InputSpec(ndim=len(input_shape), axes=own)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -213,7 +218,7 @@ class Softmax(Layer):
 
     def __init__(self, axis: Axes = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.axis = tuple(axis) if isinstance(axis, (list, tuple)) else axis
+        self.axis: Axes = tuple(axis) if isinstance(axis, (list, tuple)) else axis
         self.supports_masking = True
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
@@ -245,7 +250,8 @@ class ActivityRegularization(Layer):
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         penalty = regularizers.L1L2(l1=l1, l2=l2)
         super().__init__(activity_regularizer=penalty, **kwargs)
-        self.l1, self.l2 = l1, l2
+        self.l1: float = l1
+        self.l2: float = l2
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:

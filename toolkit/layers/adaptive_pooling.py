@@ -58,7 +58,7 @@ class AdaptiveAveragePooling1D(_AdaptivePooling):
     """
 
     rank = 1
-    pool = staticmethod(ops.adaptive_average_pool)
+    pool: Any = staticmethod(ops.adaptive_average_pool)
 
 
 class AdaptiveAveragePooling2D(AdaptiveAveragePooling1D):
@@ -96,7 +96,7 @@ class AdaptiveMaxPooling1D(_AdaptivePooling):
     """
 
     rank = 1
-    pool = staticmethod(ops.adaptive_max_pool)
+    pool: Any = staticmethod(ops.adaptive_max_pool)
 
 
 class AdaptiveMaxPooling2D(AdaptiveMaxPooling1D):

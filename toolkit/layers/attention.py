@@ -86,7 +86,7 @@ class ProjectedAttention(Layer):
         self.use_gate = use_gate
         self._output_shape = _as_extents(output_shape)
         single = is_int(attention_axes)
-        self.attention_axes = (attention_axes,) if single else attention_axes
+        self.attention_axes: Axes = (attention_axes,) if single else attention_axes
         if sliding_window is not None:
             positive(self, "sliding_window", sliding_window)
         self.sliding_window = sliding_window
@@ -97,8 +97,8 @@ class ProjectedAttention(Layer):
                 f"{type(self).__name__}: Dropout is not supported when flash attention "
                 f"is enabled; received dropout={dropout}"
             )
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_initializer: Any = initializers.get(kernel_initializer)
+        self.bias_initializer: Any = initializers.get(bias_initializer)
         self._regularization = {
             "kernel_regularizer": regularizers.get(kernel_regularizer),
             "bias_regularizer": regularizers.get(bias_regularizer),

@@ -93,7 +93,8 @@ class Lambda(Layer):
         self.function = function
         self.arguments: dict[str, Any] = dict(arguments or {})
         self.mask = mask
-        self.supports_masking = self._computes_mask = mask is not None
+        self._computes_mask = mask is not None
+        self.supports_masking: bool = self._computes_mask
         if output_shape is not None and not callable(output_shape):
             output_shape = tuple(output_shape)
         self._output_shape = output_shape

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import initializers, ops
 from toolkit.arguments import Fraction, NonNegative
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.normalization import Affine, widened
@@ -97,27 +98,35 @@ class BatchNormalization(Affine):
         self.synchronized = synchronized
         self.renorm = renorm
         self.renorm_momentum = renorm_momentum
-        self.renorm_clipping = _checked_limits(renorm_clipping or {})
-        self.moving_mean_initializer = initializers.get(moving_mean_initializer)
-        self.moving_variance_initializer = initializers.get(moving_variance_initializer)
+        self.renorm_clipping: dict[str, float] = _checked_limits(renorm_clipping or {})
+        self.moving_mean_initializer: Any = initializers.get(moving_mean_initializer)
+        self.moving_variance_initializer: Any = initializers.get(
+            moving_variance_initializer
+        )
 
     def build(self, input_shape: Any) -> None:
         channels = known(self, input_shape, self.axis)
         self._create_affine((channels,))
         mean, variance = self.moving_mean_initializer, self.moving_variance_initializer
-        self.moving_mean = self._statistic("moving_mean", channels, mean)
-        self.moving_variance = self._statistic("moving_variance", channels, variance)
+        self.moving_mean: Variable = self._statistic("moving_mean", channels, mean)
+        self.moving_variance: Variable = self._statistic(
+            "moving_variance", channels, variance
+        )
         if self.renorm:
 
             def deviation(shape: Any, dtype: Any = None) -> Any:
                 return ops.sqrt(variance(shape, dtype=dtype))
 
-            self.moving_stddev = self._statistic("moving_stddev", channels, deviation)
-            self.renorm_mean = self._statistic("renorm_mean", channels, mean)
-            self.renorm_stddev = self._statistic("renorm_stddev", channels, deviation)
+            self.moving_stddev: Variable = self._statistic(
+                "moving_stddev", channels, deviation
+            )
+            self.renorm_mean: Variable = self._statistic("renorm_mean", channels, mean)
+            self.renorm_stddev: Variable = self._statistic(
+                "renorm_stddev", channels, deviation
+            )
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
 
-    def _statistic(self, name: str, channels: int, initializer: Any) -> Any:
+    def _statistic(self, name: str, channels: int, initializer: Any) -> Variable:
         return self.add_weight(
             (channels,), initializer, trainable=False, autocast=False, name=name
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec
 
 from toolkit import constraints, dtypes, initializers, regularizers, tree
 from toolkit.arguments import is_int
@@ -28,6 +28,8 @@ from toolkit.type_aliases import (
     RegularizerLike,
     Shape,
 )
+
+P = ParamSpec("P")
 
 # A model that is called with inputs that do not fit runs this often before it says so.
 _GUESSES = 50
@@ -69,17 +71,17 @@ def in_scope(build: Any) -> Any:
     return wrapper
 
 
-def _shape_first(add_weight: Any) -> Any:
+def _shape_first(add_weight: Callable[P, Variable]) -> Callable[P, Variable]:
     """`add_weight` with a clear error for a name by position, as it once was."""
 
     @wraps(add_weight)
-    def wrapper(self: Any, *args: Any, **options: Any) -> Variable:
-        if args and isinstance(args[0], str):
+    def wrapper(*args: P.args, **options: P.kwargs) -> Variable:
+        if len(args) > 1 and isinstance(args[1], str):
             raise ArgumentTypeError(
-                f"{describe(self)}: add_weight expected a shape first; received "
-                f"{args[0]!r}; pass the name as keyword argument, `name={args[0]!r}`"
+                f"{describe(args[0])}: add_weight expected a shape first; received "
+                f"{args[1]!r}; pass the name as keyword argument, `name={args[1]!r}`"
             )
-        return add_weight(self, *args, **options)  # type: ignore[no-any-return]
+        return add_weight(*args, **options)
 
     return wrapper
 

@@ -34,7 +34,7 @@ class _Context(ThreadState):
     weightless = False  # whether new weights may be zeros, because only shapes count
 
 
-context = _Context()
+context: _Context = _Context()
 
 
 class SymbolicScope:
@@ -201,7 +201,7 @@ class Arguments:
         else:
             by_name = {name: by_name[name] for name in info.names}
         self.by_name = by_name
-        self.first = next(iter(self.by_name.values()), None)
+        self.first: Any = next(iter(self.by_name.values()), None)
         self.tensors: dict[str, Any] = {
             name: value for name, value in self.by_name.items() if _all_tensors(value)
         }

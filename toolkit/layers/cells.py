@@ -10,6 +10,7 @@ from typing import Any
 
 from toolkit import activations, ops, random
 from toolkit.arguments import Seed
+from toolkit.core.variable import Variable
 from toolkit.layers.cell_dropout import DropoutRNNCell
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import (
@@ -60,7 +61,7 @@ class Cell(DropoutRNNCell, Layer):
         implementation = kwargs.pop("implementation", 2) if self.gates > 1 else 2
         super().__init__(**kwargs)
         self.units: int = positive(self, "units", units)
-        self.activation = activations.get(activation)
+        self.activation: Any = activations.get(activation)
         self.use_bias = use_bias
         declare_weight(
             self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
@@ -75,26 +76,30 @@ class Cell(DropoutRNNCell, Layer):
         declare_weight(
             self, "bias", bias_initializer, bias_regularizer, bias_constraint
         )
-        self.dropout = fraction(self, "dropout", dropout)
-        self.recurrent_dropout = fraction(self, "recurrent_dropout", recurrent_dropout)
+        self.dropout: float = fraction(self, "dropout", dropout)
+        self.recurrent_dropout: float = fraction(
+            self, "recurrent_dropout", recurrent_dropout
+        )
         self.seed = seed
         self.implementation = 1 if recurrent_dropout else implementation
         if self.gates > 1 and self.implementation == 1:
-            self.dropout_mask_count = self.gates
+            self.dropout_mask_count: int = self.gates
         if dropout > 0 or recurrent_dropout > 0:
-            self.seed_generator = random.SeedGenerator(seed)
+            self.seed_generator: Any = random.SeedGenerator(seed)
         self.state_size: Any = self.units
         self.output_size: Any = self.units
 
     def build(self, input_shape: Any) -> None:
         width = self.gates * self.units
-        self.kernel = create_weight(self, "kernel", (known(self, input_shape), width))
-        self.recurrent_kernel = create_weight(
+        self.kernel: Variable = create_weight(
+            self, "kernel", (known(self, input_shape), width)
+        )
+        self.recurrent_kernel: Variable = create_weight(
             self, "recurrent_kernel", (self.units, width), declared="recurrent"
         )
-        self.bias = self._create_bias(width) if self.use_bias else None
+        self.bias: Variable | None = self._create_bias(width) if self.use_bias else None
 
-    def _create_bias(self, width: int) -> Any:
+    def _create_bias(self, width: int) -> Variable:
         return create_weight(self, "bias", (width,))
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
@@ -269,10 +274,10 @@ class GRUCell(Cell):
             *(dropout, recurrent_dropout, seed),
             **kwargs,
         )
-        self.recurrent_activation = activations.get(recurrent_activation)
+        self.recurrent_activation: Any = activations.get(recurrent_activation)
         self.reset_after = reset_after
 
-    def _create_bias(self, width: int) -> Any:
+    def _create_bias(self, width: int) -> Variable:
         return create_weight(self, "bias", (2, width) if self.reset_after else (width,))
 
     def _add_input_bias(self, x: Any) -> Any:
@@ -372,11 +377,11 @@ class LSTMCell(Cell):
             *(dropout, recurrent_dropout, seed),
             **kwargs,
         )
-        self.recurrent_activation = activations.get(recurrent_activation)
+        self.recurrent_activation: Any = activations.get(recurrent_activation)
         self.unit_forget_bias = unit_forget_bias
-        self.state_size = [self.units, self.units]
+        self.state_size: Any = [self.units, self.units]
 
-    def _create_bias(self, width: int) -> Any:
+    def _create_bias(self, width: int) -> Variable:
         own = self.bias_initializer
 
         def forget_bias_of_1(shape: Any, dtype: Any = None) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import activations, dtype_policies
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
+from toolkit.layers.building import Buildable
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 from toolkit.serialization.recording import Recorded, accepts, constructor_signature
 
@@ -50,12 +51,8 @@ def renamed(
     return given if new else value
 
 
-class Configurable(Recorded):
+class Configurable(Buildable, Recorded):
     """Base of layers: their config is what their constructor was given."""
-
-    name: str
-    trainable: bool
-    dtype_policy: Any
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that make an equal layer, as strings, numbers, lists and dicts.

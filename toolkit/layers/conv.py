@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, ops
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.low_rank import LowRankLayer
 from toolkit.layers.input_spec import InputSpec
@@ -64,12 +65,12 @@ class Convolution(LowRankLayer):
             self, "kernel_size", kernel_size, self.rank
         )
         self.strides: tuple[int, ...] = extents(self, "strides", strides, self.rank)
-        self.padding = choice(self, "padding", str(padding).lower(), paddings)
+        self.padding: str = choice(self, "padding", str(padding).lower(), paddings)
         self.data_format: str = standardize_data_format(data_format)
         self.dilation_rate: tuple[int, ...] = extents(
             self, "dilation_rate", dilation_rate, self.rank
         )
-        self.activation = activations.get(activation)
+        self.activation: Any = activations.get(activation)
         self.use_bias = use_bias
         declare_weight(
             self, "bias", bias_initializer, bias_regularizer, bias_constraint
@@ -88,7 +89,9 @@ class Convolution(LowRankLayer):
         return channels
 
     def _create_bias(self, channels: int) -> None:
-        self.bias = create_weight(self, "bias", (channels,)) if self.use_bias else None
+        self.bias: Variable | None = (
+            create_weight(self, "bias", (channels,)) if self.use_bias else None
+        )
 
     def _window_options(self) -> dict[str, Any]:
         """What `ops` must know about the windows."""
@@ -418,7 +421,9 @@ class Conv3DTranspose(_ConvTranspose):
         )
 
 
-Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+Convolution1D = Conv1D
+Convolution2D = Conv2D
+Convolution3D = Conv3D
 Convolution1DTranspose = Conv1DTranspose
 Convolution2DTranspose = Conv2DTranspose
 Convolution3DTranspose = Conv3DTranspose

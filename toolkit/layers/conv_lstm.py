@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.cells import LSTMCell
 from toolkit.layers.input_spec import InputSpec
@@ -49,7 +50,9 @@ class ConvLSTMCell(LSTMCell):
             self, "kernel_size", kernel_size, rank
         )
         self.strides: tuple[int, ...] = extents(self, "strides", strides, rank)
-        self.padding = choice(self, "padding", str(padding).lower(), ("same", "valid"))
+        self.padding: str = choice(
+            self, "padding", str(padding).lower(), ("same", "valid")
+        )
         self.data_format: str = standardize_data_format(data_format)
         self.dilation_rate: tuple[int, ...] = extents(
             self, "dilation_rate", dilation_rate, rank
@@ -64,7 +67,7 @@ class ConvLSTMCell(LSTMCell):
 
     def build(self, input_shape: Any) -> None:
         channels = known(self, input_shape, self.gate_axis)
-        self.output_size = self.positions_of(input_shape[1:])
+        self.output_size: Any = self.positions_of(input_shape[1:])
         if None in self.output_size:
             raise ArgumentError(
                 f"{type(self).__name__} {self.name!r}: the spatial extents must be "
@@ -72,16 +75,16 @@ class ConvLSTMCell(LSTMCell):
             )
         self._input_extents = tuple(input_shape[1:])
         width = self.gates * self.filters
-        self.kernel = create_weight(
+        self.kernel: Variable = create_weight(
             self, "kernel", (*self.kernel_size, channels, width)
         )
-        self.recurrent_kernel = create_weight(
+        self.recurrent_kernel: Variable = create_weight(
             self,
             "recurrent_kernel",
             (*self.kernel_size, self.filters, width),
             declared="recurrent",
         )
-        self.bias = self._create_bias(width) if self.use_bias else None
+        self.bias: Variable | None = self._create_bias(width) if self.use_bias else None
 
     def positions_of(self, image: Any) -> tuple[int | None, ...]:
         """The shape of a state for inputs of this shape, both without the batch."""

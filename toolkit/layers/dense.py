@@ -71,7 +71,7 @@ class Dense(QuantizableLayer):
             **kwargs,
         )
         self.units: int = positive(self, "units", units)
-        self.activation = activations.get(activation)
+        self.activation: Any = activations.get(activation)
         self.use_bias = use_bias
         declare_weight(
             self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
@@ -85,7 +85,7 @@ class Dense(QuantizableLayer):
     def build(self, input_shape: Any) -> None:
         features = known(self, input_shape)
         self._create_adapted((features, self.units))
-        self.bias = (
+        self.bias: Variable | None = (
             create_weight(self, "bias", (self.units,)) if self.use_bias else None
         )
         self.input_spec = InputSpec(min_ndim=2, axes={-1: features})

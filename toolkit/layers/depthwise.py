@@ -254,4 +254,5 @@ class SeparableConv2D(_SeparableConv):
     rank = 2
 
 
-SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D
+SeparableConvolution1D = SeparableConv1D
+SeparableConvolution2D = SeparableConv2D

@@ -70,8 +70,10 @@ class EinsumDense(QuantizableLayer):
         super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
         self.equation = equation
         single = is_int(output_shape)
-        self.partial_output_shape = (output_shape,) if single else tuple(output_shape)
-        self.activation = activations.get(activation)
+        self.partial_output_shape: tuple[Any, ...] = (
+            (output_shape,) if single else tuple(output_shape)
+        )
+        self.activation: Any = activations.get(activation)
         self.bias_axes = bias_axes
         declare_weight(
             self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
@@ -86,7 +88,7 @@ class EinsumDense(QuantizableLayer):
             self.equation, self.bias_axes, input_shape, self.partial_output_shape
         )
         self._create_adapted(kernel_shape)
-        self.bias = None
+        self.bias: Variable | None = None
         if bias_shape is not None:
             self.bias = create_weight(self, "bias", bias_shape)
         self._adapt_if_asked()

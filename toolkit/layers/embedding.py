@@ -79,7 +79,8 @@ class Embedding(QuantizableLayer):
             embeddings_regularizer,
             embeddings_constraint,
         )
-        self.mask_zero = self.supports_masking = self._computes_mask = mask_zero
+        self.mask_zero = self._computes_mask = mask_zero
+        self.supports_masking: bool = mask_zero
         # The caller's array is no configuration: files hold weights apart.
         self._arguments = {**(self._arguments or {}), "weights": None}
         # Indices are no floats to be cast: 16 bits could not tell them apart.
@@ -180,7 +181,7 @@ class ReversibleEmbedding(Embedding):
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
         if not self.tie_weights:
-            self.reverse_embeddings = self.add_weight(
+            self.reverse_embeddings: Variable = self.add_weight(
                 (self.output_dim, self.input_dim),
                 self.embeddings_initializer,
                 name="reverse_embeddings",

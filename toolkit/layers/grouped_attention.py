@@ -86,4 +86,4 @@ class GroupedQueryAttention(ProjectedAttention):
             )
         self._source_heads = self.num_key_value_heads
         self.num_repeats: int = num_query_heads // num_key_value_heads
-        self.activity_regularizer = self._regularization["activity_regularizer"]
+        self.activity_regularizer: Any = self._regularization["activity_regularizer"]

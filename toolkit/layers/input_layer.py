@@ -64,7 +64,7 @@ class InputLayer(Layer):
             raise ArgumentError(
                 f"Input: `{what}=True` is not supported: all tensors are dense"
             )
-        self.batch_shape = standardize_shape(batch_shape)
+        self.batch_shape: tuple[int | None, ...] = standardize_shape(batch_shape)
         self.sparse = self.ragged = False
         self.optional = optional
         self._dtype = dtypes.standardize(dtype)

@@ -13,7 +13,6 @@ from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import StatelessScope
 from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError
-from toolkit.layers.building import Buildable
 from toolkit.layers.call import (
     Arguments,
     any_mask,
@@ -40,7 +39,7 @@ _TRAINING = {"training"}
 _PLAIN = {Tensor, KerasTensor, bool, type(None)}
 
 
-class Layer(Configurable, Buildable, Operation):
+class Layer(Configurable, Operation):
     """Base of all layers.
 
     A subclass stores its configuration in `__init__`, creates weights in

@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import dtypes, ops
 from toolkit.arguments import NonNegative
 from toolkit.console.frames import warn
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
@@ -119,7 +120,7 @@ class LayerNormalization(Affine):
             gamma_constraint=gamma_constraint,
             **kwargs,
         )
-        self.axis = _axes(axis)
+        self.axis: Any = _axes(axis)
         if rms_scaling:
             warn(
                 "LayerNormalization: rms_scaling is deprecated, and is no RMS "
@@ -269,12 +270,14 @@ class RMSNormalization(Layer):
         self, axis: Axis = -1, epsilon: NonNegative = 1e-6, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.axis = _axes(axis)
+        self.axis: Any = _axes(axis)
         self.epsilon = epsilon
 
     def build(self, input_shape: Any) -> None:
         shape = _normalized_shape(self, input_shape)
-        self.scale = self.add_weight(shape, "ones", autocast=False, name="scale")
+        self.scale: Variable = self.add_weight(
+            shape, "ones", autocast=False, name="scale"
+        )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
@@ -301,7 +304,7 @@ class UnitNormalization(Layer):
 
     def __init__(self, axis: Axis = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.axis = _axes(axis)
+        self.axis: Any = _axes(axis)
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:

@@ -77,7 +77,7 @@ class MaxPooling1D(_Pooling):
     """
 
     rank = 1
-    pool = staticmethod(ops.max_pool)
+    pool: Any = staticmethod(ops.max_pool)
 
 
 class MaxPooling2D(_Pooling):
@@ -99,7 +99,7 @@ class MaxPooling2D(_Pooling):
     """
 
     rank = 2
-    pool = staticmethod(ops.max_pool)
+    pool: Any = staticmethod(ops.max_pool)
 
 
 class MaxPooling3D(_Pooling):
@@ -110,7 +110,7 @@ class MaxPooling3D(_Pooling):
     """
 
     rank = 3
-    pool = staticmethod(ops.max_pool)
+    pool: Any = staticmethod(ops.max_pool)
 
 
 class _AveragePooling(_Pooling):
@@ -316,8 +316,12 @@ class GlobalAveragePooling3D(_GlobalAveragePooling):
     rank = 3
 
 
-MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
-AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+MaxPool1D = MaxPooling1D
+MaxPool2D = MaxPooling2D
+MaxPool3D = MaxPooling3D
+AvgPool1D = AveragePooling1D
+AvgPool2D = AveragePooling2D
+AvgPool3D = AveragePooling3D
 GlobalMaxPool1D = GlobalMaxPooling1D
 GlobalMaxPool2D = GlobalMaxPooling2D
 GlobalMaxPool3D = GlobalMaxPooling3D

@@ -103,7 +103,7 @@ class SimpleRNN(OfCell):
         (2, 4)
     """
 
-    cell_class = SimpleRNNCell
+    cell_class: type[Cell] = SimpleRNNCell
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class GRU(OfCell):
     Reference: https://arxiv.org/abs/1406.1078
     """
 
-    cell_class = GRUCell
+    cell_class: type[Cell] = GRUCell
 
     def __init__(
         self,
@@ -322,7 +322,7 @@ class LSTM(OfCell):
     Reference: https://www.bioinf.jku.at/publications/older/2604.pdf
     """
 
-    cell_class = LSTMCell
+    cell_class: type[Cell] = LSTMCell
 
     def __init__(
         self,

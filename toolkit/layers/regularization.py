@@ -51,7 +51,9 @@ class Dropout(Layer):
         super().__init__(**kwargs)
         self.rate: float = fraction(self, "rate", rate)
         self.seed = seed
-        self.noise_shape = _checked_noise_shape(noise_shape)
+        self.noise_shape: tuple[int | None, ...] | None = _checked_noise_shape(
+            noise_shape
+        )
         if rate > 0:
             self.seed_generator: random.SeedGenerator = random.SeedGenerator(seed)
         self.supports_masking = True

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, fraction
@@ -55,7 +56,7 @@ class Attention(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.use_scale = use_scale
-        self.score_mode = choice(self, "score_mode", score_mode, ("dot", "concat"))
+        self.score_mode: str = choice(self, "score_mode", score_mode, ("dot", "concat"))
         self.dropout: float = fraction(self, "dropout", dropout)
         self.seed = seed
         if dropout > 0:
@@ -63,7 +64,8 @@ class Attention(Layer):
 
     def build(self, input_shape: Any) -> None:
         self._validate_inputs(input_shape)
-        self.scale = self.concat_score_weight = None
+        self.scale: Variable | None = None
+        self.concat_score_weight: Variable | None = None
         if self.use_scale:
             self.scale = self.add_weight((), "ones", name="scale")
         if self.score_mode == "concat":
@@ -176,7 +178,7 @@ class AdditiveAttention(Attention):
 
     def build(self, input_shape: Any) -> None:
         self._validate_inputs(input_shape)
-        self.scale = None
+        self.scale: Variable | None = None
         if self.use_scale:
             shape = (input_shape[0][-1],)
             self.scale = self.add_weight(shape, "glorot_uniform", name="scale")

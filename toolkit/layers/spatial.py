@@ -263,7 +263,7 @@ class UpSampling2D(_UpSampling):
     ) -> None:
         super().__init__(size, data_format, **kwargs)
         methods = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
-        self.interpolation = choice(self, "interpolation", interpolation, methods)
+        self.interpolation: str = choice(self, "interpolation", interpolation, methods)
 
     def call(self, inputs: Any) -> Any:
         if self.interpolation == "nearest":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import initializers, ops
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.weights import positive
@@ -47,14 +48,14 @@ class SpectralNormalization(Wrapper):
         # The Variable itself, also where an adaptation is added to it.
         for name in ("_kernel", "kernel", "_embeddings"):
             if hasattr(self.layer, name):
-                self.kernel = getattr(self.layer, name)
+                self.kernel: Any = getattr(self.layer, name)
                 break
         else:
             raise ArgumentError(
                 f"SpectralNormalization: {type(self.layer).__name__} object has no "
                 "attribute 'kernel' nor 'embeddings'"
             )
-        self.vector_u = self.add_weight(
+        self.vector_u: Variable = self.add_weight(
             (1, self.kernel.shape[-1]),
             initializers.TruncatedNormal(stddev=0.02),
             dtype=self.variable_dtype,

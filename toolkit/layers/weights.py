@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from toolkit import constraints, initializers, regularizers
 from toolkit.arguments import is_real
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
+
+T = TypeVar("T")
 
 
 def declare_weight(
@@ -47,7 +50,7 @@ def positive(layer: Any, argument: str, value: Any) -> int:
     return int(value)
 
 
-def choice(layer: Any, argument: str, value: Any, choices: Any) -> Any:
+def choice(layer: Any, argument: str, value: T, choices: Iterable[Any]) -> T:
     """`value`, checked to be one of `choices`."""
     if value not in choices:
         raise unknown_choice(f"{type(layer).__name__}: {argument}", value, choices)

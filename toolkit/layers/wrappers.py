@@ -154,7 +154,7 @@ class Bidirectional(Layer):
                 raise ArgumentError(
                     f"Bidirectional: expected a recurrent layer; received {given!r}"
                 )
-        self.merge_mode = choice(self, "merge_mode", merge_mode, _MERGE)
+        self.merge_mode: Any = choice(self, "merge_mode", merge_mode, _MERGE)
         # Files hold weights apart, so they are no part of the config.
         self.__dict__["_arguments"] = {**(self._arguments or {}), "weights": None}
         self.forward_layer: Any = _copy(layer, "forward")
@@ -167,9 +167,9 @@ class Bidirectional(Layer):
             if hasattr(part, "zero_output_for_mask"):
                 part.zero_output_for_mask = part.return_sequences
         self._first_weights = weights
-        self.stateful = layer.stateful
-        self.return_sequences = layer.return_sequences
-        self.return_state = layer.return_state
+        self.stateful: Any = layer.stateful
+        self.return_sequences: Any = layer.return_sequences
+        self.return_state: Any = layer.return_state
         self.supports_masking = True
         self.input_spec = layer.input_spec
 

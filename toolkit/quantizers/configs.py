@@ -194,11 +194,16 @@ class GPTQConfig(_Calibrated):
         quantization_layer_structure: Any = None,
     ) -> None:
         super().__init__()
-        self.dataset, self.tokenizer = dataset, tokenizer
-        self.weight_bits, self.num_samples = weight_bits, num_samples
-        self.per_channel, self.sequence_length = per_channel, sequence_length
-        self.hessian_damping, self.group_size = hessian_damping, group_size
-        self.symmetric, self.activation_order = symmetric, activation_order
+        self.dataset: Any = dataset
+        self.tokenizer: Any = tokenizer
+        self.weight_bits: int = weight_bits
+        self.num_samples: int = num_samples
+        self.per_channel: bool = per_channel
+        self.sequence_length: int = sequence_length
+        self.hessian_damping: float = hessian_damping
+        self.group_size: int = group_size
+        self.symmetric: bool = symmetric
+        self.activation_order: bool = activation_order
         self.quantization_layer_structure = quantization_layer_structure
         if weight_bits not in (2, 3, 4, 8):
             raise unknown_choice(
@@ -245,9 +250,12 @@ class AWQConfig(_Calibrated):
         quantization_layer_structure: Any = None,
     ) -> None:
         super().__init__()
-        self.dataset, self.tokenizer = dataset, tokenizer
-        self.weight_bits, self.num_samples = weight_bits, num_samples
-        self.sequence_length, self.group_size = sequence_length, group_size
+        self.dataset: Any = dataset
+        self.tokenizer: Any = tokenizer
+        self.weight_bits: int = weight_bits
+        self.num_samples: int = num_samples
+        self.sequence_length: int = sequence_length
+        self.group_size: int = group_size
         self.num_grid_points = num_grid_points
         self.quantization_layer_structure = quantization_layer_structure
         if weight_bits != 4:

@@ -106,8 +106,8 @@ class AbsMaxQuantizer(Quantizer):
                 "AbsMaxQuantizer: output_dtype='int8' needs a value_range within "
                 f"[-128, 127]; received value_range={value_range}"
             )
-        self.axis = (axis,) if is_int(axis) else axis and tuple(axis)
-        self.value_range = low, high
+        self.axis: Any = (axis,) if is_int(axis) else axis and tuple(axis)
+        self.value_range: tuple[int, int] = low, high
         self.epsilon: float = default_epsilon() if epsilon is None else epsilon
 
     def __call__(self, x: Any, axis: Any = None, to_numpy: bool = False) -> Any:

@@ -26,8 +26,8 @@ class Float8Weight(Weight):
     are their next values.
     """
 
-    mode = "float8"
-    scales = tuple(
+    mode: str = "float8"
+    scales: tuple[str, ...] = tuple(
         f"{part}_{what}" for part in _ROUNDED for what in ("scale", "amax_history")
     )
 

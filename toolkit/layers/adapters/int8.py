@@ -23,7 +23,8 @@ class ScaleLayout:
     """
 
     def __init__(self, shared: Extents, inputs: Extents = (-1,)) -> None:
-        self.shared, self.inputs = shared, inputs
+        self.shared: Extents = shared
+        self.inputs: Extents = inputs
 
     def kept(self, shape: Any) -> Extents:
         """The shape of a weight with extent 1 for the axes that share a scale."""
@@ -47,15 +48,15 @@ class Int8Weight(Weight):
     inputs pass as if nothing was rounded.
     """
 
-    mode = "int8"
+    mode: str = "int8"
 
     def __init__(self, layer: Any, layout: ScaleLayout, config: Any) -> None:
         super().__init__(layer)
         self.layout = layout
-        self.scales = (f"{self.name}_scale",)
+        self.scales: tuple[str, ...] = (f"{self.name}_scale",)
         config = config or Int8QuantizationConfig()
-        self.inputs_quantizer = config.activation_quantizer
-        self.weight_quantizer = config.weight_quantizer or AbsMaxQuantizer(
+        self.inputs_quantizer: Any = config.activation_quantizer
+        self.weight_quantizer: Any = config.weight_quantizer or AbsMaxQuantizer(
             axis=layout.shared
         )
 

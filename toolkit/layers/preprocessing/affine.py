@@ -15,7 +15,7 @@ from toolkit.layers.preprocessing.geometric_layer import (
     symmetric_range,
 )
 from toolkit.layers.preprocessing.image_layer import Size
-from toolkit.type_aliases import NumberOrRange
+from toolkit.type_aliases import NumberOrRange, Range
 
 
 def _uniform(bounds: Any, n: int, seed: Any, offset: float = 0.0) -> Any:
@@ -66,7 +66,7 @@ class RandomRotation(AffineLayer):
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
         )
-        self.factor = factor_range(self, factor)
+        self.factor: Range = factor_range(self, factor)
 
     def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         degrees = [360.0 * x for x in self.factor]
@@ -125,7 +125,8 @@ class RandomTranslation(AffineLayer):
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
         )
-        self.height_factor, self.width_factor = height_factor, width_factor
+        self.height_factor: NumberOrRange = height_factor
+        self.width_factor: NumberOrRange = width_factor
         self._ranges = [
             symmetric_range(self, name, factor, (-1.0, 1.0))
             for name, factor in (
@@ -193,7 +194,8 @@ class RandomZoom(AffineLayer):
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
         )
-        self.height_factor, self.width_factor = height_factor, width_factor
+        self.height_factor: NumberOrRange = height_factor
+        self.width_factor: NumberOrRange | None = width_factor
         given = {"height_factor": height_factor, "width_factor": width_factor}
         self._ranges = [
             symmetric_range(self, name, factor, (-1.0, 1.0), open_low=True)
@@ -262,8 +264,8 @@ class RandomShear(AffineLayer):
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
         )
-        self.x_factor = symmetric_range(self, "x_factor", x_factor, (0.0, 1.0))
-        self.y_factor = symmetric_range(self, "y_factor", y_factor, (0.0, 1.0))
+        self.x_factor: Range = symmetric_range(self, "x_factor", x_factor, (0.0, 1.0))
+        self.y_factor: Range = symmetric_range(self, "y_factor", y_factor, (0.0, 1.0))
 
     def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         sides = ops.where(random.uniform((n, 1), seed=seed) > 0.5, -1.0, 1.0)

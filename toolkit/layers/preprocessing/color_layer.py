@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 from toolkit.ops.conv import channels_last, in_format
-from toolkit.type_aliases import NumberOrRange, NumberRange
-
-Range: TypeAlias = tuple[float, float]
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 BYTES = (0.0, 255.0)  # the range that tables of 256 entries are for
 
@@ -94,7 +92,7 @@ class ColorLayer(ImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.value_range = sorted_range(self, value_range)
+        self.value_range: Range = sorted_range(self, value_range)
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
@@ -142,7 +140,7 @@ class RandomColorLayer(ColorLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)
-        self.factor = factor_range(self, factor, self.bounds)
+        self.factor: Range = factor_range(self, factor, self.bounds)
         self.seed = seed
         self.generator: random.SeedGenerator = random.SeedGenerator(seed)
 

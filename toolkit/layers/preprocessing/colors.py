@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from toolkit import ops, settings
 from toolkit.arguments import Seed
@@ -12,7 +12,7 @@ from toolkit.layers.preprocessing.color_layer import (
     per_image,
     rescaled,
 )
-from toolkit.type_aliases import NumberOrRange, NumberRange
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 
 class RandomBrightness(RandomColorLayer):
@@ -82,7 +82,7 @@ class RandomContrast(RandomColorLayer):
         [[[1.0], [3.0]]]
     """
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class RandomHue(RandomColorLayer):
         [[[0.0, 1.0, 1.0]]]
     """
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
         sign = ops.where(self._uniform(n, seed, (0.0, 1.0)) > 0.5, -1.0, 1.0)
@@ -275,7 +275,7 @@ class RandomInvert(RandomColorLayer):
         [[[255.0], [200.0]]]
     """
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     def __init__(
         self,

@@ -27,7 +27,8 @@ class CroppingLayer(ImageLayer):
         self, height: int, width: int, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.height, self.width = height, width
+        self.height: int = height
+        self.width: int = width
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None

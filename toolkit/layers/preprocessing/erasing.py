@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_real
@@ -13,7 +13,7 @@ from toolkit.layers.preprocessing.color_layer import (
     factor_range,
 )
 from toolkit.layers.preprocessing.image_layer import ImageLayer
-from toolkit.type_aliases import NumberOrRange, NumberRange
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 
 class RandomErasing(RandomColorLayer):
@@ -45,7 +45,7 @@ class RandomErasing(RandomColorLayer):
     Reference: Zhong et al. 2017, https://arxiv.org/abs/1708.04896
     """
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RandomErasing(RandomColorLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
-        self.scale = factor_range(self, scale, self.bounds, "scale")
+        self.scale: Range = factor_range(self, scale, self.bounds, "scale")
         numbers = fill_value if isinstance(fill_value, (tuple, list)) else [0.0] * 3
         if len(numbers) != 3 or (
             numbers is not fill_value
@@ -69,7 +69,7 @@ class RandomErasing(RandomColorLayer):
                 "RandomErasing: The `fill_value` argument should be a number (or a "
                 f"list of three numbers). Received: fill_value={fill_value!r}"
             )
-        self.fill_value = fill_value
+        self.fill_value: Any = fill_value
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
@@ -152,7 +152,8 @@ class MaxNumBoundingBoxes(ImageLayer):
 
     def __init__(self, max_number: int, fill_value: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.max_number, self.fill_value = int(max_number), int(fill_value)
+        self.max_number: int = int(max_number)
+        self.fill_value: int = int(fill_value)
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True

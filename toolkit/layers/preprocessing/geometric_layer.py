@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_real
@@ -11,8 +11,7 @@ from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import batch_size
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 from toolkit.ops.image.warping import check_mode
-
-Range: TypeAlias = tuple[float, float]
+from toolkit.type_aliases import Range
 
 
 def symmetric_range(
@@ -73,8 +72,10 @@ class GeometricLayer(ImageLayer):
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         check_mode(type(self).__name__, interpolation, fill_mode)
-        self.interpolation, self.fill_mode = interpolation, fill_mode
-        self.fill_value, self.seed = fill_value, seed
+        self.interpolation: str = interpolation
+        self.fill_mode: str = fill_mode
+        self.fill_value: float = fill_value
+        self.seed: Seed = seed
         self.generator: random.SeedGenerator = random.SeedGenerator(seed)
 
     def get_random_transformation(

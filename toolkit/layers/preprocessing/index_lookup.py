@@ -85,16 +85,16 @@ class IndexLookup(VocabularyLayer):
     ) -> None:
         super().__init__(name=name, trainable=trainable)
         refuse_sparse(self, sparse)
-        self.vocabulary_dtype = dtypes.standardize(vocabulary_dtype)
+        self.vocabulary_dtype: str = dtypes.standardize(vocabulary_dtype)
         self.max_tokens = max_tokens
         self.num_oov_indices = num_oov_indices
         self.mask_token = mask_token
         self.oov_token = oov_token
         self.invert = invert
-        self.output_mode = checked_mode(self, output_mode, (*MODES, "tf_idf"))
+        self.output_mode: str = checked_mode(self, output_mode, (*MODES, "tf_idf"))
         self.sparse = False
         self.pad_to_max_tokens = pad_to_max_tokens
-        self.oov_method = choice(self, "oov_method", oov_method, _OOV_METHODS)
+        self.oov_method: str = choice(self, "oov_method", oov_method, _OOV_METHODS)
         self.salt: list[int] | None = checked_salt(self, salt)
         self._check_arguments(idf_weights)
         self.input_idf_weights: list[Any] | None = plain(idf_weights)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.preprocessing.color_layer import RandomColorLayer, batch_size
-from toolkit.type_aliases import NumberOrRange
+from toolkit.type_aliases import NumberOrRange, Range
 
 
 def _order(n: int, seed: Any) -> Any:
@@ -30,7 +30,7 @@ def _mixed(x: Any, transformation: dict[str, Any], ndim: int | None = None) -> A
 class _Mixing(RandomColorLayer):
     """Base of both: labels become shares of two images' labels."""
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     # Images keep their layout, and masks are mixed by the same method.
     def transform_images(

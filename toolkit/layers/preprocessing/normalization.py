@@ -109,7 +109,7 @@ class Normalization(Layer):
                     self._extents, initial, trainable=False, name=name
                 )
                 setattr(self, f"adapt_{name}", weight)
-            self.count = self.add_weight(
+            self.count: Variable = self.add_weight(
                 (), "zeros", dtype="int32", trainable=False, name="count"
             )
 

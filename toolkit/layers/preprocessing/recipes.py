@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from toolkit import ops, random, tree
 from toolkit.arguments import Seed
@@ -26,7 +26,7 @@ from toolkit.layers.preprocessing.tones import (
     RandomSharpness,
     Solarization,
 )
-from toolkit.type_aliases import NumberOrRange, NumberRange
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 
 class RandomColorJitter(RandomColorLayer):
@@ -66,11 +66,10 @@ class RandomColorJitter(RandomColorLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(0.0, value_range, data_format, seed, **kwargs)
-        self.brightness_factor, self.contrast_factor = (
-            brightness_factor,
-            contrast_factor,
-        )
-        self.saturation_factor, self.hue_factor = saturation_factor, hue_factor
+        self.brightness_factor: NumberOrRange | None = brightness_factor
+        self.contrast_factor: NumberOrRange | None = contrast_factor
+        self.saturation_factor: NumberOrRange | None = saturation_factor
+        self.hue_factor: NumberOrRange | None = hue_factor
         given = {
             "random_brightness": (RandomBrightness, brightness_factor),
             "random_contrast": (RandomContrast, contrast_factor),
@@ -96,7 +95,7 @@ class RandomColorJitter(RandomColorLayer):
 class _Recipe(RandomColorLayer):
     """Base of layers that apply others, of one strength, in an order that is drawn."""
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     def __init__(
         self,
@@ -318,7 +317,9 @@ class AugMix(_Recipe):
         )
         if not alpha > 0:
             raise ArgumentError(f"AugMix: expected alpha > 0; received {alpha!r}")
-        self.num_chains, self.chain_depth, self.alpha = num_chains, chain_depth, alpha
+        self.num_chains: int = num_chains
+        self.chain_depth: int = chain_depth
+        self.alpha: float = alpha
         self.all_ops = all_ops
         for name in () if all_ops else _FOR_ALL_OPS:
             del self._steps[name]

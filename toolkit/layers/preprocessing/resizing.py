@@ -52,11 +52,13 @@ class Resizing(ImageLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.height, self.width = height, width
+        self.height: int = height
+        self.width: int = width
         self.interpolation = interpolation
         self.crop_to_aspect_ratio = crop_to_aspect_ratio
         self.pad_to_aspect_ratio = pad_to_aspect_ratio
-        self.fill_mode, self.fill_value = fill_mode, fill_value
+        self.fill_mode: str = fill_mode
+        self.fill_value: float = fill_value
         self.antialias: bool = bool(antialias)
 
     def _resized(self, images: Any, interpolation: str) -> Any:

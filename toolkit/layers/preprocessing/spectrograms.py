@@ -75,9 +75,14 @@ class STFTSpectrogram(Layer):
         check_scaling("STFTSpectrogram", scaling)
         if isinstance(window, str):
             check_window(window)
-        self.mode, self.padding, self.expand_dims = mode, padding, expand_dims
-        self.window, self.periodic, self.scaling = window, periodic, scaling
-        self.frame_length, self.frame_step = frame_length, frame_step
+        self.mode = mode
+        self.padding = padding
+        self.expand_dims: bool = expand_dims
+        self.window: Any = window
+        self.periodic: bool = periodic
+        self.scaling: str | None = scaling
+        self.frame_length: int = frame_length
+        self.frame_step: int | None = frame_step
         self.fft_length = fft_length
         self._check_lengths()
         self.data_format: str = standardize_data_format(data_format)
@@ -221,7 +226,8 @@ class MelSpectrogram(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.fft_length, self.sequence_stride = fft_length, sequence_stride
+        self.fft_length: int = fft_length
+        self.sequence_stride: int = sequence_stride
         self.sequence_length: int = sequence_length or fft_length
         if fft_length < self.sequence_length:
             raise ArgumentError(
@@ -231,11 +237,16 @@ class MelSpectrogram(Layer):
             )
         # The window, twice, and the spectrum of a piece that the trace is made with.
         spend(32 * fft_length, f"a window for pieces of {fft_length} samples")
-        self.window, self.sampling_rate = window, sampling_rate
-        self.num_mel_bins, self.min_freq = num_mel_bins, min_freq
-        self.max_freq = max_freq or int(sampling_rate / 2)
-        self.power_to_db, self.top_db, self.mag_exp = power_to_db, top_db, mag_exp
-        self.min_power, self.ref_power = min_power, ref_power
+        self.window: Any = window
+        self.sampling_rate: int = sampling_rate
+        self.num_mel_bins: int = num_mel_bins
+        self.min_freq: float = min_freq
+        self.max_freq: float | int = max_freq or int(sampling_rate / 2)
+        self.power_to_db: bool = power_to_db
+        self.top_db: float = top_db
+        self.mag_exp: float = mag_exp
+        self.min_power: float = min_power
+        self.ref_power: float = ref_power
 
     def call(self, inputs: Any) -> Any:
         wide = self.compute_dtype if self.compute_dtype == "float64" else "float32"

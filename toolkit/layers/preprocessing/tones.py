@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_int
@@ -14,7 +14,7 @@ from toolkit.layers.preprocessing.color_layer import (
     per_image,
     rescaled,
 )
-from toolkit.type_aliases import IntOrInts, NumberOrRange, NumberRange
+from toolkit.type_aliases import IntOrInts, NumberOrRange, NumberRange, Range
 
 # What RandomSharpness blurs with, of PIL's ImageFilter.SMOOTH.
 _SMOOTH = [[1 / 13, 1 / 13, 1 / 13], [1 / 13, 5 / 13, 1 / 13], [1 / 13, 1 / 13, 1 / 13]]
@@ -45,7 +45,7 @@ class RandomSharpness(RandomColorLayer):
         [[[1.0], [3.0]]]
     """
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     def _adjusted(self, x: Any, factor: Any) -> Any:
         kernel = ops.reshape(
@@ -81,7 +81,7 @@ class RandomPosterization(RandomColorLayer):
         [[[0.0], [128.0]]]
     """
 
-    bounds = (1, 8)
+    bounds: ClassVar[Range] = (1, 8)
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
         low, high = map(int, self.factor)
@@ -121,7 +121,7 @@ class RandomGaussianBlur(RandomColorLayer):
         [[[1.0], [3.0]]]
     """
 
-    bounds = (0.0, 1.0)
+    bounds: ClassVar[Range] = (0.0, 1.0)
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class RandomGaussianBlur(RandomColorLayer):
                 f"them. Received: kernel_size={kernel_size!r}"
             )
         self.kernel_size: tuple[Any, ...] = tuple(sizes)
-        self.sigma = factor_range(self, sigma, self.bounds, "sigma")
+        self.sigma: Range = factor_range(self, sigma, self.bounds, "sigma")
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
         # A sigma of 0 would divide 0 by 0 in the middle of the bell.
@@ -195,10 +195,10 @@ class Solarization(RandomColorLayer):
     ) -> None:
         super().__init__(0.0, value_range, data_format, seed, **kwargs)
         bounds = 0.0, 1.0
-        self.addition_factor = factor_range(
+        self.addition_factor: Range = factor_range(
             self, addition_factor, bounds, "addition_factor"
         )
-        self.threshold_factor = factor_range(
+        self.threshold_factor: Range = factor_range(
             self, threshold_factor, bounds, "threshold_factor"
         )
 

@@ -18,7 +18,7 @@ from toolkit.layers.preprocessing.image_layer import Size
 from toolkit.ops.image.warping import homographies
 from toolkit.random.elastic import stretched
 from toolkit.random.seeds import draw_seed
-from toolkit.type_aliases import NumberOrRange, NumberRange
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 _MODES = ("horizontal", "vertical", "horizontal_and_vertical")
 
@@ -128,7 +128,7 @@ class RandomPerspective(GeometricLayer):
         super().__init__(
             interpolation, "constant", fill_value, seed, data_format, **kwargs
         )
-        self.factor = factor_range(self, factor, (0.0, 1.0))
+        self.factor: Range = factor_range(self, factor, (0.0, 1.0))
         if not 0 <= scale <= 1:
             raise ArgumentError(
                 "RandomPerspective: The `scale` argument should be a number in the "
@@ -231,9 +231,9 @@ class RandomElasticTransform(GeometricLayer):
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
         )
-        self.factor = factor_range(self, factor, (0.0, 1.0))
-        self.scale = factor_range(self, scale, (0.0, 1.0), "scale")
-        self.value_range = sorted_range(self, value_range)
+        self.factor: Range = factor_range(self, factor, (0.0, 1.0))
+        self.scale: Range = factor_range(self, scale, (0.0, 1.0), "scale")
+        self.value_range: Range = sorted_range(self, value_range)
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
