@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -160,6 +161,8 @@ Generator = Callable[
     [Any, Sequence[Operand], Sequence[Operand], bool], Sequence[Launch] | None
 ]
 
+# Where the generator is of what has a scalar rule.
+_OF_RULES = "fused:generate_single"
 # The generator of each primitive, or where it is, by module of this package; "fused" is
 # that of whole bodies. What is elementwise needs none of its own.
 GENERATORS: dict[str, str | Generator] = {
@@ -191,12 +194,15 @@ GENERATORS: dict[str, str | Generator] = {
 
 def generator(op: Primitive) -> Generator | None:
     """The generator of a primitive, None if it has none."""
-    found = GENERATORS.get(op.name, "fused:generate_single" if op.scalar else None)
-    if isinstance(found, str):
-        module, _, function = found.partition(":")
-        package = __name__.rpartition(".")[0]
-        found = getattr(import_module(f"{package}.{module}"), function)
-        GENERATORS[op.name] = found
+    found = GENERATORS.get(op.name, _OF_RULES if op.scalar else None)
+    return _imported(found) if isinstance(found, str) else found
+
+
+@cache
+def _imported(place: str) -> Generator:
+    module, _, function = place.partition(":")
+    package = __name__.rpartition(".")[0]
+    found: Generator = getattr(import_module(f"{package}.{module}"), function)
     return found
 
 

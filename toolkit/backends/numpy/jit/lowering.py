@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -134,11 +135,14 @@ def takes_whole(node: Any) -> bool:
 def lowering(name: str) -> Lowering | None:
     """The lowering of a primitive, None if it has none."""
     found = LOWERINGS.get(name)
-    if isinstance(found, str):
-        module, _, function = found.partition(":")
-        package = __name__.rpartition(".")[0]
-        found = getattr(import_module(f"{package}.{module}"), function)
-        LOWERINGS[name] = found
+    return _imported(found) if isinstance(found, str) else found
+
+
+@cache
+def _imported(place: str) -> Lowering:
+    module, _, function = place.partition(":")
+    package = __name__.rpartition(".")[0]
+    found: Lowering = getattr(import_module(f"{package}.{module}"), function)
     return found
 
 

@@ -1,0 +1,119 @@
+"""Operations as another package would add them: one of each kind, nothing private."""
+
+from __future__ import annotations
+
+import math
+from math import prod
+
+from toolkit.backends.cupy.cuda.launch import GENERATORS, Buffer
+from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.lowering import LOWERINGS, Call, Lowered, partition
+from toolkit.backends.numpy.jit.math.exponential import exp
+from toolkit.backends.numpy.jit.memory import Memory
+from toolkit.core.convert import to_float
+from toolkit.core.tensor import bind
+from toolkit.ir import PRIMITIVES, Kind, primitive
+from toolkit.ops.elementwise import elementwise
+from toolkit.ops.symbolic import operation
+from toolkit.scalars import SCALARS, scalar
+
+# --- composed of words that there are -------------------------------------------------
+
+squash_p = elementwise(
+    "squash",
+    lambda s, x: s.divide(x, s.sqrt(s.add(s.const(1.0, x), s.multiply(x, x)))),
+    lambda g, y, x: g * (1 - y * y) / (1 + x * x) ** 0.5,
+)
+
+
+@operation
+def squash(x):
+    """x / sqrt(1 + x ** 2), elementwise."""
+    return bind(squash_p, to_float(x))
+
+
+# --- a new word -----------------------------------------------------------------------
+
+scalar(
+    "two_to", cost=13, array="exp2", cuda="exp2", llvm=lambda x: exp(x * math.log(2))
+)
+two_to_p = elementwise(
+    "two_to", lambda s, x: s.two_to(x), lambda g, y, x: g * y * math.log(2)
+)
+
+
+@operation
+def two_to(x):
+    """2 ** x, elementwise."""
+    return bind(two_to_p, to_float(x))
+
+
+# --- kernels of its own ---------------------------------------------------------------
+
+mirror_p = primitive(
+    "mirror",
+    Kind.MOVE,
+    lambda x: x,
+    vjp=lambda g, y, x: bind(mirror_p, g),
+    array=lambda xp, x: xp.flip(x, -1),
+)
+
+
+@operation
+def mirror(x):
+    """The elements of each row, the last axis, in reverse."""
+    return bind(mirror_p, to_float(x))
+
+
+def emit_mirror(dtype: str) -> Builder:
+    """out[row, n] = x[row, columns - 1 - n]."""
+    b = Builder(1)
+    memory = Memory(b)
+    x, out, columns = memory.entry(0, "ptr"), memory.entry(1, "ptr"), memory.entry(2)
+    with b.loop("%lo", "%hi") as row:
+        start = b.integer("mul", row, columns)
+        end = b.integer("sub", b.integer("add", start, columns), 1)
+        with b.loop("0", columns) as n:
+            value = memory.load(x, b.integer("sub", end, n), dtype, None)
+            memory.store(value, out, b.integer("add", start, n), None)
+    return b
+
+
+def lower_mirror(node, inputs, outputs):
+    """The call that mirrors rows; None where they do not lie one after the other."""
+    spec = inputs[0].spec
+    if not inputs[0].is_contiguous or spec.dtype not in ("float32", "float64"):
+        return None
+    rows, operands = prod(spec.shape[:-1]), (("in", 0), ("out", 0))
+    code, numbers = Code(emit_mirror, spec.dtype), spec.shape[-1:]
+    call = Call(code, operands, numbers, rows, partition(rows), frozenset(operands))
+    return Lowered((call,))
+
+
+def generate_mirror(node, inputs, outputs, aligned):
+    """The launch of a thread for each element."""
+    (x,), (y,) = inputs, outputs
+    if not y.spec.size:
+        return []
+    k = Threads("mirror", y.spec.shape, x, y)
+    k.source("x", x.spec.dtype, Buffer(0))
+    k.target("y", y.spec.dtype, Buffer(1))
+    *rows, column = k.indices
+    mirrored = place(x, [*rows, f"({y.spec.shape[-1] - 1} - {column})"])
+    k(f"y[{place(y, k.indices)}] = x[{mirrored}];")
+    return [k.launch()]
+
+
+LOWERINGS["mirror"] = lower_mirror
+GENERATORS["mirror"] = generate_mirror
+
+FUNCTIONS = {"squash": squash, "two_to": two_to, "mirror": mirror}
+
+
+def forget():
+    """Undo what was declared: other tests count what there is."""
+    for table in (PRIMITIVES, SCALARS, LOWERINGS, GENERATORS):
+        for name in FUNCTIONS:
+            table.pop(name, None)
