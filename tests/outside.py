@@ -7,11 +7,10 @@ from math import prod
 
 from toolkit.backends.cupy.cuda.launch import GENERATORS, Buffer
 from toolkit.backends.cupy.cuda.threads import Threads, place
-from toolkit.backends.numpy.jit.builder import Builder
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import LOWERINGS, Call, Lowered, partition
 from toolkit.backends.numpy.jit.math.exponential import exp
-from toolkit.backends.numpy.jit.memory import Memory
 from toolkit.core.convert import to_float
 from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES, Kind, primitive
@@ -67,17 +66,15 @@ def mirror(x):
     return bind(mirror_p, to_float(x))
 
 
-def emit_mirror(dtype: str) -> Builder:
+def emit_mirror(dtype: str) -> Kernel:
     """out[row, n] = x[row, columns - 1 - n]."""
-    b = Builder(1)
-    memory = Memory(b)
-    x, out, columns = memory.entry(0, "ptr"), memory.entry(1, "ptr"), memory.entry(2)
-    with b.loop("%lo", "%hi") as row:
-        start = b.integer("mul", row, columns)
-        end = b.integer("sub", b.integer("add", start, columns), 1)
-        with b.loop("0", columns) as n:
-            value = memory.load(x, b.integer("sub", end, n), dtype, None)
-            memory.store(value, out, b.integer("add", start, n), None)
+    b = Kernel(1)
+    x, out, columns = b.address(0), b.address(1), b.entry(2)
+    with b.loop(b.low, b.high) as row:
+        with b.loop(0, columns) as n:
+            last = row * columns + columns - 1
+            value = b.load(x, last - n, dtype, None)
+            b.store(value, out, row * columns + n, None)
     return b
 
 
