@@ -16,7 +16,7 @@ from tests.helpers import check_grads
 from toolkit import layers
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.launch import GENERATORS
-from toolkit.backends.numpy.jit.elementwise import is_fusable
+from toolkit.backends.numpy.jit.fused.elementwise import is_fusable
 from toolkit.backends.numpy.jit.lowering import LOWERINGS
 from toolkit.compiler.recompute import is_dear
 from toolkit.core.tensor import Tensor
