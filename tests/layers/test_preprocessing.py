@@ -11,7 +11,7 @@ from tests.fixtures import preprocessing_cases
 from tests.helpers import assert_close
 from toolkit import layers
 from toolkit.errors import ArgumentError, TraceError
-from toolkit.layers.preprocessing.fingerprints import farm_hash, sip_hash
+from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
 STORED = json.loads(

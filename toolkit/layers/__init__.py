@@ -62,6 +62,10 @@ from toolkit.layers.depthwise import (
     SeparableConvolution1D as SeparableConvolution1D,
     SeparableConvolution2D as SeparableConvolution2D,
 )
+from toolkit.layers.dot_attention import (
+    AdditiveAttention as AdditiveAttention,
+    Attention as Attention,
+)
 from toolkit.layers.einsum_dense import EinsumDense as EinsumDense
 from toolkit.layers.embedding import (
     Embedding as Embedding,
@@ -97,6 +101,17 @@ from toolkit.layers.normalization import (
     RMSNormalization as RMSNormalization,
     UnitNormalization as UnitNormalization,
 )
+from toolkit.layers.padding import (
+    Cropping1D as Cropping1D,
+    Cropping2D as Cropping2D,
+    Cropping3D as Cropping3D,
+    UpSampling1D as UpSampling1D,
+    UpSampling2D as UpSampling2D,
+    UpSampling3D as UpSampling3D,
+    ZeroPadding1D as ZeroPadding1D,
+    ZeroPadding2D as ZeroPadding2D,
+    ZeroPadding3D as ZeroPadding3D,
+)
 from toolkit.layers.pooling import (
     AveragePooling1D as AveragePooling1D,
     AveragePooling2D as AveragePooling2D,
@@ -129,7 +144,12 @@ from toolkit.layers.preprocessing.affine import (
     RandomTranslation as RandomTranslation,
     RandomZoom as RandomZoom,
 )
-from toolkit.layers.preprocessing.colors import (
+from toolkit.layers.preprocessing.augmentation_policies import (
+    AugMix as AugMix,
+    RandAugment as RandAugment,
+    RandomColorJitter as RandomColorJitter,
+)
+from toolkit.layers.preprocessing.color_adjustments import (
     RandomBrightness as RandomBrightness,
     RandomColorDegeneration as RandomColorDegeneration,
     RandomContrast as RandomContrast,
@@ -137,6 +157,12 @@ from toolkit.layers.preprocessing.colors import (
     RandomHue as RandomHue,
     RandomInvert as RandomInvert,
     RandomSaturation as RandomSaturation,
+)
+from toolkit.layers.preprocessing.color_filters import (
+    RandomGaussianBlur as RandomGaussianBlur,
+    RandomPosterization as RandomPosterization,
+    RandomSharpness as RandomSharpness,
+    Solarization as Solarization,
 )
 from toolkit.layers.preprocessing.cropping import (
     CenterCrop as CenterCrop,
@@ -147,6 +173,11 @@ from toolkit.layers.preprocessing.encoding import CategoryEncoding as CategoryEn
 from toolkit.layers.preprocessing.erasing import (
     MaxNumBoundingBoxes as MaxNumBoundingBoxes,
     RandomErasing as RandomErasing,
+)
+from toolkit.layers.preprocessing.geometry import (
+    RandomElasticTransform as RandomElasticTransform,
+    RandomFlip as RandomFlip,
+    RandomPerspective as RandomPerspective,
 )
 from toolkit.layers.preprocessing.hashing import (
     HashedCrossing as HashedCrossing,
@@ -164,28 +195,12 @@ from toolkit.layers.preprocessing.lookup import (
 from toolkit.layers.preprocessing.mixing import CutMix as CutMix, MixUp as MixUp
 from toolkit.layers.preprocessing.normalization import Normalization as Normalization
 from toolkit.layers.preprocessing.pipeline import Pipeline as Pipeline
-from toolkit.layers.preprocessing.recipes import (
-    AugMix as AugMix,
-    RandAugment as RandAugment,
-    RandomColorJitter as RandomColorJitter,
-)
 from toolkit.layers.preprocessing.resizing import Resizing as Resizing
 from toolkit.layers.preprocessing.spectrograms import (
     MelSpectrogram as MelSpectrogram,
     STFTSpectrogram as STFTSpectrogram,
 )
 from toolkit.layers.preprocessing.text import TextVectorization as TextVectorization
-from toolkit.layers.preprocessing.tones import (
-    RandomGaussianBlur as RandomGaussianBlur,
-    RandomPosterization as RandomPosterization,
-    RandomSharpness as RandomSharpness,
-    Solarization as Solarization,
-)
-from toolkit.layers.preprocessing.warps import (
-    RandomElasticTransform as RandomElasticTransform,
-    RandomFlip as RandomFlip,
-    RandomPerspective as RandomPerspective,
-)
 from toolkit.layers.recurrent import GRU as GRU, LSTM as LSTM, SimpleRNN as SimpleRNN
 from toolkit.layers.regularization import (
     AlphaDropout as AlphaDropout,
@@ -203,22 +218,9 @@ from toolkit.layers.reshaping import (
     Reshape as Reshape,
 )
 from toolkit.layers.rnn import RNN as RNN, StackedRNNCells as StackedRNNCells
-from toolkit.layers.scoring import (
-    AdditiveAttention as AdditiveAttention,
-    Attention as Attention,
+from toolkit.layers.spectral_normalization import (
+    SpectralNormalization as SpectralNormalization,
 )
-from toolkit.layers.spatial import (
-    Cropping1D as Cropping1D,
-    Cropping2D as Cropping2D,
-    Cropping3D as Cropping3D,
-    UpSampling1D as UpSampling1D,
-    UpSampling2D as UpSampling2D,
-    UpSampling3D as UpSampling3D,
-    ZeroPadding1D as ZeroPadding1D,
-    ZeroPadding2D as ZeroPadding2D,
-    ZeroPadding3D as ZeroPadding3D,
-)
-from toolkit.layers.spectral import SpectralNormalization as SpectralNormalization
 from toolkit.layers.wrappers import (
     Bidirectional as Bidirectional,
     TimeDistributed as TimeDistributed,

@@ -8,7 +8,7 @@ from toolkit import activations, ops, regularizers, settings
 from toolkit.arguments import Axes, is_int
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.layers.configuring import renamed
+from toolkit.layers.config import renamed
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, declare_weight, known

@@ -13,7 +13,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import UnsupportedError
 from toolkit.layers.adapters.int8 import ScaleLayout
 from toolkit.layers.adapters.quantizable import QuantizableLayer
-from toolkit.layers.configuring import renamed
+from toolkit.layers.config import renamed
 from toolkit.layers.weights import declare_weight, positive
 from toolkit.ops.encode import whole_indices
 from toolkit.type_aliases import (

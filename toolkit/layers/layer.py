@@ -27,7 +27,7 @@ from toolkit.layers.call import (
     passed_on,
     standardize_arguments,
 )
-from toolkit.layers.configuring import Configurable, given_shape
+from toolkit.layers.config import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.remat import current_scope, rematerialized
 from toolkit.layers.tracking import no_tracking, with_losses

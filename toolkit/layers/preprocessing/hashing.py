@@ -16,13 +16,13 @@ from toolkit.layers.preprocessing.encoding import (
     encode,
     encoded_shape,
 )
-from toolkit.layers.preprocessing.fingerprints import farm_hash, join, sip_hash
 from toolkit.layers.preprocessing.host import (
     Array,
     HostLayer,
     host_array,
     refuse_sparse,
 )
+from toolkit.layers.preprocessing.string_hashes import farm_hash, join, sip_hash
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.type_aliases import PolicyLike
 

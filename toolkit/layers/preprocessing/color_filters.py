@@ -1,4 +1,4 @@
-"""Layers that change how images are drawn: levels of colour, sharpness, blur."""
+"""Layers that filter the colours of images at random: sharpness, bits, blur."""
 
 from __future__ import annotations
 

@@ -12,20 +12,20 @@ from toolkit.layers.preprocessing.affine import (
     RandomShear,
     RandomTranslation,
 )
-from toolkit.layers.preprocessing.color_layer import RandomColorLayer
-from toolkit.layers.preprocessing.colors import (
+from toolkit.layers.preprocessing.color_adjustments import (
     RandomBrightness,
     RandomColorDegeneration,
     RandomContrast,
     RandomHue,
     RandomSaturation,
 )
-from toolkit.layers.preprocessing.histograms import AutoContrast, Equalization
-from toolkit.layers.preprocessing.tones import (
+from toolkit.layers.preprocessing.color_filters import (
     RandomPosterization,
     RandomSharpness,
     Solarization,
 )
+from toolkit.layers.preprocessing.color_layer import RandomColorLayer
+from toolkit.layers.preprocessing.histograms import AutoContrast, Equalization
 from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 
@@ -92,7 +92,7 @@ class RandomColorJitter(RandomColorLayer):
         return x
 
 
-class _Recipe(RandomColorLayer):
+class _AugmentationPolicy(RandomColorLayer):
     """Base of layers that apply others, of one strength, in an order that is drawn."""
 
     bounds: ClassVar[Range] = (0.0, 1.0)
@@ -185,7 +185,7 @@ class _Recipe(RandomColorLayer):
         raise NotImplementedError(f"{type(self).__name__} needs _combined")
 
 
-class RandAugment(_Recipe):
+class RandAugment(_AugmentationPolicy):
     """In training, applies some layers, drawn at random, to the images of a batch.
 
     They are of RandomShear, RandomTranslation, RandomRotation, RandomBrightness,
@@ -261,7 +261,7 @@ _FOR_ALL_OPS = {
 }
 
 
-class AugMix(_Recipe):
+class AugMix(_AugmentationPolicy):
     """In training, mixes images with averages of some chains of changes of them.
 
     `w * x + (1 - w) * sum(w_i * chain_i(x))`, where each chain applies layers that are
