@@ -70,10 +70,10 @@ def relu(
     if negative_slope == 0:
         # With a condition that NaN does not fulfil, so that it stays one.
         below = ops.less_equal(x, threshold)
-        return ops.where(below, ops.zeros_like(x), _limited(x, max_value))  # type: ignore[no-any-return]
+        return ops.where(below, ops.zeros_like(x), _limited(x, max_value))
     (x,) = floating(x)
     below = negative_slope * (x - threshold)
-    return ops.where(ops.greater(x, threshold), _limited(x, max_value), below)  # type: ignore[no-any-return]
+    return ops.where(ops.greater(x, threshold), _limited(x, max_value), below)
 
 
 def _limited(x: Tensor, max_value: float | None) -> Tensor:
@@ -91,13 +91,13 @@ def gelu(x: Any, approximate: bool = False) -> Tensor:
     Reference:
         https://arxiv.org/abs/1606.08415
     """
-    return ops.gelu(x, approximate)  # type: ignore[no-any-return]
+    return ops.gelu(x, approximate)
 
 
 @operation
 def exponential(x: Any) -> Tensor:
     """exp(x), elementwise."""
-    return ops.exp(x)  # type: ignore[no-any-return]
+    return ops.exp(x)
 
 
 @operation
@@ -108,7 +108,7 @@ def mish(x: Any) -> Tensor:
         https://arxiv.org/abs/1908.08681
     """
     (x,) = floating(x)
-    return x * ops.tanh(ops.softplus(x))  # type: ignore[no-any-return]
+    return x * ops.tanh(ops.softplus(x))
 
 
 def linear(x: Any) -> Any:

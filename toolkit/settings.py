@@ -65,7 +65,7 @@ def floatx() -> str:
         >>> toolkit.config.floatx()
         'float32'
     """
-    return values["floatx"]  # type: ignore[no-any-return]
+    return values["floatx"]
 
 
 def set_floatx(value: str) -> None:
@@ -77,7 +77,7 @@ def set_floatx(value: str) -> None:
 
 def epsilon() -> float:
     """The small number that keeps logarithms and quotients finite, 1e-7 unless set."""
-    return values["epsilon"]  # type: ignore[no-any-return]
+    return values["epsilon"]
 
 
 def set_epsilon(value: float) -> None:
@@ -89,7 +89,7 @@ def set_epsilon(value: float) -> None:
 
 def image_data_format() -> str:
     """The default layout of images: "channels_last" unless set."""
-    return values["image_data_format"]  # type: ignore[no-any-return]
+    return values["image_data_format"]
 
 
 def set_image_data_format(data_format: str) -> None:
@@ -123,7 +123,7 @@ def disable_flash_attention() -> None:
 
 def is_flash_attention_enabled() -> bool | None:
     """None if attention may be computed block by block, False if that was disabled."""
-    return values["flash_attention"]  # type: ignore[no-any-return]
+    return values["flash_attention"]
 
 
 def matmul_precision() -> str:
@@ -151,7 +151,7 @@ def set_matmul_precision(precision: str) -> None:
 
 def autotune() -> bool:
     """Whether plans of libraries on a GPU are timed, False unless set."""
-    return values["autotune"]  # type: ignore[no-any-return]
+    return values["autotune"]
 
 
 def set_autotune(enabled: bool) -> None:
@@ -192,7 +192,7 @@ def disable_interactive_logging() -> None:
 
 def is_interactive_logging_enabled() -> bool:
     """Whether messages and progress go to standard output."""
-    return values["interactive_logging"]  # type: ignore[no-any-return]
+    return values["interactive_logging"]
 
 
 def enable_traceback_filtering() -> None:
@@ -210,7 +210,7 @@ def disable_traceback_filtering() -> None:
 
 def is_traceback_filtering_enabled() -> bool:
     """Whether tracebacks leave out the package's own frames."""
-    return values["traceback_filtering"]  # type: ignore[no-any-return]
+    return values["traceback_filtering"]
 
 
 def max_epochs() -> int | None:
@@ -246,7 +246,7 @@ def _limit(name: str) -> int | None:
         given = environment(name.upper())
         number = int(given) if given and given.isdecimal() else given
         values[name] = _checked_limit(f"TOOLKIT_{name.upper()}", number)
-    return values[name]  # type: ignore[no-any-return]
+    return values[name]
 
 
 def _checked_limit(what: str, limit: Any) -> int | None:
@@ -257,21 +257,21 @@ def _checked_limit(what: str, limit: Any) -> int | None:
 
 def backend() -> str:
     """The name of the backend that computes, "numpy" unless TOOLKIT_BACKEND is set."""
-    return values["backend"]  # type: ignore[no-any-return]
+    return values["backend"]
 
 
 def backend_of(device: str | None) -> str:
     """The name of the backend that computes on a device; None: on the default one."""
     name = device or values["device"]
     if name is None or not name.lower().startswith("gpu"):
-        return values["backend"]  # type: ignore[no-any-return]
+        return values["backend"]
     number = name.partition(":")[2]
     return GPU_BACKEND if number in ("", "0") else f"{GPU_BACKEND}:{number}"
 
 
 def placement() -> int:
     """A number for the settings that decide what a function is compiled to."""
-    return values["placement"]  # type: ignore[no-any-return]
+    return values["placement"]
 
 
 def place() -> None:
@@ -293,7 +293,7 @@ def num_threads() -> int:
     """
     if values["threads"] is None:
         values["threads"] = default_num_threads()
-    return values["threads"]  # type: ignore[no-any-return]
+    return values["threads"]
 
 
 def default_num_threads() -> int:

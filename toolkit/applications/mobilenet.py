@@ -27,7 +27,7 @@ preprocess_input = preprocessor("tf", __name__)
 def extents(shape: Any) -> tuple[Any, Any]:
     """Height and width of one image."""
     first = settings.image_data_format() == "channels_first"
-    return tuple(shape[1:3] if first else shape[:2])  # type: ignore[return-value]
+    return tuple(shape[1:3] if first else shape[:2])
 
 
 def default_size(shape: Any, sizes: tuple[int, ...]) -> int:

@@ -125,7 +125,7 @@ class Backward:
 def _product_over_steps(a: Tensor, b: Tensor) -> Tensor:
     """sum over t of transpose(a[t]) @ b[t], as one product."""
     rows = ops.reshape(a, (-1, a.shape[-1]))
-    return ops.matmul(ops.transpose(rows), ops.reshape(b, (-1, b.shape[-1])))  # type: ignore[no-any-return]
+    return ops.matmul(ops.transpose(rows), ops.reshape(b, (-1, b.shape[-1])))
 
 
 class _Cut:

@@ -367,7 +367,7 @@ class Inlined(ControlKernel):
         self.backend = backend
 
     @cached_property
-    def programs(self) -> dict[str, Program]:  # type: ignore[override]
+    def programs(self) -> dict[str, Program]:
         """The body's nodes, one kernel each."""
         return {"body": Program(self.body, self.backend, generate=False)}
 

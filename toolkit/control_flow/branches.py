@@ -99,7 +99,7 @@ def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
     )
     count = len(yes.outputs)
     assign_all(written, found[count:])
-    return found[:count]  # type: ignore[no-any-return]
+    return found[:count]
 
 
 @operation

@@ -123,7 +123,7 @@ def _bind_scan(
         kept = len(body.outputs)
         body, backward = linearize(body, wanted, **attrs)
     outputs = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
-    return outputs[:kept] if kept else outputs  # type: ignore[no-any-return]
+    return outputs[:kept] if kept else outputs
 
 
 # --- public functions -----------------------------------------------------------------

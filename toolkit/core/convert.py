@@ -39,8 +39,8 @@ def convert(x: Any, dtype: str | None = None) -> Tensor:
     if type(x) is not Tensor:
         x = Tensor(_scalar(x, dtype)) if type(x) in _WEAK else _to_tensor(x, dtype)
     if dtype is None or x._dtype == dtype:
-        return x  # type: ignore[no-any-return]
-    return bind(cast_p, x, dtype=dtype)  # type: ignore[no-any-return]
+        return x
+    return bind(cast_p, x, dtype=dtype)
 
 
 def extent(number: float, dtype: str) -> Any:
@@ -165,7 +165,7 @@ def _stack(tensors: list[Tensor], dtype: str | None) -> Tensor:
         bind(PRIMITIVES["reshape"], convert(t, common), shape=(1, *t.shape))
         for t in tensors
     ]
-    return bind(PRIMITIVES["concatenate"], *rows, axis=0)  # type: ignore[no-any-return]
+    return bind(PRIMITIVES["concatenate"], *rows, axis=0)
 
 
 def is_strings(x: Any) -> bool:
@@ -228,7 +228,7 @@ def tensors(*xs: Any) -> list[Tensor]:
 def to_float(x: Any) -> Tensor:
     """`x` as a tensor of a floating or complex dtype: floatx, unless it has one."""
     x = convert(x)
-    return x if x._dtype in dtypes.INEXACT else convert(x, settings.floatx())  # type: ignore[no-any-return]
+    return x if x._dtype in dtypes.INEXACT else convert(x, settings.floatx())
 
 
 def floating(*xs: Any) -> tuple[Tensor, ...]:

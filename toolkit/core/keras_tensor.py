@@ -84,7 +84,7 @@ class KerasTensor:
 
     @property
     def size(self) -> int | None:
-        return None if None in self.shape else int(np.prod(self.shape))  # type: ignore[arg-type]
+        return None if None in self.shape else int(np.prod(self.shape))
 
     def __len__(self) -> int:
         if not self.shape or self.shape[0] is None:

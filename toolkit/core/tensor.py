@@ -130,7 +130,7 @@ class Tensor(Operators, Value):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self._spec if self._array is None else self._array).shape  # type: ignore[no-any-return, union-attr]
+        return (self._spec if self._array is None else self._array).shape  # type: ignore[union-attr]
 
     @property
     def dtype(self) -> str:
@@ -138,7 +138,7 @@ class Tensor(Operators, Value):
 
     @property
     def ndim(self) -> int:
-        return (self._spec if self._array is None else self._array).ndim  # type: ignore[no-any-return, union-attr]
+        return (self._spec if self._array is None else self._array).ndim  # type: ignore[union-attr]
 
     @property
     def size(self) -> int:

@@ -197,7 +197,7 @@ class Trace(Overlay):
         is_wanted = variable.trainable or variable in self.captures
         if not is_wanted or value.dtype not in dtypes.INEXACT:
             return value
-        return self.emit(reread_p, (value, self.capture(variable)), {})  # type: ignore[no-any-return]
+        return self.emit(reread_p, (value, self.capture(variable)), {})
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
         self.writes[variable] = self.localize(tensor)

@@ -386,7 +386,7 @@ def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetItera
     if isinstance(batches, Dataset):
         return batches.prefetched()
     taken = batches if count is None else islice(batches, count)
-    made: Dataset = Dataset.from_generator(lambda: taken)  # type: ignore[attr-defined]
+    made: Dataset = Dataset.from_generator(lambda: taken)
     return made.prefetched()
 
 

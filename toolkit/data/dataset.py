@@ -108,7 +108,7 @@ class Dataset(Methods):
         """The data set, made ahead by a thread where stages of it are parallel."""
         stages = self._ancestors()
         if always or any(getattr(stage, "_workers", None) for stage in stages):
-            return self.prefetch(AUTOTUNE)  # type: ignore[no-any-return]
+            return self.prefetch(AUTOTUNE)
         return self
 
     # What users call

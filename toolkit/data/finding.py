@@ -42,7 +42,7 @@ class ListFiles(Dataset):
         seed: int | None = None,
     ) -> None:
         given = isinstance(file_pattern, (str, os.PathLike))
-        patterns = [file_pattern] if given else list(file_pattern)  # type: ignore[list-item, arg-type]
+        patterns = [file_pattern] if given else list(file_pattern)
         found = sorted(path for pattern in patterns for path in glob(str(pattern)))
         if not found:
             raise DatasetError(f"list_files: no file matches {patterns}")

@@ -170,7 +170,7 @@ class Options(_Options):
 
     def merge(self, options: Options) -> Options:
         """These options, with those of the other that are not None."""
-        return self.updated(options)  # type: ignore[no-any-return]
+        return self.updated(options)
 
     @property
     def is_ordered(self) -> bool:

@@ -96,7 +96,7 @@ class FromTensorSlices(FromRows):
 
 def _row_spec(value: Any) -> TensorSpec:
     if isinstance(value, Ragged):
-        return value.row_spec  # type: ignore[no-any-return]
+        return value.row_spec
     return TensorSpec(value.shape[1:], value.dtype)
 
 

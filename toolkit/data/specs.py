@@ -123,7 +123,7 @@ def joined(specs: Sequence[Any]) -> Any:
         first, shapes = several[0], {spec.shape for spec in several}
         if None in shapes or len({len(shape or ()) for shape in shapes}) > 1:
             return replace(first, shape=None)
-        extents = (set(column) for column in zip(*shapes, strict=True))  # type: ignore[arg-type]
+        extents = (set(column) for column in zip(*shapes, strict=True))
         shape = (each.pop() if len(each) == 1 else None for each in extents)
         return replace(first, shape=tuple(shape))
 

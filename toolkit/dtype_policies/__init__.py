@@ -95,7 +95,7 @@ def get(identifier: Any) -> DTypePolicy:
 
 def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
     """The policy as a dict of strings that `deserialize` reads."""
-    return serialize_keras_object(dtype_policy)  # type: ignore[no-any-return]
+    return serialize_keras_object(dtype_policy)
 
 
 def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:

@@ -34,7 +34,7 @@ class DTypePolicy:
     @property
     def name(self) -> str:
         """The name that the policy was made with."""
-        return self._name  # type: ignore[no-any-return]
+        return self._name
 
     @property
     def compute_dtype(self) -> str:

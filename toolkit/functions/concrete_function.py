@@ -197,7 +197,7 @@ class ConcreteFunction:
         with GradientTape() as tape:
             tape.watch([x for x in inputs if dtypes.is_float(x.dtype)])
             outputs = inline(self.graph, inputs)
-        return tape.gradient(outputs, inputs, gs)  # type: ignore[no-any-return]
+        return tape.gradient(outputs, inputs, gs)
 
     def _pack(self, results: list[Tensor]) -> Any:
         if len(results) == len(self.static):

@@ -285,7 +285,7 @@ def _methods_of(instance: Any) -> _Methods:
     if methods is None or methods.owner is not instance:
         methods = members["_traced_methods"] = _Methods()
         methods.owner = instance
-    return methods  # type: ignore[no-any-return]
+    return methods
 
 
 def _read(leaf: Any) -> Any:

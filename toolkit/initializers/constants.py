@@ -25,7 +25,7 @@ class Constant(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         value = convert(self.value, dtypes.standardize(dtype))
-        return ops.broadcast_to(value, checked_shape(shape))  # type: ignore[no-any-return]
+        return ops.broadcast_to(value, checked_shape(shape))
 
     def get_config(self) -> dict[str, Any]:
         return {"value": serialize_keras_object(self.value)}
@@ -64,7 +64,7 @@ class Identity(Initializer):
         if len(shape) != 2:
             raise ShapeError(f"Identity: expected a shape of 2 axes; received {shape}")
         name = dtypes.standardize(dtype)
-        return convert(self.gain, name) * ops.eye(shape[0], shape[1], dtype=name)  # type: ignore[no-any-return, operator]
+        return convert(self.gain, name) * ops.eye(shape[0], shape[1], dtype=name)
 
     def get_config(self) -> dict[str, Any]:
         return {"gain": self.gain}

@@ -160,7 +160,7 @@ class STFT(Initializer):
             return weights
         is_density = self.scaling == "density"
         total = np.sqrt((weights**2).sum()) if is_density else abs(weights).sum()
-        return weights / total  # type: ignore[no-any-return]
+        return weights / total
 
     def get_config(self) -> dict[str, Any]:
         window = self.window

@@ -118,7 +118,7 @@ class Lambda(Layer):
         return KerasTensor(shape, dtype=self.compute_dtype)
 
     @classmethod
-    def from_config(  # type: ignore[override]
+    def from_config(
         cls,
         config: dict[str, Any],
         custom_objects: dict[str, Any] | None = None,

@@ -199,7 +199,7 @@ class BatchNormalization(Affine):
         axis = self.axis % x.ndim
         axes = tuple(i for i in range(x.ndim) if i != axis)
         if mask is None:
-            return ops.moments(x, axes)  # type: ignore[no-any-return]
+            return ops.moments(x, axes)
         if mask.ndim != x.ndim - 1:
             raise ShapeError(
                 "BatchNormalization: expected a mask with one axis less than the "

@@ -75,7 +75,7 @@ class InputLayer(Layer):
         record(self, (), {}, output)
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> str:
         """The dtype of the data."""
         return self._dtype
 
@@ -171,4 +171,4 @@ def Input(
         optional=optional,
         name=name,
     )
-    return layer.output  # type: ignore[no-any-return]
+    return layer.output

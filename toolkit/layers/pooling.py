@@ -46,7 +46,7 @@ class _Pooling(Layer):
                 shape[first + axis] = -((lost - n) // self.strides[axis])
         return tuple(shape)
 
-    def compute_output_spec(self, inputs: Any) -> Any:  # type: ignore[override]
+    def compute_output_spec(self, inputs: Any) -> Any:
         if None in inputs.shape[1:] or context.layer is not self:
             return super().compute_output_spec(inputs)
         return infer(self.call, (inputs,), {})  # which checks whether windows fit

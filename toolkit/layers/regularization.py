@@ -145,7 +145,7 @@ class _SpatialDropout(Dropout):
     def from_config(cls, config: dict[str, Any]) -> _SpatialDropout:
         """The layer of a config; the first files have `trainable` too."""
         rest = {key: value for key, value in config.items() if key != "trainable"}
-        return super().from_config(rest)  # type: ignore[no-any-return]
+        return super().from_config(rest)
 
     def _noise_shape(self, inputs: Any) -> Any:
         shape, ones = inputs.shape, (1,) * self.rank

@@ -76,7 +76,7 @@ class Reshape(Layer):
             )
         self.target_shape: tuple[int, ...] = target
 
-    def compute_output_spec(self, inputs: Any) -> Any:  # type: ignore[override]
+    def compute_output_spec(self, inputs: Any) -> Any:
         if context.layer is self and -1 not in self.target_shape:
             if None in inputs.shape[1:]:
                 shape = (inputs.shape[0], *self.target_shape)

@@ -165,7 +165,7 @@ class RNN(Layer):
                     f"{type(self).__name__}: the batch size of states and sequences "
                     f"differs: {state.shape} and {sequences.shape}"
                 )
-        return states  # type: ignore[no-any-return]
+        return states
 
     def _loop(
         self, xs: Any, step: Any, states: list[Any], mask: Any

@@ -48,7 +48,7 @@ def unique(values: Iterator[T] | list[T]) -> list[T]:
 
 
 def _items(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container  # type: ignore[no-any-return]
+    return container.values() if isinstance(container, dict) else container
 
 
 def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:

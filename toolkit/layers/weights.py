@@ -28,7 +28,7 @@ def create_weight(
 ) -> Variable:
     """Create the weight `name` as it was declared, maybe under another name."""
     declared = declared or name
-    return layer.add_weight(  # type: ignore[no-any-return]
+    return layer.add_weight(
         shape=shape,
         initializer=getattr(layer, f"{declared}_initializer"),
         regularizer=getattr(layer, f"{declared}_regularizer"),

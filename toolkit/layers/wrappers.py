@@ -265,4 +265,4 @@ def _copy(layer: Layer, direction: str, **changes: Any) -> Layer:
     config.pop("build_config", None)
     name = f"{direction}_{layer.name.removeprefix(direction + '_')}"
     config["config"] = {**config["config"], **changes, "name": name}
-    return serialization.deserialize_keras_object(config)  # type: ignore[no-any-return]
+    return serialization.deserialize_keras_object(config)

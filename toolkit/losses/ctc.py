@@ -257,4 +257,4 @@ def _twins(paths: Tensor, size: Any, last: Any, classes: int) -> Tensor:
     parents = ops.all(equal, axis=-1)
     found = ops.logical_and(ops.any(parents, axis=-1), last >= 0)
     index = ops.argmax(ops.cast(parents, "int32"), axis=-1) * classes + last
-    return ops.where(found, index, width * classes)  # type: ignore[no-any-return]
+    return ops.where(found, index, width * classes)

@@ -73,7 +73,7 @@ class Loss(Recorded):
         """
         if any_symbolic(y_true, y_pred, sample_weight):
             operation = FunctionOperation(self.__call__, self.name)
-            return operation.symbolic_call(y_true, y_pred, sample_weight)  # type: ignore[no-any-return]
+            return operation.symbolic_call(y_true, y_pred, sample_weight)
         in_mask = getattr(y_pred, "_keras_mask", None)
         y_pred = to_tensors(y_pred, self._dtype)
         y_true = to_tensors(y_true, self._dtype)

@@ -37,7 +37,7 @@ def ctc(y_true: Any, y_pred: Any) -> Tensor:
         )
     counts = ops.sum(ops.cast(ops.not_equal(labels, 0), "int32"), axis=1)
     steps = ops.full((y_pred.shape[0],), y_pred.shape[1], "int32")
-    return ctc_loss(labels, y_pred, counts, steps)  # type: ignore[no-any-return]
+    return ctc_loss(labels, y_pred, counts, steps)
 
 
 class CTC(LossFunctionWrapper):

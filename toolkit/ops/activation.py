@@ -61,7 +61,7 @@ def _limit(x: Tensor, low: float | None, high: float | None) -> Tensor:
     """x limited to [low, high], with gradient 0 at both ends."""
     if low is not None and low < 0 and x.dtype.startswith("u"):
         low = None
-    return bind(limit_p, x, low=low, high=high)  # type: ignore[no-any-return]
+    return bind(limit_p, x, low=low, high=high)
 
 
 @operation
@@ -80,7 +80,7 @@ def relu6(x: Any) -> Tensor:
 def leaky_relu(x: Any, negative_slope: float = 0.2) -> Tensor:
     """x where it is positive, negative_slope * x elsewhere."""
     (x,) = floating(x)
-    return where(greater(x, 0), x, x * negative_slope)  # type: ignore[no-any-return]
+    return where(greater(x, 0), x, x * negative_slope)
 
 
 @operation
@@ -102,7 +102,7 @@ def selu(x: Any) -> Tensor:
         https://arxiv.org/abs/1706.02515
     """
     (x,) = floating(x)
-    return 1.0507009873554805 * _exponential_below_zero(x, 1.6732632423543772, 1.0)  # type: ignore[no-any-return]
+    return 1.0507009873554805 * _exponential_below_zero(x, 1.6732632423543772, 1.0)
 
 
 @operation
@@ -123,14 +123,14 @@ def _exponential_below_zero(x: Tensor, alpha: float, width: float) -> Tensor:
     positive = greater(x, 0)
     below = where(positive, zero_like(x), x)
     below = below if width == 1 else below / width
-    return where(positive, x, alpha * expm1(below))  # type: ignore[no-any-return]
+    return where(positive, x, alpha * expm1(below))
 
 
 @operation
 def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
     """x where it is above the threshold, default_value elsewhere."""
     x = convert(x)
-    return where(less_equal(x, threshold), convert(default_value, x.dtype), x)  # type: ignore[no-any-return]
+    return where(less_equal(x, threshold), convert(default_value, x.dtype), x)
 
 
 # --- piecewise linear -----------------------------------------------------------------
@@ -140,7 +140,7 @@ def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
 def hard_sigmoid(x: Any) -> Tensor:
     """x / 6 + 1 / 2, limited to [0, 1]."""
     (x,) = floating(x)
-    return _limit(x + 3, 0, 6) / 6  # type: ignore[no-any-return, operator]
+    return _limit(x + 3, 0, 6) / 6
 
 
 @operation
@@ -151,7 +151,7 @@ def hard_silu(x: Any) -> Tensor:
         https://arxiv.org/abs/1905.02244
     """
     (x,) = floating(x)
-    return x * hard_sigmoid(x)  # type: ignore[no-any-return]
+    return x * hard_sigmoid(x)
 
 
 hard_swish = hard_silu
@@ -167,22 +167,22 @@ def hard_tanh(x: Any) -> Tensor:
 def sparse_sigmoid(x: Any) -> Tensor:
     """(x + 1) / 2, limited to [0, 1]."""
     (x,) = floating(x)
-    return 0.5 * (_limit(x, -1, 1) + 1)  # type: ignore[no-any-return, operator]
+    return 0.5 * (_limit(x, -1, 1) + 1)
 
 
 @operation
 def hard_shrink(x: Any, threshold: float = 0.5) -> Tensor:
     """x where abs(x) > threshold, 0 elsewhere."""
     x = convert(x)
-    return where(less_equal(abs(x), threshold), zero_like(x), x)  # type: ignore[no-any-return]
+    return where(less_equal(abs(x), threshold), zero_like(x), x)
 
 
 @operation
 def soft_shrink(x: Any, threshold: float = 0.5) -> Tensor:
     """x moved towards 0 by the threshold, and 0 if it is closer."""
     (x,) = floating(x)
-    outside = where(greater(x, 0), x - threshold, x + threshold)  # type: ignore[operator]
-    return where(less_equal(abs(x), threshold), zero_like(x), outside)  # type: ignore[no-any-return]
+    outside = where(greater(x, 0), x - threshold, x + threshold)
+    return where(less_equal(abs(x), threshold), zero_like(x), outside)
 
 
 # --- smooth ---------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Tensor:
 
 def _softplus(x: Tensor) -> Tensor:
     # exp(-|x|) cannot overflow, and is added to a large x without being rounded away.
-    return maximum(x, 0) + log1p(exp(negative(abs(x))))  # type: ignore[no-any-return]
+    return maximum(x, 0) + log1p(exp(negative(abs(x))))
 
 
 # A composite with a gradient of its own: that of the body is wrong to second order at
@@ -201,35 +201,35 @@ softplus_p = decomposable("softplus", _softplus, lambda g, y, x: g * sigmoid(x))
 @operation
 def softplus(x: Any) -> Tensor:
     """log(1 + exp(x)), elementwise."""
-    return bind(softplus_p, *floating(x))  # type: ignore[no-any-return]
+    return bind(softplus_p, *floating(x))
 
 
 @operation
 def log_sigmoid(x: Any) -> Tensor:
     """log(sigmoid(x)), elementwise."""
-    return -softplus(-convert(x))  # type: ignore[no-any-return, operator]
+    return -softplus(-convert(x))
 
 
 @operation
 def softsign(x: Any) -> Tensor:
     """x / (1 + abs(x)), elementwise."""
     (x,) = floating(x)
-    return x / (abs(x) + 1)  # type: ignore[no-any-return]
+    return x / (abs(x) + 1)
 
 
 @operation
 def silu(x: Any) -> Tensor:
     """x * sigmoid(x), elementwise, also known as swish."""
     (x,) = floating(x)
-    return x * sigmoid(x)  # type: ignore[no-any-return]
+    return x * sigmoid(x)
 
 
 swish = silu
 
 
 def _tanh_of_gelu(z: Tensor) -> Tensor:
-    inner = math.sqrt(2 / math.pi) * z * (0.044715 * z * z + 1)  # type: ignore[operator]
-    return tanh(inner)  # type: ignore[no-any-return]
+    inner = math.sqrt(2 / math.pi) * z * (0.044715 * z * z + 1)
+    return tanh(inner)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -239,14 +239,14 @@ def _wide(x: Tensor) -> Tensor:
 
 def _gelu(x: Tensor) -> Tensor:
     z = _wide(x)
-    return convert(0.5 * z * (_tanh_of_gelu(z) + 1), x.dtype)  # type: ignore[operator]
+    return convert(0.5 * z * (_tanh_of_gelu(z) + 1), x.dtype)
 
 
 def _gelu_grad(g: Tensor, x: Tensor) -> Tensor:
     z = _wide(x)
     y = _tanh_of_gelu(z)
-    inner = math.sqrt(2 / math.pi) * (3 * 0.044715 * z * z + 1)  # type: ignore[operator]
-    slope = 0.5 * (y + 1) + 0.5 * z * (1 - y * y) * inner  # type: ignore[operator]
+    inner = math.sqrt(2 / math.pi) * (3 * 0.044715 * z * z + 1)
+    slope = 0.5 * (y + 1) + 0.5 * z * (1 - y * y) * inner
     return convert(_wide(g) * slope, x.dtype)
 
 
@@ -270,16 +270,16 @@ def gelu(x: Any, approximate: bool = True) -> Tensor:
     (x,) = floating(x)
     if not approximate:
         z = _wide(x)  # in float16, erf(x) + 1 is 0 below -2
-        y = 0.5 * z * (erf(z * math.sqrt(0.5)) + 1)  # type: ignore[operator]
+        y = 0.5 * z * (erf(z * math.sqrt(0.5)) + 1)
         return convert(y, x.dtype)
-    return bind(gelu_p, x)  # type: ignore[no-any-return]
+    return bind(gelu_p, x)
 
 
 @operation
 def tanh_shrink(x: Any) -> Tensor:
     """x - tanh(x), elementwise."""
     (x,) = floating(x)
-    return x - tanh(x)  # type: ignore[no-any-return]
+    return x - tanh(x)
 
 
 @operation
@@ -290,19 +290,19 @@ def squareplus(x: Any, b: float = 4) -> Tensor:
         https://arxiv.org/abs/2112.11687
     """
     (x,) = floating(x)
-    root = sqrt(x * x + b)  # type: ignore[operator]
+    root = sqrt(x * x + b)
     positive = greater(x, 0)
     # Below 0 the sum would cancel: x + root = b / (root - x).
-    total = root + where(positive, x, -x)  # type: ignore[operator]
-    return 0.5 * where(positive, total, b / total)  # type: ignore[no-any-return]
+    total = root + where(positive, x, -x)
+    return 0.5 * where(positive, total, b / total)
 
 
 @operation
 def sparse_plus(x: Any) -> Tensor:
     """0 up to -1, (x + 1) ** 2 / 4 up to 1, x above."""
     (x,) = floating(x)
-    middle = _limit(x, -1, 1) + 1  # type: ignore[operator]
-    return where(less(x, 1), 0.25 * middle * middle, x)  # type: ignore[no-any-return]
+    middle = _limit(x, -1, 1) + 1
+    return where(less(x, 1), 0.25 * middle * middle, x)
 
 
 @operation
@@ -320,4 +320,4 @@ def glu(x: Any, axis: int = -1) -> Tensor:
             f"glu: expected an even extent along axis {axis}; received shape {x.shape}"
         )
     first = slice_axis(x, axis, 0, n // 2)
-    return first * sigmoid(slice_axis(x, axis, n // 2, n))  # type: ignore[no-any-return]
+    return first * sigmoid(slice_axis(x, axis, n // 2, n))

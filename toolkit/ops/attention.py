@@ -32,7 +32,7 @@ MASKED = -2.0e38
 def _grouped(x: Tensor, heads: int) -> Tensor:
     """(batch, n, h, f) as (batch, heads, h / heads, n, f)."""
     batch, n, h, f = x.shape
-    return transpose(reshape(x, (batch, n, heads, h // heads, f)), (0, 2, 3, 1, 4))  # type: ignore[no-any-return]
+    return transpose(reshape(x, (batch, n, heads, h // heads, f)), (0, 2, 3, 1, 4))
 
 
 def _logits(query: Tensor, key: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def _logits(query: Tensor, key: Tensor) -> Tensor:
     sources, key_heads = key.shape[1:3]
     columns = transpose(_grouped(key, key_heads), (0, 1, 2, 4, 3))
     logits = matmul(_grouped(query, key_heads), columns)
-    return reshape(logits, (batch, heads, targets, sources))  # type: ignore[no-any-return]
+    return reshape(logits, (batch, heads, targets, sources))
 
 
 def _mix(weights: Tensor, value: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ def _mix(weights: Tensor, value: Tensor) -> Tensor:
     shape = (batch, key_heads, heads // key_heads, targets, sources)
     mixed = matmul(reshape(weights, shape), _grouped(value, key_heads))
     mixed = transpose(mixed, (0, 3, 1, 2, 4))
-    return reshape(mixed, (batch, targets, heads, features))  # type: ignore[no-any-return]
+    return reshape(mixed, (batch, targets, heads, features))
 
 
 def _collect(weights: Tensor, x: Tensor, key_heads: int) -> Tensor:
@@ -65,7 +65,7 @@ def _collect(weights: Tensor, x: Tensor, key_heads: int) -> Tensor:
         reshape(weights, (batch, key_heads, rows, sources)), (0, 1, 3, 2)
     )
     x = reshape(_grouped(x, key_heads), (batch, key_heads, rows, x.shape[-1]))
-    return transpose(matmul(columns, x), (0, 2, 1, 3))  # type: ignore[no-any-return]
+    return transpose(matmul(columns, x), (0, 2, 1, 3))
 
 
 def _allowed(
@@ -75,7 +75,7 @@ def _allowed(
     if not is_causal:
         return mask
     earlier = tril(ones(shape[2:], "bool"))
-    return earlier if mask is None else logical_and(mask, earlier)  # type: ignore[no-any-return]
+    return earlier if mask is None else logical_and(mask, earlier)
 
 
 def _limited(
@@ -83,7 +83,7 @@ def _limited(
 ) -> tuple[Tensor, Tensor | None]:
     """Logits with their bias, and MASKED where attention is not allowed; and where."""
     if bias is not None:
-        logits = logits + bias  # type: ignore[operator]
+        logits = logits + bias
     allowed = _allowed(mask, is_causal, logits.shape)
     if allowed is not None:
         logits = where(allowed, logits, convert(MASKED, logits.dtype))
@@ -111,7 +111,7 @@ def _attention(
     given: which of "bias" and "mask" the extras are.
     """
     dtype = query.dtype
-    logits = _logits(query * convert(scale, dtype), key)  # type: ignore[operator]
+    logits = _logits(query * convert(scale, dtype), key)
     logits = convert(logits, dtypes.result_type(dtype, "float32"))
     logits, _ = _limited(logits, is_causal=is_causal, **_named(given, extras))
     peak = max(logits, axis=3, keepdims=True)
@@ -137,7 +137,7 @@ def _changes(
 ) -> tuple[Tensor, Tensor]:
     """The gradient of the logits, (batch, heads, targets, sources), and the weights."""
     dtype = query.dtype
-    logits = _logits(query * convert(scale, dtype), key)  # type: ignore[operator]
+    logits = _logits(query * convert(scale, dtype), key)
     logits = convert(logits, peak.dtype)
     logits, allowed = _limited(logits, is_causal=is_causal, **_named(given, extras))
     weights = exp(logits - max(logits, axis=3, keepdims=True))
@@ -182,7 +182,7 @@ def _attention_grad(
         is_causal=is_causal,
     )
     dtype, heads = query.dtype, key.shape[2]
-    change = convert(change * scale, dtype)  # type: ignore[operator]
+    change = convert(change * scale, dtype)
     weights = convert(weights, dtype)
     return (
         _mix(change, key),
@@ -294,11 +294,11 @@ def dot_product_attention(
     extras = {"bias": bias, "mask": mask}
     extras = {name: x for name, x in extras.items() if x is not None}
     attrs = {"given": tuple(extras), "scale": float(scale), "is_causal": is_causal}
-    return bind(attention_p, query, key, value, *extras.values(), **attrs)[0]  # type: ignore[no-any-return]
+    return bind(attention_p, query, key, value, *extras.values(), **attrs)[0]
 
 
 def _with_four_axes(x: Tensor) -> Tensor:
-    return reshape(x, ((1,) * (4 - x.ndim) + x.shape))  # type: ignore[no-any-return]
+    return reshape(x, ((1,) * (4 - x.ndim) + x.shape))
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -100,8 +100,8 @@ def nextafter(x1: Any, x2: Any) -> Tensor:
     # Numbers of one sign are ordered as their bits are, away from zero.
     outwards = equal(less(x1, x2), less(0, x1))
     step = convert(where(outwards, 1, -1), integers)
-    moved = view(view(x1, integers) + step, x1.dtype)  # type: ignore[operator]
-    least = view(convert(1, integers), x1.dtype) * sign(x2)  # type: ignore[operator]
+    moved = view(view(x1, integers) + step, x1.dtype)
+    least = view(convert(1, integers), x1.dtype) * sign(x2)
     y = where(equal(x1, 0), least, moved)
     y = where(equal(x1, x2), x2, y)
     return where(logical_or(isnan(x1), isnan(x2)), x1 + x2, y)

@@ -126,7 +126,7 @@ def fold(
     x = bind(scatter_p, blank, down, x, axis=2, mode="add")
     stop = tuple(p + n for p, n in zip(blocks.pads, spatial, strict=True))
     whole = {"start": (0, 0, *blocks.pads), "stop": (*lead, *stop), "step": (1,) * 4}
-    return bind(slice_p, x, **whole)  # type: ignore[no-any-return]
+    return bind(slice_p, x, **whole)
 
 
 def _check_blocks(op: str, x: Any, block_size: int) -> Tensor:

@@ -76,10 +76,10 @@ def _whole(op: str, axis: Any) -> int:
 def only_axis(op: str, axis: Any) -> int | None:
     """An axis that may also be given as a tuple of one."""
     if not isinstance(axis, (tuple, list)):
-        return axis  # type: ignore[no-any-return]
+        return axis
     if len(axis) != 1:
         raise ArgumentError(f"{op}: expected one axis; received {axis}")
-    return axis[0]  # type: ignore[no-any-return]
+    return axis[0]
 
 
 def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:

@@ -69,7 +69,7 @@ def view_as_complex(x: Any) -> Tensor:
         raise DTypeError(f"view_as_complex: expected real numbers; received {x.dtype}")
     x = convert(x, dtypes.result_type(x.dtype, "float32"))
     _as_complex_spec(x.spec)
-    return bind(as_complex_p, x)  # type: ignore[no-any-return]
+    return bind(as_complex_p, x)
 
 
 @operation
@@ -84,7 +84,7 @@ def view_as_real(x: Any) -> Tensor:
     """
     x = convert(x)
     _as_real_spec(x.spec)
-    return bind(as_real_p, x)  # type: ignore[no-any-return]
+    return bind(as_real_p, x)
 
 
 @operation
@@ -96,21 +96,21 @@ def polar(abs_: Any, angle: Any) -> Tensor:
         angle: the angles, which broadcast against them.
     """
     r, t = floating(abs_, angle)
-    return view_as_complex(stack([r * cos(t), r * sin(t)], axis=-1))  # type: ignore[operator, no-any-return]
+    return view_as_complex(stack([r * cos(t), r * sin(t)], axis=-1))
 
 
 @operation
 def real(x: Any) -> Tensor:
     """The real part, elementwise; x itself if it is not complex."""
     x = convert(x)
-    return view_as_real(x)[..., 0] if dtypes.is_complex(x.dtype) else x  # type: ignore[no-any-return]
+    return view_as_real(x)[..., 0] if dtypes.is_complex(x.dtype) else x
 
 
 @operation
 def imag(x: Any) -> Tensor:
     """The imaginary part, elementwise; zeros if x is not complex."""
     x = convert(x)
-    return view_as_real(x)[..., 1] if dtypes.is_complex(x.dtype) else zeros_like(x)  # type: ignore[no-any-return]
+    return view_as_real(x)[..., 1] if dtypes.is_complex(x.dtype) else zeros_like(x)
 
 
 @operation
@@ -120,7 +120,7 @@ def conjugate(x: Any) -> Tensor:
     if not dtypes.is_complex(x.dtype):
         return x
     signs = convert([1, -1], dtypes.real_type(x.dtype))
-    return bind(as_complex_p, bind(as_real_p, x) * signs)  # type: ignore[no-any-return]
+    return bind(as_complex_p, bind(as_real_p, x) * signs)
 
 
 conj = conjugate
@@ -130,7 +130,7 @@ conj = conjugate
 def angle(x: Any) -> Tensor:
     """The angle of x in the complex plane: for real numbers pi if negative, else 0."""
     (x,) = floating(x)
-    return arctan2(imag(x), real(x))  # type: ignore[no-any-return]
+    return arctan2(imag(x), real(x))
 
 
 @operation
@@ -138,5 +138,5 @@ def isreal(x: Any) -> Tensor:
     """Whether the imaginary part is zero, elementwise."""
     x = convert(x)
     if dtypes.is_complex(x.dtype):
-        return equal(imag(x), 0)  # type: ignore[no-any-return]
+        return equal(imag(x), 0)
     return ones_like(x, "bool")

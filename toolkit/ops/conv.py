@@ -288,7 +288,7 @@ def depthwise_conv(
             f"{kernel.shape} is for {channels}"
         )
     kernel = reshape(kernel, (*size, 1, channels * multiplier))
-    return conv(x, kernel, strides, padding, data_format, dilation_rate)  # type: ignore[no-any-return]
+    return conv(x, kernel, strides, padding, data_format, dilation_rate)
 
 
 @operation
@@ -312,7 +312,7 @@ def separable_conv(
     y = depthwise_conv(
         inputs, depthwise_kernel, strides, padding, data_format, dilation_rate
     )
-    return conv(y, pointwise_kernel, 1, "valid", data_format)  # type: ignore[no-any-return]
+    return conv(y, pointwise_kernel, 1, "valid", data_format)
 
 
 @operation

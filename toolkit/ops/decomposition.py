@@ -104,7 +104,7 @@ def right_solve(x: Tensor, a: Tensor) -> Tensor:
 
 def inverse(x: Tensor) -> Tensor:
     """The inverses of square matrices."""
-    return bind(solve_p, x, eye(x.shape[-1], dtype=x.dtype))  # type: ignore[no-any-return]
+    return bind(solve_p, x, eye(x.shape[-1], dtype=x.dtype))
 
 
 slogdet_p: Primitive = _declare(
@@ -250,7 +250,7 @@ def _eig_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     inner = inner - scaled_columns(matmul(transposed(v), conjugate(v)), lengths)
     inner = _gaps(w) * inner + scaled_rows(g[0], unit)
     found = bind(solve_p, transposed(v), matmul(inner, transposed(v)))
-    return found if x.dtype == w.dtype else real(found)  # type: ignore[no-any-return]
+    return found if x.dtype == w.dtype else real(found)
 
 
 def _eig_spec(x: Spec, lead: Any, n: int, _: int) -> tuple[Spec, Spec]:

@@ -375,7 +375,7 @@ less_equal: Binary = _binary(less_equal_p, "x1 <= x2, elementwise.")
 def sign(x: Any) -> Tensor:
     """-1, 0 or 1 by the sign of x, elementwise; of booleans, x itself."""
     x = convert(x)
-    return x if x.dtype == "bool" else bind(sign_p, x)  # type: ignore[no-any-return]
+    return x if x.dtype == "bool" else bind(sign_p, x)
 
 
 @operation

@@ -93,7 +93,7 @@ def ifft2(x: Any) -> Pair:
     """The inverse of `fft2`."""
     real, imag = _transform(_pair("ifft2", x, 2), 2, inverse=True)
     count = math.prod(real.shape[-2:])
-    return real / count, imag / count  # type: ignore[operator, return-value]
+    return real / count, imag / count
 
 
 def _resized(x: Tensor, n: int) -> Tensor:
@@ -101,7 +101,7 @@ def _resized(x: Tensor, n: int) -> Tensor:
     last = x.ndim - 1
     x = slice_axis(x, last, 0, min(n, x.shape[last]))
     widths = ((0, 0),) * last + ((0, n - x.shape[last]),)
-    return bind(pad_p, x, widths=widths, value=0)  # type: ignore[no-any-return]
+    return bind(pad_p, x, widths=widths, value=0)
 
 
 def _length(op: str, n: int) -> int:
@@ -148,7 +148,7 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
     weights[0] = weights[n // 2 if n % 2 == 0 else 0] = 1 / n
     scale = convert(weights, real.dtype)
     half = (_resized(part, n // 2 + 1) * scale for part in (real, imag))
-    return _transform(tuple(_resized(part, n) for part in half), 1, inverse=True)[0]  # type: ignore[operator, arg-type]
+    return _transform(tuple(_resized(part, n) for part in half), 1, inverse=True)[0]  # type: ignore[arg-type]
 
 
 # --- short times ----------------------------------------------------------------------
@@ -165,7 +165,7 @@ def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> T
             raise unknown_choice(f"{op}: window", window, _WINDOWS)
         share = _WINDOWS[window]
         turns = arange(length, dtype=dtype) * (2 * math.pi / length)
-        window = share - (1 - share) * cos(turns)  # type: ignore[operator]
+        window = share - (1 - share) * cos(turns)
     window = convert(window, dtype)
     if window.shape != (length,):
         raise ShapeError(
@@ -173,7 +173,7 @@ def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> T
         )
     low = (fft_length - length) // 2
     widths = ((low, fft_length - length - low),)
-    return bind(pad_p, window, widths=widths, value=0)  # type: ignore[no-any-return]
+    return bind(pad_p, window, widths=widths, value=0)
 
 
 def _check_lengths(op: str, length: int, stride: int, fft_length: int) -> None:
@@ -219,7 +219,7 @@ def stft(
     if center:
         widths = [(0, 0)] * (x.ndim - 1) + [(fft_length // 2,) * 2]
         x = pad(x, widths, mode="reflect")
-    return rfft(extract_sequences(x, fft_length, sequence_stride) * weights)  # type: ignore[no-any-return]
+    return rfft(extract_sequences(x, fft_length, sequence_stride) * weights)
 
 
 def _overlap_add(x: Tensor, stride: int) -> Tensor:
@@ -228,7 +228,7 @@ def _overlap_add(x: Tensor, stride: int) -> Tensor:
     starts = np.arange(pieces, dtype="int32")[:, None] * stride
     places = convert(starts + np.arange(length, dtype="int32"))
     blank = zeros((*x.shape[:-2], (pieces - 1) * stride + length), x.dtype)
-    return bind(scatter_p, blank, places, x, axis=blank.ndim - 1, mode="add")  # type: ignore[no-any-return]
+    return bind(scatter_p, blank, places, x, axis=blank.ndim - 1, mode="add")
 
 
 @operation

@@ -122,15 +122,15 @@ def _product_vjp(g: Tensor, x: Tensor, u: Tensor, take: Any, put: Any) -> Any:
     """Each factor's gradient is the product of the others, also where one is 0."""
     zero_x, zero_u = equal(x, 0), equal(u, 0)
     count = put(convert(zero_x, g.dtype), convert(zero_u, g.dtype), "add")
-    rest = put(where(zero_x, x * 0 + 1, x), where(zero_u, u * 0 + 1, u), "mul")  # type: ignore[operator]
+    rest = put(where(zero_x, x * 0 + 1, x), where(zero_u, u * 0 + 1, u), "mul")
 
     def others(factor: Tensor, is_zero: Tensor, count: Tensor, rest: Tensor) -> Tensor:
         alone = where(logical_and(is_zero, equal(count, 1)), rest, zero_like(rest))
-        quotient = rest / where(is_zero, factor * 0 + 1, factor)  # type: ignore[operator]
+        quotient = rest / where(is_zero, factor * 0 + 1, factor)
         return where(equal(count, 0), quotient, alone)
 
     u_others = others(u, zero_u, take(count), take(rest))
-    return g * others(x, zero_x, count, rest), take(g) * u_others  # type: ignore[operator]
+    return g * others(x, zero_x, count, rest), take(g) * u_others
 
 
 def _scatter_vjp(
@@ -174,7 +174,7 @@ def _put_back(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     n = x.shape[axis]
     if indices.shape[axis] != 1:
         blank = zeros(x.shape, g.dtype)
-        return bind(put_along_axis_p, blank, indices, g, axis=axis, mode="add")  # type: ignore[no-any-return]
+        return bind(put_along_axis_p, blank, indices, g, axis=axis, mode="add")
     # One index for all positions: a comparison fuses with what reads the result.
     behind = (1,) * (x.ndim - axis - 1)
     positions = reshape(arange(n, dtype=indices.dtype), (n, *behind))
@@ -230,7 +230,7 @@ def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
     dtype = "int32" if math.prod(extents) < 2**31 else "int64"
     total, stride = None, 1
     for index, n in zip(reversed(columns), reversed(extents), strict=True):
-        counter = arange(n, dtype=dtype) * stride  # type: ignore[operator]
+        counter = arange(n, dtype=dtype) * stride
         part = bind(gather_p, counter, index, axis=0)
         total = part if total is None else total + part
         stride *= n

@@ -101,7 +101,7 @@ def eigh(x: Any) -> tuple[Tensor, Tensor]:
     Returns:
         (..., n), ascending, and (..., n, n), whose columns are the vectors.
     """
-    return bind(eigh_p, _symmetric(_matrices("eigh", x, square=True)))  # type: ignore[no-any-return]
+    return bind(eigh_p, _symmetric(_matrices("eigh", x, square=True)))
 
 
 @operation
@@ -124,7 +124,7 @@ def eig(x: Any) -> tuple[Tensor, Tensor]:
     """
     x = _matrices("eig", x, square=True)
     wide = dtypes.result_type(x.dtype, "float32")
-    return bind(eig_p, convert(x, wide))  # type: ignore[no-any-return]
+    return bind(eig_p, convert(x, wide))
 
 
 @operation
@@ -139,7 +139,7 @@ def lu_factor(x: Any) -> tuple[Tensor, Tensor]:
         of ones is left out; and the pivots, (..., min(m, n)), int32: row i was
         exchanged with row pivots[i], one after the other.
     """
-    return bind(lu_p, _matrices("lu_factor", x))[:2]  # type: ignore[no-any-return]
+    return bind(lu_p, _matrices("lu_factor", x))[:2]
 
 
 @operation
@@ -160,7 +160,7 @@ def qr(x: Any, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     x = _matrices("qr", x)
     m, n = x.shape[-2:]
     if m >= n:
-        return bind(qr_p, x, complete=mode == "complete")  # type: ignore[no-any-return]
+        return bind(qr_p, x, complete=mode == "complete")
     q, r = bind(qr_p, leading(x, -1, m), complete=False)
     rest = matmul(transposed(q), leading(x, -1, m, rest=True))
     return q, concatenate([r, rest], axis=-1)
@@ -204,20 +204,20 @@ def slogdet(x: Any) -> tuple[Tensor, Tensor]:
     Returns:
         Two tensors of shape (...); of a singular matrix, 0 and -inf.
     """
-    return bind(slogdet_p, _matrices("slogdet", x, square=True))  # type: ignore[no-any-return]
+    return bind(slogdet_p, _matrices("slogdet", x, square=True))
 
 
 @operation
 def det(x: Any) -> Tensor:
     """The determinant of square matrices: (..., n, n) gives (...)."""
     sign, logarithm = bind(slogdet_p, _matrices("det", x, square=True))
-    return sign * exp(logarithm)  # type: ignore[no-any-return]
+    return sign * exp(logarithm)
 
 
 @operation
 def logdet(x: Any) -> Tensor:
     """The logarithm of the determinant of positive definite matrices, (..., n, n)."""
-    return bind(slogdet_p, _matrices("logdet", x, square=True))[1]  # type: ignore[no-any-return]
+    return bind(slogdet_p, _matrices("logdet", x, square=True))[1]
 
 
 def _system(op: str, a: Any, b: Any, triangle: Any = None, square: bool = True) -> Any:

@@ -39,7 +39,7 @@ def _pair(op: str, target: Any, output: Any) -> tuple[Tensor, Tensor, str]:
 
 def _clipped(probabilities: Tensor) -> Tensor:
     epsilon = settings.epsilon()
-    return minimum(maximum(probabilities, epsilon), 1 - epsilon)  # type: ignore[no-any-return]
+    return minimum(maximum(probabilities, epsilon), 1 - epsilon)
 
 
 @operation
@@ -149,7 +149,7 @@ def _picked(op: str, x: Tensor, labels: Tensor, axis: int) -> Tensor:
     classes = x.shape[axis]
     indices = where(less(labels, 0), labels - classes, labels)
     try:
-        return squeeze(bind(take_along_axis_p, x, indices, axis=axis), axis)  # type: ignore[no-any-return]
+        return squeeze(bind(take_along_axis_p, x, indices, axis=axis), axis)
     except OutOfRangeError:
         values = labels.numpy()
         wrong = values[np.logical_or(values < 0, values >= classes)].flat[0]

@@ -67,7 +67,7 @@ def _cumulative(function: Any, x: Tensor, axis: Any, dtype: Any) -> Tensor:
     """A running sum or product; along no axis at all it is x itself."""
     if axis == ():
         return convert(x, dtype and dtypes.standardize(dtype))
-    return function(x, only_axis(function.__name__, axis), dtype)  # type: ignore[no-any-return]
+    return function(x, only_axis(function.__name__, axis), dtype)
 
 
 def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) -> Tensor:

@@ -40,14 +40,14 @@ def _widened(x: Any) -> tuple[Tensor, str]:
 
 
 def _variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    return mean(square(x - mean(x, axis=axis, keepdims=True)), axis=axis, keepdims=True)  # type: ignore[no-any-return, operator]
+    return mean(square(x - mean(x, axis=axis, keepdims=True)), axis=axis, keepdims=True)
 
 
 def _variance_vjp(g: Tensor, y: Tensor, x: Tensor, axis: tuple[int, ...]) -> Tensor:
     count = math.prod(x.shape[a] for a in axis)
     factor = 2 / max(count, 1)
     factor = extent(factor, g.dtype) if 0 in axis else factor
-    return (g * factor) * (x - mean(x, axis=axis, keepdims=True))  # type: ignore[no-any-return, operator]
+    return (g * factor) * (x - mean(x, axis=axis, keepdims=True))
 
 
 # A composite with a gradient of its own: the part through the mean is zero, which the
@@ -116,7 +116,7 @@ def batch_normalization(
                 f"batch_normalization: expected {name} of shape ({n},) for axis {axis} "
                 f"of x with shape {x.shape}; received {value.shape}"
             )
-        return reshape(value, (*(1,) * axis, n, *(1,) * (x.ndim - axis - 1)))  # type: ignore[no-any-return]
+        return reshape(value, (*(1,) * axis, n, *(1,) * (x.ndim - axis - 1)))
 
     factor = rsqrt(along_axis("variance", variance) + epsilon)
     if scale is not None:
@@ -266,7 +266,7 @@ def rms_normalization(
 
 def _rsqrt_mean_square(x: Tensor, axes: Any, epsilon: float | None) -> Tensor:
     epsilon = settings.epsilon() if epsilon is None else epsilon
-    return rsqrt(mean(square(x), axis=axes, keepdims=True) + epsilon)  # type: ignore[no-any-return]
+    return rsqrt(mean(square(x), axis=axes, keepdims=True) + epsilon)
 
 
 def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
@@ -277,8 +277,8 @@ def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
         value = convert(value, y.dtype)
         return value if value.ndim == y.ndim else reshape(value, shape)
 
-    y = y if gamma is None else y * spread(gamma)  # type: ignore[operator]
-    return y if beta is None else y + spread(beta)  # type: ignore[operator]
+    y = y if gamma is None else y * spread(gamma)
+    return y if beta is None else y + spread(beta)
 
 
 @operation
@@ -317,7 +317,7 @@ def vector_norm(
     positive = greater(total, 0)
     total = where(positive, total, 1.0)
     root = sqrt(total) if order == 2 else power(total, 1 / order)
-    return where(positive, root, zero_like(root))  # type: ignore[no-any-return]
+    return where(positive, root, zero_like(root))
 
 
 @operation
@@ -334,4 +334,4 @@ def psnr(x1: Any, x2: Any, max_val: float) -> Tensor:
             f"psnr: expected equal shapes; received {x1.shape} and {x2.shape}"
         )
     error = mean(square(x1 - x2))
-    return (2 * log(convert(max_val, x1.dtype)) - log(error)) * 4.342944819032518  # type: ignore[no-any-return]
+    return (2 * log(convert(max_val, x1.dtype)) - log(error)) * 4.342944819032518

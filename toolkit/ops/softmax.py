@@ -28,26 +28,26 @@ Axes = tuple[int, ...]
 
 def _shifted(x: Tensor, axis: Axes) -> Tensor:
     """x minus its maximum, so that exp cannot overflow."""
-    return x - stop_gradient(max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
+    return x - stop_gradient(max(x, axis=axis, keepdims=True))
 
 
 def _softmax(x: Tensor, axis: Axes) -> Tensor:
     weights = exp(_shifted(x, axis))
-    return weights / sum(weights, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+    return weights / sum(weights, axis=axis, keepdims=True)
 
 
 def _log_softmax(x: Tensor, axis: Axes) -> Tensor:
     shifted = _shifted(x, axis)
-    return shifted - log(sum(exp(shifted), axis=axis, keepdims=True))  # type: ignore[no-any-return]
+    return shifted - log(sum(exp(shifted), axis=axis, keepdims=True))
 
 
 def _softmax_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
-    weighted = g * y  # type: ignore[operator]
-    return weighted - y * sum(weighted, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+    weighted = g * y
+    return weighted - y * sum(weighted, axis=axis, keepdims=True)
 
 
 def _log_softmax_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes) -> Tensor:
-    return g - exp(y) * sum(g, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+    return g - exp(y) * sum(g, axis=axis, keepdims=True)
 
 
 softmax_p: Primitive = decomposable("softmax", _softmax, _softmax_vjp)
@@ -57,9 +57,9 @@ log_softmax_p: Primitive = decomposable("log_softmax", _log_softmax, _log_softma
 def _along(record: Primitive, x: Any, axis: Any) -> Tensor:
     (x,) = floating(x)
     if x.size == 0:
-        return x  # type: ignore[no-any-return]
+        return x
     axes = normalize_axes(record.name, axis, x.ndim)
-    return bind(record, x, axis=axes)  # type: ignore[no-any-return]
+    return bind(record, x, axis=axes)
 
 
 @operation
@@ -115,10 +115,10 @@ def sparsemax(x: Any, axis: int = -1) -> Tensor:
     ranks = reshape(arange(1, n + 1, dtype=x.dtype), (n, *(1,) * (x.ndim - axis - 1)))
     kept = greater(largest * ranks + 1, cumsum(largest, axis=axis))
     support = greater(stop_gradient(x), _excess(largest, kept, axis))
-    return where(support, x - _excess(x, support, axis), zero_like(x))  # type: ignore[no-any-return]
+    return where(support, x - _excess(x, support, axis), zero_like(x))
 
 
 def _excess(x: Tensor, support: Tensor, axis: int) -> Tensor:
     """What to take off each element of the support so that their sum becomes 1."""
     total = sum(where(support, x, zero_like(x)), axis=axis, keepdims=True)
-    return (total - 1) / sum(convert(support, x.dtype), axis=axis, keepdims=True)  # type: ignore[no-any-return]
+    return (total - 1) / sum(convert(support, x.dtype), axis=axis, keepdims=True)

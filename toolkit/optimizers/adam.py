@@ -89,7 +89,7 @@ def adam_update(
 
 
 def _power(base: float, exponent: Tensor) -> Tensor:
-    return ops.power(convert(base, exponent.dtype), exponent)  # type: ignore[no-any-return]
+    return ops.power(convert(base, exponent.dtype), exponent)
 
 
 class AdamW(Adam):
@@ -220,7 +220,7 @@ class Nadam(Optimizer):
         self._u_product.assign(self._u_product.read() * self._u(step))
 
     def _u(self, step: Tensor) -> Tensor:
-        return self.beta_1 * (1 - 0.5 * _power(0.96, step))  # type: ignore[no-any-return]
+        return self.beta_1 * (1 - 0.5 * _power(0.96, step))
 
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor

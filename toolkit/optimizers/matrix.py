@@ -87,7 +87,7 @@ def _towards(mean: Tensor, x: Tensor, share: Tensor) -> Tensor:
 
 
 def _rms(x: Tensor) -> Tensor:
-    return ops.sqrt(ops.mean(ops.square(x)))  # type: ignore[no-any-return]
+    return ops.sqrt(ops.mean(ops.square(x)))
 
 
 class Muon(Optimizer):
@@ -202,7 +202,7 @@ class Muon(Optimizer):
 
     def transpose_last_axis(self, x: Tensor) -> Tensor:
         """`x` with its last two axes exchanged."""
-        return ops.swapaxes(x, -1, -2)  # type: ignore[no-any-return]
+        return ops.swapaxes(x, -1, -2)
 
     def zeropower_via_newtonschulz5(self, x: Tensor, steps: int) -> Tensor:
         """A matrix with the singular vectors of x and singular values near 1.

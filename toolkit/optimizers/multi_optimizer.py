@@ -188,7 +188,7 @@ class MultiOptimizer(Optimizer):
         return self._iterations
 
     @property
-    def loss_scale_factor(self) -> float | None:  # type: ignore[override]
+    def loss_scale_factor(self) -> float | None:
         """What the loss is multiplied by."""
         return self._loss_scale_factor
 

@@ -66,7 +66,7 @@ class Int8QuantizationConfig(QuantizationConfig):
         'int8'
     """
 
-    mode = "int8"  # type: ignore[assignment]
+    mode = "int8"
 
     def __init__(
         self, weight_quantizer: Any = None, activation_quantizer: Any = "default"
@@ -86,7 +86,7 @@ class Int4QuantizationConfig(QuantizationConfig):
         block_size: how many inputs share a scale; None or -1 for all.
     """
 
-    mode = "int4"  # type: ignore[assignment]
+    mode = "int4"
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Int4QuantizationConfig(QuantizationConfig):
 class Float8QuantizationConfig(QuantizationConfig):
     """Training with inputs, weights and gradients rounded to floats of 8 bits."""
 
-    mode = "float8"  # type: ignore[assignment]
+    mode = "float8"
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class GPTQConfig(_Calibrated):
         E. Frantar et al., GPTQ, https://arxiv.org/abs/2210.17323
     """
 
-    mode = "gptq"  # type: ignore[assignment]
+    mode = "gptq"
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class AWQConfig(_Calibrated):
         J. Lin et al., AWQ, https://arxiv.org/abs/2306.00978
     """
 
-    mode = "awq"  # type: ignore[assignment]
+    mode = "awq"
 
     def __init__(
         self,

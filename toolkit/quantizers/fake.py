@@ -78,7 +78,7 @@ def _quantized(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -
                     (ops.greater_equal(x, top), high),
                 )
             )
-            return ops.where(within, g, 0.0), *to_ends  # type: ignore[return-value]
+            return ops.where(within, g, 0.0), *to_ends
 
         return y, grad
 

@@ -39,7 +39,7 @@ def checked_dtype(op: str, dtype: Any) -> str:
 def uniform_of(key: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
     """Uniform on [0, 1), in float64 for float64 and else in float32."""
     drawn = "float64" if dtype == "float64" else "float32"
-    return bind(random_uniform_p, key, shape=shape, dtype=drawn)  # type: ignore[no-any-return]
+    return bind(random_uniform_p, key, shape=shape, dtype=drawn)
 
 
 def _unit(seed: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
@@ -65,11 +65,11 @@ def uniform(
     x = _unit(seed, extents_of(shape), dtype)
     if dtype in _HALF_BITS:
         steps = 2.0 ** _HALF_BITS[dtype]
-        x = convert(ops.floor(x * steps) / steps, dtype)  # type: ignore[operator]
+        x = convert(ops.floor(x * steps) / steps, dtype)
     if isinstance(minval, float) and isinstance(maxval, float):
-        return x if (minval, maxval) == (0, 1) else x * (maxval - minval) + minval  # type: ignore[operator]
+        return x if (minval, maxval) == (0, 1) else x * (maxval - minval) + minval
     low = convert(minval, dtype)
-    return x * (convert(maxval, dtype) - low) + low  # type: ignore[no-any-return, operator]
+    return x * (convert(maxval, dtype) - low) + low
 
 
 def normal(
@@ -87,14 +87,14 @@ def normal(
     size = math.prod(shape)
     # Box and Muller: the angle and the radius of a point give two coordinates.
     pairs = _unit(seed, (2, (size + 1) // 2), dtype)
-    radius = ops.sqrt(-2.0 * ops.log1p(-pairs[0]))  # type: ignore[index, operator]
-    angle = (2 * math.pi) * pairs[1]  # type: ignore[index, operator]
+    radius = ops.sqrt(-2.0 * ops.log1p(-pairs[0]))
+    angle = (2 * math.pi) * pairs[1]
     points = ops.concatenate([radius * ops.cos(angle), radius * ops.sin(angle)])
     return _scaled(ops.reshape(points[:size], shape), mean, stddev, dtype)
 
 
 def _scaled(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
-    x = x * convert(stddev, x.dtype) + convert(mean, x.dtype)  # type: ignore[operator]
+    x = x * convert(stddev, x.dtype) + convert(mean, x.dtype)
     return convert(x, dtype)
 
 
@@ -107,7 +107,7 @@ def truncated_normal(
         shape, mean, stddev, dtype, seed: as for `normal`.
     """
     dtype = checked_dtype("truncated_normal", dtype)
-    x = _unit(seed, extents_of(shape), dtype) * 2.0 - 1.0  # type: ignore[operator]
+    x = _unit(seed, extents_of(shape), dtype) * 2.0 - 1.0
     z = math.sqrt(2) * ops.erfinv(_ERF_OF_TWO * x)
     return _scaled(ops.clip(z, -2.0, 2.0), mean, stddev, dtype)
 
@@ -134,8 +134,8 @@ def randint(
             )
     low, high = convert(minval, "int64"), convert(maxval, "int64")
     x = _unit(seed, extents_of(shape), "float64")
-    offset = convert(ops.floor(x * convert(high - low, "float64")), "int64")  # type: ignore[operator]
-    return convert(offset + low, name)  # type: ignore[operator]
+    offset = convert(ops.floor(x * convert(high - low, "float64")), "int64")
+    return convert(offset + low, name)
 
 
 @operation
@@ -163,7 +163,7 @@ def categorical(
     batch, classes = logits.shape
     # The largest of logits plus Gumbel noise is a draw from their softmax.
     x = _unit(seed, (batch, num_samples, classes), wide)
-    noise = -ops.log(-ops.log1p(-x))  # type: ignore[operator]
+    noise = -ops.log(-ops.log1p(-x))
     scores = ops.expand_dims(convert(logits, wide), 1) + noise
     return convert(ops.argmax(scores, axis=-1), dtypes.standardize(dtype))
 
@@ -185,11 +185,11 @@ def dropout(
         raise ArgumentError(f"random.dropout: expected rate in [0, 1]; received {rate}")
     (x,) = floating(inputs)
     if rate == 0:
-        return x  # type: ignore[no-any-return]
+        return x
     if rate == 1:
-        return ops.zeros_like(x)  # type: ignore[no-any-return]
+        return ops.zeros_like(x)
     keep = ops.greater_equal(_unit(seed, _noise_shape(x, noise_shape), "float32"), rate)
-    return ops.where(keep, x * (1 / (1 - rate)), 0.0)  # type: ignore[no-any-return]
+    return ops.where(keep, x * (1 / (1 - rate)), 0.0)
 
 
 def _noise_shape(x: Tensor, noise_shape: Any) -> tuple[int, ...]:
@@ -226,4 +226,4 @@ def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Tensor:
             f"received {axis}"
         )
     order = ops.argsort(_unit(seed, (x.shape[axis],), "float64"))
-    return ops.take(x, order, axis=axis)  # type: ignore[no-any-return]
+    return ops.take(x, order, axis=axis)

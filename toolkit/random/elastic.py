@@ -67,6 +67,6 @@ def stretched(
     # One channel for each direction.
     noise = random.normal((*x.shape[:3], 2), dtype=dtype, seed=seed)
     weights = bell(size, sigma, dtype)
-    fields = blurred(noise, weights, weights) * ops.cast(alpha * sigma, dtype)  # type: ignore[operator]
+    fields = blurred(noise, weights, weights) * ops.cast(alpha * sigma, dtype)
     down, right = ops.unstack(fields, axis=-1)
     return restore(displaced(x, down, right, interpolation, *outside))

@@ -47,7 +47,7 @@ def beta(
         _gamma(key, shape, parameter, _wide(dtype))
         for key, parameter in zip(keys, (alpha, beta), strict=True)
     )
-    return convert(x / (x + y), dtype)  # type: ignore[operator]
+    return convert(x / (x + y), dtype)
 
 
 def binomial(
@@ -67,7 +67,7 @@ def binomial(
     n = ops.broadcast_to(convert(counts, "float64"), shape)
     p = ops.broadcast_to(convert(probabilities, "float64"), shape)
     key, n, p, certain = _halved(draw_seed(seed), n, p)
-    rare = ops.minimum(p, 1 - p)  # type: ignore[operator]
+    rare = ops.minimum(p, 1 - p)
     log_failure = ops.log1p(-rare)
 
     def go_on(key: Tensor, trials: Tensor, successes: Tensor) -> Tensor:
@@ -98,12 +98,12 @@ def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
     def step(key: Tensor, n: Tensor, p: Tensor, certain: Tensor) -> Any:
         key, own = _two_keys(key)
         first, second = _two_keys(own)
-        m = ops.floor(n / 2) + 1  # type: ignore[operator]
+        m = ops.floor(n / 2) + 1
         low = _gamma(first, n.shape, m, "float64")
-        middle = low / (low + _gamma(second, n.shape, n + 1 - m, "float64"))  # type: ignore[operator]
-        below = middle <= p  # type: ignore[operator]
-        fewer = ops.where(below, n - m, m - 1)  # type: ignore[operator]
-        share = ops.where(below, (p - middle) / (1 - middle), p / middle)  # type: ignore[operator]
+        middle = low / (low + _gamma(second, n.shape, n + 1 - m, "float64"))
+        below = middle <= p
+        fewer = ops.where(below, n - m, m - 1)
+        share = ops.where(below, (p - middle) / (1 - middle), p / middle)
         many = n > _FEW
         return (
             key,
@@ -112,7 +112,7 @@ def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
             certain + ops.where(many & below, m, 0.0),
         )
 
-    return ops.while_loop(go_on, step, (key, n, p, ops.zeros_like(n)))  # type: ignore[no-any-return]
+    return ops.while_loop(go_on, step, (key, n, p, ops.zeros_like(n)))
 
 
 def _wide(dtype: str) -> str:
@@ -122,9 +122,9 @@ def _wide(dtype: str) -> str:
 
 def _two_keys(key: Tensor) -> tuple[Tensor, Tensor]:
     """Two keys from one, that share nothing with the keys that seeds give."""
-    words = ops.floor(uniform_of(key, (2, 2), "float64") * 2.0**32)  # type: ignore[operator]
+    words = ops.floor(uniform_of(key, (2, 2), "float64") * 2.0**32)
     keys = convert(convert(words, "int64"), "uint32")
-    return keys[0], keys[1]  # type: ignore[index]
+    return keys[0], keys[1]
 
 
 def _gamma(key: Tensor, shape: tuple[int, ...], alpha: Any, dtype: str) -> Tensor:
@@ -147,5 +147,5 @@ def _gamma(key: Tensor, shape: tuple[int, ...], alpha: Any, dtype: str) -> Tenso
 
     _, y = ops.while_loop(go_on, step, (key, ops.full(shape, -1.0, dtype)))
     # Below 1, the variable of alpha + 1 times a power of a uniform one.
-    small = (1 - uniform_of(last, shape, dtype)) ** (1 / alpha)  # type: ignore[operator]
-    return ops.where(alpha < 1, y * small, y)  # type: ignore[no-any-return]
+    small = (1 - uniform_of(last, shape, dtype)) ** (1 / alpha)
+    return ops.where(alpha < 1, y * small, y)

@@ -53,7 +53,7 @@ class SeedGenerator:
             ordered: whether keys must come in a fixed order; they do in any case.
         """
         key = self.state.read()
-        self.state.assign(key + convert(_ONE_MORE))  # type: ignore[operator]
+        self.state.assign(key + convert(_ONE_MORE))
         return key
 
     def get_config(self) -> dict[str, Any]:

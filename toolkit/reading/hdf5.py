@@ -129,7 +129,7 @@ def _check_structure(source: Source) -> None:
 def _reader(file: Any) -> Callable[[int, int], bytes]:
     def read(address: int, size: int) -> bytes:
         file.seek(address)
-        return file.read(size)  # type: ignore[no-any-return]
+        return file.read(size)
 
     return read
 

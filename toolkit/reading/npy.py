@@ -171,7 +171,7 @@ def open_npz(path: Path) -> Iterator[dict[str, StoredArray]]:
 
 
 def _reader(members: Any, name: str) -> Callable[[], bytes]:
-    return lambda: members.read(name)  # type: ignore[no-any-return]
+    return lambda: members.read(name)
 
 
 def _stored(

@@ -113,7 +113,7 @@ class Members:
 
 def _is_listed_whole(archive: zipfile.ZipFile) -> bool:
     """Whether the list of members ends where it should: a wrong length hides some."""
-    end = archive.start_dir  # type: ignore[attr-defined]
+    end = archive.start_dir
     for info in archive.infolist():
         encoding = "utf-8" if info.flag_bits & 0x800 else "cp437"
         name = info.orig_filename.encode(encoding)

@@ -153,7 +153,7 @@ def _corners(boxes: Any) -> tuple[Any, Any]:
 
 def _size(image_shape: Any) -> tuple[Any, Any]:
     """(height, width) of an image of this shape."""
-    return (None, None) if image_shape is None else tuple(image_shape)[:2]  # type: ignore[return-value]
+    return (None, None) if image_shape is None else tuple(image_shape)[:2]
 
 
 def _overlap(first: Any, second: Any) -> Any:

@@ -63,7 +63,7 @@ class Int8Weight(Weight):
     @property
     def scale(self) -> Variable:
         """The Variable that holds the scales."""
-        return getattr(self.layer, self.scales[0])  # type: ignore[no-any-return]
+        return getattr(self.layer, self.scales[0])
 
     def create(self, shape: Any) -> None:
         """Give the layer both Variables."""

@@ -53,7 +53,7 @@ class LowRankWeight(Weight):
         return self.frozen.rows(indices) + self._scale() * update
 
     def _scale(self) -> float:
-        return self.layer.lora_alpha / self.layer.lora_rank  # type: ignore[no-any-return]
+        return self.layer.lora_alpha / self.layer.lora_rank
 
 
 class LowRankLayer(Layer):

@@ -191,7 +191,7 @@ def shifted(boxes: Any, top: Any, left: Any) -> Any:
     boxes = ops.convert_to_tensor(boxes)
     offsets = (left, top, left, top)
     return joined(
-        tuple(  # type: ignore[arg-type]
+        tuple(
             x + ops.cast(o, boxes.dtype)
             for x, o in zip(coordinates(boxes), offsets, strict=True)
         )

@@ -153,7 +153,7 @@ class Discretization(Layer):
         layer = super().from_config(config)
         if limits is not None:
             layer.__dict__["bin_boundaries"] = limits
-        return layer  # type: ignore[no-any-return]
+        return layer
 
 
 def summarize(values: Array, epsilon: float) -> Array:

@@ -170,7 +170,7 @@ class CutMix(_Mixing):
         """Where each image is replaced, by which one, and what part of it is kept."""
         low, high = map(float, self.factor)
         # Beta is not defined at 0.
-        alpha = random.uniform((), low, high, seed=seed) + 1e-6  # type: ignore[operator]
+        alpha = random.uniform((), low, high, seed=seed) + 1e-6
         kept = random.beta((n, 1, 1, 1), alpha, alpha, seed=seed)
         inside: Any = True
         part: Any = 1.0

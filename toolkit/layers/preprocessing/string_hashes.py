@@ -84,7 +84,7 @@ def _weak(data: bytes, at: int, a: int, b: int) -> tuple[int, int]:
     return (total + z) & _MASK, (b + _right(total, 44) + a) & _MASK
 
 
-def _round(data: bytes, at: int, state: tuple[int, ...], factor: int, times: int):  # type: ignore[no-untyped-def]
+def _round(data: bytes, at: int, state: tuple[int, ...], factor: int, times: int):
     """Take in 64 bytes; `times` is 1, and 9 for the last ones."""
     x, y, z, v0, v1, w0, w1 = state
     x = _right(x + y + v0 + _word(data, at + 8), 37) * factor & _MASK

@@ -18,7 +18,7 @@ def plain(values: Any) -> list[Any] | None:
     if values is None:
         return None
     array = np.asarray(values)
-    return (as_text(array) if array.dtype.kind in "OSU" else array).tolist()  # type: ignore[no-any-return]
+    return (as_text(array) if array.dtype.kind in "OSU" else array).tolist()
 
 
 def lines_of(path: Path) -> list[str]:
@@ -138,7 +138,7 @@ class VocabularyLayer(AdaptableLayer):
         array = host_array(self, vocabulary)
         if self.vocabulary_dtype != dtypes.STRING:
             return [int(v) for v in array.reshape(-1).tolist()]
-        return as_text(array).reshape(-1).tolist()  # type: ignore[no-any-return]
+        return as_text(array).reshape(-1).tolist()
 
     def _read(self, path: Path) -> list[str]:
         if not path.is_file():

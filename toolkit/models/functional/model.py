@@ -241,7 +241,7 @@ def _fresh_input(symbol: KerasTensor) -> KerasTensor:
     layer = InputLayer(
         batch_shape=symbol.shape, dtype=symbol.dtype, name=f"{symbol.name}CLONE"
     )
-    return layer.output  # type: ignore[no-any-return]
+    return layer.output
 
 
 def _argument_filler(

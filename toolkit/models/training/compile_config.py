@@ -20,7 +20,7 @@ class CompileConfigured:
         """The arguments of `compile` as plain values; empty before it."""
         if not self.compiled or self._compiled_with is None:
             return {}
-        return serialize_keras_object(self._compiled_with)  # type: ignore[no-any-return]
+        return serialize_keras_object(self._compiled_with)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile with the arguments that `get_compile_config` described.

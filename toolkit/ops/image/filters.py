@@ -24,7 +24,7 @@ def bell(size: int, sigma: Any, dtype: str) -> Tensor:
     """(size,): the normal density around the middle, with sum 1."""
     places = arange(size, dtype=dtype) - (size - 1) / 2
     y = exp(-0.5 * square(places / convert(sigma, dtype)))
-    return y / sum(y)  # type: ignore[no-any-return]
+    return y / sum(y)
 
 
 def _filtered(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
@@ -33,7 +33,7 @@ def _filtered(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
     kernel = tile(
         reshape(kernel, (height, width, 1, multiplier)), (1, 1, x.shape[-1], 1)
     )
-    return depthwise_conv(x, kernel, 1, padding, "channels_last")  # type: ignore[no-any-return]
+    return depthwise_conv(x, kernel, 1, padding, "channels_last")
 
 
 def blurred(x: Tensor, down: Tensor, right: Tensor, padding: str = "same") -> Tensor:
@@ -134,8 +134,8 @@ def ssim(
         return blurred(t, weights, weights, "valid")
 
     m1, m2 = average(a), average(b)
-    v1, v2 = average(a * a) - m1 * m1, average(b * b) - m2 * m2  # type: ignore[operator]
-    v12 = average(a * b) - m1 * m2  # type: ignore[operator]
+    v1, v2 = average(a * a) - m1 * m1, average(b * b) - m2 * m2
+    v12 = average(a * b) - m1 * m2
     over = (2 * m1 * m2 + c1) * (2 * v12 + c2)
     under = (m1 * m1 + m2 * m2 + c1) * (v1 + v2 + c2)
     found = convert(mean(over / under, axis=(1, 2, 3)), _float_dtype(x))

@@ -30,7 +30,7 @@ def batched(
 
     def restore(y: Tensor) -> Tensor:
         y = in_format(y, data_format)
-        return squeeze(y, 0) if single else y  # type: ignore[no-any-return]
+        return squeeze(y, 0) if single else y
 
     return channels_last(expand_dims(x, 0) if single else x, data_format), restore
 
@@ -46,7 +46,7 @@ def as_pixels(y: Tensor, dtype: str) -> Tensor:
     """y in another dtype; integers are rounded, and stay in their range."""
     if dtypes.is_float(dtype):
         return convert(y, dtype)
-    return saturate_cast(round(y), dtype)  # type: ignore[no-any-return]
+    return saturate_cast(round(y), dtype)
 
 
 def need_floats(op: str, x: Tensor) -> None:

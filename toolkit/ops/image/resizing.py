@@ -39,7 +39,7 @@ def _cubic(x: Tensor) -> Tensor:
     """Keys' cubic with a = -1/2 (1981, doi:10.1109/TASSP.1981.1163711)."""
     near = ((1.5 * x - 2.5) * x) * x + 1
     far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-    return where(less(x, 1), near, where(less(x, 2), far, 0.0))  # type: ignore[no-any-return]
+    return where(less(x, 1), near, where(less(x, 2), far, 0.0))
 
 
 def _lanczos(radius: int) -> Callable[[Tensor], Tensor]:
@@ -47,7 +47,7 @@ def _lanczos(radius: int) -> Callable[[Tensor], Tensor]:
         apart = greater(x, 1e-3)
         turn = math.pi * where(apart, x, 1.0)
         y = radius * sin(turn) * sin(turn / radius) / (turn * turn)
-        return where(greater(x, radius), 0.0, where(apart, y, 1.0))  # type: ignore[no-any-return]
+        return where(greater(x, radius), 0.0, where(apart, y, 1.0))
 
     return kernel
 
@@ -76,12 +76,12 @@ def _weights(
     usable = greater(absolute(total), 1e-4 if step.dtype == "float32" else 1e-12)
     inside = logical_and(greater_equal(places, -0.5), less_equal(places, n - 0.5))
     divisor = where(equal(total, 0), 1.0, total)
-    return where(logical_and(usable, inside), weights / divisor, 0.0)  # type: ignore[no-any-return]
+    return where(logical_and(usable, inside), weights / divisor, 0.0)
 
 
 def _along(x: Tensor, axis: int, weights: Tensor) -> Tensor:
     """The product of one axis with a matrix."""
-    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)  # type: ignore[no-any-return]
+    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
 
 
 @operation
@@ -137,7 +137,7 @@ def scale_and_translate(
 def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
     n = x.shape[axis]
     places = (2 * arange(count, dtype="int64") + 1) * n // (2 * count)
-    return take(x, places, axis)  # type: ignore[no-any-return]
+    return take(x, places, axis)
 
 
 def _fitting(other: int, size: int, other_size: int) -> int:
@@ -167,7 +167,7 @@ def _padded(x: Tensor, size: tuple[int, int], value: Any) -> Tensor:
     if sides[0]:
         sides[1] = 0
     widths = ((0, 0), *((side, side) for side in sides), (0, 0))
-    return bind(pad_p, x, widths=widths, value=value)  # type: ignore[no-any-return]
+    return bind(pad_p, x, widths=widths, value=value)
 
 
 @operation

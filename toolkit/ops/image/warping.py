@@ -25,7 +25,7 @@ ORDERS = {"nearest": 0, "bilinear": 1}
 
 def _mirrored(index: Tensor, n: int) -> Tensor:
     """Back and forth, with the outermost element once: d c b | a b c d | c b a."""
-    return absolute(mod(index + (n - 1), 2 * (n - 1)) - (n - 1))  # type: ignore[no-any-return]
+    return absolute(mod(index + (n - 1), 2 * (n - 1)) - (n - 1))
 
 
 # What index an index outside of [0, n) stands for; "constant" takes no pixel there.
@@ -49,7 +49,7 @@ def _nodes(place: Tensor, order: int) -> list[tuple[Tensor, Any]]:
         return [(convert(where(less(place, 0), -half, half), "int32"), None)]
     low = floor(place)
     share, index = place - low, convert(low, "int32")
-    return [(index, 1 - share), (index + 1, share)]  # type: ignore[operator, list-item]
+    return [(index, 1 - share), (index + 1, share)]
 
 
 def interpolated(
@@ -87,7 +87,7 @@ def interpolated(
         if inside is not None:
             pixels = where(expand_dims(inside, -1), pixels, convert(value, x.dtype))
         total = total + (pixels if weight is None else pixels * expand_dims(weight, -1))
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def check_mode(op: str, interpolation: str, fill_mode: str) -> None:
@@ -157,7 +157,7 @@ def displaced(
     """Images (batch, height, width, channels) read that far away, in their dtype."""
     rows, columns = _grid(x)
     places = rows + down, columns + right
-    y = interpolated(widened(x), places, ORDERS[interpolation], mode, value)  # type: ignore[arg-type]
+    y = interpolated(widened(x), places, ORDERS[interpolation], mode, value)
     return as_pixels(y, x.dtype)
 
 
@@ -263,4 +263,4 @@ def homographies(start: Tensor, end: Tensor) -> Tensor:
     ]
     wanted = expand_dims(concatenate([to_x, to_y], axis=-1), -1)
     solution = bind(solve_p, concatenate(rows, axis=1), wanted)
-    return reshape(solution, (-1, 8))  # type: ignore[no-any-return]
+    return reshape(solution, (-1, 8))

@@ -371,4 +371,4 @@ def body_dtype(body: Body, step: int) -> str:
     if kind == "number":
         return str(rest[0])
     of = body.plan.reads if kind == "read" else body.plan.steps
-    return of[index].dtype  # type: ignore[attr-defined,no-any-return]
+    return of[index].dtype
