@@ -160,8 +160,6 @@ class Value:
         """Whether it is a constant that would be another one for other extents."""
         return getattr(self, "_is_open", False)
 
-    __hash__ = object.__hash__
-
     def __repr__(self) -> str:
         return f"<value {self.spec}>"
 

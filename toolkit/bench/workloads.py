@@ -84,10 +84,10 @@ def _tokens(count: int) -> Data:
     return text[:, :-1].copy(), text[:, 1:].copy()
 
 
-cifar = partial(_images, (32, 32, 3), one_hot=True)
-small_images = partial(_images, (32, 32, 3))
-vectors = partial(_images, (784,))
-grey_images = partial(_images, (28, 28))
+cifar: partial[Data] = partial(_images, (32, 32, 3), one_hot=True)
+small_images: partial[Data] = partial(_images, (32, 32, 3))
+vectors: partial[Data] = partial(_images, (784,))
+grey_images: partial[Data] = partial(_images, (28, 28))
 
 
 WORKLOADS = {

@@ -110,8 +110,6 @@ class KerasTensor:
 
     __float__ = __int__ = __index__ = __array__
 
-    __hash__ = object.__hash__
-
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
 

@@ -249,8 +249,6 @@ class Tensor(Operators, Value):
             raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(self.shape[0]))
 
-    __hash__ = Value.__hash__
-
     def __reduce__(self) -> Any:
         return type(self), (np.array(self.numpy()),)
 

@@ -307,8 +307,6 @@ class Variable(Operators):
     def __index__(self) -> int:
         return self.value.__index__()
 
-    __hash__ = object.__hash__
-
     def __deepcopy__(self, memo: Any) -> Variable:
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy

@@ -58,7 +58,7 @@ class Checkpoint:
     def __init__(self, root: Any = None, **kwargs: Any) -> None:
         self._objects = {**({} if root is None else {"root": root}), **kwargs}
         self.__dict__.update(kwargs)
-        self.save_counter = Variable(0, trainable=False, name="save_counter")
+        self.save_counter: Any = Variable(0, trainable=False, name="save_counter")
 
     def _saver(self) -> Saver:
         counter = {"save_counter": self.save_counter}
@@ -132,6 +132,8 @@ class CheckpointManager:
         keep_checkpoint_every_n_hours: only None.
         checkpoint_name: of the files, before their number.
     """
+
+    checkpoint: Checkpoint
 
     def __init__(
         self,

@@ -9,9 +9,9 @@ from typing import Any
 from toolkit import config
 from toolkit.errors import ArgumentError, UnsupportedError
 
-PhysicalDevice = namedtuple("PhysicalDevice", "name device_type")
-LogicalDevice = namedtuple("LogicalDevice", "name device_type")
-LogicalDeviceConfiguration = namedtuple(
+PhysicalDevice: type[PhysicalDevice] = namedtuple("PhysicalDevice", "name device_type")
+LogicalDevice: type[LogicalDevice] = namedtuple("LogicalDevice", "name device_type")
+LogicalDeviceConfiguration: type[LogicalDeviceConfiguration] = namedtuple(
     "LogicalDeviceConfiguration", "memory_limit", defaults=(None,)
 )
 
@@ -132,7 +132,7 @@ def _set_experimental_options(options: dict[str, Any]) -> None:
     _settings["options"].update(options)
 
 
-optimizer = SimpleNamespace(
+optimizer: SimpleNamespace = SimpleNamespace(
     set_jit=_set_jit,
     get_jit=lambda: _settings["jit"],
     set_experimental_options=_set_experimental_options,
@@ -150,7 +150,7 @@ def _set_threads(num_threads: int) -> None:
     config.set_num_threads(num_threads or None)
 
 
-threading = SimpleNamespace(
+threading: SimpleNamespace = SimpleNamespace(
     set_intra_op_parallelism_threads=_set_threads,
     get_intra_op_parallelism_threads=config.num_threads,
     set_inter_op_parallelism_threads=_set_threads,
@@ -162,7 +162,7 @@ def _enable_op_determinism() -> None:
     """Nothing to do: the same seed gives the same bits in any case."""
 
 
-experimental = SimpleNamespace(
+experimental: SimpleNamespace = SimpleNamespace(
     LogicalDeviceConfiguration=LogicalDeviceConfiguration,
     VirtualDeviceConfiguration=LogicalDeviceConfiguration,
     enable_op_determinism=_enable_op_determinism,

@@ -272,8 +272,10 @@ class Options:
 
     def __init__(self) -> None:
         self.deterministic: bool | None = None
-        self.autotune = SimpleNamespace(enabled=None, cpu_budget=None, ram_budget=None)
-        self.threading = SimpleNamespace(private_threadpool_size=None)
+        self.autotune: SimpleNamespace = SimpleNamespace(
+            enabled=None, cpu_budget=None, ram_budget=None
+        )
+        self.threading: SimpleNamespace = SimpleNamespace(private_threadpool_size=None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._names:
@@ -377,7 +379,7 @@ _APPLIED = (
     *("ignore_errors", "scan", "snapshot", "take_while", "unbatch", "unique"),
 )
 
-experimental = SimpleNamespace(
+experimental: SimpleNamespace = SimpleNamespace(
     **{name: _applied(name) for name in _APPLIED},
     AUTOTUNE=AUTOTUNE,
     INFINITE_CARDINALITY=INFINITE_CARDINALITY,

@@ -40,12 +40,12 @@ def _comparing(name: str, compare: Callable[..., Any], words: str) -> Any:
     return check
 
 
-assert_equal = _comparing("assert_equal", ops.equal, "==")
-assert_none_equal = _comparing("assert_none_equal", ops.not_equal, "!=")
-assert_greater = _comparing("assert_greater", ops.greater, ">")
-assert_greater_equal = _comparing("assert_greater_equal", ops.greater_equal, ">=")
-assert_less = _comparing("assert_less", ops.less, "<")
-assert_less_equal = _comparing("assert_less_equal", ops.less_equal, "<=")
+assert_equal: Any = _comparing("assert_equal", ops.equal, "==")
+assert_none_equal: Any = _comparing("assert_none_equal", ops.not_equal, "!=")
+assert_greater: Any = _comparing("assert_greater", ops.greater, ">")
+assert_greater_equal: Any = _comparing("assert_greater_equal", ops.greater_equal, ">=")
+assert_less: Any = _comparing("assert_less", ops.less, "<")
+assert_less_equal: Any = _comparing("assert_less_equal", ops.less_equal, "<=")
 
 
 def _signed(name: str, compare: Callable[..., Any], words: str) -> Any:
@@ -60,10 +60,10 @@ def _signed(name: str, compare: Callable[..., Any], words: str) -> Any:
     return check
 
 
-assert_positive = _signed("assert_positive", ops.greater, ">")
-assert_non_negative = _signed("assert_non_negative", ops.greater_equal, ">=")
-assert_negative = _signed("assert_negative", ops.less, "<")
-assert_non_positive = _signed("assert_non_positive", ops.less_equal, "<=")
+assert_positive: Any = _signed("assert_positive", ops.greater, ">")
+assert_non_negative: Any = _signed("assert_non_negative", ops.greater_equal, ">=")
+assert_negative: Any = _signed("assert_negative", ops.less, "<")
+assert_non_positive: Any = _signed("assert_non_positive", ops.less_equal, "<=")
 
 
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:

@@ -28,7 +28,7 @@ class ConcreteFunction:
     def __init__(self, function: Function, signature: Any) -> None:
         self.function = function
         self.structured_input_signature = signature
-        self.name = function.name
+        self.name: str = function.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         wanted = tree.flatten(self.structured_input_signature)

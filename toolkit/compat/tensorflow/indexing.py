@@ -14,8 +14,8 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
-Unique = namedtuple("Unique", "y idx")
-UniqueWithCounts = namedtuple("UniqueWithCounts", "y idx count")
+Unique: type[Unique] = namedtuple("Unique", "y idx")
+UniqueWithCounts: type[UniqueWithCounts] = namedtuple("UniqueWithCounts", "y idx count")
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Tensor:
@@ -102,10 +102,10 @@ def _scattering(reduction: str | None) -> Any:
     return scatter
 
 
-tensor_scatter_nd_update = _scattering(None)
-tensor_scatter_nd_add = _scattering("add")
-tensor_scatter_nd_max = _scattering("max")
-tensor_scatter_nd_min = _scattering("min")
+tensor_scatter_nd_update: Any = _scattering(None)
+tensor_scatter_nd_add: Any = _scattering("add")
+tensor_scatter_nd_max: Any = _scattering("max")
+tensor_scatter_nd_min: Any = _scattering("min")
 
 
 def tensor_scatter_nd_sub(

@@ -119,9 +119,9 @@ class Feature:
         given = [x for x in (bytes_list, float_list, int64_list) if x is not None]
         if len(given) != 1:
             raise ArgumentError(f"Feature: expected one list; received {len(given)}")
-        self.bytes_list = bytes_list or BytesList()
-        self.float_list = float_list or FloatList()
-        self.int64_list = int64_list or Int64List()
+        self.bytes_list: BytesList = bytes_list or BytesList()
+        self.float_list: FloatList = float_list or FloatList()
+        self.int64_list: Int64List = int64_list or Int64List()
 
     def values(self) -> Any:
         """The values as the core takes them."""
@@ -136,14 +136,14 @@ class Features:
     """Names and their features."""
 
     def __init__(self, feature: dict[str, Feature] | None = None) -> None:
-        self.feature = dict(feature or {})
+        self.feature: dict[str, Feature] = dict(feature or {})
 
 
 class Example:
     """What a record holds: named features."""
 
     def __init__(self, features: Features | None = None) -> None:
-        self.features = features or Features()
+        self.features: Features = features or Features()
 
     def SerializeToString(self) -> bytes:
         """The message, to be written as a record."""
@@ -203,7 +203,7 @@ def _copy(src: Any, dst: Any, overwrite: bool = False) -> None:
     shutil.copyfile(_path(src), _path(dst))
 
 
-gfile = SimpleNamespace(
+gfile: SimpleNamespace = SimpleNamespace(
     GFile=lambda name, mode="r": open(_path(name), mode),
     copy=_copy,
     exists=lambda path: os.path.exists(_path(path)),

@@ -16,7 +16,7 @@ from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
-TopK = namedtuple("TopK", "values indices")
+TopK: type[TopK] = namedtuple("TopK", "values indices")
 
 _UNARY = {
     "abs": ops.absolute,
@@ -218,20 +218,20 @@ def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
     return ops.sign(total) * ops.floor_divide(ops.absolute(total), count)
 
 
-reduce_all = _reducing(ops.all, "all")
-reduce_any = _reducing(ops.any, "any")
-reduce_euclidean_norm = _reducing(
+reduce_all: Any = _reducing(ops.all, "all")
+reduce_any: Any = _reducing(ops.any, "any")
+reduce_euclidean_norm: Any = _reducing(
     lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims)),
     "euclidean_norm",
 )
-reduce_logsumexp = _reducing(ops.logsumexp, "logsumexp")
-reduce_max = _reducing(ops.max, "max")
-reduce_mean = _reducing(_mean, "mean")
-reduce_min = _reducing(ops.min, "min")
-reduce_prod = _reducing(ops.prod, "prod")
-reduce_std = _reducing(ops.std, "std")
-reduce_sum = _reducing(ops.sum, "sum")
-reduce_variance = _reducing(ops.var, "variance")
+reduce_logsumexp: Any = _reducing(ops.logsumexp, "logsumexp")
+reduce_max: Any = _reducing(ops.max, "max")
+reduce_mean: Any = _reducing(_mean, "mean")
+reduce_min: Any = _reducing(ops.min, "min")
+reduce_prod: Any = _reducing(ops.prod, "prod")
+reduce_std: Any = _reducing(ops.std, "std")
+reduce_sum: Any = _reducing(ops.sum, "sum")
+reduce_variance: Any = _reducing(ops.var, "variance")
 
 
 def argmax(
@@ -282,8 +282,8 @@ def _cumulative(function: Any, start: Any, what: str) -> Any:
     return cumulate
 
 
-cumsum = _cumulative(ops.cumsum, ops.zeros_like, "cumsum")
-cumprod = _cumulative(ops.cumprod, ops.ones_like, "cumprod")
+cumsum: Any = _cumulative(ops.cumsum, ops.zeros_like, "cumsum")
+cumprod: Any = _cumulative(ops.cumprod, ops.ones_like, "cumprod")
 
 
 def top_k(

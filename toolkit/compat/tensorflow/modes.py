@@ -31,8 +31,8 @@ class _Local(threading.local):
         self.run: Any = None  # of a session: it knows the values of symbols
 
 
-mode = _Mode()
-local = _Local()
+mode: _Mode = _Mode()
+local: _Local = _Local()
 
 
 def executing_eagerly() -> bool:

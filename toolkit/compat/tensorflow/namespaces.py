@@ -32,8 +32,8 @@ class VariableSynchronization(Enum):
     AUTO, NONE, ON_WRITE, ON_READ = "auto", "none", "on_write", "on_read"
 
 
-autodiff = SimpleNamespace(GradientTape=GradientTape)
-bitwise = SimpleNamespace(
+autodiff: SimpleNamespace = SimpleNamespace(GradientTape=GradientTape)
+bitwise: SimpleNamespace = SimpleNamespace(
     **functions(
         {
             "bitwise_and": (ops.bitwise_and, "x y"),
@@ -45,7 +45,7 @@ bitwise = SimpleNamespace(
         }
     )
 )
-dtypes = SimpleNamespace(
+dtypes: SimpleNamespace = SimpleNamespace(
     **{name: types.ALL[name] for name in types.ALL},
     DType=types.DType,
     as_dtype=types.as_dtype,
@@ -54,7 +54,7 @@ dtypes = SimpleNamespace(
     half=types.half,
     saturate_cast=vars(arrays)["saturate_cast"],
 )
-errors = SimpleNamespace(
+errors: SimpleNamespace = SimpleNamespace(
     AlreadyExistsError=FileExistsError,
     DataLossError=core.DamagedFileError,
     DeadlineExceededError=TimeoutError,
@@ -68,20 +68,20 @@ errors = SimpleNamespace(
     ResourceExhaustedError=MemoryError,
     UnimplementedError=core.UnsupportedError,
 )
-nest = SimpleNamespace(
+nest: SimpleNamespace = SimpleNamespace(
     assert_same_structure=tree.assert_same_structure,
     flatten=tree.flatten,
     is_nested=tree.is_nested,
     map_structure=tree.map_structure,
     pack_sequence_as=tree.pack_sequence_as,
 )
-test = SimpleNamespace(
+test: SimpleNamespace = SimpleNamespace(
     gpu_device_name=lambda: "/device:GPU:0" if list_physical_devices("GPU") else "",
     is_built_with_cuda=lambda: bool(list_physical_devices("GPU")),
     is_built_with_gpu_support=lambda: bool(list_physical_devices("GPU")),
     is_gpu_available=lambda: bool(list_physical_devices("GPU")),
 )
-train = SimpleNamespace(
+train: SimpleNamespace = SimpleNamespace(
     BytesList=io.BytesList,
     Checkpoint=checkpoints.Checkpoint,
     CheckpointManager=checkpoints.CheckpointManager,
@@ -94,7 +94,7 @@ train = SimpleNamespace(
 )
 # The version of TensorFlow whose names these are, and that of toolkit.
 VERSION = f"2.21.0+toolkit.{toolkit.__version__}"
-version = SimpleNamespace(VERSION=VERSION)
+version: SimpleNamespace = SimpleNamespace(VERSION=VERSION)
 
 constant_initializer = initializers.Constant
 ones_initializer = initializers.Ones

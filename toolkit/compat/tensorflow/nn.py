@@ -175,8 +175,8 @@ def _convolving(operation: Callable[..., Tensor], name: str, count: int) -> Any:
     return convolve
 
 
-conv2d = _convolving(ops.conv, "conv2d", 2)
-conv3d = _convolving(ops.conv, "conv3d", 3)
+conv2d: Any = _convolving(ops.conv, "conv2d", 2)
+conv3d: Any = _convolving(ops.conv, "conv3d", 3)
 
 
 def conv1d(
@@ -287,14 +287,14 @@ def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> 
     return pool
 
 
-max_pool = _pooling(ops.max_pool, "max_pool", None)
-max_pool1d = _pooling(ops.max_pool, "max_pool1d", 1)
-max_pool2d = _pooling(ops.max_pool, "max_pool2d", 2)
-max_pool3d = _pooling(ops.max_pool, "max_pool3d", 3)
-avg_pool = _pooling(ops.average_pool, "avg_pool", None)
-avg_pool1d = _pooling(ops.average_pool, "avg_pool1d", 1)
-avg_pool2d = _pooling(ops.average_pool, "avg_pool2d", 2)
-avg_pool3d = _pooling(ops.average_pool, "avg_pool3d", 3)
+max_pool: Any = _pooling(ops.max_pool, "max_pool", None)
+max_pool1d: Any = _pooling(ops.max_pool, "max_pool1d", 1)
+max_pool2d: Any = _pooling(ops.max_pool, "max_pool2d", 2)
+max_pool3d: Any = _pooling(ops.max_pool, "max_pool3d", 3)
+avg_pool: Any = _pooling(ops.average_pool, "avg_pool", None)
+avg_pool1d: Any = _pooling(ops.average_pool, "avg_pool1d", 1)
+avg_pool2d: Any = _pooling(ops.average_pool, "avg_pool2d", 2)
+avg_pool3d: Any = _pooling(ops.average_pool, "avg_pool3d", 3)
 
 
 def convolution(

@@ -104,8 +104,8 @@ def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
     return window
 
 
-hann_window = _window("hann_window", 0.5)
-hamming_window = _window("hamming_window", 0.54)
+hann_window: Callable[..., Any] = _window("hann_window", 0.5)
+hamming_window: Callable[..., Any] = _window("hamming_window", 0.54)
 
 
 def stft(

@@ -33,9 +33,11 @@ class SparseTensor:
     """
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
-        self.indices = convert(np.asarray(indices, "int64"))
-        self.values = StringTensor(values) if is_string(values) else convert(values)
-        self.dense_shape = convert(np.asarray(dense_shape, "int64"))
+        self.indices: Any = convert(np.asarray(indices, "int64"))
+        self.values: Any = (
+            StringTensor(values) if is_string(values) else convert(values)
+        )
+        self.dense_shape: Any = convert(np.asarray(dense_shape, "int64"))
         wanted = (len(self.values), len(self.dense_shape))
         if tuple(self.indices.shape) != wanted:
             raise ShapeError(

@@ -115,7 +115,7 @@ def _set_step(step: Any) -> None:
     _step[:] = [int(step)]
 
 
-experimental = SimpleNamespace(
+experimental: SimpleNamespace = SimpleNamespace(
     set_step=_set_step, get_step=lambda: _step[0] if _step else None
 )
 

@@ -20,8 +20,8 @@ class GradientTape(tape.GradientTape):
         watch_accessed_variables: whether trainable Variables are watched when read.
     """
 
-    gradient = of_tensors(tape.GradientTape.gradient)
-    jacobian = of_tensors(tape.GradientTape.jacobian)
+    gradient: Callable[..., Any] = of_tensors(tape.GradientTape.gradient)
+    jacobian: Callable[..., Any] = of_tensors(tape.GradientTape.jacobian)
 
     @of_tensors
     def batch_jacobian(

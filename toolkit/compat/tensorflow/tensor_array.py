@@ -41,9 +41,11 @@ class TensorArray:
         element_shape: Any = None,
         name: Any = None,
     ) -> None:
-        self.dtype = dtype_name(dtype)
-        self.dynamic_size = bool(dynamic_size)
-        self.element_shape = None if element_shape is None else tuple(element_shape)
+        self.dtype: str | None = dtype_name(dtype)
+        self.dynamic_size: bool = bool(dynamic_size)
+        self.element_shape: tuple[Any, ...] | None = (
+            None if element_shape is None else tuple(element_shape)
+        )
         self._clears, self._has_one_shape = clear_after_read is not False, infer_shape
         self._tensors: list[Tensor | None] = [None] * int(size or 0)
 

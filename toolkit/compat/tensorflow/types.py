@@ -93,16 +93,25 @@ class DType(str):
 
 ALL = {name: DType(name) for name in (*dtypes.DTYPES, dtypes.STRING)}
 
-bfloat16, float16 = ALL["bfloat16"], ALL["float16"]
-half = float16
-float32, float64 = ALL["float32"], ALL["float64"]
-double = float64
-int8, int16, int32, int64 = (ALL[f"int{n}"] for n in (8, 16, 32, 64))
-uint8, uint16, uint32, uint64 = (ALL[f"uint{n}"] for n in (8, 16, 32, 64))
-complex64, complex128 = ALL["complex64"], ALL["complex128"]
-string = ALL[dtypes.STRING]
+bfloat16: DType = ALL["bfloat16"]
+float16: DType = ALL["float16"]
+float32: DType = ALL["float32"]
+float64: DType = ALL["float64"]
+int8: DType = ALL["int8"]
+int16: DType = ALL["int16"]
+int32: DType = ALL["int32"]
+int64: DType = ALL["int64"]
+uint8: DType = ALL["uint8"]
+uint16: DType = ALL["uint16"]
+uint32: DType = ALL["uint32"]
+uint64: DType = ALL["uint64"]
+complex64: DType = ALL["complex64"]
+complex128: DType = ALL["complex128"]
+half: DType = float16
+double: DType = float64
+string: DType = ALL[dtypes.STRING]
 # `bool` is a name that this file needs.
-boolean = ALL["bool"]
+boolean: DType = ALL["bool"]
 
 
 def as_dtype(type_value: Any) -> DType:

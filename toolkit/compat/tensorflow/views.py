@@ -229,7 +229,7 @@ def convert(x: Any, dtype: str | None = None) -> Any:
 class Function(functions.Function):
     """A function whose traces are of `tf.Tensor`s."""
 
-    quick_types = functions.Function.quick_types | {Tensor}
+    quick_types: frozenset[type] = functions.Function.quick_types | {Tensor}
 
     def _trace(self, *arguments: Any) -> Any:
         with DIALECT.inside():

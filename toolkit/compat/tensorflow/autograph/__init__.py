@@ -57,6 +57,6 @@ def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
     return marked
 
 
-experimental = SimpleNamespace(
+experimental: SimpleNamespace = SimpleNamespace(
     do_not_convert=do_not_convert, set_loop_options=set_loop_options
 )

@@ -32,9 +32,9 @@ class Names:
 
     def __init__(self, body: Sequence[ast.stmt]) -> None:
         nodes = list(walk(body))
-        self.loads = _loads(nodes)
-        self.globals = _declared(nodes, ast.Global)
-        self.outer = _declared(nodes, ast.Nonlocal)
+        self.loads: Counter[str] = _loads(nodes)
+        self.globals: set[str] = _declared(nodes, ast.Global)
+        self.outer: set[str] = _declared(nodes, ast.Nonlocal)
 
     def declaration(self, names: Sequence[str]) -> list[ast.stmt]:
         """The statements that make names those of the function around."""

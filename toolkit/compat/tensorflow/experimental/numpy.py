@@ -56,7 +56,7 @@ def _randint(
     return _random.randint(shape, low, high, dtype=dtype)
 
 
-random = SimpleNamespace(
+random: SimpleNamespace = SimpleNamespace(
     rand=lambda *shape: _random.uniform(shape),
     randint=_randint,
     randn=_standard_normal,

@@ -71,7 +71,7 @@ _names = [
 ]
 globals().update({name: _class(name) for name in _names})
 LossScaleOptimizer, MultiOptimizer = core.LossScaleOptimizer, core.MultiOptimizer
-legacy = SimpleNamespace(
+legacy: SimpleNamespace = SimpleNamespace(
     **{name: globals()[name] for name in _names}, Optimizer=Optimizer
 )
 experimental = legacy

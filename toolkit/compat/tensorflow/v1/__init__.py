@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-initializers = SimpleNamespace(
+initializers: SimpleNamespace = SimpleNamespace(
     constant=constant_initializer,
     glorot_normal=glorot_normal_initializer,
     glorot_uniform=glorot_uniform_initializer,

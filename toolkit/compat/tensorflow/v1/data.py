@@ -26,6 +26,9 @@ class Iterator:
         starts_itself: whether it begins at the first element that is fetched.
     """
 
+    dataset: Any
+    starts_itself: bool
+
     def __init__(self, dataset: Any, starts_itself: bool) -> None:
         self.dataset, self.starts_itself = dataset, starts_itself
         # By session, as long as it lives.

@@ -292,7 +292,7 @@ class _NN:
         return getattr(nn2, name)
 
 
-nn = _NN()
+nn: _NN = _NN()
 
 FUNCTIONS |= {
     **{

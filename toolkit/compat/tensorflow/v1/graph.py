@@ -52,7 +52,7 @@ class Graph:
     def __init__(self) -> None:
         self.operations: list[GraphOperation] = []
         self.seed: int | None = None
-        self.finalized = False
+        self.finalized: bool = False
         self.variables: dict[str, Any] = {}  # those of `get_variable`
         self.variable_scope: Any = None
         self._by_name: dict[str, GraphOperation] = {}

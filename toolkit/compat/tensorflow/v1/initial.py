@@ -149,6 +149,9 @@ class constant_initializer(initializers.Initializer):
         dtype: of what it makes unless it is told.
     """
 
+    value: Any
+    dtype: str
+
     def __init__(self, value: Any = 0, dtype: Any = "float32") -> None:
         self.value, self.dtype = value, dtypes.standardize(dtype)
 

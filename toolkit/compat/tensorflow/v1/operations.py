@@ -229,6 +229,8 @@ def _scatter(name: str, method: str) -> Callable[..., Any]:
     return scatter
 
 
-scatter_add = _scatter("scatter_add", "tensor_scatter_nd_add")
-scatter_sub = _scatter("scatter_sub", "tensor_scatter_nd_sub")
-scatter_update = _scatter("scatter_update", "tensor_scatter_nd_update")
+scatter_add: Callable[..., Any] = _scatter("scatter_add", "tensor_scatter_nd_add")
+scatter_sub: Callable[..., Any] = _scatter("scatter_sub", "tensor_scatter_nd_sub")
+scatter_update: Callable[..., Any] = _scatter(
+    "scatter_update", "tensor_scatter_nd_update"
+)

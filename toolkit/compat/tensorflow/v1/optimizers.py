@@ -241,7 +241,7 @@ class MomentumOptimizer(Optimizer):
         use_nesterov: whether to look ahead.
     """
 
-    slots = ("momentum",)
+    slots: tuple[str, ...] = ("momentum",)
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class AdamOptimizer(Optimizer):
         epsilon: e.
     """
 
-    slots = ("m", "v")
+    slots: tuple[str, ...] = ("m", "v")
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ class AdamOptimizer(Optimizer):
     ) -> None:
         super().__init__(learning_rate, use_locking, name)
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
-        self.shared = {"beta1_power": beta1, "beta2_power": beta2}
+        self.shared: dict[str, float] = {"beta1_power": beta1, "beta2_power": beta2}
 
     def update(self, p, g, lr, slots, shared):
         power1, power2 = (ops.cast(power, p.dtype) for power in shared)
@@ -318,7 +318,9 @@ class RMSPropOptimizer(Optimizer):
         centered: bool = False,
         name: str = "RMSProp",
     ) -> None:
-        self.slots = ("rms", "mg", "momentum") if centered else ("rms", "momentum")
+        self.slots: tuple[str, ...] = (
+            ("rms", "mg", "momentum") if centered else ("rms", "momentum")
+        )
         super().__init__(learning_rate, use_locking, name)
         self._decay, self._momentum, self._epsilon = decay, momentum, epsilon
 
@@ -344,7 +346,7 @@ class AdagradOptimizer(Optimizer):
         initial_accumulator_value: what s begins with, > 0.
     """
 
-    slots = ("accumulator",)
+    slots: tuple[str, ...] = ("accumulator",)
 
     def __init__(
         self,
@@ -380,7 +382,7 @@ class AdadeltaOptimizer(Optimizer):
         epsilon: e.
     """
 
-    slots = ("accum", "accum_update")
+    slots: tuple[str, ...] = ("accum", "accum_update")
 
     def __init__(
         self,
@@ -413,7 +415,7 @@ class FtrlOptimizer(Optimizer):
         l1_regularization_strength, l2_regularization_strength: l1 and l2.
     """
 
-    slots = ("accum", "linear")
+    slots: tuple[str, ...] = ("accum", "linear")
 
     def __init__(
         self,

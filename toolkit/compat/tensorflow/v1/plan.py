@@ -37,6 +37,10 @@ class FailedPreconditionError(NotBuiltError, RuntimeError):
 class Plan:
     """What a set of fetches needs, in order, as one function of what is fed."""
 
+    session: Any
+    fetches: list[Any]
+    pack: Callable[[list[Any]], Any]
+
     def __init__(
         self,
         session: Any,
@@ -46,17 +50,18 @@ class Plan:
     ) -> None:
         self.session, self.fetches, self.pack = session, fetches, pack
         fed = set(feeds)
-        self.operations = needed(fetches, fed)
-        self.sources = [op for op in self.operations if _step(op, "source")]
-        self.sinks = [op for op in self.operations if _step(op, "sink")]
+        self.operations: list[GraphOperation] = needed(fetches, fed)
+        self.sources: list[GraphOperation] = self._with("source")
+        self.sinks: list[GraphOperation] = self._with("sink")
         drawn = [y for op in self.sources for y in op.outputs]
         self._drawn = [y not in fed for y in drawn]
-        self.feeds = [*feeds, *(y for y in drawn if y not in fed)]
+        self.feeds: list[GraphTensor] = [*feeds, *(y for y in drawn if y not in fed)]
         steps = [op.node.op for op in self.operations]
         steps = [step for step in steps if isinstance(step, GraphStep)]
-        self.sets = {v for step in steps for v in step.sets}
-        self.watched = dict.fromkeys(x for step in steps for x in step.watched)
-        self.arguments = [
+        self.sets: set[Any] = {v for step in steps for v in step.sets}
+        watched = (x for step in steps for x in step.watched)
+        self.watched: dict[Any, None] = dict.fromkeys(watched)
+        self.arguments: list[tuple[Any, Any, tuple[Any, ...]]] = [
             (x, dtypes.numpy_dtype(x.dtype), tuple(x.shape)) for x in self.feeds
         ]
         self._check_feeds()
@@ -65,6 +70,10 @@ class Plan:
         self._compute: Any = (
             Function(self.session_run) if self._compiles else self.session_run
         )
+
+    def _with(self, part: str) -> list[GraphOperation]:
+        """The operations whose step has a `source`, say."""
+        return [op for op in self.operations if _step(op, part)]
 
     def __call__(self, values: Any) -> Any:
         if not self._ready:
@@ -148,12 +157,15 @@ class Plan:
 class Run:
     """One replay: the values of symbols as far as they are known."""
 
+    plan: Plan
+    session: Any
+
     def __init__(self, plan: Plan, fed: tuple[Tensor, ...]) -> None:
         self.plan, self.session = plan, plan.session
         self.known: dict[Any, Any] = {}
         self._seen: list[Any] = []  # by sinks
         self.tape: Any = None
-        self.watched = set(plan.watched)
+        self.watched: set[Any] = set(plan.watched)
         if plan.watched:
             self.tape = GradientTape(True, watch_accessed_variables=False)
         for symbol, value in zip(plan.feeds, fed, strict=True):

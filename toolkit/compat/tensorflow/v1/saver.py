@@ -27,7 +27,7 @@ class CheckpointState:
 
     def __init__(self, paths: list[str]) -> None:
         self.all_model_checkpoint_paths = paths
-        self.model_checkpoint_path = paths[-1]
+        self.model_checkpoint_path: str = paths[-1]
 
 
 class Saver:
@@ -51,6 +51,8 @@ class Saver:
         ...     path.endswith("model-5"), float(session.run(v))
         (True, 2.0)
     """
+
+    name: str | None
 
     def __init__(
         self, var_list: Any = None, max_to_keep: int | None = 5, name: str | None = None

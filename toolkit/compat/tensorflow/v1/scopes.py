@@ -36,6 +36,13 @@ class VariableScope:
         initializer, regularizer, constraint, dtype: defaults of those arguments.
     """
 
+    name: str
+    original_name_scope: str
+    initializer: Any
+    regularizer: Any
+    constraint: Any
+    dtype: Any
+
     def __init__(
         self,
         reuse: Any,

@@ -55,7 +55,7 @@ class Session:
     ) -> None:
         if target:
             raise ArgumentError(f"Session: expected target ''; received {target!r}")
-        self.graph = get_default_graph() if graph is None else graph
+        self.graph: Graph = get_default_graph() if graph is None else graph
         self.config = config
         self.initialized: set[Any] = set()
         self._cells: dict[Any, Variable] = {}

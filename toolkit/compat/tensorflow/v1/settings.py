@@ -73,7 +73,7 @@ def get_verbosity() -> int:
     return _logger.getEffectiveLevel()
 
 
-logging = SimpleNamespace(
+logging: SimpleNamespace = SimpleNamespace(
     DEBUG=python_logging.DEBUG,
     INFO=python_logging.INFO,
     WARN=python_logging.WARNING,
@@ -102,4 +102,4 @@ def run(main: Any = None, argv: Any = None) -> None:
     sys.exit(main(sys.argv if argv is None else argv))
 
 
-app = SimpleNamespace(run=run)
+app: SimpleNamespace = SimpleNamespace(run=run)

@@ -32,15 +32,19 @@ class GraphOperation:
         controls: operations that run before it though it does not read their results.
     """
 
+    graph: Graph
+    name: str
+    node: Node
+
     __slots__ = ("control_inputs", "device", "graph", "name", "node", "number")
 
     def __init__(
         self, graph: Graph, node: Node, name: str, controls: tuple[GraphOperation, ...]
     ) -> None:
         self.graph, self.node, self.name = graph, node, name
-        self.control_inputs = list(controls)
-        self.number = len(graph.operations)
-        self.device = state.device  # of the scope in which it was made
+        self.control_inputs: list[GraphOperation] = list(controls)
+        self.number: int = len(graph.operations)
+        self.device: str | None = state.device  # of the scope in which it was made
 
     @property
     def type(self) -> str:
@@ -68,7 +72,7 @@ class GraphTensor(KerasTensor):
 
     dialect = DIALECT
     op: GraphOperation
-    any_shape = False  # whether what is fed may have another one
+    any_shape: bool = False  # whether what is fed may have another one
 
     @property
     def graph(self) -> Any:
@@ -192,6 +196,14 @@ class GraphStep(Operation):
         compiles: whether a program can hold it; else all that runs with it is not
             compiled.
     """
+
+    function: Callable[..., Any]
+    kind: str
+    watched: tuple[Any, ...]
+    sets: tuple[Any, ...]
+    asks: tuple[Any, ...]
+    source: Callable[..., Any] | None
+    sink: Callable[..., Any] | None
 
     def __init__(
         self,

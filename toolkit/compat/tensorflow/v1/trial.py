@@ -55,9 +55,12 @@ class Trial:
         args, kwargs: what it is to be recorded with.
     """
 
+    function: Callable[..., Any]
+    nest: tuple[Any, Any]
+
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.function, self.nest = function, (args, kwargs)
-        self.__name__ = function.__name__
+        self.__name__: str = function.__name__
         self.used: list[Any] = []  # symbols besides the arguments
         self._found: dict[int, list[Any]] = {}
         self._probe: Any = None

@@ -66,6 +66,9 @@ class GraphVariable(GraphTensor):
         ('v:0', [2.0, 3.0])
     """
 
+    initial_value: Any
+    constraint: Callable[..., Any] | None
+
     def __init__(
         self,
         initial_value: Any,
@@ -109,7 +112,7 @@ class GraphVariable(GraphTensor):
             super().__init__(value.shape, dtype or value.dtype)
             graph.append(GraphStep(_no_value, "VariableV2"), (), self, name=f"{path}/")
             self.initial_value, self.constraint = value, constraint
-            self.trainable = trainable is not False
+            self.trainable: bool = trainable is not False
             self.initializer: GraphOperation = _assign(self, value, "Assign", None).op
         if collections is None:
             collections = [GraphKeys.GLOBAL_VARIABLES]
