@@ -28,53 +28,42 @@ from toolkit.type_aliases import (
 
 
 class Convolution(LowRankLayer):
-    """Base of all convolutions: windows, bias and activation.
+    """Base of all convolutions: windows, weights, bias and activation.
 
     Args:
-        kernel_size: extents of a window, an integer or one for each spatial axis.
-        strides: the step between windows.
-        padding: "valid", "same", or "causal" where a layer has it.
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        dilation_rate: the step between the elements of a window.
-        activation: a name or a function; None for none.
-        use_bias: whether there is a bias.
-        bias_initializer, bias_regularizer, bias_constraint: for the bias.
+        given: all that the constructor was given, by name: its `locals()`.
         paddings: the values that `padding` may have.
+        **kwargs: for Layer.
     """
 
     rank: int
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation_rate: tuple[int, ...]
+    filters: int
 
     def __init__(
         self,
-        *,
-        kernel_size: IntOrInts,
-        strides: IntOrInts,
-        padding: str,
-        data_format: str | None,
-        dilation_rate: IntOrInts,
-        activation: ActivationLike | None,
-        use_bias: bool,
-        bias_initializer: InitializerLike | None,
-        bias_regularizer: RegularizerLike | None,
-        bias_constraint: ConstraintLike | None,
+        given: dict[str, Any],
         paddings: tuple[str, ...] = ("same", "valid"),
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.kernel_size: tuple[int, ...] = extents(
-            self, "kernel_size", kernel_size, self.rank
+        super().__init__(activity_regularizer=given["activity_regularizer"], **kwargs)
+        for name in ("kernel_size", "strides", "dilation_rate"):
+            setattr(self, name, extents(self, name, given[name], self.rank))
+        for name in ("filters", "groups", "depth_multiplier"):
+            if name in given:
+                setattr(self, name, positive(self, name, given[name]))
+        self.padding: str = choice(
+            self, "padding", str(given["padding"]).lower(), paddings
         )
-        self.strides: tuple[int, ...] = extents(self, "strides", strides, self.rank)
-        self.padding: str = choice(self, "padding", str(padding).lower(), paddings)
-        self.data_format: str = standardize_data_format(data_format)
-        self.dilation_rate: tuple[int, ...] = extents(
-            self, "dilation_rate", dilation_rate, self.rank
-        )
-        self.activation: Any = activations.get(activation)
-        self.use_bias = use_bias
-        declare_weight(
-            self, "bias", bias_initializer, bias_regularizer, bias_constraint
-        )
+        self.data_format: str = standardize_data_format(given["data_format"])
+        self.activation: Any = activations.get(given["activation"])
+        self.use_bias: bool = given["use_bias"]
+        for name in ("kernel", "depthwise", "pointwise", "bias"):
+            if f"{name}_initializer" in given:
+                how = ("initializer", "regularizer", "constraint")
+                declare_weight(self, name, *(given[f"{name}_{part}"] for part in how))
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     @property
@@ -122,6 +111,8 @@ class Convolution(LowRankLayer):
 
 
 class _Conv(Convolution):
+    groups: int
+
     def __init__(
         self,
         filters: int,
@@ -143,31 +134,12 @@ class _Conv(Convolution):
         **kwargs: Any,
     ) -> None:
         causal = ("causal",) if self.rank == 1 else ()
-        super().__init__(
-            kernel_size=kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            dilation_rate=dilation_rate,
-            activation=activation,
-            use_bias=use_bias,
-            bias_initializer=bias_initializer,
-            bias_regularizer=bias_regularizer,
-            bias_constraint=bias_constraint,
-            paddings=(*causal, "same", "valid"),
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
-        self.filters = positive(self, "filters", filters)
-        self.groups = positive(self, "groups", groups)
+        super().__init__(locals(), (*causal, "same", "valid"), **kwargs)
         if filters % groups:
             raise ArgumentError(
                 f"{type(self).__name__}: filters must be a multiple of groups; "
                 f"received filters={filters}, groups={groups}"
             )
-        declare_weight(
-            self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
-        )
 
     def build(self, input_shape: Any) -> None:
         channels = self._channels(input_shape)
@@ -305,29 +277,12 @@ class _ConvTranspose(Convolution):
         bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            kernel_size=kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            dilation_rate=dilation_rate,
-            activation=activation,
-            use_bias=use_bias,
-            bias_initializer=bias_initializer,
-            bias_regularizer=bias_regularizer,
-            bias_constraint=bias_constraint,
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
-        self.filters = positive(self, "filters", filters)
+        super().__init__(locals(), **kwargs)
         self.output_padding = output_padding
         if output_padding is not None:
             self.output_padding = extents(
                 self, "output_padding", output_padding, self.rank, minimum=0
             )
-        declare_weight(
-            self, "kernel", kernel_initializer, kernel_regularizer, kernel_constraint
-        )
 
     def build(self, input_shape: Any) -> None:
         shape = (*self.kernel_size, self.filters, self._channels(input_shape))

@@ -187,42 +187,8 @@ class _ConvLSTM(OfCell):
         stateful: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            {
-                "rank": self.rank,
-                "filters": filters,
-                "kernel_size": kernel_size,
-                "strides": strides,
-                "padding": padding,
-                "data_format": data_format,
-                "dilation_rate": dilation_rate,
-                "activation": activation,
-                "recurrent_activation": recurrent_activation,
-                "use_bias": use_bias,
-                "kernel_initializer": kernel_initializer,
-                "recurrent_initializer": recurrent_initializer,
-                "bias_initializer": bias_initializer,
-                "unit_forget_bias": unit_forget_bias,
-                "kernel_regularizer": kernel_regularizer,
-                "recurrent_regularizer": recurrent_regularizer,
-                "bias_regularizer": bias_regularizer,
-                "kernel_constraint": kernel_constraint,
-                "recurrent_constraint": recurrent_constraint,
-                "bias_constraint": bias_constraint,
-                "dropout": dropout,
-                "recurrent_dropout": recurrent_dropout,
-                "seed": seed,
-                "name": "conv_lstm_cell",
-            },
-            {
-                "return_sequences": return_sequences,
-                "return_state": return_state,
-                "go_backwards": go_backwards,
-                "stateful": stateful,
-            },
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
+        given = {**locals(), "rank": self.rank}
+        super().__init__(given, "conv_lstm_cell", **kwargs)
         self.input_spec = InputSpec(ndim=self.rank + 3)
 
     def compute_output_shape(

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.layers.conv import Convolution
-from toolkit.layers.weights import create_weight, declare_weight, positive
+from toolkit.layers.weights import create_weight
 from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
@@ -17,6 +17,8 @@ from toolkit.type_aliases import (
 
 
 class _DepthwiseConv(Convolution):
+    depth_multiplier: int
+
     def __init__(
         self,
         kernel_size: IntOrInts,
@@ -36,28 +38,7 @@ class _DepthwiseConv(Convolution):
         bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            kernel_size=kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            dilation_rate=dilation_rate,
-            activation=activation,
-            use_bias=use_bias,
-            bias_initializer=bias_initializer,
-            bias_regularizer=bias_regularizer,
-            bias_constraint=bias_constraint,
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
-        self.depth_multiplier = positive(self, "depth_multiplier", depth_multiplier)
-        declare_weight(
-            self,
-            "depthwise",
-            depthwise_initializer,
-            depthwise_regularizer,
-            depthwise_constraint,
-        )
+        super().__init__(locals(), **kwargs)
 
     def build(self, input_shape: Any) -> None:
         channels = self._channels(input_shape)
@@ -121,6 +102,8 @@ class DepthwiseConv2D(_DepthwiseConv):
 
 
 class _SeparableConv(Convolution):
+    depth_multiplier: int
+
     def __init__(
         self,
         filters: int,
@@ -145,37 +128,7 @@ class _SeparableConv(Convolution):
         **kwargs: Any,
     ) -> None:
         causal = ("causal",) if self.rank == 1 else ()
-        super().__init__(
-            kernel_size=kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            dilation_rate=dilation_rate,
-            activation=activation,
-            use_bias=use_bias,
-            bias_initializer=bias_initializer,
-            bias_regularizer=bias_regularizer,
-            bias_constraint=bias_constraint,
-            paddings=(*causal, "same", "valid"),
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
-        self.filters = positive(self, "filters", filters)
-        self.depth_multiplier = positive(self, "depth_multiplier", depth_multiplier)
-        declare_weight(
-            self,
-            "depthwise",
-            depthwise_initializer,
-            depthwise_regularizer,
-            depthwise_constraint,
-        )
-        declare_weight(
-            self,
-            "pointwise",
-            pointwise_initializer,
-            pointwise_regularizer,
-            pointwise_constraint,
-        )
+        super().__init__(locals(), (*causal, "same", "valid"), **kwargs)
 
     def build(self, input_shape: Any) -> None:
         channels = self._channels(input_shape)

@@ -22,20 +22,34 @@ _OF_CELL = (
     *("kernel_regularizer", "recurrent_regularizer", "bias_regularizer"),
     *("kernel_constraint", "recurrent_constraint", "bias_constraint"),
 )
+_OF_LAYER = (
+    *("return_sequences", "return_state", "go_backwards", "stateful", "unroll"),
+    "activity_regularizer",
+)
+_NOT_OF_CELL = (*_OF_LAYER, "use_cudnn", "self", "kwargs", "__class__")
 
 
 class OfCell(RNN):
-    """An RNN whose arguments are those of its cell."""
+    """An RNN whose arguments are its own and those of its cell.
+
+    Args:
+        given: all that the constructor was given, by name: its `locals()`.
+        cell_name: the name of the cell.
+        use_cudnn: "auto" or False.
+        **kwargs: for RNN.
+    """
 
     cell_class: type[Cell]
 
     def __init__(
         self,
-        cell_arguments: dict[str, Any],
-        layer_arguments: dict[str, Any],
+        given: dict[str, Any],
+        cell_name: str,
         use_cudnn: Any = "auto",
         **kwargs: Any,
     ) -> None:
+        of_cell = {name: given[name] for name in given if name not in _NOT_OF_CELL}
+        own = {name: given[name] for name in _OF_LAYER if name in given}
         # Both were hints on how to compute, which is not for the user to choose here.
         kwargs.pop("implementation", None)
         if use_cudnn not in ("auto", False):
@@ -44,11 +58,12 @@ class OfCell(RNN):
                 f"no cuDNN here; received {use_cudnn!r}"
             )
         cell = self.cell_class(
-            **cell_arguments,
+            **of_cell,
+            name=cell_name,
             dtype=kwargs.get("dtype"),
             trainable=kwargs.get("trainable", True),
         )
-        super().__init__(cell, **layer_arguments, **kwargs)
+        super().__init__(cell, **own, **kwargs)
         self.input_spec = InputSpec(ndim=3)
 
 
@@ -130,35 +145,7 @@ class SimpleRNN(OfCell):
         seed: Seed = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            {
-                "units": units,
-                "activation": activation,
-                "use_bias": use_bias,
-                "kernel_initializer": kernel_initializer,
-                "recurrent_initializer": recurrent_initializer,
-                "bias_initializer": bias_initializer,
-                "kernel_regularizer": kernel_regularizer,
-                "recurrent_regularizer": recurrent_regularizer,
-                "bias_regularizer": bias_regularizer,
-                "kernel_constraint": kernel_constraint,
-                "recurrent_constraint": recurrent_constraint,
-                "bias_constraint": bias_constraint,
-                "dropout": dropout,
-                "recurrent_dropout": recurrent_dropout,
-                "seed": seed,
-                "name": "simple_rnn_cell",
-            },
-            {
-                "return_sequences": return_sequences,
-                "return_state": return_state,
-                "go_backwards": go_backwards,
-                "stateful": stateful,
-                "unroll": unroll,
-                "activity_regularizer": activity_regularizer,
-            },
-            **kwargs,
-        )
+        super().__init__(locals(), "simple_rnn_cell", **kwargs)
 
 
 class GRU(OfCell):
@@ -241,38 +228,7 @@ class GRU(OfCell):
         use_cudnn: Any = "auto",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            {
-                "units": units,
-                "activation": activation,
-                "recurrent_activation": recurrent_activation,
-                "use_bias": use_bias,
-                "kernel_initializer": kernel_initializer,
-                "recurrent_initializer": recurrent_initializer,
-                "bias_initializer": bias_initializer,
-                "kernel_regularizer": kernel_regularizer,
-                "recurrent_regularizer": recurrent_regularizer,
-                "bias_regularizer": bias_regularizer,
-                "kernel_constraint": kernel_constraint,
-                "recurrent_constraint": recurrent_constraint,
-                "bias_constraint": bias_constraint,
-                "dropout": dropout,
-                "recurrent_dropout": recurrent_dropout,
-                "reset_after": reset_after,
-                "seed": seed,
-                "name": "gru_cell",
-            },
-            {
-                "return_sequences": return_sequences,
-                "return_state": return_state,
-                "go_backwards": go_backwards,
-                "stateful": stateful,
-                "unroll": unroll,
-                "activity_regularizer": activity_regularizer,
-            },
-            use_cudnn,
-            **kwargs,
-        )
+        super().__init__(locals(), "gru_cell", use_cudnn, **kwargs)
 
 
 class LSTM(OfCell):
@@ -352,35 +308,4 @@ class LSTM(OfCell):
         use_cudnn: Any = "auto",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            {
-                "units": units,
-                "activation": activation,
-                "recurrent_activation": recurrent_activation,
-                "use_bias": use_bias,
-                "kernel_initializer": kernel_initializer,
-                "recurrent_initializer": recurrent_initializer,
-                "bias_initializer": bias_initializer,
-                "unit_forget_bias": unit_forget_bias,
-                "kernel_regularizer": kernel_regularizer,
-                "recurrent_regularizer": recurrent_regularizer,
-                "bias_regularizer": bias_regularizer,
-                "kernel_constraint": kernel_constraint,
-                "recurrent_constraint": recurrent_constraint,
-                "bias_constraint": bias_constraint,
-                "dropout": dropout,
-                "recurrent_dropout": recurrent_dropout,
-                "seed": seed,
-                "name": "lstm_cell",
-            },
-            {
-                "return_sequences": return_sequences,
-                "return_state": return_state,
-                "go_backwards": go_backwards,
-                "stateful": stateful,
-                "unroll": unroll,
-                "activity_regularizer": activity_regularizer,
-            },
-            use_cudnn,
-            **kwargs,
-        )
+        super().__init__(locals(), "lstm_cell", use_cudnn, **kwargs)
