@@ -20,7 +20,12 @@ from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
 from toolkit.backends.numpy.jit.kernels.matmul.problem import problem_of
 from toolkit.backends.numpy.jit.kernels.matmul.product import BLOCK, PRODUCT, ROW
-from toolkit.backends.numpy.jit.kernels.matmul.strategies import EACH, ONCE, Way, choose
+from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
+    EACH,
+    ONCE,
+    Strategy,
+    choose,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
 from toolkit.compiler.passes import optimize
 from toolkit.core.tensor import backend
@@ -147,7 +152,7 @@ def ways(draw, p):
     unit = draw(st.sampled_from([PRODUCT, BLOCK, BLOCK] if p.batch else [ROW, BLOCK]))
     near = p.b_line == p.itemsize
     packings = [ONCE] if unit == ROW else [EACH] if unit == PRODUCT else [ONCE, EACH]
-    whole = Way(t, unit, p.rows, panels, depth, depth, False, "", 1)
+    whole = Strategy(t, unit, p.rows, panels, depth, depth, False, "", 1)
     rest = {
         "pack_a": draw(st.booleans()),
         "pack_b": draw(st.sampled_from([*packings, *([""] if near else [])])),

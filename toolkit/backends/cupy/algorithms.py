@@ -43,7 +43,7 @@ class Algorithm(ctypes.Structure):
     )
 
 
-class Plan:
+class ProductAlgorithm:
     """A product with its algorithm, ready to be called and captured.
 
     The algorithm is chosen here, because asking during a capture fails.
@@ -107,7 +107,7 @@ class Plan:
         self.algorithm = found[0] if found else self.algorithm
         return bool(found)
 
-    def choose(self, measure: Callable[[Plan], float]) -> bool:
+    def choose(self, measure: Callable[[ProductAlgorithm], float]) -> bool:
         """Take the algorithm that is the fastest; False if none can be timed."""
         times: list[tuple[float, int]] = []
         for number, algorithm in enumerate(self.algorithms):
@@ -150,8 +150,8 @@ class Plans:
     def __init__(self, folder: Path | None = None) -> None:
         self.handle = Handle("")
         self.folder = folder and folder / f"cublaslt-{library().cublasLtGetVersion()}"
-        self._plans: dict[Any, Plan] = {}
-        self._tuned: dict[Any, Plan] = {}
+        self._plans: dict[Any, ProductAlgorithm] = {}
+        self._tuned: dict[Any, ProductAlgorithm] = {}
 
     def offers(self, gemm: Gemm, alignment: int, workspace: int) -> bool:
         """Whether there is an algorithm, for operands that are so aligned."""
@@ -161,11 +161,13 @@ class Plans:
             return False
         return True
 
-    def get(self, gemm: Gemm, pointers: tuple[int, ...], workspace: int) -> Plan:
+    def get(
+        self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
+    ) -> ProductAlgorithm:
         """The plan of a product on operands at these addresses."""
         key = gemm, tuple(map(aligned_to, pointers)), workspace
         if key not in self._plans:
-            self._plans[key] = Plan(self.handle, gemm, pointers, workspace)
+            self._plans[key] = ProductAlgorithm(self.handle, gemm, pointers, workspace)
         return self._plans[key]
 
     def tune(
@@ -173,8 +175,8 @@ class Plans:
         gemm: Gemm,
         pointers: tuple[int, ...],
         workspace: int,
-        measure: Callable[[Plan], float],
-    ) -> Plan:
+        measure: Callable[[ProductAlgorithm], float],
+    ) -> ProductAlgorithm:
         """The plan with the fastest algorithm, from memory, from disk, or timed now.
 
         It is kept apart from what `get` gives, which computes the same bits as ever.
@@ -185,7 +187,7 @@ class Plans:
         """
         key = gemm, tuple(map(aligned_to, pointers)), workspace
         if key not in self._tuned:
-            found = Plan(self.handle, gemm, pointers, workspace)
+            found = ProductAlgorithm(self.handle, gemm, pointers, workspace)
             path = self._path(key)
             known = path and disk_cache.load(path)
             if not (known and found.use(known)) and found.choose(measure) and path:

@@ -186,7 +186,9 @@ class CudaDevice(Device):
     def _products(self) -> algorithms.Plans:
         with self.device:
             folder = cache_folder()
-            return algorithms.Plans(folder and folder / cudnn.safe(self._model))
+            return algorithms.Plans(
+                folder and folder / cudnn.safe(self._model)
+            )
 
     @cached_property
     def _graphs(self) -> cudnn.Plans:
@@ -220,11 +222,11 @@ class CudaDevice(Device):
                 return self._graphs.tune(signature, workspace, self._graph_seconds)
             return self._graphs.get(signature, workspace)
 
-    def _product_seconds(self, plan: algorithms.Plan) -> float:
+    def _product_seconds(self, plan: algorithms.ProductAlgorithm) -> float:
         run = partial(plan, stream=self.stream.ptr)
         return self._seconds(plan.gemm.sizes, run, plan.limit)
 
-    def _graph_seconds(self, plan: cudnn.Plan) -> float:
+    def _graph_seconds(self, plan: cudnn.GraphPlan) -> float:
         return self._seconds(plan.signature.sizes, plan, plan.workspace)
 
     def _seconds(self, sizes: Sequence[int], run: Any, workspace: int) -> float:

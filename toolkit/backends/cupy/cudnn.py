@@ -184,7 +184,7 @@ def refused_graph(signature: Signature, error: Exception) -> UnsupportedOnBacken
     )
 
 
-class Plan:
+class GraphPlan:
     """A planned graph on a device, ready to be called and captured.
 
     Args:
@@ -221,10 +221,10 @@ class Plans:
         fe.set_stream(self.handle, stream)
         name = f"cudnn-{version()}-{safe(device)}-{maker()}"
         self.folder = folder and folder / name
-        self._plans: dict[Key, Plan] = {}
-        self._tuned: dict[Key, Plan] = {}
+        self._plans: dict[Key, GraphPlan] = {}
+        self._tuned: dict[Key, GraphPlan] = {}
 
-    def get(self, signature: Signature, workspace: int | None = None) -> Plan:
+    def get(self, signature: Signature, workspace: int | None = None) -> GraphPlan:
         """The plan of a graph, from memory, from disk, or made now."""
         key = signature, workspace
         if key not in self._plans:
@@ -233,15 +233,15 @@ class Plans:
             if graph is None:
                 graph = self._made(key)
                 self._write(path, graph)
-            self._plans[key] = Plan(self, signature, graph)
+            self._plans[key] = GraphPlan(self, signature, graph)
         return self._plans[key]
 
     def tune(
         self,
         signature: Signature,
         workspace: int | None,
-        measure: Callable[[Plan], float],
-    ) -> Plan:
+        measure: Callable[[GraphPlan], float],
+    ) -> GraphPlan:
         """The fastest plan of a graph, from memory, from disk, or timed now.
 
         It is kept apart from what `get` gives, which computes the same bits as ever.
@@ -260,7 +260,7 @@ class Plans:
                     self._write(path, graph)
                 else:
                     graph = self._made(key)
-            self._tuned[key] = Plan(self, signature, graph)
+            self._tuned[key] = GraphPlan(self, signature, graph)
         return self._tuned[key]
 
     def _made(self, key: Key) -> Any:
@@ -268,7 +268,7 @@ class Plans:
         return plan(signature, {"handle": self.handle}, workspace)
 
     def _choose(
-        self, signature: Signature, graph: Any, measure: Callable[[Plan], float]
+        self, signature: Signature, graph: Any, measure: Callable[[GraphPlan], float]
     ) -> bool:
         """Give a graph the fastest of the first plans; False if none can be timed."""
         times: list[tuple[float, int]] = []
@@ -276,7 +276,7 @@ class Plans:
             # What was deselected, or what the device refuses, is no candidate.
             with suppress(Exception):
                 graph.build_plan_at_index(index)
-                times.append((measure(Plan(self, signature, graph)), index))
+                times.append((measure(GraphPlan(self, signature, graph)), index))
             if len(times) == MOST_TIMED:
                 break
         if times:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from toolkit.backends.loops.plan import FULL, PUT, ROW, Plan, Source, Step
+from toolkit.backends.loops.plan import FULL, PUT, ROW, LoopNest, Source, Step
 from toolkit.ir import PRIMITIVES
 
 # Reading back costs about as much.
@@ -56,7 +56,7 @@ class Phases:
         kept: the buffers, each for the values of one full step.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LoopNest) -> None:
         self.plan = plan
         self.levels: list[int] = []
         for step in plan.steps:

@@ -92,7 +92,7 @@ class Write:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoopNest:
     """What a generated function does.
 
     Attributes:
@@ -125,13 +125,13 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Planned:
+class SizedNest:
     """A plan with what it leaves open: the extents, and every array's strides.
 
     The strides are those of the reads, then of the writes.
     """
 
-    plan: Plan
+    plan: LoopNest
     space: Space
     loops: Loops
     strides: Sequence[tuple[int, ...]]
@@ -152,7 +152,7 @@ def _formula_of(step: Step) -> str:
     return formula(rule, len(step.arguments), step.attrs)
 
 
-class Planner:
+class NestPlanner:
     """Makes the plan of a body for operands of these strides."""
 
     def __init__(
@@ -249,7 +249,7 @@ class Planner:
         inside = len(self.loop_steps) - len(self.row_steps)
         return (*split_strides(along, frame, self.row_steps), *[0] * inside)
 
-    def plan(self, lanes: int) -> Planned:
+    def plan(self, lanes: int) -> SizedNest:
         """The plan, and what it leaves open, for vectors of so many lanes."""
         steps, split = self.loop_steps, self.space.rows is not None
         extents = [a // b for a, b in zip(steps, steps[1:], strict=False)]
@@ -264,7 +264,7 @@ class Planner:
         loops, strides, ragged = self._in_blocks(loops, strides, writes)
         if not split and not ragged:
             loops = Loops(loops.extents, len(loops.extents) - 1)
-        plan = Plan(
+        plan = LoopNest(
             reads=tuple(
                 self._read(k, row, loops.rows)
                 for (k, _), row in zip(self.reads, strides, strict=False)
@@ -278,7 +278,7 @@ class Planner:
             ragged=ragged,
             formulas=tuple(map(_formula_of, self.steps)),
         )
-        return Planned(plan, self.space, loops, strides, self._leading(loops))
+        return SizedNest(plan, self.space, loops, strides, self._leading(loops))
 
     def _write(self, value: Any) -> Write:
         source = self.sources[value]

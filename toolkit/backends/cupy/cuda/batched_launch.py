@@ -13,7 +13,7 @@ import numpy as np
 
 from toolkit.backends.cupy.cuda.launch import Kernel, make_kernel
 from toolkit.backends.cupy.cuda.prelude import PRELUDE
-from toolkit.backends.cupy.cuda.scalars import Writer
+from toolkit.backends.cupy.cuda.scalars import SourceWriter
 
 THREADS = 256
 # Packs of elements of a thread: a block has enough to do to look for its row.
@@ -30,7 +30,7 @@ def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
         parameters: (type, name) of each of the kernel for one; the last is `count`.
         lines: that compute the i-th of `count`.
     """
-    w, width = Writer(), 1 + len(parameters)
+    w, width = SourceWriter(), 1 + len(parameters)
     w("int row = 0, last = rows - 1;")
     with w.block("while (row < last)"):
         w("const int middle = (row + last + 1) / 2;")

@@ -20,8 +20,8 @@ from toolkit.backends.cupy.cuda.launch import (
 from toolkit.backends.cupy.cuda.prelude import PRELUDE, STORED
 from toolkit.backends.cupy.cuda.scalars import (
     CUDAScalars,
+    SourceWriter,
     Value,
-    Writer,
     literal,
     split,
 )
@@ -32,8 +32,8 @@ from toolkit.backends.loops.plan import (
     PICK,
     PLACE,
     PUT,
-    Planned,
-    Planner,
+    NestPlanner,
+    SizedNest,
     Source,
 )
 from toolkit.ir import PRIMITIVES, Graph
@@ -47,7 +47,7 @@ WIDEST = 16
 LONG = 32
 
 
-class GPUPlanner(Planner):
+class GPUPlanner(NestPlanner):
     """Plans without the blocks that a processor's threads share a sum in."""
 
     def _in_blocks(self, loops: Any, strides: Any, writes: Any) -> Any:
@@ -75,7 +75,7 @@ class Body:
         outputs: Sequence[Operand],
         aligned: bool,
     ) -> None:
-        planned: Planned = GPUPlanner(graph, inputs, outputs).plan(0)
+        planned: SizedNest = GPUPlanner(graph, inputs, outputs).plan(0)
         self.plan = planned.plan
         self.extents = planned.loops.extents
         self.row_loops = self.plan.row_loops
@@ -95,7 +95,7 @@ class Body:
         self.number = "int" if 2 * size < 2**31 else "i64"
         self.first_write = len(self.plan.reads)
         self.number_of_inputs = len(inputs)
-        self.w = Writer()
+        self.w = SourceWriter()
         self.s = CUDAScalars(self.w)
         self.constant: Known = {}
         self.row: Known = {}

@@ -8,7 +8,7 @@ from toolkit import dtypes
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.loops.phases import Phases
-from toolkit.backends.loops.plan import COLUMN, ONE, ROW, Plan
+from toolkit.backends.loops.plan import COLUMN, ONE, ROW, LoopNest
 
 # Registers of a thread that hold what it has of its row.
 MOST_HELD = 56
@@ -119,7 +119,7 @@ def _words(body: Body, phases: Phases) -> int:
     return max(1, words // 4)
 
 
-def _threads_of_row(plan: Plan, packs: int, words: int) -> tuple[int, bool]:
+def _threads_of_row(plan: LoopNest, packs: int, words: int) -> tuple[int, bool]:
     """The threads of a row, and whether they can hold so many words of each pack."""
     arrays = len(plan.reads) + len(plan.writes)
 
@@ -136,7 +136,7 @@ def _threads_of_row(plan: Plan, packs: int, words: int) -> tuple[int, bool]:
     return tx, fits(tx)
 
 
-def only_reduces_rows(plan: Plan) -> bool:
+def only_reduces_rows(plan: LoopNest) -> bool:
     """Whether all that is made of rows are reductions that need no other one."""
     reductions = [i for i, s in enumerate(plan.steps) if s.role == ROW and s.reduces]
     return (
@@ -147,7 +147,7 @@ def only_reduces_rows(plan: Plan) -> bool:
     )
 
 
-def _is_along_rows(plan: Plan) -> bool:
+def _is_along_rows(plan: LoopNest) -> bool:
     """Whether something needs a whole row."""
     return plan.picks or any(s.role == ROW and s.reduces for s in plan.steps)
 

@@ -17,7 +17,7 @@ from toolkit.backends.cupy.cuda.launch import (
     make_kernel,
 )
 from toolkit.backends.cupy.cuda.prelude import STORED
-from toolkit.backends.cupy.cuda.scalars import Writer, literal, split
+from toolkit.backends.cupy.cuda.scalars import SourceWriter, literal, split
 from toolkit.backends.cupy.cuda.threads import (
     Threads,
     in_units,
@@ -84,7 +84,7 @@ def _turned(
 
     Neighbours lie along `axis` in the source, and along the last axis in the target.
     """
-    w, shape, last = Writer(), x.spec.shape, x.spec.ndim - 1
+    w, shape, last = SourceWriter(), x.spec.shape, x.spec.ndim - 1
     unit = dtypes.itemsize(x.spec.dtype)
     outer = [a for a in range(last) if a != axis]
     squares = [-(-shape[axis] // TILE), -(-shape[last] // TILE)]

@@ -8,7 +8,7 @@ from toolkit import dtypes
 from toolkit.backends.cupy.cuda.body import kernel_text, narrowed
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
-from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, Writer, literal
+from toolkit.backends.cupy.cuda.scalars import CUDAScalars, SourceWriter, Value, literal
 from toolkit.backends.loops.plan import MERGES
 
 _NOWHERE = 2**31 - 1
@@ -29,7 +29,7 @@ class Reducer:
     A state is one variable, or two for a position: the best element, and where it is.
     """
 
-    def __init__(self, op: str, dtype: str, writer: Writer) -> None:
+    def __init__(self, op: str, dtype: str, writer: SourceWriter) -> None:
         self.op = op
         self.dtype = dtype
         self.w = writer
@@ -126,7 +126,7 @@ def combination(
     op: str, dtype: str, count: int, columns: int, parts: Argument, out: Argument
 ) -> Launch:
     """out[c] = the reduction of parts[k, c] over k, in an order fixed by the shape."""
-    w = Writer()
+    w = SourceWriter()
     reducer = Reducer(op, dtype, w)
     tx = min(32, power_of_two(columns))
     # Threads enough that each has but a few parts: there are few blocks.

@@ -44,7 +44,7 @@ class Value:
         return COMPUTED[self.dtype]
 
 
-class Writer:
+class SourceWriter:
     """Lines of C, indented by their blocks, and names that were not used before."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Writer:
 
 
 def split(
-    w: Writer, index: str, extents: Sequence[int], prefix: str, number: str
+    w: SourceWriter, index: str, extents: Sequence[int], prefix: str, number: str
 ) -> list[str]:
     """Names of the indices of loops that a flat index falls apart into."""
     if len(extents) <= 1:
@@ -124,7 +124,7 @@ class CUDAScalars:
     less: Callable[[Value, Value], Value]
     subtract: Callable[[Value, Value], Value]
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SourceWriter) -> None:
         self.let = writer.let
 
     @classmethod

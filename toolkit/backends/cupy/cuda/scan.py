@@ -10,7 +10,7 @@ from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, power_of_two
-from toolkit.backends.cupy.cuda.scalars import Value, Writer, split
+from toolkit.backends.cupy.cuda.scalars import SourceWriter, Value, split
 from toolkit.backends.cupy.cuda.threads import Threads, place
 
 # Lines at least this long, whose elements are neighbours, are the work of a block each.
@@ -49,7 +49,7 @@ def _order(node: Any, count: int) -> str:
 
 def _by_blocks(node: Any, x: Operand, y: Operand) -> Launch:
     """A block for each line: every thread a few neighbours, then the threads before."""
-    w, axis, shape = Writer(), node.attrs["axis"], y.spec.shape
+    w, axis, shape = SourceWriter(), node.attrs["axis"], y.spec.shape
     count, dtype = shape[axis], x.spec.dtype
     threads = max(32, min(256, power_of_two(count) // ITEMS))
     reducer = Reducer(node.op.name[3:], dtype, w)

@@ -24,7 +24,7 @@ from toolkit.backends.cupy.cuda.launch import (
     make_kernel,
 )
 from toolkit.backends.cupy.cuda.reduction import power_of_two
-from toolkit.backends.cupy.cuda.scalars import Writer
+from toolkit.backends.cupy.cuda.scalars import SourceWriter
 from toolkit.backends.cupy.cuda.threads import Threads, place
 
 # Pairs that a block sorts in shared memory.
@@ -100,7 +100,7 @@ def _in_tiles(
     rows: int, length: int, tile: int, pairs: Argument, first: int, last: int
 ) -> Launch:
     """All steps of runs of `first` to `last` pairs that stay inside a tile."""
-    w, threads = Writer(), max(1, tile // 2)
+    w, threads = SourceWriter(), max(1, tile // 2)
     w(f"__shared__ Pair held[{tile}];")
     w(f"const i64 start = (i64)blockIdx.x * {tile};")
     w(f"for (int k = threadIdx.x; k < {tile}; k += blockDim.x)")
@@ -120,7 +120,7 @@ def _in_tiles(
 
 def _step(rows: int, length: int, pairs: Argument, bit: int, size: int) -> Launch:
     """One step between pairs that lie in different tiles."""
-    w, threads = Writer(), 256
+    w, threads = SourceWriter(), 256
     w(f"const i64 i = (i64)blockIdx.x * {threads} + threadIdx.x;")
     w(f"const i64 row = i / {length // 2};")
     w(f"exchange_pairs(pairs + row * {length}, i % {length // 2}, 0, bit, run);")
@@ -130,7 +130,7 @@ def _step(rows: int, length: int, pairs: Argument, bit: int, size: int) -> Launc
 
 def _launch(
     family: str,
-    w: Writer,
+    w: SourceWriter,
     pairs: Argument,
     numbers: dict[str, int],
     grid: tuple[int, int, int],

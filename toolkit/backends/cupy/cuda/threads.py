@@ -15,7 +15,7 @@ from toolkit.backends.cupy.cuda.launch import (
     make_kernel,
 )
 from toolkit.backends.cupy.cuda.prelude import BITS, STORED
-from toolkit.backends.cupy.cuda.scalars import Writer, split
+from toolkit.backends.cupy.cuda.scalars import SourceWriter, split
 
 THREADS = 256
 
@@ -27,7 +27,7 @@ def span(operand: Operand) -> int:
     return sum((n - 1) * abs(stride) // size for n, stride in axes if n)
 
 
-class Threads(Writer):
+class Threads(SourceWriter):
     """A kernel with a thread for each index of a shape.
 
     Args:

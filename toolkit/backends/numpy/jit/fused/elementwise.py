@@ -15,7 +15,7 @@ from toolkit.backends.loops.iteration_space import (
     picks_in_rows,
 )
 from toolkit.backends.loops.phases import Phases, cost as cost_of
-from toolkit.backends.loops.plan import COLUMN, FULL, ONE, Planned, Planner
+from toolkit.backends.loops.plan import COLUMN, FULL, ONE, NestPlanner, SizedNest
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.nest import emit_plan
@@ -63,7 +63,7 @@ def lower_fused(
         return Lowered()
     if not fits(body.nodes):
         return None
-    planned = Planner(body, inputs, outputs).plan(host().lanes)
+    planned = NestPlanner(body, inputs, outputs).plan(host().lanes)
     if planned.plan.picks and planned.plan.column_loops > 1:
         return None
     return _Lowering(planned, inputs, outputs, _problem(body)).lowered()
@@ -81,7 +81,7 @@ def _problem(body: Graph) -> str:
 class _Lowering:
     """The calls of a plan."""
 
-    planned: Planned
+    planned: SizedNest
     inputs: Sequence[Operand]
     outputs: Sequence[Operand]
     problem: str

@@ -6,7 +6,7 @@ then the numbers of `Numbers`, in its order.
 
 from __future__ import annotations
 
-from toolkit.backends.loops.plan import Plan
+from toolkit.backends.loops.plan import LoopNest
 from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.partials import Partials
@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.kernel import Kernel
 
 
-def emit_plan(plan: Plan) -> Kernel:
+def emit_plan(plan: LoopNest) -> Kernel:
     """The body of the function of a plan."""
     builder = Kernel(host().lanes)
     _Nest(builder, plan).write()
@@ -26,7 +26,7 @@ def emit_plan(plan: Plan) -> Kernel:
 class _Nest:
     """Writes one function with a builder."""
 
-    def __init__(self, builder: Kernel, plan: Plan) -> None:
+    def __init__(self, builder: Kernel, plan: LoopNest) -> None:
         self.b = builder
         self.plan = plan
         self.values = Picks(builder, plan)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.loops.plan import COLUMN, FULL, ROW, Plan, Source
+from toolkit.backends.loops.plan import COLUMN, FULL, ROW, LoopNest, Source
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.fused.reducers import Reducer, reducer
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -32,7 +32,7 @@ class Numbers:
     write to the next, and the strides of every array, from the outermost loop on.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: LoopNest) -> None:
         arrays = len(plan.reads) + len(plan.writes)
         self.rank = plan.row_loops + plan.column_loops
         self.buffer = arrays
@@ -58,7 +58,7 @@ class Values:
         plan: what it computes.
     """
 
-    def __init__(self, builder: Kernel, plan: Plan) -> None:
+    def __init__(self, builder: Kernel, plan: LoopNest) -> None:
         self.b = builder
         self.plan = plan
         self.scalars = LLVMScalars(builder)

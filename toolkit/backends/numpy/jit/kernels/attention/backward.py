@@ -6,24 +6,27 @@ from toolkit.backends.numpy.jit.builder import Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.attention.limits import Limits
 from toolkit.backends.numpy.jit.kernels.attention.visit import Visit, emit_visit
-from toolkit.backends.numpy.jit.kernels.attention.writer import Plan, Writer
+from toolkit.backends.numpy.jit.kernels.attention.writer import (
+    AttentionPlan,
+    AttentionWriter,
+)
 
 INPUTS = ("g", "delta", "peak", "total", "query", "key", "value")
 OUTPUTS = ("query_grad", "key_grad", "value_grad")
 
 
-def operands(plan: Plan) -> tuple[str, ...]:
+def operands(plan: AttentionPlan) -> tuple[str, ...]:
     """The arrays in the order of the table."""
     return (*INPUTS, *(extra.name for extra in plan.extras), *OUTPUTS)
 
 
-def scratch(plan: Plan) -> list[int]:
+def scratch(plan: AttentionPlan) -> list[int]:
     """Lines of scratch memory for queries, g, sums, weights, changes, and extras."""
     sizes = [plan.features, plan.value_features, plan.features, plan.keys, plan.keys]
     return sizes + [plan.keys] * len(plan.turned)
 
 
-def emit_attention_grad(plan: Plan) -> Kernel:
+def emit_attention_grad(plan: AttentionPlan) -> Kernel:
     """The kernel of one plan."""
     lines = sum(scratch(plan))
     return emit_visit(plan, operands(plan), _Block, lines, sums=OUTPUTS[1:])
@@ -32,7 +35,7 @@ def emit_attention_grad(plan: Plan) -> Kernel:
 class _Block:
     """Emits the function for one block of queries."""
 
-    def __init__(self, writer: Writer, visit: Visit) -> None:
+    def __init__(self, writer: AttentionWriter, visit: Visit) -> None:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan

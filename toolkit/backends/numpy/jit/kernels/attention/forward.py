@@ -11,8 +11,8 @@ from toolkit.backends.numpy.jit.kernels.attention.visit import Visit, emit_visit
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     LOWEST,
     VECTORS,
-    Plan,
-    Writer,
+    AttentionPlan,
+    AttentionWriter,
 )
 
 INPUTS = ("query", "key", "value")
@@ -21,18 +21,18 @@ OUTPUTS = ("out", "peak", "total")
 _UNROLL = 4
 
 
-def operands(plan: Plan) -> tuple[str, ...]:
+def operands(plan: AttentionPlan) -> tuple[str, ...]:
     """The arrays in the order of the table."""
     return (*INPUTS, *(extra.name for extra in plan.extras), *OUTPUTS)
 
 
-def scratch(plan: Plan) -> list[int]:
+def scratch(plan: AttentionPlan) -> list[int]:
     """Lines of scratch memory for queries, sums, factors, logits, and extras."""
     sizes = [plan.features, plan.value_features, 1, plan.keys]
     return sizes + [plan.keys] * len(plan.turned)
 
 
-def emit_attention(plan: Plan) -> Kernel:
+def emit_attention(plan: AttentionPlan) -> Kernel:
     """The kernel of one plan."""
     return emit_visit(plan, operands(plan), _Block, sum(scratch(plan)))
 
@@ -40,7 +40,7 @@ def emit_attention(plan: Plan) -> Kernel:
 class _Block:
     """Emits the function for one block of queries."""
 
-    def __init__(self, writer: Writer, visit: Visit) -> None:
+    def __init__(self, writer: AttentionWriter, visit: Visit) -> None:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan

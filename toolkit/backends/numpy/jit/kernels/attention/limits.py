@@ -15,8 +15,8 @@ from toolkit.backends.numpy.jit.kernels.attention.transpose import (
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     MASKED,
     VECTORS,
+    AttentionWriter,
     Extra,
-    Writer,
 )
 
 
@@ -32,7 +32,7 @@ class Limits:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: AttentionWriter,
         bases: Mapping[str, Pointer],
         first: Number,
         areas: Sequence[Pointer],

@@ -13,9 +13,9 @@ from toolkit.backends.numpy.jit.kernels.attention import backward, forward
 from toolkit.backends.numpy.jit.kernels.attention.transpose import COLUMNS
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     PACKED,
+    AttentionPlan,
     Extra,
     Numbers,
-    Plan,
 )
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
 
@@ -84,12 +84,12 @@ class _Lowering:
         cost = 6 * self.features + 4 * self.value_features + _EXP_COST
         return self._lowered(plan, code, sum(backward.scratch(plan)), cost, False)
 
-    def _plan(self, keys: int) -> Plan | None:
+    def _plan(self, keys: int) -> AttentionPlan | None:
         if not self._fits():
             return None
         attrs = self.node.attrs
         rows = [name for name in ("delta", "peak", "total") if name in self.names]
-        return Plan(
+        return AttentionPlan(
             self.dtype,
             max(COLUMNS, host().lanes * 4 // dtypes.itemsize(self.dtype)),
             self.features,
@@ -136,7 +136,7 @@ class _Lowering:
         ]
 
     def _lowered(
-        self, plan: Plan, code: Code, lines: int, cost: int, may_split: bool
+        self, plan: AttentionPlan, code: Code, lines: int, cost: int, may_split: bool
     ) -> Lowered:
         numbers = self._numbers(plan, lines, may_split)
         rows = self.batch * numbers.parts * numbers.pieces
@@ -157,7 +157,7 @@ class _Lowering:
         )
         return Lowered((call,), tasks * numbers.scratch)
 
-    def _numbers(self, plan: Plan, lines: int, may_split: bool) -> Numbers:
+    def _numbers(self, plan: AttentionPlan, lines: int, may_split: bool) -> Numbers:
         parts = 1 if self.batch >= _LEAST_UNITS else max(1, self.key_heads)
         blocks = -(-self.targets // plan.width)
         pieces = 1
@@ -175,7 +175,7 @@ class _Lowering:
             scratch=self._scratch(plan, lines),
         )
 
-    def _scratch(self, plan: Plan, lines: int) -> int:
+    def _scratch(self, plan: AttentionPlan, lines: int) -> int:
         """Bytes of a task."""
         numbers = lines * plan.width
         if plan.packed:

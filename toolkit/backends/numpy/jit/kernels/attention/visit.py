@@ -7,7 +7,11 @@ from typing import Any
 
 from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Range
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
-from toolkit.backends.numpy.jit.kernels.attention.writer import PACKED, Plan, Writer
+from toolkit.backends.numpy.jit.kernels.attention.writer import (
+    PACKED,
+    AttentionPlan,
+    AttentionWriter,
+)
 
 
 class Visit:
@@ -19,7 +23,9 @@ class Visit:
         end: the first key that none of its queries sees.
     """
 
-    def __init__(self, plan: Plan, operands: Sequence[str], builder: Kernel) -> None:
+    def __init__(
+        self, plan: AttentionPlan, operands: Sequence[str], builder: Kernel
+    ) -> None:
         self.plan = plan
         self.bases = {
             name: builder.pointer_parameter(f"base_{name}") for name in operands
@@ -54,9 +60,9 @@ class Visit:
 
 
 def emit_visit(
-    plan: Plan,
+    plan: AttentionPlan,
     operands: Sequence[str],
-    block: Callable[[Writer, Visit], Any],
+    block: Callable[[AttentionWriter, Visit], Any],
     lines: int,
     sums: Sequence[str] = (),
 ) -> Kernel:
@@ -69,11 +75,11 @@ def emit_visit(
         lines: of scratch memory that the function uses.
         sums: what all blocks of a key head add to.
     """
-    inner = Writer(plan, operands)
+    inner = AttentionWriter(plan, operands)
     visit = Visit(plan, operands, inner.b)
     block(inner, visit).emit()
     text = inner.b.function("block", visit.parameters)
-    w = Writer(plan, operands)
+    w = AttentionWriter(plan, operands)
     w.b.declarations |= {
         *inner.b.declarations,
         text.replace("define", "define internal", 1),
@@ -86,7 +92,7 @@ class _Heads:
     """Emits the loops."""
 
     def __init__(
-        self, writer: Writer, visit: Visit, lines: int, sums: Sequence[str]
+        self, writer: AttentionWriter, visit: Visit, lines: int, sums: Sequence[str]
     ) -> None:
         self.w = writer
         self.b = writer.b

@@ -44,7 +44,7 @@ class Extra(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttentionPlan:
     """What the code of a kernel depends on.
 
     Attributes:
@@ -109,7 +109,7 @@ class Numbers(NamedTuple):
     scratch: int  # bytes
 
 
-class Writer(MatrixWriter):
+class AttentionWriter(MatrixWriter):
     """Emits one of the two functions of a kernel.
 
     Args:
@@ -117,7 +117,7 @@ class Writer(MatrixWriter):
         operands: names of the arrays, in the order of the table.
     """
 
-    def __init__(self, plan: Plan, operands: Sequence[str]) -> None:
+    def __init__(self, plan: AttentionPlan, operands: Sequence[str]) -> None:
         super().__init__(Kernel(plan.lanes), plan.dtype)
         self.plan = plan
         self.pointers = {name: self.b.next_address() for name in operands}

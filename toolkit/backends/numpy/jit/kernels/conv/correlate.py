@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
-from toolkit.backends.numpy.jit.kernels.conv.plan import MOST_SEGMENTS, Plan
+from toolkit.backends.numpy.jit.kernels.conv.plan import MOST_SEGMENTS, CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.sums import Sums
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
@@ -27,7 +27,7 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import (
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 
 
-def emit_correlation(body: Described, plan: Plan) -> Kernel:
+def emit_correlation(body: Described, plan: CorrelationPlan) -> Kernel:
     """The function of a convolution or input gradient and its epilogue.
 
     The table holds the operands of the body, the images, the packed weights, and two
@@ -65,7 +65,7 @@ class _Place:
 class _Correlation(ConvolutionWriter):
     """Writes one function."""
 
-    def __init__(self, builder: Kernel, body: Described, plan: Plan) -> None:
+    def __init__(self, builder: Kernel, body: Described, plan: CorrelationPlan) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         count = len(body.body.inputs) + len(body.body.outputs)

@@ -16,7 +16,7 @@ UNROLL, _MOST_SIZE = 64, 400
 
 
 @dataclass(frozen=True)
-class GradPlan:
+class KernelGradPlan:
     """What a kernel gradient depends on.
 
     Attributes:

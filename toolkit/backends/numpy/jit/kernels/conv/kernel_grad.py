@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.conv.feed import Feed
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import (
     UNROLL,
-    GradPlan,
+    KernelGradPlan,
     Pass,
     passes,
 )
@@ -26,7 +26,7 @@ from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 
 
-def emit_kernel_grad(plan: GradPlan) -> Kernel:
+def emit_kernel_grad(plan: KernelGradPlan) -> Kernel:
     """The function of a kernel gradient.
 
     The table holds the images, g, the result, and four numbers: elements between images
@@ -66,7 +66,7 @@ class _Place:
 class _KernelGrad(ConvolutionWriter):
     """Writes the function."""
 
-    def __init__(self, builder: Kernel, plan: GradPlan) -> None:
+    def __init__(self, builder: Kernel, plan: KernelGradPlan) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         self.feed = Feed(self, plan.channels)

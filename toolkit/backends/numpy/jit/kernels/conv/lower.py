@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.conv.pack import (
     emit_pack,
     emit_pack_points,
 )
-from toolkit.backends.numpy.jit.kernels.conv.plan import Plan
+from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     anchored,
     elements,
@@ -109,7 +109,7 @@ class _Lowering:
         self.images, self.weights, self.x, self.w = images, weights, x, w
         self.plan = self._plan()
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> CorrelationPlan:
         *size, depth, filters = self.weights.spec.shape
         spatial, out = self.images.spec.shape[1:-1], self.spec.shape[1:-1]
         groups, filters = self.attrs["groups"], filters // self.attrs["groups"]
@@ -131,7 +131,7 @@ class _Lowering:
         rows = most_rows(1, available)
         if at.dots:
             vectors, rows = at.width, max(4, _DOTS // at.width)
-        plan = Plan(
+        plan = CorrelationPlan(
             dtype=dtype,
             lanes=lanes,
             registers=available,

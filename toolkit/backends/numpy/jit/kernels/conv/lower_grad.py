@@ -10,7 +10,7 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry, winograd
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, channels
-from toolkit.backends.numpy.jit.kernels.conv.grad_plan import GradPlan
+from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
 from toolkit.backends.numpy.jit.kernels.conv.kernel_grad import emit_kernel_grad
 from toolkit.backends.numpy.jit.kernels.conv.problem import elements, lanes_of, windows
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
@@ -92,7 +92,7 @@ def lower_conv_kernel_grad(
     return steps.lowered()
 
 
-def _plan(node: Node, x: Operand, g: Operand) -> GradPlan:
+def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
     attrs, spec, dtype = node.attrs, node.outputs[0].spec, x.spec.dtype
     extents = (x.spec.shape[1:-1], g.spec.shape[1:-1])
     seen = geometry.collapse(windows(attrs, attrs["kernel"], *extents, x, g))
@@ -105,7 +105,7 @@ def _plan(node: Node, x: Operand, g: Operand) -> GradPlan:
         at = Channels(1, filters, depth, 0, pitch=1, dots=True)
     vectors, rows = _best_tile(at, axes[-1].taps, lanes)
     strip = max(1, _PIXELS // prod(window.out for window in seen[1:]))
-    return GradPlan(
+    return KernelGradPlan(
         dtype=dtype,
         lanes=lanes,
         axes=axes,

@@ -28,7 +28,7 @@ _SHORTER = ((1, 100), (1, 30), (0.7, 30), (0.5, 30), (0.5, 0), (0.3, 0))
 
 
 @dataclass(frozen=True)
-class Plan:
+class CorrelationPlan:
     """What a kernel depends on, besides its epilogue.
 
     Attributes:
@@ -109,7 +109,7 @@ class Plan:
             return steps * accumulators
         return (UNROLL + steps % UNROLL) * accumulators
 
-    def shortened(self) -> Plan:
+    def shortened(self) -> CorrelationPlan:
         """The same with less code, if there is too much of it."""
         most = max(map(self.most_rows, self.panels))
         for share, straight in _SHORTER:

@@ -20,11 +20,16 @@ from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem, problem_o
 from toolkit.backends.numpy.jit.kernels.matmul.product import (
     PRODUCT,
     ROW,
-    Numbers,
-    Plan,
+    ProductNumbers,
+    ProductPlan,
     emit_product,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.strategies import EACH, ONCE, Way, choose
+from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
+    EACH,
+    ONCE,
+    Strategy,
+    choose,
+)
 from toolkit.backends.numpy.jit.lowering import TASKS, Call, Lowered, Reference
 from toolkit.ir import Graph
 
@@ -107,7 +112,7 @@ def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
 class Lowering:
     """The calls of one product that goes a chosen way."""
 
-    def __init__(self, p: Problem, way: Way, body: Graph) -> None:
+    def __init__(self, p: Problem, way: Strategy, body: Graph) -> None:
         self.p = p
         self.way = way
         self.tiling = way.tiling
@@ -205,13 +210,13 @@ class Lowering:
             )
         )
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> ProductPlan:
         p, way = self.p, self.way
         a, b = (
             packing_of(*strides, p.itemsize)
             for strides in ((p.a_row, p.a_term), (p.b_line, p.b_term))
         )
-        return Plan(
+        return ProductPlan(
             self.tiling,
             way.unit,
             len(p.batch),
@@ -224,7 +229,7 @@ class Lowering:
         )
 
     def _append(
-        self, plan: Plan, body: Described | None, operands: tuple[Reference, ...]
+        self, plan: ProductPlan, body: Described | None, operands: tuple[Reference, ...]
     ) -> None:
         """Add the call that multiplies."""
         p, way = self.p, self.way
@@ -237,7 +242,7 @@ class Lowering:
             scratch += self._packed_bytes(self.tiling.padded_rows, way.turn)
         if scratch:
             operands = (*operands, self._take(scratch * -(-rows // way.grain)))
-        numbers = Numbers(
+        numbers = ProductNumbers(
             rows=p.rows,
             depth=p.depth,
             columns=p.columns,

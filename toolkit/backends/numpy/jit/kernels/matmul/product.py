@@ -24,7 +24,7 @@ ROW, PRODUCT, BLOCK = "row", "product", "block"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProductPlan:
     """What the code of a product depends on.
 
     Attributes:
@@ -53,7 +53,7 @@ class Plan:
     pack_b: str = ""
 
 
-class Numbers(NamedTuple):
+class ProductNumbers(NamedTuple):
     """What follows the addresses in the table; all strides are in bytes.
 
     Attributes:
@@ -87,13 +87,13 @@ class Numbers(NamedTuple):
     scratch_a: Any = 0
 
 
-def emit_product(plan: Plan, body: Described | None) -> Kernel:
+def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
     """The function that computes units of a product.
 
     The table: the addresses of the body's inputs and outputs, of panels if there are
     any, and of sums if the plan is chained - without a body those of the factors and of
     partial results, one slot after the other - and of scratch memory if something is
-    packed here; `Numbers`; the axes of the batch.
+    packed here; `ProductNumbers`; the axes of the batch.
     """
     builder = Kernel(plan.tiling.lanes)
     _Product(builder, plan, body).write()
@@ -141,7 +141,9 @@ class _Sums:
 class _Product(MatrixWriter):
     """Writes the function."""
 
-    def __init__(self, builder: Kernel, plan: Plan, body: Described | None) -> None:
+    def __init__(
+        self, builder: Kernel, plan: ProductPlan, body: Described | None
+    ) -> None:
         super().__init__(builder, plan.tiling.dtype)
         self.plan = plan
         self.tiling = plan.tiling
@@ -149,7 +151,7 @@ class _Product(MatrixWriter):
         packs = plan.pack_a or plan.pack_b
         if packs:
             self.scratch = self.b.next_address()
-        self.n = Numbers(*(self.b.next_entry() for _ in Numbers._fields))
+        self.n = ProductNumbers(*(self.b.next_entry() for _ in ProductNumbers._fields))
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if packs:
             self.scratch = self.scratch + builder.slot * self.n.scratch

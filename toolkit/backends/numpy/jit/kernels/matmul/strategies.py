@@ -38,7 +38,7 @@ _LINE = 64
 
 
 @dataclass(frozen=True)
-class Way:
+class Strategy:
     """How a product is computed.
 
     Attributes:
@@ -62,12 +62,12 @@ class Way:
     grain: int
 
 
-def choose(p: Problem) -> Way:
+def choose(p: Problem) -> Strategy:
     """The way to compute a product."""
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     pack_b = "" if p.b_line == p.itemsize else EACH
-    whole = Way(t, PRODUCT, p.rows, panels, depth, depth, False, pack_b, 1)
+    whole = Strategy(t, PRODUCT, p.rows, panels, depth, depth, False, pack_b, 1)
     is_small = depth * p.columns * p.itemsize <= _SMALL
     is_quick = _seconds(p) < _QUICK
     if p.batch and is_small and (is_quick or p.products >= TASKS):
@@ -90,7 +90,7 @@ def _seconds(p: Problem) -> float:
 
 
 class _Division(NamedTuple):
-    """How many blocks there are, and what `Way` says of them."""
+    """How many blocks there are, and what `Strategy` says of them."""
 
     blocks: int
     rows: int
@@ -101,7 +101,7 @@ class _Division(NamedTuple):
     pack_b: str
 
 
-def _divisions(p: Problem, whole: Way) -> Iterator[_Division]:
+def _divisions(p: Problem, whole: Strategy) -> Iterator[_Division]:
     """Divisions into as many blocks as tasks are worth it, or as there can be."""
     seconds = _seconds(p)
     tasks = min(TASKS, max(_FEW_TASKS, int(seconds / _LONG_TASK)))
@@ -111,7 +111,7 @@ def _divisions(p: Problem, whole: Way) -> Iterator[_Division]:
     return (division for division in found if division.blocks >= least)
 
 
-def _all_divisions(p: Problem, whole: Way, most: int) -> Iterator[_Division]:
+def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division]:
     tiles = -(-p.rows // whole.tiling.rows)
     step = p.rows if p.is_across else max(1, whole.tiling.rows // 3)
     # Blocks of columns are as wide as the cache allows, or narrower for more tasks.

@@ -17,7 +17,7 @@ from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
-from toolkit.backends.numpy.jit.kernels.conv.plan import Plan
+from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.sums import Sums
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
@@ -83,7 +83,7 @@ class WinogradPlan(Grid):
         return POINTS**2 * self.channels.depth * self.channels.width
 
 
-def winograd_plan(plan: Plan) -> WinogradPlan | None:
+def winograd_plan(plan: CorrelationPlan) -> WinogradPlan | None:
     """How to compute a correlation with fewer multiplications; None if it is slower."""
     at, lanes = plan.channels, plan.lanes
     if plan.dtype != "float32" or len(plan.sweeps) > 1:

@@ -12,7 +12,7 @@ from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.conv.grad_plan import GradPlan
+from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     cycles,
@@ -56,7 +56,7 @@ class WinogradGradPlan(Grid):
         rows: input channels of a tile of registers; they divide a vector.
     """
 
-    direct: GradPlan
+    direct: KernelGradPlan
     vectors: int
     rows: int
 
@@ -90,7 +90,7 @@ class WinogradGradPlan(Grid):
         return vectors * self.vector + lines + -(-self.zeros // self.lanes) * self.lanes
 
 
-def winograd_grad_plan(plan: GradPlan) -> WinogradGradPlan | None:
+def winograd_grad_plan(plan: KernelGradPlan) -> WinogradGradPlan | None:
     """How to compute it with fewer multiplications; None if that is slower."""
     at, lanes = plan.channels, plan.lanes
     if plan.dtype != "float32" or at.blocks > 1 or at.spread or at.pitch != 1:
