@@ -163,8 +163,8 @@ def ways(draw, p):
         rest["panels"] = draw(st.integers(1, panels))
     if unit == BLOCK and not p.is_across:
         slots = 1 if p.batch else draw(st.integers(1, 3))
-        rest["depth"] = rest["turn"] = -(-depth // slots)
-        rest["turn"] = min(rest["depth"], draw(st.sampled_from([16, 32, depth])))
+        rest["depth"] = rest["step"] = -(-depth // slots)
+        rest["step"] = min(rest["depth"], draw(st.sampled_from([16, 32, depth])))
     return replace(whole, **rest)
 
 
@@ -268,9 +268,9 @@ def test_the_batch_is_no_part_of_the_code():
 
 def test_long_sums_of_few_elements_are_divided():
     x, g = np.empty((32768, 64), "float32"), np.empty((32768, 64), "float32")
-    way = chosen(x.T, g)
-    assert way.depth == 4096
-    assert way.turn < way.depth
+    strategy = chosen(x.T, g)
+    assert strategy.depth == 4096
+    assert strategy.step < strategy.depth
 
 
 def test_large_products_are_enough_tasks():

@@ -186,9 +186,7 @@ class CudaDevice(Device):
     def _products(self) -> algorithms.Plans:
         with self.device:
             folder = cache_folder()
-            return algorithms.Plans(
-                folder and folder / cudnn.safe(self._model)
-            )
+            return algorithms.Plans(folder and folder / cudnn.safe(self._model))
 
     @cached_property
     def _graphs(self) -> cudnn.Plans:

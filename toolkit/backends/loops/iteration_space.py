@@ -138,7 +138,7 @@ def _reduced_inputs(node: Node) -> Sequence[Any]:
 
 
 def fits(nodes: Sequence[Node]) -> bool:
-    """Whether nodes, in order, can be one body: all values lie in one space."""
+    """Whether nodes, in order, can be one body: all values are in one space."""
     if any(v.spec.size == 0 for n in nodes for v in (*n.inputs, *n.outputs)):
         return False
     space = space_of(nodes)
@@ -223,7 +223,7 @@ def _values(nodes: Sequence[Node]) -> Iterator[Any]:
 
 
 def suffix_products(shape: Shape) -> list[int]:
-    """How many elements lie behind each axis, and behind none: (2, 3) -> [6, 3, 1]."""
+    """The elements of all axes, of all but the first, ...: (2, 3) -> [6, 3, 1]."""
     products = [1]
     for n in reversed(shape):
         products.append(products[-1] * n)
@@ -235,7 +235,7 @@ def refine(size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()) -> list
 
     Args:
         size: the number of elements, not 0.
-        shapes: of so many elements each.
+        shapes: of equally many elements.
         cuts: further steps to have.
 
     Returns:

@@ -54,7 +54,7 @@ Source = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Read:
-    """An array that is read, in one way.
+    """One read of an array, with its strides' classes.
 
     Attributes:
         operand: which input of the body.
@@ -250,7 +250,7 @@ class NestPlanner:
         return (*split_strides(along, frame, self.row_steps), *[0] * inside)
 
     def plan(self, lanes: int) -> SizedNest:
-        """The plan, and what it leaves open, for vectors of so many lanes."""
+        """The plan, and what it leaves open, for vectors of some number of lanes."""
         steps, split = self.loop_steps, self.space.rows is not None
         extents = [a // b for a, b in zip(steps, steps[1:], strict=False)]
         rows = len(self.row_steps) - 1 if split else 0

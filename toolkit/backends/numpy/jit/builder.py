@@ -184,7 +184,7 @@ class Accumulation:
         return value
 
     def next(self, values: Sequence[Value]) -> None:
-        """Hand these values to the next turn."""
+        """Hand these values to the next iteration."""
         self.values = list(values)
 
 
@@ -363,10 +363,10 @@ class Builder:
     def accumulate(
         self, low: Number, high: Number, step: int, initial: Sequence[Value]
     ) -> Iterator[Accumulation]:
-        """A loop that carries values in registers from turn to turn.
+        """A loop that carries values in registers from iteration to iteration.
 
         The body reads `.index` and `.values` and calls `.next(values)` once; after the
-        loop `.values` are the last ones, or the initial ones if there was no turn.
+        loop `.values` are the last ones, or the initial ones if the loop never ran.
         """
         head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
         index = Index(self, f"%{self.fresh('i')}")
@@ -381,14 +381,14 @@ class Builder:
         self.emit(f"{check} = icmp slt i64 {index}, {high}")
         self.emit(f"br i1 {check}, label %{body}, label %{done}")
         self.label(body)
-        turn = Accumulation(index, list(carried))
-        yield turn
+        iteration = Accumulation(index, list(carried))
+        yield iteration
         self.emit(f"{following} = add nsw i64 {index}, {step}")
         self.emit(f"br label %{head}")
         edges: list[tuple[Value, object, object]] = [(index, low, following)]
         edges += [
             (phi, first, last)
-            for phi, first, last in zip(carried, initial, turn.values, strict=True)
+            for phi, first, last in zip(carried, initial, iteration.values, strict=True)
         ]
         self.lines[slot] = "\n".join(
             f"  {phi} = phi {phi.type} "
@@ -396,7 +396,7 @@ class Builder:
             for phi, first, last in edges
         )
         self.label(done)
-        turn.values = carried
+        iteration.values = carried
 
     def _carried(self, initial: Value) -> Value:
         name = f"%{self.fresh('a')}"

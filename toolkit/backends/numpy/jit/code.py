@@ -1,4 +1,4 @@
-"""Functions to generate: what names one, its text, and where it lies once loaded.
+"""Functions to generate: what names one, its text, and where it is once loaded.
 
 Every generated function has one signature, `f(table, low, high, slot)`: it computes the
 rows [low, high) of a call, whose operands' addresses and numbers stand in the table.

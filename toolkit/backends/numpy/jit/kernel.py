@@ -200,7 +200,7 @@ class Kernel(Builder):
         return self.splat(self.convert("trunc", number, "int32"))
 
     def first_lanes(self, count: Number, dtype: str = "int32") -> Value:
-        """The first `count` lanes, all of them if there are not so many.
+        """The first `count` lanes, all of them if there are no more.
 
         Args:
             count: how many.

@@ -30,7 +30,7 @@ from toolkit.errors import OutOfRangeError
 # Words of the runtime's structures.
 _PROGRAM, _SECTION, _MOVE, _EVENT, _ERROR = 8, 8, 6, 3, 4
 
-# Where an operand lies: (None, address), or (number of an array, bytes from its start).
+# Where an operand is: (None, address), or (number of an array, bytes from its start).
 Place = tuple[int | None, int]
 Resolve = Callable[[int, Reference], Place]
 
@@ -40,7 +40,7 @@ class NativeProgram:
 
     Args:
         lowered: the calls of each node.
-        shares: what memory each of their operands lies in.
+        shares: what memory each of their operands is in.
         barrier: the node before which all earlier ones end.
     """
 
@@ -106,7 +106,7 @@ class NativeProgram:
 
 @dataclass(frozen=True)
 class Loop(Call):
-    """A call that runs a whole program turn after turn.
+    """A call that runs a whole program again and again.
 
     Attributes:
         body: has `native`, the indices of its lowered nodes and their program, and
@@ -143,7 +143,7 @@ def lower_loop(body: Any, arena: Reference, moves: Sequence[Move], turns: int) -
         moves=tuple(moves),
         turns=turns,
     )
-    # The arena has a place even where nothing lies in it.
+    # The arena has a place even where nothing is in it.
     return Lowered((loop,), max(1, arena[1] + body.plan.nbytes))
 
 

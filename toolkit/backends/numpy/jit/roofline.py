@@ -64,10 +64,12 @@ def _products(lanes: int) -> Kernel:
     zero = b.filled(0.0, "float32")
     factor = b.constant(0.5, zero)
     with b.loop(b.low, b.high) as row:
-        with b.accumulate(0, _TURNS, 1, [zero] * _CHAINS) as turn:
-            turn.next([b.intrinsic("fma", v, factor, factor) for v in turn.values])
-        total = turn.values[0]
-        for value in turn.values[1:]:
+        with b.accumulate(0, _TURNS, 1, [zero] * _CHAINS) as iteration:
+            iteration.next(
+                [b.intrinsic("fma", v, factor, factor) for v in iteration.values]
+            )
+        total = iteration.values[0]
+        for value in iteration.values[1:]:
             total = b.binary("fadd", total, value)
         b.store(total, target, row * lanes, None)
     return b

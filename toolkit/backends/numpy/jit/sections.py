@@ -23,7 +23,7 @@ from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
 _FLOPS, _BYTES = 5e10, 1e10
 # Dispatch and join take less than a microsecond when the workers are awake.
 _LEAST_SHARED = 15e-6
-# A task may have as many rows as so many tasks of a partition.
+# A task may have the rows of up to this many tasks of a partition.
 _MOST_PARTITIONS = 2
 # The cache that a core has to itself, where the system does not tell.
 _CACHE = 1 << 20
@@ -232,7 +232,7 @@ def sections(
 
     Args:
         calls: pairs of the index of the node and the call, in a valid order.
-        shares: what memory each operand lies in.
+        shares: what memory each operand is in.
         barrier: calls of this node and those after it run after all others.
     """
     joining = _Joining(shares)

@@ -56,9 +56,11 @@ class _Nest:
                 moved = self.values.moved(bases, loop, index)
                 self._rows(row, loop + 1, moved, 0, self.values.extents[loop + 1])
             return
-        with self.b.accumulate(low, high, 1, self.partials.load(row.parts)) as turn:
-            self.partials.hold(turn.values)
-            row.whole(self.values.moved(bases, loop, turn.index), turn.index)
-            turn.next(self.partials.values)
-        self.partials.hold(turn.values)
+        with self.b.accumulate(
+            low, high, 1, self.partials.load(row.parts)
+        ) as iteration:
+            self.partials.hold(iteration.values)
+            row.whole(self.values.moved(bases, loop, iteration.index), iteration.index)
+            iteration.next(self.partials.values)
+        self.partials.hold(iteration.values)
         self.partials.store(row.parts)

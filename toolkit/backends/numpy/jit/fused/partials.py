@@ -131,9 +131,9 @@ def emit_combination(op: str, dtype: str) -> Kernel:
     partials, result = b.address(0), b.address(1)
     count, step = b.entry(2), b.entry(3)
     for index, mask in b.run(b.low, b.high):
-        with b.accumulate(0, count, 1, combine.initial()) as turn:
-            place = partials + turn.index * step
+        with b.accumulate(0, count, 1, combine.initial()) as iteration:
+            place = partials + iteration.index * step
             more = b.load(place, index, dtype, mask)
-            turn.next(combine.merge(turn.values, [more]))
-        b.store(turn.values[0], result, index, mask)
+            iteration.next(combine.merge(iteration.values, [more]))
+        b.store(iteration.values[0], result, index, mask)
     return b

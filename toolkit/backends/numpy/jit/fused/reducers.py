@@ -66,7 +66,7 @@ class Reducer:
         return self.b.splat(self.result(state))
 
     def result(self, state: State) -> Value:
-        """What of a state is the result."""
+        """The vector of a state that holds the result."""
         return state[-1]
 
     def part(self, x: Value, start: int, width: int) -> Value:

@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.fused.values import COLUMNS, Bases, Known, Value
 
 # (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
 # its place in the innermost loop, `column` in the whole row.
-Turn = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
+PassStep = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
 
 
 def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
@@ -69,7 +69,7 @@ class Streamed:
         reducers = [self.v.reducer_of(i) for i in reduced]
         arguments = [self.plan.steps[i].arguments[0] for i in reduced]
 
-        def turn(
+        def step(
             bases: Bases,
             index: Number,
             column: Number,
@@ -84,7 +84,7 @@ class Streamed:
             self._store(phase, bases, index, column, mask, known)
             return following
 
-        loops = _Columns(self.v, turn, reducers, self._unroll(phase, reduced))
+        loops = _Columns(self.v, step, reducers, self._unroll(phase, reduced))
         initial = [r.initial() for r in reducers]
         states = loops.run(self.plan.row_loops, bases, low, high, 0, initial)
         for r, i, state in zip(reducers, reduced, states, strict=True):
@@ -93,7 +93,7 @@ class Streamed:
             self.partials.add(k, self.v.row[writes[k].source])
 
     def _unroll(self, phase: Phase, reduced: Sequence[int]) -> int:
-        """Vectors of one turn: enough to hide how long an addition takes."""
+        """Vectors of one iteration: enough to hide how long an addition takes."""
         cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
         return 1 if not reduced or cost > 8 else 4
 
@@ -150,11 +150,11 @@ class _Columns:
     """The loops over the columns of a row for one pass."""
 
     def __init__(
-        self, values: Values, turn: Turn, reducers: Sequence[Reducer], unroll: int
+        self, values: Values, step: PassStep, reducers: Sequence[Reducer], unroll: int
     ) -> None:
         self.v = values
         self.b = values.b
-        self.turn = turn
+        self.step = step
         self.reducers = reducers
         self.unroll = unroll
 
@@ -171,14 +171,14 @@ class _Columns:
         if loop == self.v.numbers.rank - 1:
             return self._vectors(bases, low, high, column, states)
         inner = self.v.extents[loop + 1]
-        with self.b.accumulate(low, high, 1, _flat(states)) as turn:
-            moved = self.v.moved(bases, loop, turn.index)
-            place = turn.index + column
+        with self.b.accumulate(low, high, 1, _flat(states)) as iteration:
+            moved = self.v.moved(bases, loop, iteration.index)
+            place = iteration.index + column
             start = place * inner
-            states = self._like(turn.values)
+            states = self._like(iteration.values)
             states = self.run(loop + 1, moved, 0, inner, start, states)
-            turn.next(_flat(states))
-        return self._like(turn.values)
+            iteration.next(_flat(states))
+        return self._like(iteration.values)
 
     def _vectors(
         self,
@@ -188,29 +188,30 @@ class _Columns:
         column: Number,
         states: list[State],
     ) -> list[State]:
-        """The innermost loop: whole vectors, several a turn, then what is left."""
+        """The innermost loop: several vectors in an iteration, then what is left."""
         b, lanes, count = self.b, self.b.lanes, self.unroll
         end = b.whole_vectors(low, high, lanes * count)
         parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
         initial = [v for group in parallel for v in _flat(group)]
-        with b.accumulate(low, end, lanes * count, initial) as turn:
+        with b.accumulate(low, end, lanes * count, initial) as iteration:
             size = len(initial) // count
             following: list[Value] = []
             for i in range(count):
-                index = turn.index + i * lanes
+                index = iteration.index + i * lanes
                 place = index + column
-                given = self._like(turn.values[i * size : (i + 1) * size])
-                following += _flat(self.turn(bases, index, place, None, given))
-            turn.next(following)
+                given = self._like(iteration.values[i * size : (i + 1) * size])
+                following += _flat(self.step(bases, index, place, None, given))
+            iteration.next(following)
         parallel = [
-            self._like(turn.values[i * size : (i + 1) * size]) for i in range(count)
+            self._like(iteration.values[i * size : (i + 1) * size])
+            for i in range(count)
         ]
-        with b.accumulate(end, high, lanes, _flat(parallel[0])) as turn:
-            mask = b.first_lanes(high - turn.index)
-            place = turn.index + column
-            given = self._like(turn.values)
-            turn.next(_flat(self.turn(bases, turn.index, place, mask, given)))
-        parallel[0] = self._like(turn.values)
+        with b.accumulate(end, high, lanes, _flat(parallel[0])) as iteration:
+            mask = b.first_lanes(high - iteration.index)
+            place = iteration.index + column
+            given = self._like(iteration.values)
+            iteration.next(_flat(self.step(bases, iteration.index, place, mask, given)))
+        parallel[0] = self._like(iteration.values)
         while len(parallel) > 1:
             pairs = zip(parallel[0::2], parallel[1::2], strict=True)
             parallel = [self._merge(a, b) for a, b in pairs]

@@ -26,10 +26,11 @@ COLUMNS: Source = ("columns",)
 class Numbers:
     """Where the numbers of a plan stand in the table.
 
-    unit: turns of the outermost loop per row of the call; grain: rows of a task; count:
-    elements in all. Then the bytes from a task's buffers to the next one's and from one
-    buffer to the next, the loops' extents, the bytes from one partial result of each
-    write to the next, and the strides of every array, from the outermost loop on.
+    unit: iterations of the outermost loop per row of the call; grain: rows of a task;
+    count: elements in all. Then the bytes from a task's buffers to the next one's and
+    from one buffer to the next, the loops' extents, the bytes from one partial result
+    of each write to the next, and the strides of every array, from the outermost loop
+    on.
     """
 
     def __init__(self, plan: LoopNest) -> None:

@@ -29,11 +29,13 @@ def emit_middle(op: str, dtype: str) -> Kernel:
     combine = reducer(op, dtype, b)
     with b.loop(b.low, b.high) as row:
         for column, mask in b.run(0, columns):
-            with b.accumulate(0, middle, 1, combine.initial()) as turn:
-                element = (row * middle + turn.index) * columns + column
+            with b.accumulate(0, middle, 1, combine.initial()) as iteration:
+                element = (row * middle + iteration.index) * columns + column
                 value = b.load(x, element, dtype, mask)
-                turn.next(combine.add(turn.values, value, None, turn.index))
-            b.store(turn.values[0], out, row * columns + column, mask)
+                iteration.next(
+                    combine.add(iteration.values, value, None, iteration.index)
+                )
+            b.store(iteration.values[0], out, row * columns + column, mask)
     return b
 
 

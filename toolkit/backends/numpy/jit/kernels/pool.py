@@ -35,7 +35,7 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 
 DTYPES = ("float32", "float64", "int32", "int64")
-# Vectors of channels that one pixel's turn carries, and taps written out one by one.
+# Vectors of channels that are carried for one pixel, and taps that are written out.
 _VECTORS, _TAPS = 4, 9
 
 Shape = tuple[int, ...]
@@ -138,9 +138,11 @@ class _Pooling(Kernel):
             if not left:
                 return step(indices, v)
             low, high = left[0]
-            with self.accumulate(low, high, 1, v) as turn:
-                turn.next(nest(left[1:], [*indices, turn.index], turn.values))
-            return turn.values
+            with self.accumulate(low, high, 1, v) as iteration:
+                iteration.next(
+                    nest(left[1:], [*indices, iteration.index], iteration.values)
+                )
+            return iteration.values
 
         return nest(ranges, [], values)
 

@@ -33,12 +33,12 @@ def emit_cumulative(op: str, dtype: str, reverse: bool, lanes: int) -> Kernel:
     first = b.filled(identity(neutral, dtype), dtype)
     with b.loop(b.low, b.high) as row:
         for column, mask in b.run(0, columns):
-            with b.accumulate(0, length, 1, [first]) as turn:
-                n = length - 1 - turn.index if reverse else turn.index
+            with b.accumulate(0, length, 1, [first]) as iteration:
+                n = length - 1 - iteration.index if reverse else iteration.index
                 element = (row * length + n) * columns + column
-                total = combine(turn.values[0], b.load(x, element, dtype, mask))
+                total = combine(iteration.values[0], b.load(x, element, dtype, mask))
                 b.store(total, out, element, mask)
-                turn.next([total])
+                iteration.next([total])
     return b
 
 

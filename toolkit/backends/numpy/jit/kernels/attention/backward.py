@@ -23,7 +23,7 @@ def operands(plan: AttentionPlan) -> tuple[str, ...]:
 def scratch(plan: AttentionPlan) -> list[int]:
     """Lines of scratch memory for queries, g, sums, weights, changes, and extras."""
     sizes = [plan.features, plan.value_features, plan.features, plan.keys, plan.keys]
-    return sizes + [plan.keys] * len(plan.turned)
+    return sizes + [plan.keys] * len(plan.per_target)
 
 
 def emit_attention_grad(plan: AttentionPlan) -> Kernel:
@@ -41,15 +41,17 @@ class _Block:
         self.plan = writer.plan
         self.visit = visit
         areas = writer.areas(scratch(self.plan))
-        self.queries, self.g, self.sums, self.weights, self.changes, *turned = areas
-        self.limits = Limits(writer, visit.bases, visit.first, turned)
+        self.queries, self.g, self.sums, self.weights, self.changes, *extras = areas
+        self.limits = Limits(writer, visit.bases, visit.first, extras)
 
     def emit(self) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
         first = self.visit.first
         step, g_step = w.step_of("query"), w.step_of("g")
-        w.turn_in(bases["query"], step, first, self.queries, plan.features, plan.scale)
-        w.turn_in(bases["g"], g_step, first, self.g, plan.value_features, 1.0)
+        w.transpose_in(
+            bases["query"], step, first, self.queries, plan.features, plan.scale
+        )
+        w.transpose_in(bases["g"], g_step, first, self.g, plan.value_features, 1.0)
         names = ("peak", "total", "delta")
         self.peaks, totals, self.deltas = (
             w.load_rows(name, bases[name], first) for name in names
@@ -60,7 +62,7 @@ class _Block:
         with b.loop(0, end, plan.keys) as start:
             self._keys(start, b.least(end - start, plan.keys))
         step = w.step_of("query_grad")
-        w.turn_out(self.sums, bases["query_grad"], step, first, plan.features)
+        w.transpose_out(self.sums, bases["query_grad"], step, first, plan.features)
 
     def _end(self) -> Number:
         """The first key that does not matter: none, where all before are masked."""

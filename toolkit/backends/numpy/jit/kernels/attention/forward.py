@@ -29,7 +29,7 @@ def operands(plan: AttentionPlan) -> tuple[str, ...]:
 def scratch(plan: AttentionPlan) -> list[int]:
     """Lines of scratch memory for queries, sums, factors, logits, and extras."""
     sizes = [plan.features, plan.value_features, 1, plan.keys]
-    return sizes + [plan.keys] * len(plan.turned)
+    return sizes + [plan.keys] * len(plan.per_target)
 
 
 def emit_attention(plan: AttentionPlan) -> Kernel:
@@ -46,19 +46,21 @@ class _Block:
         self.plan = writer.plan
         self.visit = visit
         areas = writer.areas(scratch(self.plan))
-        self.queries, self.sums, self.factors, self.logits, *turned = areas
-        self.limits = Limits(writer, visit.bases, visit.first, turned)
+        self.queries, self.sums, self.factors, self.logits, *extras = areas
+        self.limits = Limits(writer, visit.bases, visit.first, extras)
 
     def emit(self) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
         first, end = self.visit.first, self.visit.end
         step = w.step_of("query")
-        w.turn_in(bases["query"], step, first, self.queries, plan.features, plan.scale)
+        w.transpose_in(
+            bases["query"], step, first, self.queries, plan.features, plan.scale
+        )
         lowest = b.constant(LOWEST[plan.dtype], w.zero)
         initial = [lowest] * VECTORS + [w.zero] * VECTORS
-        with b.accumulate(0, end, plan.keys, initial) as turn:
-            turn.next(self._keys(turn.index, turn.values))
-        peaks, totals = turn.values[:VECTORS], turn.values[VECTORS:]
+        with b.accumulate(0, end, plan.keys, initial) as iteration:
+            iteration.next(self._keys(iteration.index, iteration.values))
+        peaks, totals = iteration.values[:VECTORS], iteration.values[VECTORS:]
         if plan.causal and self.limits.any:
             hidden = self._hidden(peaks)
             with b.when(hidden):
@@ -73,7 +75,7 @@ class _Block:
         first, step = self.visit.first, w.step_of("out")
         one = b.constant(1.0, w.zero)
         w.put_line([b.binary("fdiv", one, x) for x in totals], self.factors, 0)
-        w.turn_out(
+        w.transpose_out(
             self.sums, bases["out"], step, first, plan.value_features, self.factors
         )
         w.store_rows(peaks, bases["peak"], first)
@@ -151,13 +153,13 @@ class _Block:
             return [w.larger(x, y) for x, y in zip(logits, found, strict=True)]
 
         whole = count & -_UNROLL
-        with b.accumulate(0, whole, _UNROLL, peaks * _UNROLL) as turn:
+        with b.accumulate(0, whole, _UNROLL, peaks * _UNROLL) as iteration:
             found: list[Value] = []
             for i in range(_UNROLL):
-                part = turn.values[i * VECTORS : (i + 1) * VECTORS]
-                found += body(turn.index + i, part)
-            turn.next(found)
-        found = turn.values
+                part = iteration.values[i * VECTORS : (i + 1) * VECTORS]
+                found += body(iteration.index + i, part)
+            iteration.next(found)
+        found = iteration.values
         while len(found) > VECTORS:
             half = len(found) // 2
             pairs = zip(found[:half], found[half:], strict=True)

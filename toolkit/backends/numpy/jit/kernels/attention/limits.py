@@ -10,7 +10,7 @@ from toolkit.backends.numpy.jit.kernels.attention.transpose import (
     gather_quad,
     load_quad,
     quad_mask,
-    turned,
+    transposed_quads,
 )
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     MASKED,
@@ -27,7 +27,7 @@ class Limits:
         writer: emits the function.
         bases: pointers to the extras of this head, by name.
         first: the number of the block's first query.
-        areas: scratch memory for each extra that has to be turned, a line per key.
+        areas: scratch memory for each extra that has to be transposed, a line per key.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Limits:
         self.bases = bases
         self.first = first
         self.queries = writer.lane_numbers(first) if writer.plan.causal else []
-        names = [extra.name for extra in writer.plan.turned]
+        names = [extra.name for extra in writer.plan.per_target]
         self.areas = dict(zip(names, areas, strict=True))
 
     @property
@@ -52,10 +52,10 @@ class Limits:
 
     def prepare(self, start: Number, count: Number) -> None:
         """Turn what is needed of the keys from `start` on."""
-        for extra in self.w.plan.turned:
-            self._turn(extra, start, count)
+        for extra in self.w.plan.per_target:
+            self._transpose(extra, start, count)
 
-    def _turn(self, extra: Extra, start: Number, count: Number) -> None:
+    def _transpose(self, extra: Extra, start: Number, count: Number) -> None:
         w, b = self.w, self.b
         base = self.bases[extra.name] + start * w.steps[extra.name]
         row = w.strides[extra.name].row
@@ -64,7 +64,7 @@ class Limits:
             lines = self.areas[extra.name] + part * w.vector_bytes
             with b.loop(0, count, COLUMNS) as key:
                 for j, value in enumerate(
-                    turned(b, self._quads(extra, rows, key, count))
+                    transposed_quads(b, self._quads(extra, rows, key, count))
                 ):
                     w.put(value, lines + (key + j) * w.line)
 
@@ -73,7 +73,7 @@ class Limits:
     ) -> list[Value]:
         """Four sources of each row; booleans as 1.0 and 0.0."""
         w, b, step = self.w, self.b, self.w.steps[extra.name]
-        if extra.lies == "next":
+        if extra.layout == "next":
             mask = quad_mask(b, count - key)
             places = [row + key * step for row in rows]
             found = [load_quad(b, place, extra.dtype, mask) for place in places]
@@ -100,7 +100,7 @@ class Limits:
         Args:
             logits: of the key, for the block's queries.
             start, key: the first key of the block, and the number of this one in it.
-            causal: whether it may lie behind a query.
+            causal: whether it may come after a query.
         """
         b, found = self.b, list(logits)
         number = start + key
@@ -129,7 +129,7 @@ class Limits:
 
     def _values(self, extra: Extra, key: Number, number: Number) -> list[Value]:
         w, b = self.w, self.b
-        if extra.lies == "one":
+        if extra.layout == "one":
             place = self.bases[extra.name] + number * w.steps[extra.name]
             return [b.splat(w.b.scalar(place, extra.dtype))] * VECTORS
         values = w.line_at(self.areas[extra.name], key)

@@ -1,4 +1,4 @@
-"""From a node to calls: how its arrays lie, and how the work divides."""
+"""From a node to calls: the layout of its arrays, and how the work divides."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Lowering:
         )
 
     def _is_spread(self) -> bool:
-        """Whether the rows of a head lie so far apart that few fit the cache."""
+        """Whether the rows of a head are so far apart that few fit the cache."""
         row = max(self.arrays[name].strides[1] for name in ("key", "value"))
         return self.key_heads > 1 and row * self.sources > _SPREAD_BYTES
 
@@ -125,8 +125,8 @@ class _Lowering:
         array = self.arrays[name]
         _, _, target, source = self._strides(name)
         neighbours = source == dtypes.itemsize(array.spec.dtype)
-        lies = "one" if target == 0 else "next" if neighbours else "apart"
-        return Extra(name, array.spec.dtype, lies)
+        layout = "one" if target == 0 else "next" if neighbours else "apart"
+        return Extra(name, array.spec.dtype, layout)
 
     def _strides(self, name: str) -> list[int]:
         array = self.arrays[name]

@@ -1,4 +1,4 @@
-"""Products of matrices that lie in the cache: a function of its own for each width.
+"""Products of matrices that fit the cache: a function of its own for each width.
 
     c[i] += sum of a[i, k] * b[k] over k
 
@@ -78,9 +78,9 @@ def _tile(w: MatrixWriter, row: Number, height: int, masks: Sequence[Mask]) -> N
         for j, mask in enumerate(masks)
     ]
     zeros = [w.zero] * len(places)
-    with w.b.accumulate(0, w.b.parameter("earlier"), 1, zeros) as turn:
-        turn.next([w.vector(place, mask) for place, mask in places])
-    sums = _sums(w, a, height, masks, turn.values)
+    with w.b.accumulate(0, w.b.parameter("earlier"), 1, zeros) as iteration:
+        iteration.next([w.vector(place, mask) for place, mask in places])
+    sums = _sums(w, a, height, masks, iteration.values)
     for value, (place, mask) in zip(sums, places, strict=True):
         w.put(value, place, mask)
 
@@ -95,9 +95,9 @@ def _sums(
     b, zero = w.b, Value("0", "int64")
     firsts = [a + i * b.parameter("a_row") for i in range(0, height, _ROWS_PER_POINTER)]
     third = b.parameter("a_row") * 3
-    with b.accumulate(0, b.parameter("depth"), 1, [zero, zero, *sums]) as turn:
-        a_offset, b_offset = turn.index_of(0), turn.index_of(1)
-        sums = turn.values[2:]
+    with b.accumulate(0, b.parameter("depth"), 1, [zero, zero, *sums]) as iteration:
+        a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
+        sums = iteration.values[2:]
         columns = b.pointer_parameter("b") + b_offset
         ys = [
             w.vector(columns + j * w.vector_bytes, mask) for j, mask in enumerate(masks)
@@ -114,5 +114,5 @@ def _sums(
                 sums[k] = b.intrinsic("fma", x, y, sums[k])
         a_next = a_offset + b.parameter("a_term")
         b_next = b_offset + b.parameter("b_term")
-        turn.next([a_next, b_next, *sums])
-    return turn.values[2:]
+        iteration.next([a_next, b_next, *sums])
+    return iteration.values[2:]

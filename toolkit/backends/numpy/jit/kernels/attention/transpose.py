@@ -14,11 +14,11 @@ from toolkit.backends.numpy.jit.builder import (
 )
 from toolkit.backends.numpy.jit.kernel import Kernel, integers
 
-# Columns that are turned together.
+# Columns that are transposed together.
 COLUMNS = 4
 
 
-def turned(b: Kernel, quads: Sequence[Value]) -> list[Value]:
+def transposed_quads(b: Kernel, quads: Sequence[Value]) -> list[Value]:
     """The columns of rows of four numbers, as many rows as lanes."""
     quarter = b.lanes // COLUMNS
     rows = [_joined(b, quads[i::COLUMNS]) for i in range(COLUMNS)]

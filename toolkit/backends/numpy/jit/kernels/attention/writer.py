@@ -1,4 +1,4 @@
-"""What the kernels share: a block of queries is turned, limited, and weighed."""
+"""What the kernels share: a block of queries is transposed, limited, and weighed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.kernels.attention.product import (
 from toolkit.backends.numpy.jit.kernels.attention.transpose import (
     COLUMNS,
     load_quad,
-    turned,
+    transposed_quads,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
@@ -35,12 +35,12 @@ _LEAST = {"float32": -87.0, "float64": -708.0}
 
 
 class Extra(NamedTuple):
-    """A bias or mask; `lies`: "one" for all targets, or its sources "next" to each
+    """A bias or mask; `layout`: "one" for all targets, or its sources "next" to each
     other or "apart"."""
 
     name: str
     dtype: str
-    lies: str
+    layout: str
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class AttentionPlan:
         scale: of the logits.
         causal: whether targets see no later sources.
         extras: the bias and the mask that are given.
-        rows_apart: the names of numbers per row that do not lie next to each other.
+        rows_apart: the names of numbers per row that are not next to each other.
         keys: of a block.
-        packed: whether the rows of `PACKED` are put next to each other, as they lie so
+        packed: whether the rows of `PACKED` are put next to each other, as they are so
             far apart that few of them fit the cache.
     """
 
@@ -75,9 +75,9 @@ class AttentionPlan:
         return self.features if name.startswith("key") else self.value_features
 
     @property
-    def turned(self) -> list[Extra]:
+    def per_target(self) -> list[Extra]:
         """The extras that are different for each target."""
-        return [extra for extra in self.extras if extra.lies != "one"]
+        return [extra for extra in self.extras if extra.layout != "one"]
 
     @property
     def width(self) -> int:
@@ -143,7 +143,7 @@ class AttentionWriter(MatrixWriter):
         return self.strides[name].row
 
     def areas(self, sizes: Sequence[int]) -> list[Pointer]:
-        """Parts of the scratch memory, of so many lines."""
+        """Parts of the scratch memory, of some numbers of lines."""
         starts = accumulate(sizes[:-1], initial=0)
         return [self.scratch + start * self.line for start in starts]
 
@@ -212,9 +212,9 @@ class AttentionWriter(MatrixWriter):
                 count % lanes,
             )
 
-    # --- turning ----------------------------------------------------------------------
+    # --- transposing ------------------------------------------------------------------
 
-    def turn_in(
+    def transpose_in(
         self,
         source: Pointer,
         step: Number,
@@ -233,14 +233,16 @@ class AttentionWriter(MatrixWriter):
                     offset = column * self.itemsize
                     places = [row + offset for row in rows]
                     quads = [load_quad(b, place, self.dtype, mask) for place in places]
-                    found = turned(b, quads)[: columns % COLUMNS if mask else None]
+                    found = transposed_quads(b, quads)[
+                        : columns % COLUMNS if mask else None
+                    ]
                     line = lines + column * self.line
                     for j, value in enumerate(found):
                         if scale != 1.0:
                             value = b.binary("fmul", value, b.constant(scale, value))
                         self.put(value, line + j * self.line)
 
-    def turn_out(
+    def transpose_out(
         self,
         source: Pointer,
         target: Pointer,
@@ -249,7 +251,7 @@ class AttentionWriter(MatrixWriter):
         columns: int,
         factors: Pointer | None = None,
     ) -> None:
-        """What `turn_in` does, backwards; each query may have a factor of its own."""
+        """The reverse of `transpose_in`; each query may have a factor of its own."""
         b, lanes = self.b, self.plan.lanes
         count = self.n["targets"] - first
         last = b.least(count, self.plan.width) - 1
@@ -264,7 +266,7 @@ class AttentionWriter(MatrixWriter):
                     offset = query * self.itemsize
                     places = [line + offset for line in lines]
                     quads = [load_quad(b, place, self.dtype) for place in places]
-                    found = list(enumerate(turned(b, quads)))
+                    found = list(enumerate(transposed_quads(b, quads)))
                     # Queries beyond the last one write where that does, before it.
                     for j, value in reversed(found):
                         number = b.least(query + j, last)
@@ -314,9 +316,9 @@ class AttentionWriter(MatrixWriter):
         body: Callable[[Index, list[Value]], Sequence[Value]],
     ) -> list[Value]:
         """body(key, values) -> values for each key of a block."""
-        with self.b.accumulate(low, high, 1, initial) as turn:
-            turn.next(body(turn.index, turn.values))
-        return turn.values
+        with self.b.accumulate(low, high, 1, initial) as iteration:
+            iteration.next(body(iteration.index, iteration.values))
+        return iteration.values
 
     def line_at(self, area: Pointer, key: Number) -> list[Value]:
         """The vectors of a line."""

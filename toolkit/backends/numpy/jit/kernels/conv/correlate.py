@@ -247,14 +247,16 @@ class _Correlation(ConvolutionWriter):
         if depth < len(place.visible):
             outer, low, high = place.visible[depth]
             w = place.w + outer.first * size
-            with self.b.accumulate(low, high, 1, sums) as turn:
+            with self.b.accumulate(low, high, 1, sums) as iteration:
                 moved = replace(
                     place,
-                    x=place.x + turn.index * (outer.gap * outer.pitch),
-                    w=w + turn.index * (outer.every * size),
+                    x=place.x + iteration.index * (outer.gap * outer.pitch),
+                    w=w + iteration.index * (outer.every * size),
                 )
-                turn.next(self._taps(tile, axis, moved, turn.values, depth + 1))
-            return turn.values
+                iteration.next(
+                    self._taps(tile, axis, moved, iteration.values, depth + 1)
+                )
+            return iteration.values
         w = place.w + axis.first * size
         inner = Sums(self, self.plan.channels, panel, axis, self.plan.straight)
         for segment in tile.segments:

@@ -19,7 +19,7 @@ class Channels:
     """The channels of a convolution, in blocks that are computed one by one.
 
     Usually all outputs of a block, in the lanes, see the same inputs, one scalar after
-    the other. If `spread`, so many outputs see `depth` inputs, the next ones the next.
+    the other. If `spread`, that many outputs see `depth` inputs, the others the next.
     If `dots`, inputs are in the lanes, and outputs are dot products.
 
     Attributes:

@@ -11,7 +11,7 @@ from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, panels
 
-# Multiply-adds of a turn of the innermost loop, and those that may be written out.
+# Multiply-adds of an iteration of the innermost loop, and of all that is written out.
 UNROLL, _MOST_SIZE = 64, 400
 
 
@@ -73,7 +73,7 @@ class KernelGradPlan:
         return next(short, 1)
 
     def _size(self, taps: int) -> int:
-        """About how many multiply-adds are written out for tiles of so many taps.
+        """About how many multiply-adds are written out for tiles of some taps.
 
         At the edges of a padded axis each number of taps has code of its own.
         """

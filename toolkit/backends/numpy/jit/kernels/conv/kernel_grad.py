@@ -225,7 +225,7 @@ class _KernelGrad(ConvolutionWriter):
                 place = self._at_tap(place, depth, tap)
             first = 0
             for panel in plan.panels:
-                # A loop of one turn or none: whether the part is such a panel.
+                # A loop that runs once or never: whether the part is such a panel.
                 low = b.most(number, first)
                 high = b.least(number + 1, first + panel.count)
                 with b.loop(low, high) as index:
@@ -279,12 +279,12 @@ class _KernelGrad(ConvolutionWriter):
         if place.images == 1:
             sums = self._positions(place, 0, sums)
         else:
-            with self.b.accumulate(0, place.images, 1, sums) as turn:
-                x = place.x + turn.index * self.image
-                g = place.g + turn.index * self.gradient
+            with self.b.accumulate(0, place.images, 1, sums) as iteration:
+                x = place.x + iteration.index * self.image
+                g = place.g + iteration.index * self.gradient
                 moved = replace(place, x=x, g=g)
-                turn.next(self._positions(moved, 0, turn.values))
-            sums = turn.values
+                iteration.next(self._positions(moved, 0, iteration.values))
+            sums = iteration.values
         for value, (w, _), bits in zip(sums, places, masks, strict=True):
             self.b.store(value, w, 0, bits)
 
@@ -295,14 +295,14 @@ class _KernelGrad(ConvolutionWriter):
         if depth == len(self.plan.axes) - 1:
             return self._last_axis(place, sums)
         low, high = self._in_strip(place, depth, low, high)
-        with self.b.accumulate(low, high, 1, sums) as turn:
-            x = place.x + turn.index * (axis.stride * axis.pitch)
-            moved = replace(place, x=x, g=place.g + turn.index * pitch)
-            turn.next(self._positions(moved, depth + 1, turn.values))
-        return turn.values
+        with self.b.accumulate(low, high, 1, sums) as iteration:
+            x = place.x + iteration.index * (axis.stride * axis.pitch)
+            moved = replace(place, x=x, g=place.g + iteration.index * pitch)
+            iteration.next(self._positions(moved, depth + 1, iteration.values))
+        return iteration.values
 
     def _last_axis(self, place: _Place, sums: list[Value]) -> list[Value]:
-        """Passes over the last axis: several positions a turn, then single ones."""
+        """Passes over the last axis: several positions at a time, then single ones."""
         depth, vectors = len(self.plan.axes) - 1, len(sums) // len(place.rows)
         whole = (Pass(*place.ranges[depth], 0, len(place.rows)),)
         for part in whole if place.passes is None else place.passes:
@@ -314,12 +314,12 @@ class _KernelGrad(ConvolutionWriter):
             rest = count % several
             middle = high - rest
             seen = slice(part.first * vectors, part.last * vectors)
-            found = self._turns(place, part, low, middle, several, sums[seen])
-            found = self._turns(place, part, middle, high, 1, found)
+            found = self._unrolled(place, part, low, middle, several, sums[seen])
+            found = self._unrolled(place, part, middle, high, 1, found)
             sums = [*sums[: seen.start], *found, *sums[seen.stop :]]
         return sums
 
-    def _turns(
+    def _unrolled(
         self,
         place: _Place,
         part: Pass,
@@ -328,19 +328,21 @@ class _KernelGrad(ConvolutionWriter):
         several: int,
         sums: list[Value],
     ) -> list[Value]:
-        """Positions [low, high), so many a turn."""
+        """Positions [low, high), several in an iteration."""
         if low == high:
             return sums
         if (high - low) == several:
-            return self._turn(place, part, low, several, sums)
-        with self.b.accumulate(low, high, several, sums) as turn:
-            turn.next(self._turn(place, part, turn.index, several, turn.values))
-        return turn.values
+            return self._step_of(place, part, low, several, sums)
+        with self.b.accumulate(low, high, several, sums) as iteration:
+            iteration.next(
+                self._step_of(place, part, iteration.index, several, iteration.values)
+            )
+        return iteration.values
 
-    def _turn(
+    def _step_of(
         self, place: _Place, part: Pass, first: Number, several: int, sums: list[Value]
     ) -> list[Value]:
-        """So many positions, written out."""
+        """Several positions, written out."""
         axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
         x = place.x + first * (axis.stride * axis.pitch)
         g = place.g + first * pitch

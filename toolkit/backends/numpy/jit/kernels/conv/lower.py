@@ -144,7 +144,7 @@ class _Lowering:
         return plan.shortened()
 
     def lowered(self) -> Lowered:
-        """The calls, by the quicker of two ways."""
+        """The calls, by the quicker of two algorithms."""
         allowed = winograd.is_allowed(self.plan.channels.depth)
         fast = winograd_plan(self.plan) if allowed else None
         if fast and self.spec.shape[0] * prod(fast.tiles) >= _LEAST_TILES:

@@ -31,7 +31,7 @@ from toolkit.backends.numpy.jit.lowering import Call, Lowered, Operand, partitio
 from toolkit.ir import Node
 
 # Pixels that a tile passes over: few enough to stay in the first cache for the next
-# tile, but so many that the time to load and store the tile does not matter.
+# tile, but enough that the time to load and store the tile does not matter.
 _PIXELS = 128
 # Larger weights are not worth a result for each task: tasks get parts of them.
 _PARTIAL_BYTES = 1 << 20

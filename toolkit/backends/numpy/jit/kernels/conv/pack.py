@@ -1,8 +1,8 @@
 """Weights in the order in which a correlation reads them.
 
-A panel's weights lie together: for each tap and input channel a row of vectors, zero
-where there is no output channel. The input gradient reads the taps from the last to
-the first, and what were outputs as inputs.
+A panel's weights are stored together: for each tap and input channel a row of vectors,
+zero where there is no output channel. The input gradient reads the taps from the last
+to the first, and what were outputs as inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Layout:
     Attributes:
         taps, depth, width: taps, input channels and output channels of a block.
         vectors: of a panel.
-        start: where the tap lies that comes first.
+        start: the element of the tap that comes first.
         block, tap, input, output: from one to the next of each.
         group: from one group's first output to the next one's, if a vector spans some.
         vector: from one vector's first output to the next one's.
@@ -71,7 +71,7 @@ def emit_pack(dtype: str, lanes: int, spread: int, neighbours: bool) -> Kernel:
 def emit_pack_points(dtype: str, lanes: int, neighbours: bool) -> Kernel:
     """A function that packs 3 x 3 taps at Winograd's points; rows are input channels.
 
-    The table is that of `emit_pack`; for each point, the rows of a panel lie together.
+    The table is that of `emit_pack`; a panel's rows at a point are next to each other.
     """
     builder = Kernel(lanes)
     _Pack(builder, dtype).write_points(neighbours)
@@ -146,7 +146,7 @@ class _Pack(ConvolutionWriter):
                 self.b.store(value, w + channel * pitch, 0, None)
 
     def _lanes(self, output: Number, group: Number, spread: int) -> Value:
-        """Where the outputs of a vector lie, as elements from its first one on."""
+        """Where a vector's outputs are stored, as elements from its first one on."""
         b = self.b
         within = integers((lane % spread for lane in range(b.lanes)), "int64")
         groups = integers((lane // spread for lane in range(b.lanes)), "int64")

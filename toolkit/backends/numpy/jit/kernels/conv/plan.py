@@ -73,7 +73,7 @@ class CorrelationPlan:
 
     @property
     def is_packed(self) -> bool:
-        """Whether weights in row-major order lie as they are read."""
+        """Whether weights in row-major order are stored as they are read."""
         at, whole = self.channels, self.vectors * self.lanes
         return at.blocks == 1 and at.width == whole and not at.dots
 

@@ -59,7 +59,7 @@ def windows(
 def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
     """Which inputs of a body its first node reads; None if it cannot be generated.
 
-    What the other nodes read has to lie in memory as the result does.
+    What the other nodes read has to be laid out in memory as the result is.
     """
     places = {value: i for i, value in enumerate(body.inputs)}
     anchor = body.nodes[0]

@@ -15,8 +15,9 @@ UNROLL = 2
 class Sums(ConvolutionWriter):
     """Adds inputs times weights to tiles of a panel's outputs.
 
-    The weights of a panel lie tap after tap, channel after channel, a row of vectors
-    each: the order in which they are read. For dot products, output after output.
+    The weights of a panel are stored tap after tap, channel after channel, a row of
+    vectors each: the order in which they are read. For dot products, output after
+    output.
 
     Args:
         writer: of the function.
@@ -72,11 +73,11 @@ class Sums(ConvolutionWriter):
         elif self.is_dense:
             found = self._loop(x, w, taps * self.depth, found)
         else:
-            with self.b.accumulate(0, taps, 1, found) as turn:
-                xt = x + turn.index * self.tap
-                wt = w + turn.index * self.every
-                turn.next(self._loop(xt, wt, self.depth, turn.values))
-            found = turn.values
+            with self.b.accumulate(0, taps, 1, found) as iteration:
+                xt = x + iteration.index * self.tap
+                wt = w + iteration.index * self.every
+                iteration.next(self._loop(xt, wt, self.depth, iteration.values))
+            found = iteration.values
         return [*sums[: seen.start], *found, *sums[seen.stop :]]
 
     def _channels(self, x: Pointer, w: Pointer, sums: list[Value]) -> list[Value]:
@@ -90,14 +91,14 @@ class Sums(ConvolutionWriter):
     ) -> list[Value]:
         """`depth` channels that follow each other in memory."""
         whole = depth - depth % UNROLL
-        with self.b.accumulate(0, whole, UNROLL, sums) as turn:
-            xt = x + turn.index * self.feed.channels.pitch
-            wt = w + turn.index * self.row
-            sums = turn.values
+        with self.b.accumulate(0, whole, UNROLL, sums) as iteration:
+            xt = x + iteration.index * self.feed.channels.pitch
+            wt = w + iteration.index * self.row
+            sums = iteration.values
             for u in range(UNROLL):
                 sums = self._step(xt, wt + u * self.row, u, sums)
-            turn.next(sums)
-        sums = turn.values
+            iteration.next(sums)
+        sums = iteration.values
         for channel in range(whole, depth):
             sums = self._step(x, w + channel * self.row, channel, sums)
         return sums

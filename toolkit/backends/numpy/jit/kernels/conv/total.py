@@ -21,11 +21,11 @@ def emit_total(dtype: str, lanes: int) -> Kernel:
         live = at.b.first_lanes(builder.high - element, "int64")
         part = parts + element
         zero = builder.constant(0.0, Value("", dtype, lanes))
-        with builder.accumulate(0, count, 1, [zero]) as turn:
-            place = part + turn.index * pitch
+        with builder.accumulate(0, count, 1, [zero]) as iteration:
+            place = part + iteration.index * pitch
             value = at.b.load(place, 0, dtype, live)
-            turn.next([builder.binary("fadd", turn.values[0], value)])
-        at.b.store(turn.values[0], total, element, live)
+            iteration.next([builder.binary("fadd", iteration.values[0], value)])
+        at.b.store(iteration.values[0], total, element, live)
     return builder
 
 
@@ -48,10 +48,10 @@ def emit_turned_total(dtype: str, lanes: int) -> Kernel:
         source = (tap * outputs + output) * inputs + channel
         part = parts + source
         zero = builder.constant(0.0, Value("", dtype))
-        with builder.accumulate(0, count, 1, [zero]) as turn:
-            value = at.b.scalar(part + turn.index * pitch, dtype)
-            turn.next([builder.binary("fadd", turn.values[0], value)])
-        (result,) = turn.values
+        with builder.accumulate(0, count, 1, [zero]) as iteration:
+            value = at.b.scalar(part + iteration.index * pitch, dtype)
+            iteration.next([builder.binary("fadd", iteration.values[0], value)])
+        (result,) = iteration.values
         place = total + element
         builder.emit(f"store {result.type} {result.text}, ptr {place}")
     return builder

@@ -21,7 +21,7 @@ class ConvolutionWriter:
         return self.b.address(number, self.dtype)
 
     def each(self, count: int) -> AbstractContextManager[Number]:
-        """A loop over range(count); none for a single turn."""
+        """A loop over range(count); none where that has one element."""
         return nullcontext(0) if count == 1 else self.b.loop(0, count)
 
     def total(self, vector: Value) -> Value:

@@ -1,6 +1,6 @@
 """Products of matrices of any strides, with an epilogue.
 
-`problem` says what is multiplied, `ways` how, and `lower` makes calls of it. `product`
+`problem` says what is multiplied, `strategies` how, and `lower` makes calls of it. `product`
 writes the loops of blocks, with `tile` innermost; `pack` puts factors in order,
 `combine` adds what slots of a long sum have given, and `dot` is for few columns.
 """

@@ -24,8 +24,10 @@ def emit_combine(dtype: str, lanes: int, body: Described) -> Kernel:
         with b.loop(b.low, b.high) as row:
             element = row * columns + column
             first = partials + element * w.itemsize
-            with b.accumulate(1, slots, 1, [w.vector(first, mask)]) as turn:
-                place = first + turn.index * size
-                turn.next([b.binary("fadd", turn.values[0], w.vector(place, mask))])
-            epilogue.apply(turn.values[0], element, column, mask, loaded)
+            with b.accumulate(1, slots, 1, [w.vector(first, mask)]) as iteration:
+                place = first + iteration.index * size
+                iteration.next(
+                    [b.binary("fadd", iteration.values[0], w.vector(place, mask))]
+                )
+            epilogue.apply(iteration.values[0], element, column, mask, loaded)
     return b

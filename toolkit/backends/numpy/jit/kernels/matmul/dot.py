@@ -1,4 +1,4 @@
-"""Products with few columns: sums along rows whose terms are neighbours in memory."""
+"""Products with few columns: sums along rows whose terms follow each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DotPlan:
         columns: of the second factor.
         axes: of the batch.
         a, b: which inputs of the body the factors are.
-        gathered: whether the terms of a column of the second factor lie apart.
+        gathered: whether the terms of a column of the second factor are apart.
     """
 
     dtype: str
@@ -173,21 +173,23 @@ class _Dot(MatrixWriter):
         chains = 2 if len(columns) == 1 else 1
         step = chains * b.lanes
         whole = self.n.depth & -step
-        with b.accumulate(0, whole, step, [self.zero] * (count * chains)) as turn:
+        with b.accumulate(0, whole, step, [self.zero] * (count * chains)) as iteration:
             found = []
             for c in range(chains):
-                term = turn.index + c * b.lanes
-                sums = turn.values[c * count : (c + 1) * count]
+                term = iteration.index + c * b.lanes
+                sums = iteration.values[c * count : (c + 1) * count]
                 found += self._add(rows, columns, term, sums, None)
-            turn.next(found)
-        sums = turn.values[:count]
+            iteration.next(found)
+        sums = iteration.values[:count]
         for c in range(1, chains):
-            more = turn.values[c * count : (c + 1) * count]
+            more = iteration.values[c * count : (c + 1) * count]
             sums = [b.binary("fadd", s, t) for s, t in zip(sums, more, strict=True)]
-        with b.accumulate(whole, self.n.depth, b.lanes, sums) as turn:
-            mask = self.b.first_lanes(self.n.depth - turn.index)
-            turn.next(self._add(rows, columns, turn.index, turn.values, mask))
-        return turn.values
+        with b.accumulate(whole, self.n.depth, b.lanes, sums) as iteration:
+            mask = self.b.first_lanes(self.n.depth - iteration.index)
+            iteration.next(
+                self._add(rows, columns, iteration.index, iteration.values, mask)
+            )
+        return iteration.values
 
     def _add(
         self,

@@ -110,26 +110,26 @@ def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
 
 
 class Lowering:
-    """The calls of one product that goes a chosen way."""
+    """The calls of one product that goes a chosen strategy."""
 
-    def __init__(self, p: Problem, way: Strategy, body: Graph) -> None:
+    def __init__(self, p: Problem, strategy: Strategy, body: Graph) -> None:
         self.p = p
-        self.way = way
-        self.tiling = way.tiling
+        self.strategy = strategy
+        self.tiling = strategy.tiling
         self.body = body
         self.work = 0
         self.calls: list[Call] = []
         self.panels = -(-p.columns // self.tiling.width)
-        self.row_blocks = -(-p.rows // way.rows)
-        self.panel_blocks = -(-self.panels // way.panels)
-        self.slots = max(1, -(-p.depth // way.depth))
+        self.row_blocks = -(-p.rows // strategy.rows)
+        self.panel_blocks = -(-self.panels // strategy.panels)
+        self.slots = max(1, -(-p.depth // strategy.depth))
         self.axes = list(p.batch)
         self.b_term = p.b_term
         self.b_panel = self.tiling.width * p.b_line
 
     def lowered(self) -> Lowered:
         """All calls, in order."""
-        panels = self._pack() if self.way.pack_b == ONCE else None
+        panels = self._pack() if self.strategy.pack_b == ONCE else None
         if self.slots > 1:
             self._multiply_slots(panels)
         else:
@@ -211,37 +211,39 @@ class Lowering:
         )
 
     def _plan(self) -> ProductPlan:
-        p, way = self.p, self.way
+        p, strategy = self.p, self.strategy
         a, b = (
             packing_of(*strides, p.itemsize)
             for strides in ((p.a_row, p.a_term), (p.b_line, p.b_term))
         )
         return ProductPlan(
             self.tiling,
-            way.unit,
+            strategy.unit,
             len(p.batch),
             p.a,
             p.b,
             across=p.is_across,
-            chained=way.turn < way.depth,
-            pack_a=a if way.pack_a else "",
-            pack_b=b if way.pack_b == EACH else "",
+            chained=strategy.step < strategy.depth,
+            pack_a=a if strategy.pack_a else "",
+            pack_b=b if strategy.pack_b == EACH else "",
         )
 
     def _append(
         self, plan: ProductPlan, body: Described | None, operands: tuple[Reference, ...]
     ) -> None:
         """Add the call that multiplies."""
-        p, way = self.p, self.way
+        p, strategy = self.p, self.strategy
         blocks = self.row_blocks * self.panel_blocks * self.slots
-        rows = {ROW: p.rows, PRODUCT: p.products}.get(way.unit, p.products * blocks)
-        lines = way.panels * self.tiling.width if plan.pack_b else 0
-        scratch_a = self._packed_bytes(lines, way.turn)
+        rows = {ROW: p.rows, PRODUCT: p.products}.get(
+            strategy.unit, p.products * blocks
+        )
+        lines = strategy.panels * self.tiling.width if plan.pack_b else 0
+        scratch_a = self._packed_bytes(lines, strategy.step)
         scratch = scratch_a
         if plan.pack_a:
-            scratch += self._packed_bytes(self.tiling.padded_rows, way.turn)
+            scratch += self._packed_bytes(self.tiling.padded_rows, strategy.step)
         if scratch:
-            operands = (*operands, self._take(scratch * -(-rows // way.grain)))
+            operands = (*operands, self._take(scratch * -(-rows // strategy.grain)))
         numbers = ProductNumbers(
             rows=p.rows,
             depth=p.depth,
@@ -251,10 +253,10 @@ class Lowering:
             b_line=p.b_line,
             b_term=self.b_term,
             b_panel=self.b_panel,
-            block_rows=way.rows,
-            block_depth=way.depth,
-            block_panels=way.panels,
-            turn_depth=way.turn,
+            block_rows=strategy.rows,
+            block_depth=strategy.depth,
+            block_panels=strategy.panels,
+            step_depth=strategy.step,
             row_blocks=self.row_blocks,
             slots=self.slots,
             panel_blocks=self.panel_blocks,
@@ -268,8 +270,8 @@ class Lowering:
                 operands,
                 (*numbers, *axes),
                 rows,
-                way.grain,
-                _row_operands(p, self.body, way.unit),
+                strategy.grain,
+                _row_operands(p, self.body, strategy.unit),
                 p.flops,
                 p.nbytes,
             )

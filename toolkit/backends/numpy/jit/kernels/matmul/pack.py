@@ -30,14 +30,14 @@ class PackNumbers(NamedTuple):
 
 
 def packing_of(line: int, term: int, itemsize: int) -> str:
-    """Which of a factor's strides is that of neighbours."""
+    """The axis of a factor with stride 1: its lines, its terms, or neither."""
     if line == itemsize:
         return LINES
     return TERMS if term == itemsize else APART
 
 
 def padded(extent: int, lanes: int) -> int:
-    """`extent` as a multiple of the lanes: panels have so many terms."""
+    """`extent` as a multiple of the lanes: the terms of a panel."""
     return -(-extent // lanes) * lanes
 
 
@@ -127,7 +127,7 @@ class Packer:
         with b.when(few):
             self._gathered(panel)
         with b.when(b.opposite(few)):
-            self._turned(panel)
+            self._transposed(panel)
 
     def _copied(self, panel: _Panel, masks: Sequence[Mask]) -> None:
         """Vectors of neighbouring lines, as they are."""
@@ -150,8 +150,8 @@ class Packer:
             value = w.b.gather(x, panel.line, first, w.dtype, mask)
             w.put(value, y + j * w.vector_bytes)
 
-    def _turned(self, panel: _Panel) -> None:
-        """Square blocks of as many lines as lanes, turned in registers."""
+    def _transposed(self, panel: _Panel) -> None:
+        """Square blocks of as many lines as lanes, transposed in registers."""
         w, b, lanes = self.w, self.b, self.b.lanes
         last_line = panel.lines - 1
         last_term = panel.depth - lanes

@@ -35,7 +35,7 @@ class ProductPlan:
         a, b: which inputs of the body the factors are.
         across: whether the columns of the product are the rows of the result.
         panels: whether the second factor is not b, but panels that it was packed into.
-        chained: whether sums go on from turn to turn over parts of the depth.
+        chained: whether sums go on over parts of the depth, a step after the other.
         pack_a: how every tile of the first factor is packed before it is multiplied;
             "": it is read where it is.
         pack_b: the same for the second factor, for every product.
@@ -62,7 +62,7 @@ class ProductNumbers(NamedTuple):
         b_line, b_term, b_panel: of the second one, from column to column (if it is to
             be packed), from term to term, and from panel to panel.
         block_rows, block_depth, block_panels: extents of a block.
-        turn_depth: terms of a turn, if the plan is chained.
+        step_depth: terms of a step, if the plan is chained.
         row_blocks, slots, panel_blocks: how many blocks a product has.
         scratch: bytes of each task's memory for what it packs.
         scratch_a: where in it the tile of the first factor is, behind the panels.
@@ -79,7 +79,7 @@ class ProductNumbers(NamedTuple):
     block_rows: Any = 0
     block_depth: Any = 0
     block_panels: Any = 0
-    turn_depth: Any = 0
+    step_depth: Any = 0
     row_blocks: Any = 1
     slots: Any = 1
     panel_blocks: Any = 1
@@ -179,11 +179,11 @@ class _Product(MatrixWriter):
             return Epilogue(graph, self.b, bases)
         self.sums = self._memory(max(self.tiling.rows, self.b.lanes))
         if self.plan.across:
-            self.turned = self._memory(self.b.lanes)
+            self.across = self._memory(self.b.lanes)
         return Epilogue(graph, self.b, bases)
 
     def _memory(self, rows: int) -> Pointer:
-        """Memory for so many rows of a tile."""
+        """Memory for some rows of a tile."""
         return self.b.memory(rows * self.tiling.vectors, self.zero)
 
     # --- units ------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class _Product(MatrixWriter):
             n.depth,
         )
         if self.plan.unit == ROW:
-            self._turns(replace(whole, rows=(self.b.low, self.b.high)))
+            self._steps(replace(whole, rows=(self.b.low, self.b.high)))
             return
         with self.b.loop(self.b.low, self.b.high) as unit:
             part = whole
@@ -217,7 +217,7 @@ class _Product(MatrixWriter):
                 b=self.moved(part.b, product, self.batch, "b"),
                 element=number * size,
             )
-            self._turns(block)
+            self._steps(block)
 
     def _part(self, whole: _Block, unit: Number) -> tuple[_Block, Number, Number]:
         """A block: panels within rows within slots; its result and its product."""
@@ -252,20 +252,20 @@ class _Product(MatrixWriter):
         start = self.scratch + (0 - first) * size
         return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
 
-    def _turns(self, block: _Block) -> None:
+    def _steps(self, block: _Block) -> None:
         """A block, a part of its depth after the other if the plan is chained."""
         if not self.plan.chained:
             self._block(self._packed(block) if self.plan.pack_b else block)
             return
         b, n = self.b, self.n
-        with b.loop(0, self.b.ceil_div(block.depth, n.turn_depth)) as turn:
-            first, end = self.b.part(turn, n.turn_depth, block.depth)
+        with b.loop(0, self.b.ceil_div(block.depth, n.step_depth)) as step:
+            first, end = self.b.part(step, n.step_depth, block.depth)
             part = replace(
                 block,
                 a=block.a + first * n.a_term,
                 b=block.b + first * block.b_term,
                 depth=end - first,
-                earlier=b.least(turn, 1),
+                earlier=b.least(step, 1),
                 is_last=b.compare("slt", block.depth - 1, end),
             )
             self._block(self._packed(part) if self.plan.pack_b else part)
@@ -280,17 +280,17 @@ class _Product(MatrixWriter):
         whole, rest = self.b.split(count, self.tiling.rows)
         smaller = Index(b, b.intrinsic("ctpop", b.int64(rest)).text)
         tiles = whole + smaller
-        with b.accumulate(0, tiles, 1, [b.int64(first)]) as turn:
-            row = turn.index_of(0)
+        with b.accumulate(0, tiles, 1, [b.int64(first)]) as iteration:
+            row = iteration.index_of(0)
             rows = self._height(end - row)
             a = block.a + row * n.a_row
             element = row * n.columns + block.element
             tile = _Tile(a, n.a_row, n.a_term, rows, element)
             self._tile(self._packed_tile(tile, block.depth), block)
-            turn.next([row + rows])
+            iteration.next([row + rows])
 
     def _height(self, left: Index) -> Number:
-        """The rows of the next tile, if so many are left."""
+        """The rows of the next tile, of the rows that are left."""
         b, heights = self.b, self.tiling.heights
         found: Number = heights[-1]
         cases = [(height, "sge", height) for height in reversed(heights[:-1])]
@@ -390,7 +390,7 @@ class _Product(MatrixWriter):
             first_line = self.sums + j * self.vector_bytes
             steps = range(0, lanes * vectors, vectors)
             places = [first_line + i * self.vector_bytes for i in steps]
-            target = self.turned + j * (lanes * line)
+            target = self.across + j * (lanes * line)
             for i, x in enumerate(transposed(b, [self.vector(x) for x in places])):
                 self.put(x, target + i * line)
         left = self.n.columns - row
@@ -399,13 +399,13 @@ class _Product(MatrixWriter):
         if is_flat:
             loaded = epilogue.columns(0)
             for index, mask in b.run(0, count * self.n.rows):
-                value = self.vector(self.turned + index * self.itemsize, mask)
+                value = self.vector(self.across + index * self.itemsize, mask)
                 place = element + index
                 epilogue.apply(value, place, 0, mask, loaded)
             return
         mask = self.b.first_lanes(self.n.rows)
         loaded = epilogue.columns(0, mask)
         with b.loop(0, count) as index:
-            value = self.vector(self.turned + index * self.vector_bytes)
+            value = self.vector(self.across + index * self.vector_bytes)
             place = index * self.n.rows + element
             epilogue.apply(value, place, 0, mask, loaded)

@@ -1,7 +1,7 @@
-"""Which way a product is computed, by its shapes and strides alone.
+"""By which strategy a product is computed, from its shapes and strides alone.
 
 The constants were measured on processors with 1 to 2 MiB of second-level cache: what
-matters is which way is the quicker one, and that it is always the same.
+matters is which one is the quicker, and that it is always the same.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _TASK, _LONG_TASK, _FEW_TASKS = 30e-6, 1e-3, 8
 _QUICK = 15e-6
 # Bytes of a block of the second factor that stays in the second-level cache
 # beside everything else; of a second factor that may be read for a few rows; and of a
-# tile of the first factor, if its terms lie apart, that stays in the first-level cache.
+# tile of the first factor, if its terms are apart, that stays in the first-level cache.
 _RESIDENT, _SMALL, _NEAR = 1 << 20, 1 << 18, 20_000
 # The most panels of a block, and terms that a block multiplies in one turn.
 _PANELS, _TURN = 16, 384
-# Slots have at least so many terms.
+# The fewest terms of a slot.
 _SLOT_TERMS = 512
 # Bytes between terms from which on the caches are missed where a panel, or a tile, is
 # read where it is.
@@ -56,14 +56,14 @@ class Strategy:
     rows: int
     panels: int
     depth: int
-    turn: int
+    step: int
     pack_a: bool
     pack_b: str
     grain: int
 
 
 def choose(p: Problem) -> Strategy:
-    """The way to compute a product."""
+    """The strategy for a product."""
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     pack_b = "" if p.b_line == p.itemsize else EACH
@@ -96,7 +96,7 @@ class _Division(NamedTuple):
     rows: int
     panels: int
     depth: int
-    turn: int
+    step: int
     pack_a: bool
     pack_b: str
 
@@ -160,24 +160,24 @@ def _turn(p: Problem, tiling: Tiling, depth: int, panels: int, pack_b: str) -> i
     return padded(-(-depth // -(-depth // _TURN)), p.lanes)
 
 
-def _cost(p: Problem, way: _Division) -> float:
-    """What a way costs beside the arithmetic, as a share of that."""
-    rows, panels = min(way.rows, p.rows), way.panels
+def _cost(p: Problem, strategy: _Division) -> float:
+    """What a strategy costs beside the arithmetic, as a share of that."""
+    rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_turned = p.b_line != p.itemsize
-    if way.pack_a:
+    if strategy.pack_a:
         cost = 0.8 / panels
     else:
         cost = 0.12 + 0.6 / panels if p.a_term >= _APART else 0.0
-    if way.pack_b == EACH:
+    if strategy.pack_b == EACH:
         cost += (24 if is_turned else 22) / rows + 0.3 / panels
-    elif way.pack_b == ONCE:
+    elif strategy.pack_b == ONCE:
         cost += 26 / p.rows + 4 / rows + 0.15 / panels
-        cost += 0.03 if way.turn < way.depth else 0
+        cost += 0.03 if strategy.step < strategy.depth else 0
     else:
         cost += 14 / rows + 0.3 / panels
         cost += 0.06 if p.b_term >= _FAR else 0
     # Threads that have nothing left to do while others compute the last blocks.
-    cost += 0.25 * (-way.blocks % 4) / way.blocks
-    if way.depth < p.depth:
-        cost += (90 if p.size * p.itemsize > _RESIDENT else 19) / way.depth
+    cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
+    if strategy.depth < p.depth:
+        cost += (90 if p.size * p.itemsize > _RESIDENT else 19) / strategy.depth
     return cost

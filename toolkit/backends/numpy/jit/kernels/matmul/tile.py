@@ -102,7 +102,7 @@ def tile_function(
         tail: whether only some of the columns exist.
         chained: whether it may go on from sums that are there already.
         packed: whether the first factor's tile is packed; the next one is then asked
-            for where it still lies.
+            for where it is.
     """
     w = MatrixWriter(Kernel(tiling.lanes), tiling.dtype)
     b, heights = w.b, tiling.heights
@@ -153,7 +153,7 @@ def _tile(
     chained: bool,
     packed: bool,
 ) -> None:
-    """Sum a tile of so many rows and store it."""
+    """Sum a tile of some rows and store it."""
     starts = [
         w.b.pointer_parameter("sums") + i * w.b.parameter("sums_row")
         for i in range(rows)
@@ -176,10 +176,10 @@ def _added(
     w: MatrixWriter, sums: Sequence[Value], places: Sequence[tuple[Pointer, Mask]]
 ) -> list[Value]:
     """The sums and those that are there already, unless these are the first."""
-    with w.b.accumulate(0, w.b.parameter("earlier"), 1, sums) as turn:
-        pairs = zip(turn.values, places, strict=True)
-        turn.next([w.b.binary("fadd", x, w.vector(*place)) for x, place in pairs])
-    return turn.values
+    with w.b.accumulate(0, w.b.parameter("earlier"), 1, sums) as iteration:
+        pairs = zip(iteration.values, places, strict=True)
+        iteration.next([w.b.binary("fadd", x, w.vector(*place)) for x, place in pairs])
+    return iteration.values
 
 
 class _Rows:
@@ -221,15 +221,17 @@ def _sums(
     lines = _Rows(w, tiling, rows, packed)
     initial = [zero, zero, *[w.zero] * (rows * len(masks))]
     depth, b_term, following = map(b.parameter, ("depth", "b_term", "next_term"))
-    with b.accumulate(0, depth, 1, initial) as turn:
-        a_offset, b_offset = turn.index_of(0), turn.index_of(1)
-        sums = turn.values[2:]
+    with b.accumulate(0, depth, 1, initial) as iteration:
+        a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
+        sums = iteration.values[2:]
         columns = b.pointer_parameter("b") + b_offset
         ahead = columns + b_term * _AHEAD
         for j in range(0, len(masks) * w.vector_bytes, _LINE):
             w.prefetch(ahead + j)
         if packed:
-            w.prefetch(b.pointer_parameter("next") + turn.index * following, near=2)
+            w.prefetch(
+                b.pointer_parameter("next") + iteration.index * following, near=2
+            )
         ys = [
             w.vector(columns + j * w.vector_bytes, mask) for j, mask in enumerate(masks)
         ]
@@ -238,5 +240,5 @@ def _sums(
             for j, y in enumerate(ys):
                 k = i * len(ys) + j
                 sums[k] = b.intrinsic("fma", x, y, sums[k])
-        turn.next([a_offset + lines.term, b_offset + b_term, *sums])
-    return turn.values[2:]
+        iteration.next([a_offset + lines.term, b_offset + b_term, *sums])
+    return iteration.values[2:]

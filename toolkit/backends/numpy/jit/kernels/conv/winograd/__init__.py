@@ -28,5 +28,5 @@ MOST_CHANNELS = 128
 
 
 def is_allowed(channels: int = 1) -> bool:
-    """Whether errors may be as large as they are for so many channels added up."""
+    """Whether errors may be as large as they are for this number of channels added up."""
     return channels <= MOST_CHANNELS and settings.matmul_precision() != "highest"

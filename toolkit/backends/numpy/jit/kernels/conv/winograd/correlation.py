@@ -2,7 +2,7 @@
 
 A block of tiles at a time: their inputs are transformed, a matrix product for each of
 the 36 points adds up the channels, and the products are transformed back and handed to
-the epilogue. What lies between stays in the second cache.
+the epilogue. What is computed in between stays in the second cache.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _MOST_SUMS = POINTS**2 << 13
 # Cycles that the transforms of a vector of a tile's inputs and gradients take.
 _PATCH_CYCLES = 200
 _LEAST_GAIN = 1.25
-# Products of a turn of the innermost loop.
+# Products of an iteration of the innermost loop.
 _UNROLL = 2
 
 
@@ -242,12 +242,12 @@ class _WinogradGrad(PatchWriter):
         sums = [self.load(place, 0) for place in places]
         rest = count % _UNROLL
         middle = count - rest
-        sums = self._turns(panel, x, g, (0, middle), _UNROLL, sums)
-        sums = self._turns(panel, x, g, (middle, count), 1, sums)
+        sums = self._unrolled(panel, x, g, (0, middle), _UNROLL, sums)
+        sums = self._unrolled(panel, x, g, (middle, count), 1, sums)
         for place, value in zip(places, sums, strict=True):
             self.b.store(value, place, 0, None)
 
-    def _turns(
+    def _unrolled(
         self,
         panel: Panel,
         x: Pointer,
@@ -256,15 +256,15 @@ class _WinogradGrad(PatchWriter):
         several: int,
         sums: list[Value],
     ) -> list[Value]:
-        """Tiles [low, high), so many a turn."""
-        with self.b.accumulate(*tiles, several, sums) as turn:
-            sums = turn.values
+        """Tiles [low, high), several in an iteration."""
+        with self.b.accumulate(*tiles, several, sums) as iteration:
+            sums = iteration.values
             for u in range(several):
-                tile = turn.index + u
+                tile = iteration.index + u
                 place = tile * self.b.lanes
                 sums = self._step(panel, x + place, g + place, sums)
-            turn.next(sums)
-        return turn.values
+            iteration.next(sums)
+        return iteration.values
 
     def _step(
         self, panel: Panel, x: Pointer, g: Pointer, sums: list[Value]

@@ -1,7 +1,7 @@
 """Tiles of images at Winograd's points, for the products that follow.
 
-The points lie as products read them: of each vector of channels the points, of each
-point the tiles of a block, a vector each.
+The points are stored as products read them: of each vector of channels the points, of
+each point the tiles of a block, a vector each.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Patches:
 
 @dataclass(frozen=True)
 class Grid:
-    """The tiles of images, and how the points of a block of them lie.
+    """The tiles of images, and where the points of a block of them are stored.
 
     Attributes:
         lanes: of a vector.
