@@ -108,7 +108,9 @@ class KerasTensor:
             "value; NumPy functions cannot take it, functions of toolkit.ops can"
         )
 
-    __float__ = __int__ = __index__ = __array__
+    __float__: Any = __array__
+    __int__: Any = __array__
+    __index__: Any = __array__
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"

@@ -31,7 +31,8 @@ class _Status:
         """Nothing to do."""
         return self
 
-    expect_partial = assert_existing_objects_matched = assert_consumed
+    expect_partial: Any = assert_consumed
+    assert_existing_objects_matched: Any = assert_consumed
 
 
 class Checkpoint:
@@ -144,7 +145,8 @@ class CheckpointManager:
         checkpoint_name: str = "ckpt",
     ) -> None:
         refuse("CheckpointManager", every=(keep_checkpoint_every_n_hours, None))
-        self.checkpoint, self.directory = checkpoint, os.fspath(directory)
+        self.checkpoint = checkpoint
+        self.directory: str = os.fspath(directory)
         self._prefix = os.path.join(self.directory, checkpoint_name)
         self._most = max_to_keep
         latest = latest_checkpoint(self.directory)

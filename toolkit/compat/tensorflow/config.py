@@ -9,9 +9,9 @@ from typing import Any
 from toolkit import config
 from toolkit.errors import ArgumentError, UnsupportedError
 
-PhysicalDevice: type[PhysicalDevice] = namedtuple("PhysicalDevice", "name device_type")
-LogicalDevice: type[LogicalDevice] = namedtuple("LogicalDevice", "name device_type")
-LogicalDeviceConfiguration: type[LogicalDeviceConfiguration] = namedtuple(
+PhysicalDevice = namedtuple("PhysicalDevice", "name device_type")
+LogicalDevice = namedtuple("LogicalDevice", "name device_type")
+LogicalDeviceConfiguration = namedtuple(
     "LogicalDeviceConfiguration", "memory_limit", defaults=(None,)
 )
 

@@ -246,7 +246,8 @@ class CsvDataset(metaclass=_Made):
     core = core.CsvDataset
 
 
-Iterator, NumpyIterator = _TensorIterator, core.DatasetIterator
+Iterator: type[_TensorIterator] = _TensorIterator
+NumpyIterator: type[core.DatasetIterator] = core.DatasetIterator
 
 
 # --- options --------------------------------------------------------------------------

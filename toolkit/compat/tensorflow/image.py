@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
-from toolkit.compat.tensorflow import io, random
+from toolkit.compat.tensorflow import random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.io import (
+    decode_bmp as decode_bmp,
+    decode_gif as decode_gif,
+    decode_image as decode_image,
+    decode_jpeg as decode_jpeg,
+    decode_png as decode_png,
+    encode_jpeg as encode_jpeg,
+    encode_png as encode_png,
+)
+from toolkit.compat.tensorflow.random import random_crop as random_crop
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.random import uniform
-
-random_crop = random.random_crop
-decode_image, decode_jpeg, decode_png = io.decode_image, io.decode_jpeg, io.decode_png
-decode_bmp, decode_gif = io.decode_bmp, io.decode_gif
-encode_jpeg, encode_png = io.encode_jpeg, io.encode_png
 
 globals().update(
     functions(
@@ -397,7 +402,9 @@ def _by(matrix: Any, name: str) -> Any:
     return change
 
 
-rgb_to_yuv, yuv_to_rgb = _by(_YUV, "rgb_to_yuv"), _by(np.linalg.inv(_YUV), "yuv_to_rgb")
-rgb_to_yiq, yiq_to_rgb = _by(_YIQ, "rgb_to_yiq"), _by(_FROM_YIQ, "yiq_to_rgb")
+rgb_to_yuv: Any = _by(_YUV, "rgb_to_yuv")
+yuv_to_rgb: Any = _by(np.linalg.inv(_YUV), "yuv_to_rgb")
+rgb_to_yiq: Any = _by(_YIQ, "rgb_to_yiq")
+yiq_to_rgb: Any = _by(_FROM_YIQ, "yiq_to_rgb")
 
 operations(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,15 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
-Unique: type[Unique] = namedtuple("Unique", "y idx")
-UniqueWithCounts: type[UniqueWithCounts] = namedtuple("UniqueWithCounts", "y idx count")
+
+class Unique(NamedTuple):
+    """The different elements, and the number of the one that each is."""
+
+    y: Any
+    idx: Any
+
+
+UniqueWithCounts = namedtuple("UniqueWithCounts", "y idx count")
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Tensor:

@@ -19,10 +19,12 @@ from toolkit.compat.tensorflow.data import as_tensors
 from toolkit.compat.tensorflow.strings import StringTensor, as_strings
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
+from toolkit.data import (
+    FixedLenFeature as FixedLenFeature,
+    VarLenFeature as VarLenFeature,
+)
 from toolkit.errors import ArgumentError
 from toolkit.utils.images import array_to_img, img_to_array, load_img
-
-FixedLenFeature, VarLenFeature = data.FixedLenFeature, data.VarLenFeature
 
 
 def _path(name: Any) -> str:
@@ -92,7 +94,7 @@ class _List:
     """Values of a feature."""
 
     def __init__(self, value: Any = ()) -> None:
-        self.value = list(value)
+        self.value: list[Any] = list(value)
 
 
 class BytesList(_List):

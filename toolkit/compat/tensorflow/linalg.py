@@ -9,13 +9,15 @@ import numpy as np
 from toolkit import ops
 from toolkit.compat.tensorflow import arrays, math
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
+from toolkit.compat.tensorflow.arrays import eye as eye
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.math import (
+    global_norm as global_norm,
+    l2_normalize as l2_normalize,
+)
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
-
-eye = arrays.eye
-global_norm, l2_normalize = math.global_norm, math.l2_normalize
 
 globals().update(
     functions(

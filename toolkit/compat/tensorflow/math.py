@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,13 @@ from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
-TopK: type[TopK] = namedtuple("TopK", "values indices")
+
+class TopK(NamedTuple):
+    """The largest elements, and where they are."""
+
+    values: Any
+    indices: Any
+
 
 _UNARY = {
     "abs": ops.absolute,

@@ -9,13 +9,17 @@ from toolkit import ops
 from toolkit.compat.tensorflow import math, random
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.math import (
+    l2_normalize as l2_normalize,
+    log_softmax as log_softmax,
+    softmax as softmax,
+    top_k as top_k,
+    zero_fraction as zero_fraction,
+)
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
-
-l2_normalize, softmax, log_softmax = math.l2_normalize, math.softmax, math.log_softmax
-top_k, zero_fraction = math.top_k, math.zero_fraction
 
 globals().update(
     functions(

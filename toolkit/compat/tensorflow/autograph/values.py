@@ -32,10 +32,12 @@ class Undefined:
     def _raise(self, *args: Any, **kwargs: Any) -> Any:
         raise UnboundLocalError(object.__getattribute__(self, "_message"))
 
-    __getattr__ = __call__ = __bool__ = __iter__ = __getitem__ = __len__ = _raise
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _raise
-    __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __pow__ = __neg__ = _raise
-    __lt__ = __le__ = __gt__ = __ge__ = __int__ = __float__ = __index__ = _raise
+
+for _name in (
+    "getattr call bool iter getitem len add radd sub rsub mul rmul truediv rtruediv "
+    "matmul rmatmul pow neg lt le gt ge int float index"
+).split():
+    setattr(Undefined, f"__{_name}__", Undefined._raise)
 
 
 def unknown(value: Any) -> bool:

@@ -9,8 +9,20 @@ import numpy as np
 
 from toolkit import backend as core, ops, random
 from toolkit.backend import *  # noqa: F403
-from toolkit.compat.tensorflow import arrays, math, nn
+from toolkit.compat.tensorflow import nn
+from toolkit.compat.tensorflow.arrays import (
+    constant as constant,
+    one_hot as one_hot,
+    ones as ones,
+    ones_like as ones_like,
+    reshape as reshape,
+    shape as shape,
+    zeros as zeros,
+    zeros_like as zeros_like,
+)
 from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.math import l2_normalize as l2_normalize
+from toolkit.compat.tensorflow.nn import bias_add as bias_add
 from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.variables import Variable
 from toolkit.compat.tensorflow.views import convert
@@ -67,12 +79,7 @@ globals().update(
         }
     )
 )
-ones_like, zeros_like = arrays.ones_like, arrays.zeros_like
-constant, zeros, ones, reshape, shape = (
-    *(arrays.constant, arrays.zeros, arrays.ones, arrays.reshape, arrays.shape),
-)
-l2_normalize, one_hot = math.l2_normalize, arrays.one_hot
-elu, bias_add = vars(nn)["elu"], nn.bias_add
+elu: Any = vars(nn)["elu"]
 
 
 @of_tensors

@@ -26,7 +26,7 @@ class _Initializer:
 
     def __init__(self, kind: Any, seed: Any, dtype: Any, **options: Any) -> None:
         self._kind, self._seed, self._options = kind, seed, options
-        self.dtype = dtypes.standardize(dtype)
+        self.dtype: str = dtypes.standardize(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
         """A tensor of this shape."""
@@ -127,7 +127,7 @@ class _Filled(initializers.Initializer):
     """
 
     def __init__(self, dtype: Any = "float32") -> None:
-        self.dtype = dtypes.standardize(dtype)
+        self.dtype: str = dtypes.standardize(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
         return super().__call__(shape, dtype or self.dtype)

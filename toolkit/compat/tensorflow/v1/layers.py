@@ -203,7 +203,8 @@ def average_pooling2d(
     return _pool(pool, name, inputs, pool_size, strides, padding, data_format)
 
 
-max_pooling1d, average_pooling1d = max_pooling2d, average_pooling2d
+max_pooling1d: Any = max_pooling2d
+average_pooling1d: Any = average_pooling2d
 
 
 def flatten(inputs: Any, name: str | None = None) -> Any:

@@ -37,6 +37,7 @@ class VariableScope:
     """
 
     name: str
+    reuse: Any
     original_name_scope: str
     initializer: Any
     regularizer: Any

@@ -146,7 +146,8 @@ class GraphTensor(KerasTensor):
             f"{self.name}: a tensor of a graph has no value; fetch it with Session.run"
         )
 
-    __float__ = __int__ = __index__ = numpy = __array__
+    __float__ = __int__ = __index__ = __array__
+    numpy: Any = __array__
 
     def __repr__(self) -> str:
         return f"<tf.Tensor {self.name!r} shape={self.shape} dtype={self.dtype}>"
