@@ -72,10 +72,11 @@ class DTypePolicy:
         return cls(**config)
 
     def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DTypePolicy):
+            return False
         if type(self) in _PLAIN:
-            return type(other) in _PLAIN and self._name == other._name  # type: ignore[attr-defined]
-        same = type(other) is type(self)
-        return same and self.get_config() == other.get_config()  # type: ignore[attr-defined]
+            return type(other) in _PLAIN and self._name == other._name
+        return type(other) is type(self) and self.get_config() == other.get_config()
 
     def __hash__(self) -> int:
         return hash(self._name)

@@ -81,18 +81,7 @@ class BatchNormalization(Affine):
         synchronized: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            center=center,
-            scale=scale,
-            beta_initializer=beta_initializer,
-            gamma_initializer=gamma_initializer,
-            beta_regularizer=beta_regularizer,
-            gamma_regularizer=gamma_regularizer,
-            beta_constraint=beta_constraint,
-            gamma_constraint=gamma_constraint,
-            **kwargs,
-        )
+        super().__init__(locals(), **kwargs)
         self.axis = axis
         self.momentum = momentum
         self.synchronized = synchronized

@@ -309,9 +309,10 @@ def _weight_shape(layer: Any, shape: Any, name: str | None) -> tuple[int, ...]:
     if shape is None:
         return ()
     extents = standardize_shape((shape,) if is_int(shape) else shape)
-    if None in extents:
+    known = tuple(n for n in extents if n is not None)
+    if len(known) < len(extents):
         raise ArgumentError(
             f"{describe(layer)}: the weight {name!r} needs extents that are known; "
             f"received {extents}"
         )
-    return extents  # type: ignore[return-value]
+    return known

@@ -323,7 +323,7 @@ def explain(error: ToolkitError, layer: Any, args: Any, kwargs: Any) -> None:
     given = [*args, *kwargs.items()]
     shapes = ", ".join(_brief(value) for value in given)
     error.args = (f"{error}\n  in {describe(layer)}, called with {shapes}",)
-    error.layer = layer  # type: ignore[attr-defined]
+    vars(error)["layer"] = layer
 
 
 def _brief(value: Any) -> str:

@@ -12,7 +12,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.weights import (
     choice,
     create_weight,
-    declare_weight,
+    declare_weights,
     extents,
     known,
     positive,
@@ -60,10 +60,9 @@ class Convolution(LowRankLayer):
         self.data_format: str = standardize_data_format(given["data_format"])
         self.activation: Any = activations.get(given["activation"])
         self.use_bias: bool = given["use_bias"]
-        for name in ("kernel", "depthwise", "pointwise", "bias"):
-            if f"{name}_initializer" in given:
-                how = ("initializer", "regularizer", "constraint")
-                declare_weight(self, name, *(given[f"{name}_{part}"] for part in how))
+        names = ("kernel", "depthwise", "pointwise", "bias")
+        weights = (name for name in names if f"{name}_initializer" in given)
+        declare_weights(self, given, *weights)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     @property

@@ -212,12 +212,13 @@ def _expand(side: str, covered: int) -> str:
 
 def _extents(equation: str, letters: str, extents: dict[str, Any]) -> tuple[int, ...]:
     shape = tuple(extents.get(letter) for letter in letters)
-    if None in shape:
+    known = tuple(n for n in shape if n is not None)
+    if len(known) < len(shape):
         raise ArgumentError(
             f"EinsumDense: an extent of the weight {letters!r} of {equation!r} is not "
             f"known; received {shape}"
         )
-    return shape  # type: ignore[return-value]
+    return known
 
 
 def _bias_shape(

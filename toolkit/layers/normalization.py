@@ -11,7 +11,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
-from toolkit.layers.weights import create_weight, declare_weight, known, positive
+from toolkit.layers.weights import create_weight, declare_weights, known, positive
 from toolkit.type_aliases import Axis, ConstraintLike, InitializerLike, RegularizerLike
 
 
@@ -20,30 +20,13 @@ class Affine(Layer):
 
     _traces_call = True
 
-    def __init__(
-        self,
-        *,
-        epsilon: NonNegative,
-        center: bool,
-        scale: bool,
-        beta_initializer: InitializerLike | None,
-        gamma_initializer: InitializerLike | None,
-        beta_regularizer: RegularizerLike | None,
-        gamma_regularizer: RegularizerLike | None,
-        beta_constraint: ConstraintLike | None,
-        gamma_constraint: ConstraintLike | None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, given: dict[str, Any], **kwargs: Any) -> None:
+        """Store what the constructor was given: its `locals()`."""
         super().__init__(**kwargs)
-        self.epsilon = epsilon
-        self.center = center
-        self.scale = scale
-        declare_weight(
-            self, "beta", beta_initializer, beta_regularizer, beta_constraint
-        )
-        declare_weight(
-            self, "gamma", gamma_initializer, gamma_regularizer, gamma_constraint
-        )
+        self.epsilon: float = given["epsilon"]
+        self.center: bool = given["center"]
+        self.scale: bool = given["scale"]
+        declare_weights(self, given, "beta", "gamma")
         self.gamma: Any = None
         self.beta: Any = None
         self.supports_masking = True
@@ -108,18 +91,7 @@ class LayerNormalization(Affine):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)  # 16 bits are too few for some inputs
-        super().__init__(
-            epsilon=epsilon,
-            center=center,
-            scale=scale,
-            beta_initializer=beta_initializer,
-            gamma_initializer=gamma_initializer,
-            beta_regularizer=beta_regularizer,
-            gamma_regularizer=gamma_regularizer,
-            beta_constraint=beta_constraint,
-            gamma_constraint=gamma_constraint,
-            **kwargs,
-        )
+        super().__init__(locals(), **kwargs)
         self.axis: Any = _axes(axis)
         if rms_scaling:
             warn(
@@ -202,18 +174,7 @@ class GroupNormalization(Affine):
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)  # 16 bits are too few for some inputs
-        super().__init__(
-            epsilon=epsilon,
-            center=center,
-            scale=scale,
-            beta_initializer=beta_initializer,
-            gamma_initializer=gamma_initializer,
-            beta_regularizer=beta_regularizer,
-            gamma_regularizer=gamma_regularizer,
-            beta_constraint=beta_constraint,
-            gamma_constraint=gamma_constraint,
-            **kwargs,
-        )
+        super().__init__(locals(), **kwargs)
         self.groups: int = groups if groups == -1 else positive(self, "groups", groups)
         self.axis = axis
 

@@ -13,6 +13,7 @@ import numpy as np
 from toolkit import tree
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, state
+from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
@@ -373,8 +374,8 @@ class StateOwner:
                     f"{self.name}.add_loss: expected tensors; received {x!r}"
                 )
             scope = state.overlay
-            if getattr(scope, "collect_losses", False):
-                scope.add_loss(convert(x))  # type: ignore[union-attr]
+            if isinstance(scope, StatelessScope) and scope.collect_losses:
+                scope.add_loss(convert(x))
             elif not context.symbolic:
                 self._losses.append((state.overlay, convert(x)))
                 with_losses.add(self)

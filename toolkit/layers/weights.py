@@ -23,6 +23,13 @@ def declare_weight(
     setattr(layer, f"{name}_constraint", constraints.get(constraint))
 
 
+def declare_weights(layer: Any, given: dict[str, Any], *names: str) -> None:
+    """The same for several weights, from all that a constructor was given, by name."""
+    for name in names:
+        how = ("initializer", "regularizer", "constraint")
+        declare_weight(layer, name, *(given[f"{name}_{part}"] for part in how))
+
+
 def create_weight(
     layer: Any, name: str, shape: Any, declared: str | None = None, **options: Any
 ) -> Variable:

@@ -142,7 +142,7 @@ def affine_transform(
         by_x, by_y, offset = (ops.reshape(n, (-1, 1, 1)) for n in (by_x, by_y, offset))
         moved.append(corners[0] * by_x + corners[1] * by_y + offset)
     ends = [f(n, axis=-1, keepdims=True) for f in (ops.min, ops.max) for n in moved]
-    return joined(tuple(ends))  # type: ignore[arg-type]
+    return joined(tuple(ends))
 
 
 def _corners(boxes: Any) -> tuple[Any, Any]:

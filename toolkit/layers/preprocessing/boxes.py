@@ -6,7 +6,7 @@ A set of boxes is (..., 4); with what the objects are it is a dict of "boxes", (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit import ops
@@ -49,10 +49,11 @@ FORMATS = (*_FORMATS, *_RELATIVE)
 
 def coordinates(boxes: Any) -> Coordinates:
     """The four numbers of each box, (..., 1) each."""
-    return tuple(ops.split(boxes, 4, axis=-1))  # type: ignore[return-value]
+    left, top, right, bottom = ops.split(boxes, 4, axis=-1)
+    return left, top, right, bottom
 
 
-def joined(parts: Coordinates) -> Any:
+def joined(parts: Sequence[Any]) -> Any:
     """Boxes (..., 4) from their four numbers."""
     return ops.concatenate(parts, axis=-1)
 
@@ -118,7 +119,8 @@ def convert_format(
         sizes = [ops.cast(n, dtype) for n in (width, height, width, height)]
         scale = ops.multiply if relative[0] else ops.divide
         pairs = zip(corners, sizes, strict=True)
-        corners = tuple(scale(x, n) for x, n in pairs)  # type: ignore[assignment]
+        left, top, right, bottom = (scale(x, n) for x, n in pairs)
+        corners = left, top, right, bottom
     return joined(_FORMATS[target.removeprefix("rel_")][1](*corners))
 
 
@@ -179,7 +181,7 @@ def cut(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
     offsets, sizes = (left, top, left, top), (width, height, width, height)
     rows = zip(coordinates(boxes), offsets, sizes, strict=True)
     return joined(
-        tuple(  # type: ignore[arg-type]
+        tuple(
             ops.clip(x - ops.cast(o, boxes.dtype), 0, ops.cast(n, boxes.dtype))
             for x, o, n in rows
         )

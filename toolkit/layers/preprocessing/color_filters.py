@@ -147,7 +147,8 @@ class RandomGaussianBlur(RandomColorLayer):
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
         # A sigma of 0 would divide 0 by 0 in the middle of the bell.
-        sigma = random.uniform((2,), *map(float, self.sigma), seed=seed) + 1e-6  # type: ignore[misc]
+        low, high = map(float, self.sigma)
+        sigma = random.uniform((2,), low, high, seed=seed) + 1e-6
         return {"should_apply_blur": self._chosen(n, seed), "blur_factor": sigma}
 
     def _adjusted(self, x: Any, should_apply_blur: Any, blur_factor: Any) -> Any:

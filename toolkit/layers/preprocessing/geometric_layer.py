@@ -192,4 +192,4 @@ def upright(boxes: Any, place: Any) -> Any:
         for numbers in (columns, rows):
             wide = ops.concatenate(numbers, axis=-1)
             ends.append(bound(wide, axis=-1, keepdims=True))
-    return joined(tuple(ends))  # type: ignore[arg-type]
+    return joined(ends)

@@ -145,7 +145,8 @@ class ImageLayer(Layer):
             new_size: the same, after.
             move: from (..., 4) to (..., 4).
         """
-        boxes = convert_format(boxes, self.bounding_box_format, "xyxy", *size)  # type: ignore[arg-type]
+        of_layer: Any = self.bounding_box_format  # None is refused, with the reason
+        boxes = convert_format(boxes, of_layer, "xyxy", *size)
         boxes = {**boxes, "boxes": move(boxes["boxes"])}
         boxes = clip_to_image_size(boxes, *new_size)
-        return convert_format(boxes, "xyxy", self.bounding_box_format, *new_size)  # type: ignore[arg-type]
+        return convert_format(boxes, "xyxy", of_layer, *new_size)
