@@ -27,6 +27,8 @@ TYPES = {
     "float64": "double",
 }
 MEMORY_TYPES = {**TYPES, "bool": "i8"}
+# The dtype as which elements are moved that are not computed with, by their bytes.
+MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _BITS = {"float": 32, "double": 64}
 
 

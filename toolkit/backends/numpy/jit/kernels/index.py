@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -29,8 +29,6 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
-# Any element of so many bytes is moved as an integer.
-_MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
@@ -148,7 +146,7 @@ def _combined(b: Kernel, mode: str, old: Value, new: Value) -> Value:
 
 
 def _moved(dtype: str) -> str:
-    return _MOVED[dtypes.itemsize(dtype)]
+    return MOVED[dtypes.itemsize(dtype)]
 
 
 def _all_contiguous(operands: Sequence[Operand]) -> bool:

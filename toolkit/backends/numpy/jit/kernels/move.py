@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import aligned
-from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, Number, Pointer
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED, Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
@@ -33,7 +33,7 @@ def lower_copy(
     """The elements of a view, in its order, one after the other."""
     source = inputs[0]
     if source.spec.dtype not in MEMORY_TYPES:
-        moved = _MOVED[dtypes.itemsize(source.spec.dtype)]
+        moved = MOVED[dtypes.itemsize(source.spec.dtype)]
         source = Operand(source.spec.with_dtype(moved), source.strides)
     spec = source.spec
     x, y = GraphValue(spec), GraphValue(spec)
@@ -54,24 +54,20 @@ def with_copy(number: int, source: Operand, lowered: Lowered | None) -> Lowered 
         return None
     place: Reference = ("work", aligned(lowered.work))
     calls = [
-        _elsewhere(call, {("in", 0): ("in", number), ("out", 0): place})
+        redirected(call, {("in", 0): ("in", number), ("out", 0): place})
         for call in copy.calls
     ]
-    calls += [_elsewhere(call, {("in", number): place}) for call in lowered.calls]
+    calls += [redirected(call, {("in", number): place}) for call in lowered.calls]
     return Lowered(calls, place[1] + aligned(source.spec.nbytes))
 
 
-def _elsewhere(call: Call, places: dict[Reference, Reference]) -> Call:
-    """The call on operands that are elsewhere."""
+def redirected(call: Call, places: dict[Reference, Reference]) -> Call:
+    """The call with some of its operands in other places."""
     return replace(
         call,
         operands=tuple(places.get(o, o) for o in call.operands),
         row_operands=frozenset(places.get(o, o) for o in call.row_operands),
     )
-
-
-# Any element of so many bytes is moved as an integer.
-_MOVED = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 
 
 def emit_run(dtype: str) -> Kernel:
@@ -94,7 +90,7 @@ def lower_concatenate(
         return None
     rows, calls, offset = prod(spec.shape[:axis]), [], 0
     size = prod(spec.shape[axis:])
-    code = Code(emit_run, _MOVED[dtypes.itemsize(spec.dtype)])
+    code = Code(emit_run, MOVED[dtypes.itemsize(spec.dtype)])
     for i, x in enumerate(inputs):
         run = prod(x.spec.shape[axis:])
         operands: tuple[Reference, ...] = (("in", i), ("out", 0))
@@ -170,7 +166,7 @@ def lower_pad(
     if not inputs[0].is_contiguous or not spec.ndim:
         return None
     element = np.array(node.attrs["value"]).astype(dtypes.numpy_dtype(spec.dtype))
-    moved = _MOVED[dtypes.itemsize(spec.dtype)]
+    moved = MOVED[dtypes.itemsize(spec.dtype)]
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
     rows = result.shape[0] if result.size else 0
     call = Call(
@@ -224,7 +220,7 @@ def _boxed(
     operands: tuple[Reference, ...],
     updates: bool,
 ) -> Call:
-    dtype = _MOVED[dtypes.itemsize(x.spec.dtype)]
+    dtype = MOVED[dtypes.itemsize(x.spec.dtype)]
     kinds = tuple(start.spec.dtype for start in starts)
     rows = prod(box.spec.shape[:-1]) if box.spec.size else 0
     return Call(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from toolkit.backends.base import Operand, aligned, contiguous
-from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
+from toolkit.backends.numpy.jit.kernels.move import lower_copy, redirected
 from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference
-from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 
 class Steps:
@@ -26,18 +23,11 @@ class Steps:
         self, operand: Operand, place: Reference
     ) -> tuple[Operand, Reference]:
         """A copy of an operand with its elements in row-major order."""
-        copy, source = contiguous(operand.spec), Value(operand.spec)
-        result, target = Value(operand.spec), self.take(operand.spec.nbytes)
-        identity = Node(PRIMITIVES["stop_gradient"], (source,), {}, (result,))
-        lowered = lower_fused(
-            Graph((source,), (identity,), (result,)), [operand], [copy]
-        )
+        copy, target = contiguous(operand.spec), self.take(operand.spec.nbytes)
+        lowered = lower_copy(None, [operand], [])
         assert lowered is not None and not lowered.work
         places = {("in", 0): place, ("out", 0): target}
-        for call in lowered.calls:
-            operands = tuple(places[operand] for operand in call.operands)
-            rows = frozenset(places[operand] for operand in call.row_operands)
-            self.calls.append(replace(call, operands=operands, row_operands=rows))
+        self.calls += [redirected(call, places) for call in lowered.calls]
         return copy, target
 
     def lowered(self) -> Lowered:
