@@ -214,7 +214,7 @@ def _figures(g):
 
 def launches(program):
     """How many calls a captured step consists of, once small updates are joined."""
-    if program.native is None:
+    if program.code is None:
         return "not one program"
     values = (*program.graph.inputs, *program.graph.outputs)
     table = program.backend.call_table([v.spec for v in values], program.kept)
@@ -222,12 +222,7 @@ def launches(program):
     for number, value in enumerate(values):
         table[number] = start
         start += math.ceil(value.spec.nbytes / 256 + 1) * 256
-    members, native = program.native
-
-    def place(index, operand):
-        return program.place(1 << 50, members[index], operand)
-
-    runner = native.bind(place, table)
+    runner = program.code.bind(program.places.at(1 << 50), table)
     return len(runner._bound().calls)
 
 

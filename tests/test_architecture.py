@@ -20,6 +20,8 @@ LEVELS = (
     ("ir", "data"),
     ("backends",),
     ("core", "compiler", "serialization"),
+    # Plug-ins: what is below finds them by their names.
+    ("backends/cupy", "backends/numpy", "backends/reference"),
     ("ops",),
     ("autodiff", "control_flow", "functions", "inspection", "random"),
     (
@@ -44,7 +46,7 @@ OPTIONAL = {
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
 # `info` names packages, two of which are called as backends are.
-MAY_NAME_BACKENDS = ("backends/", "compiler/placement.py", "settings.py")
+MAY_NAME_BACKENDS = ("backends/", "compiler/passes/placement.py", "settings.py")
 MAY_NAME_BACKENDS += ("cli/info.py",)
 MAX_FILE = 450  # lines
 MAX_FUNCTION = 60  # lines without the docstring
@@ -60,8 +62,13 @@ def sources():
 
 
 def part_of(name):
-    """The file or folder at the package's top that a path or module belongs to."""
-    return re.split(r"[/.]", name)[0]
+    """The file or folder at the package's top that a path or module belongs to.
+
+    Each backend is a part of its own.
+    """
+    first, *rest = re.split(r"[/.]", name)
+    backend = "/".join([first, *rest[:1]])
+    return backend if backend in LEVEL_OF else first
 
 
 def is_type_checking(node):

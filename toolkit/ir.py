@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -299,8 +300,13 @@ class Graph:
 
         Returns:
             One tensor for each fetch.
+
+        Raises:
+            ArgumentError: a fetch needs inputs that are not fed.
+            ShapeError: what is fed has another shape than the value.
         """
-        raise NotImplementedError("toolkit.compiler.execute defines it")
+        compiler = import_module("toolkit.compiler.evaluate")
+        return compiler.evaluate(self, fetches, feeds)  # type: ignore[no-any-return]
 
     def verify(self) -> None:
         """Check that all is defined once, before use, with the specs of the rules.

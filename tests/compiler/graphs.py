@@ -8,7 +8,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from toolkit import ops
-from toolkit.core.tensor import Tensor
+from toolkit.backends.target import Target
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.pipeline import compile_program
+from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Spec
 
@@ -37,6 +40,16 @@ UNARY = [
     lambda x: x + ops.ones(x.shape) * 3.0,
 ]
 BINARY = [ops.add, ops.multiply, ops.subtract, ops.maximum]
+
+
+def target(on: Any = None, **options: Any) -> Target:
+    """What graphs are compiled for here: the default backend, if no other is given."""
+    return Target(on or backend(), **options)
+
+
+def compiled(graph: Graph, on: Any = None, **options: Any) -> Executable:
+    """The program of a graph, ready to be called."""
+    return Executable(compile_program(graph, target(on, **options)))
 
 
 @st.composite

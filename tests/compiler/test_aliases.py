@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.compiler.graphs import compiled
 from toolkit import ops
 from toolkit.backends import get_backend
-from toolkit.compiler.execute import Program
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.functions.function import function
@@ -122,7 +122,7 @@ def assert_same(found, wanted, what):
 def test_programs_compute_what_the_reference_does(first, generate):
     for seed in range(first, first + 20):
         graph = random_graph(seed)
-        program = Program(graph, get_backend("numpy"), generate=generate)
+        program = compiled(graph, get_backend("numpy"), generate=generate)
         turns = []
         for turn in range(2):  # the second meets what the first left in the arena
             arrays = arrays_of(graph, turn)
@@ -148,9 +148,9 @@ def test_updates_compute_what_they_do_one_by_one(first):
             return values[-2]
 
         found = []
-        for compiled in (True, False):
+        for is_compiled in (True, False):
             variables = [Variable(x * k) for k in (0.5, -0.25)]
-            run = function(step) if compiled else step
+            run = function(step) if is_compiled else step
             results = [run(variables, ops.convert_to_tensor(x)) for _ in range(3)]
             found.append([y.numpy() for y in (*variables, *results)])
         assert_same(*found, f"step {seed}")

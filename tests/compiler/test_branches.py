@@ -2,16 +2,12 @@
 
 import numpy as np
 
-from tests.compiler.graphs import op_names
+from tests.compiler.graphs import op_names, target
 from toolkit import ops
-from toolkit.backends import get_backend
-from toolkit.compiler.branches import select_branches
+from toolkit.backends.cupy.passes.branches import select_branches
+from toolkit.compiler.pipeline import compile_program
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
-
-
-class Waitless(type(get_backend("reference"))):
-    is_accelerator = True
 
 
 def traced(function, *specs):
@@ -26,7 +22,7 @@ def choose(p, x):
 
 def test_both_branches_are_computed_and_one_is_selected():
     graph = traced(choose, Spec((), "bool"), Spec((3,), "float32"))
-    found = select_branches(graph, Waitless({}))
+    found = select_branches(graph, target())
     found.verify()
     assert {"add", "exp", "negative", "where"} <= set(op_names(found))
     assert "cond" not in op_names(found)
@@ -37,7 +33,7 @@ def test_both_branches_are_computed_and_one_is_selected():
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
 
 
-def test_a_loop_stays_in_its_branch_and_the_processor_branches():
+def test_a_loop_stays_in_its_branch():
     def inside(p, x):
         def grow():
             return ops.while_loop(
@@ -48,6 +44,10 @@ def test_a_loop_stays_in_its_branch_and_the_processor_branches():
 
     specs = Spec((), "bool"), Spec((3,), "float32")
     graph = traced(inside, *specs)
-    assert op_names(select_branches(graph, Waitless({}))) == op_names(graph)
-    graph = traced(choose, *specs)
-    assert select_branches(graph, get_backend("numpy")) is graph
+    assert op_names(select_branches(graph, target())) == op_names(graph)
+
+
+def test_the_processor_branches():
+    graph = traced(choose, Spec((), "bool"), Spec((3,), "float32"))
+    program = compile_program(graph, target())
+    assert "cond" in op_names(program.graph)

@@ -49,7 +49,7 @@ def chain(x, y):
 def test_a_call_allocates_what_it_returns_and_no_more():
     x, y = map(ops.convert_to_tensor, matrices(2))
     compiled = toolkit.function(chain)
-    assert compiled.get_concrete_function(x, y).program.native is not None
+    assert compiled.get_concrete_function(x, y).program.code is not None
     assert peak_of(lambda: compiled(x, y)) < 4 * SIZE * SIZE + SMALL
     total = toolkit.function(lambda x, y: ops.sum(chain(x, y)))
     assert peak_of(lambda: total(x, y)) < SMALL

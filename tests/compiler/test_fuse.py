@@ -7,18 +7,26 @@ import pytest
 from hypothesis import given, settings
 
 from tests.backends.cuda.bodies import drawn
-from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
+from tests.compiler.graphs import (
+    arrays_for,
+    compiled,
+    evaluate,
+    graphs,
+    op_names,
+    target,
+    trace_of,
+)
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.fused import is_fusable
-from toolkit.compiler import (
+from toolkit.compiler.fusion import (
     fuse as fusion,
     groups as grouping,
     recompute as recomputation,
 )
-from toolkit.compiler.execute import Program
-from toolkit.compiler.fuse import fuse
-from toolkit.compiler.passes import optimize, prune
+from toolkit.compiler.fusion.fuse import join_nodes
+from toolkit.compiler.passes.rewriting import prune
+from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
 
 pytest.importorskip("llvmlite")
@@ -28,8 +36,8 @@ ANCHORS = ("matmul", "conv")
 
 
 def fused(function, *shapes, anchors=()):
-    graph = optimize(trace_of(function, *shapes), backend())
-    return fuse(graph, backend().fuses, anchors)
+    graph = optimize(trace_of(function, *shapes), target())
+    return join_nodes(graph, backend().fuses, anchors)
 
 
 def members(graph):
@@ -46,8 +54,8 @@ def members(graph):
 @given(graph=graphs())
 @settings(max_examples=100, deadline=None)
 def test_a_fused_graph_is_in_order_and_computes_the_same(anchors, graph):
-    graph = prune(graph, backend())
-    result = fuse(graph, backend().fuses, anchors)
+    graph = prune(graph, target())
+    result = join_nodes(graph, backend().fuses, anchors)
     result.verify()
     for node in result.nodes:
         if node.op is fusion.fused_p:
@@ -73,7 +81,7 @@ def inlined(graph):
 @settings(max_examples=40, deadline=None)
 def test_a_program_of_fused_kernels_computes_the_same(seed, graph):
     arrays = arrays_for(graph, seed)
-    results = Program(graph, backend())(arrays)
+    results = compiled(graph)(arrays)
     for expected, actual in zip(evaluate(graph, arrays), results, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
@@ -164,7 +172,7 @@ def test_groups_stay_apart_that_would_move_many_others(monkeypatch, most, count)
         return a @ w, *(b @ w for _ in range(6))
 
     monkeypatch.setattr(grouping, "MOST_VISITED", most)
-    graph = fuse(trace_of(function, (3, 3), (3, 3)), backend().fuses)
+    graph = join_nodes(trace_of(function, (3, 3), (3, 3)), backend().fuses)
     assert op_names(graph).count("matmul") == 7
     assert len(graph.nodes) == 7 + count
 
@@ -251,7 +259,7 @@ def test_reshapes_of_reshapes_that_others_read_stand_in_order():
         z = ops.reshape(y, (2, 12))
         return y, z, ops.reshape(z, (3, 8)), z * 2.0
 
-    graph = fuse(trace_of(function, (4, 6)), backend().fuses)
+    graph = join_nodes(trace_of(function, (4, 6)), backend().fuses)
     graph.verify()
     assert op_names(graph) == ["fused", "reshape", "reshape", "reshape"]
 
@@ -288,7 +296,7 @@ def test_readers_that_cannot_be_fused_keep_no_others_apart():
 @pytest.mark.parametrize(("axis", "left"), [(0, [["sum"]]), (1, ["sum"])])
 def test_sums_that_are_no_rows_are_not_fused_by_any_backend(axis, left):
     graph = trace_of(lambda x: ops.sum(x, axis=axis), (3, 4, 5))
-    assert members(fuse(graph, lambda node: True)) == left
+    assert members(join_nodes(graph, lambda node: True)) == left
 
 
 def test_arithmetic_on_numbers_is_one_node():
@@ -372,8 +380,8 @@ def test_a_call_makes_no_value_that_others_read_before_its_end():
 
     found = []
     for function in one, two, returned:
-        graph = optimize(trace_of(function, (4, 6), (6, 5)), backend())
-        found.append(members(fuse(graph, backend().fuses, ANCHORS, AnyCall())))
+        graph = optimize(trace_of(function, (4, 6), (6, 5)), target())
+        found.append(members(join_nodes(graph, backend().fuses, ANCHORS, AnyCall())))
     assert found == [
         [["matmul", "exp", "multiply"]],
         ["matmul", ["multiply", "exp"]],
@@ -383,7 +391,7 @@ def test_a_call_makes_no_value_that_others_read_before_its_end():
 
 def test_what_the_backend_cannot_generate_stays():
     graph = trace_of(lambda x: ops.erfinv(x * 0.5) + 1.0, (8,))
-    graph = fuse(graph, lambda node: node.op.name != "erfinv")
+    graph = join_nodes(graph, lambda node: node.op.name != "erfinv")
     assert members(graph) == [["multiply"], "erfinv", ["add"]]
 
 
@@ -421,7 +429,7 @@ def test_what_is_cheap_is_computed_again_where_it_is_read():
 
 def test_what_the_backend_cannot_generate_is_not_copied():
     graph = trace_of(lambda x: ops.exp(-x), (LARGE, LARGE))
-    graph = fuse(graph, lambda node: node.op.name != "negative")
+    graph = join_nodes(graph, lambda node: node.op.name != "negative")
     assert members(graph) == ["negative", ["exp"]]
 
 
@@ -524,7 +532,7 @@ def test_what_only_readers_need_moves_to_them():
 def test_recomputing_graphs_compute_the_same(anchors, graph):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recomputation, "LEAST_BYTES", 0)
-        result = fuse(prune(graph, backend()), backend().fuses, anchors)
+        result = join_nodes(prune(graph, target()), backend().fuses, anchors)
     result.verify()
     arrays = arrays_for(graph)
     for expected, actual in zip(
@@ -534,5 +542,6 @@ def test_recomputing_graphs_compute_the_same(anchors, graph):
 
 
 def test_nodes_that_copies_made_idle_leave_no_body():
-    graph = fuse(optimize(drawn(435), get_backend("reference")), is_fusable)
+    graph = optimize(drawn(435), target(get_backend("reference")))
+    graph = join_nodes(graph, is_fusable)
     assert all(members(graph))

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 import toolkit
-from tests.compiler.graphs import trace_of
+from tests.compiler.graphs import compiled, trace_of
 from toolkit import ops
-from toolkit.compiler import fuse, groups, memory
-from toolkit.compiler.execute import Program
-from toolkit.core.tensor import backend
+from toolkit.compiler import memory
+from toolkit.compiler.fusion import fuse, groups
 
 pytest.importorskip("llvmlite")
 
@@ -123,12 +122,12 @@ def lines_run(work):
     return found
 
 
-def compiled(family, size):
+def work_of(family, size):
     function, *shapes = family(size)
 
     def work():
         graph = trace_of(function, *shapes)
-        program = Program(graph, backend())
+        program = compiled(graph)
         return program([np.zeros(x.spec.shape, "float32") for x in graph.inputs])
 
     work()  # kernels are compiled, and what runs but once has run
@@ -146,7 +145,7 @@ def test_no_function_of_the_compiler_works_with_the_square_of_the_nodes(
     monkeypatch.setattr(fuse, "MOST_NODES", 8)
     monkeypatch.setattr(fuse, "MOST_REFUSALS", 2)
     monkeypatch.setattr(groups, "MOST_VISITED", 4)
-    small, large = compiled(family, size), compiled(family, 2 * size)
+    small, large = work_of(family, size), work_of(family, 2 * size)
     grown = {
         f"{Path(code.co_filename).name}:{code.co_qualname}": (small[code], lines)
         for code, lines in large.items()

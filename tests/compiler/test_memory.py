@@ -8,15 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.compiler.graphs import arrays_for, evaluate, graphs, op_names, trace_of
+from tests.compiler.graphs import (
+    arrays_for,
+    compiled,
+    evaluate,
+    graphs,
+    op_names,
+    target,
+    trace_of,
+)
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.base import Moment
-from toolkit.compiler.execute import Program
+from toolkit.backends.cupy.passes.casts import casts_first
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import plan_memory
-from toolkit.compiler.schedule import casts_first, schedule
-from toolkit.core.tensor import backend
+from toolkit.compiler.passes.schedule import schedule
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions.function import function
@@ -32,7 +39,7 @@ def plan_one_by_one(graph):
 @given(graph=graphs())
 @settings(max_examples=100, deadline=None)
 def test_no_two_live_buffers_overlap(graph):
-    graph = schedule(graph)
+    graph = schedule(graph, target())
     plan = plan_one_by_one(graph)
     for a, b in itertools.combinations(plan.distinct, 2):
         together = a.first <= b.last and b.first <= a.last
@@ -43,7 +50,7 @@ def test_no_two_live_buffers_overlap(graph):
 @given(graph=graphs())
 @settings(max_examples=60, deadline=None)
 def test_a_schedule_is_a_valid_order_of_the_same_nodes(graph):
-    ordered = schedule(graph)
+    ordered = schedule(graph, target())
     ordered.verify()
     assert set(ordered.nodes) == set(graph.nodes)
 
@@ -51,7 +58,7 @@ def test_a_schedule_is_a_valid_order_of_the_same_nodes(graph):
 @given(graph=graphs())
 @settings(max_examples=100, deadline=None)
 def test_a_program_computes_what_the_graph_says(graph):
-    program = Program(graph, backend())
+    program = compiled(graph)
     for seed in range(2):  # the second run meets what the first left in the arena
         arrays = arrays_for(graph, seed)
         before = [array.copy() for array in arrays]
@@ -67,13 +74,13 @@ def test_what_frees_memory_runs_as_soon_as_it_can():
         a, b = ops.exp(x), ops.exp(y)
         return ops.sum(a), ops.sum(b)
 
-    names = op_names(schedule(trace_of(function, (1000,), (1000,))))
+    names = op_names(schedule(trace_of(function, (1000,), (1000,)), target()))
     assert names == ["exp", "sum", "exp", "sum"]
 
 
 def test_a_chain_of_elementwise_nodes_needs_one_buffer():
     graph = trace_of(lambda x: ops.sum(ops.tanh(ops.exp(x * 2.0)) + 1.0), (1024,))
-    scheduled = Program(graph, backend(), generate=False).graph
+    scheduled = compiled(graph, generate=False).program.graph
     assert plan_one_by_one(scheduled).nbytes == 4096
 
 
@@ -83,7 +90,7 @@ def test_casts_of_inputs_stand_in_front_but_not_what_grows():
         wide = w[:, None] + ops.zeros((1, 500))
         return y, ops.cast(w, "float16"), wide
 
-    graph = casts_first(trace_of(function, (8, 4), (1000,)))
+    graph = casts_first(trace_of(function, (8, 4), (1000,)), target())
     graph.verify()
     names = op_names(graph)
     assert names.index("cast") < names.index("sum")
@@ -92,7 +99,7 @@ def test_casts_of_inputs_stand_in_front_but_not_what_grows():
 
 def test_what_reads_no_input_stays_where_it_is():
     graph = trace_of(lambda x: (ops.sum(x), ops.zeros((0,))), (3,))
-    assert op_names(casts_first(graph)) == ["sum", "broadcast_to"]
+    assert op_names(casts_first(graph, target())) == ["sum", "broadcast_to"]
 
 
 def test_a_graph_without_nodes_needs_no_memory():
@@ -142,7 +149,7 @@ def test_a_read_of_the_same_memory_in_another_layout_forbids_overwriting():
     graph = trace_of(function, (8, 8))
     array = np.arange(64, dtype="float32").reshape(8, 8)
     expected = ((2 * array + 2 * array.T) * 1.5).sum()
-    assert Program(graph, backend())([array])[0] == expected
+    assert compiled(graph)([array])[0] == expected
 
 
 @pytest.mark.parametrize("batch, width", [(1, 1), (3, 3), (3, 5), (4, 4), (5, 3)])
@@ -191,7 +198,7 @@ def test_any_value_may_be_fetched_and_fed():
 
 
 def test_outputs_own_their_memory():
-    program = Program(trace_of(lambda x: (x + 1.0, x), (3,)), backend())
+    program = compiled(trace_of(lambda x: (x + 1.0, x), (3,)))
     x = np.zeros(3, "float32")
     first, passed = program([x])
     program([x + 5])
@@ -201,7 +208,8 @@ def test_outputs_own_their_memory():
 
 def test_an_output_lives_from_the_step_that_writes_it():
     """A convolution's gradient packs weights early; its result needs no room then."""
-    graph = schedule(trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x) @ x)), (64, 64)))
+    graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x) @ x)), (64, 64))
+    graph = schedule(graph, target())
     count = len(graph.nodes)
     late = [Moment(0, i, i) for i in range(count)]
     plan = plan_memory(graph, Layouts(graph).views, [0] * count, late)
@@ -210,7 +218,8 @@ def test_an_output_lives_from_the_step_that_writes_it():
 
 
 def test_what_is_written_step_by_step_is_written_over_nothing():
-    graph = schedule(trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (1024,)))
+    graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (1024,))
+    graph = schedule(graph, target())
     count = len(graph.nodes)
     slowly = [Moment(i, i, i + 1) for i in range(count)]
     plan = plan_memory(graph, Layouts(graph).views, [0] * count, slowly)

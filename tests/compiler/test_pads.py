@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import toolkit
+from tests.compiler.graphs import target
 from toolkit import ops
-from toolkit.compiler.pads import join_pads
-from toolkit.compiler.passes import prune
-from toolkit.core.tensor import backend
+from toolkit.compiler.passes.pads import join_pads
+from toolkit.compiler.passes.rewriting import prune
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
@@ -17,7 +17,7 @@ def joined(function, *specs):
     with Trace("test") as trace:
         inputs = [trace.placeholder(spec) for spec in specs]
         outputs = [function(*inputs)]
-    graph = prune(join_pads(trace.finish(outputs), backend()), backend())
+    graph = prune(join_pads(trace.finish(outputs), target()), target())
     graph.verify()
     return [node.op.name for node in graph.nodes]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import toolkit
-from tests.compiler.graphs import op_names
+from tests.compiler.graphs import op_names, target
 from toolkit import ops
-from toolkit.compiler.placement import place
+from toolkit.compiler.passes.placement import place
 from toolkit.core.trace import Trace
 from toolkit.errors import ArgumentError, DeviceError
 from toolkit.ir import Spec
@@ -37,7 +37,7 @@ def traced(function, count=2):
 
 
 def test_transfers_stand_where_values_pass():
-    graph = place(traced(two_branches), "cpu:0")
+    graph = place(traced(two_branches), target())
     graph.verify()
     names = ["transfer", "exp", "tanh", "multiply", "exp", "transfer", "add"]
     # The sum runs where its first input is, and its result goes back.
@@ -52,13 +52,13 @@ def test_one_transfer_serves_all_readers():
         with toolkit.device("cpu:1"):
             return ops.exp(a) + ops.tanh(a)
 
-    names = op_names(place(traced(function, 1), "cpu:0"))
+    names = op_names(place(traced(function, 1), target()))
     assert names == ["transfer", "exp", "tanh", "add", "transfer"]
 
 
 def test_a_graph_without_scopes_stays_as_it_is():
     graph = traced(lambda a, b: a + b)
-    assert place(graph, "cpu:0") is graph
+    assert place(graph, target()) is graph
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])

@@ -6,7 +6,7 @@ from tests.compiler.graphs import trace_of
 from toolkit import ops
 from toolkit.backends.base import Moment
 from toolkit.compiler import memory
-from toolkit.compiler.fuse import fused_p
+from toolkit.compiler.fusion.fuse import fused_p
 from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import Buffer, Plan, is_elementwise, plan_memory
 from toolkit.ir import Node

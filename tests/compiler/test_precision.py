@@ -9,10 +9,9 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import toolkit
-from tests.compiler.graphs import op_names
+from tests.compiler.graphs import op_names, target
 from toolkit import layers, ops
-from toolkit.compiler.precision import widen
-from toolkit.core.tensor import backend
+from toolkit.backends.numpy.jit.precision import widen
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
@@ -21,7 +20,7 @@ def test_only_what_enters_and_leaves_stays_narrow():
     with Trace("test") as trace:
         x = trace.placeholder(Spec((4,), "bfloat16"))
         y = ops.exp(x) * ops.cast(2.5, "bfloat16")
-    graph = widen(trace.finish([y]), backend())
+    graph = widen(trace.finish([y]), target())
     graph.verify()
     assert op_names(graph) == ["cast", "exp", "multiply", "cast"]
     assert [v.spec.dtype for v in (*graph.inputs, *graph.outputs)] == ["bfloat16"] * 2
@@ -75,5 +74,5 @@ def test_a_training_step_is_one_program_and_close_to_float32(network):
         model.compile("adam", loss)
         history = model.fit(x, y, batch_size=32, epochs=3, verbose=0)
         losses.append(history.history["loss"])
-        assert model.inspect(x, y).program.native is not None
+        assert model.inspect(x, y).program.code is not None
     np.testing.assert_allclose(*losses, rtol=2e-2)

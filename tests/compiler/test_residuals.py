@@ -9,7 +9,7 @@ import numpy as np
 import toolkit
 from tests.compiler.graphs import op_names, trace_of
 from toolkit import ops
-from toolkit.compiler.residuals import cheapest_residuals
+from toolkit.autodiff.residuals import cheapest_residuals
 
 
 @dataclass(eq=False)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import toolkit
+from tests.compiler.graphs import compiled, target
 from toolkit import ops
-from toolkit.compiler.execute import Program
-from toolkit.compiler.scans import hoist, tidy_scans
-from toolkit.core.tensor import backend
+from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.core.trace import Trace
 from toolkit.functions.function import function
 from toolkit.ir import Kind, Spec
@@ -29,7 +28,7 @@ def test_what_is_stacked_twice_read_or_unread_is_not_stacked():
         x = trace.placeholder(Spec((4, 3), "float32"))
         outputs = wasteful(x)
     graph = trace.finish(list(outputs))
-    tidy = tidy_scans(graph, backend())
+    tidy = tidy_scans(graph, target())
     tidy.verify()
     (scan,) = (node for node in tidy.nodes if node.op.name == "scan")
     assert len(scan.outputs) == 2
@@ -56,7 +55,7 @@ def hoisted(function, *specs):
     with Trace("test") as trace:
         inputs = [trace.placeholder(spec) for spec in specs]
         outputs = [function(*inputs)]
-    graph = hoist(trace.finish(outputs), backend())
+    graph = hoist(trace.finish(outputs), target())
     graph.verify()
     before = [node.op.name for node in graph.nodes]
     (scan,) = (node for node in graph.nodes if node.op.name == "scan")
@@ -157,7 +156,7 @@ def scan_of(graph):
 def runs_alike(function, graph, *arrays):
     """What a changed graph computes is what the function does."""
     expected = [y.numpy() for y in function(*map(ops.convert_to_tensor, arrays))]
-    found = Program(graph, backend(), generate=False)(list(arrays))
+    found = compiled(graph, generate=False)(list(arrays))
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
@@ -179,7 +178,7 @@ def test_readers_of_what_is_stacked_twice_read_one_of_them():
         last, (first, read, again) = ops.scan(body, ops.zeros(3), xs)
         return last, first * 2.0 + again, read * 3.0
 
-    graph = tidy_scans(traced(function, XS), backend())
+    graph = tidy_scans(traced(function, XS), target())
     graph.verify()
     assert len(scan_of(graph).outputs) == 2  # the last state, and one that is stacked
     runs_alike(function, graph, ARRAY)
@@ -195,7 +194,7 @@ def test_what_is_carried_stays_though_nothing_reads_it():
         return states, products
 
     graph = traced(function, XS)
-    tidy = tidy_scans(graph, backend())
+    tidy = tidy_scans(graph, target())
     tidy.verify()
     assert len(scan_of(tidy).outputs) == 4
     runs_alike(function, tidy, ARRAY)
@@ -206,10 +205,10 @@ def test_a_scan_without_waste_is_left_as_it_is():
         return ops.scan(lambda c, x: (c + x, c * x), ops.zeros(3), xs)
 
     graph = traced(function, XS)
-    tidy = tidy_scans(graph, backend())
+    tidy = tidy_scans(graph, target())
     assert scan_of(tidy).attrs["body"] is scan_of(graph).attrs["body"]
     plain = traced(lambda x: [ops.exp(x)], ROW)
-    assert tidy_scans(plain, backend()) is plain
+    assert tidy_scans(plain, target()) is plain
 
 
 def test_an_output_of_the_graph_counts_as_read():
@@ -217,7 +216,7 @@ def test_an_output_of_the_graph_counts_as_read():
         last, states = ops.scan(lambda c, x: (c + x, c), ops.zeros(3), xs)
         return last, states
 
-    assert len(scan_of(tidy_scans(traced(function, XS), backend())).outputs) == 2
+    assert len(scan_of(tidy_scans(traced(function, XS), target())).outputs) == 2
 
 
 def test_one_scan_may_read_what_another_stacks_twice():
@@ -230,7 +229,7 @@ def test_one_scan_may_read_what_another_stacks_twice():
         _, found = ops.scan(lambda c, x: (c * x[0] + x[1], c), ops.ones(3), (a, b))
         return (found,)
 
-    graph = tidy_scans(traced(function, XS), backend())
+    graph = tidy_scans(traced(function, XS), target())
     graph.verify()
     first, second = (n for n in graph.nodes if n.op.name == "scan")
     assert len(first.outputs) == 2
@@ -248,7 +247,7 @@ def test_a_carried_value_that_is_a_view_is_copied_before(is_view):
         return ops.scan(lambda c, x: (c * 2.0 + x, c), start, xs)
 
     start = Spec((1, 3) if is_view else (3,), "float32")
-    graph = hoist(traced(function, XS, start), backend())
+    graph = hoist(traced(function, XS, start), target())
     graph.verify()
     names = [node.op.name for node in graph.nodes]
     assert ("stop_gradient" in names) == is_view
@@ -260,7 +259,7 @@ def test_nothing_is_moved_out_of_a_scan_whose_turns_differ():
         return ops.scan(lambda c, x: (ops.tanh(c * x), None), w, xs)[:1]
 
     graph = traced(function, XS, ROW)
-    found = hoist(graph, backend())
+    found = hoist(graph, target())
     assert scan_of(found).attrs["body"] is scan_of(graph).attrs["body"]
     assert [n.op.name for n in found.nodes] == [n.op.name for n in graph.nodes]
 
@@ -274,7 +273,7 @@ def test_what_is_moved_out_but_not_needed_inside_is_left_out():
 
         return ops.scan(body, ops.zeros(3), xs)[:1]
 
-    found = hoist(traced(function, XS, ROW), backend())
+    found = hoist(traced(function, XS, ROW), target())
     found.verify()
     scan = scan_of(found)
     names = [n.op.name for n in found.nodes]
@@ -304,7 +303,7 @@ def test_views_of_what_is_the_same_are_made_on_both_sides():
 
         return ops.scan(body, ops.zeros(3), xs)[:1]
 
-    found = hoist(traced(function, XS, Spec((3, 1), "float32")), backend())
+    found = hoist(traced(function, XS, Spec((3, 1), "float32")), target())
     found.verify()
     inside = [n.op.name for n in scan_of(found).attrs["body"].nodes]
     assert "reshape" in inside and "exp" not in inside
@@ -333,7 +332,7 @@ def test_a_branch_inside_a_scan_stays_there():
 
         return ops.scan(body, ops.zeros(3), xs)[:1]
 
-    found = hoist(traced(function, XS, ROW), backend())
+    found = hoist(traced(function, XS, ROW), target())
     found.verify()
     kinds = [n.op.kind for n in scan_of(found).attrs["body"].nodes]
     assert Kind.CONTROL in kinds

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from tests.compiler.graphs import evaluate, op_names, trace_of
+from tests.compiler.graphs import evaluate, op_names, target, trace_of
 from toolkit import ops
-from toolkit.compiler.schedule import casts_first, schedule, settle, updates_last
+from toolkit.backends.cupy.passes.casts import casts_first
+from toolkit.compiler.passes.schedule import first_late, schedule, settle, updates_last
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
 
 def order(function, *shapes):
-    graph = schedule(trace_of(function, *shapes))
+    graph = schedule(trace_of(function, *shapes), target())
     graph.verify()
     return op_names(graph)
 
@@ -128,7 +129,7 @@ def test_several_that_free_keep_their_order():
         return ops.sum(a), ops.max(a), ops.cos(a), ops.tanh(rest)
 
     graph = trace_of(function, (8,))
-    assert op_names(schedule(graph))[:2] == ["concatenate", "sin"]
+    assert op_names(schedule(graph, target()))[:2] == ["concatenate", "sin"]
 
     def chain(x):
         a = ops.exp(x)
@@ -142,6 +143,13 @@ def test_several_that_free_keep_their_order():
 # --- updates --------------------------------------------------------------------------
 
 
+def last(graph, *outputs):
+    """The graph with some outputs as updates, and the first node that moved."""
+    updates = [(output, None) for output in outputs]
+    moved = updates_last(graph, target(updates=updates))
+    return moved, first_late(moved, updates)
+
+
 def test_updates_and_what_depends_on_them_come_last():
     def function(v, x):
         new = v * 2.0
@@ -149,12 +157,12 @@ def test_updates_and_what_depends_on_them_come_last():
         return after, ops.tanh(x), new
 
     graph = trace_of(function, (3,), (3,))
-    moved, first = updates_last(graph, [graph.outputs[2]])
+    moved, first = last(graph, 2)
     moved.verify()
     assert (op_names(moved), first) == (["tanh", "multiply", "exp"], 1)
-    moved, first = updates_last(graph, [])
+    moved, first = last(graph)
     assert (op_names(moved), first) == (op_names(graph), 3)
-    moved, first = updates_last(graph, [graph.outputs[0]])
+    moved, first = last(graph, 0)
     assert (op_names(moved), first) == (["multiply", "tanh", "exp"], 2)
 
 
@@ -165,7 +173,7 @@ def test_all_that_follows_from_an_update_comes_after_it():
         return after, ops.sin(x), new
 
     graph = trace_of(function, (3,), (3,))
-    moved, first = updates_last(graph, [graph.outputs[2]])
+    moved, first = last(graph, 2)
     moved.verify()
     assert (op_names(moved), first) == (["sin", "multiply", "exp", "tanh"], 1)
 
@@ -185,8 +193,8 @@ SETTLED = {
 def test_a_new_value_is_copied_where_it_may_not_overwrite_the_old_one(case):
     function, copied = SETTLED[case]
     graph = trace_of(function, (4,), (4,))
-    graph, _ = updates_last(graph, [graph.outputs[1]])
-    found = settle(graph, [(1, 0)])
+    graph, _ = last(graph, 1)
+    found = settle(graph, target(updates=[(1, 0)]))
     found.verify()
     assert len(found.nodes) - len(graph.nodes) == copied
     assert (found.outputs[1] is graph.outputs[1]) != copied
@@ -198,7 +206,7 @@ def test_a_new_value_is_copied_where_it_may_not_overwrite_the_old_one(case):
 
 def test_a_new_value_of_nothing_that_was_read_is_not_copied():
     graph = trace_of(lambda v, x: (x, ops.flip(x, 0) * 1.5), (4,), (4,))
-    assert settle(graph, [(1, None)]).nodes == graph.nodes
+    assert settle(graph, target(updates=[(1, None)])).nodes == graph.nodes
 
 
 def test_what_is_read_late_beside_its_update_is_kept():
@@ -215,10 +223,12 @@ def test_what_is_read_late_beside_its_update_is_kept():
 
     for function in (after, beside):
         graph = trace_of(function, (4,), (4,))
-        assert len(settle(graph, [(1, 0)]).nodes) == len(graph.nodes) + 1
+        settled = settle(graph, target(updates=[(1, 0)]))
+        assert len(settled.nodes) == len(graph.nodes) + 1
     graph = trace_of(another, (4,), (4,))
-    assert len(settle(graph, [(1, 0)]).nodes) == len(graph.nodes)
-    both = settle(graph, [(0, 0), (1, 1)])  # the second reads what the first writes
+    assert len(settle(graph, target(updates=[(1, 0)])).nodes) == len(graph.nodes)
+    # The second reads what the first writes.
+    both = settle(graph, target(updates=[(0, 0), (1, 1)]))
     assert len(both.nodes) == len(graph.nodes) + 1
     assert both.outputs[0] is not graph.outputs[0]
     assert both.outputs[1] is graph.outputs[1]
@@ -228,7 +238,7 @@ def test_what_is_read_late_beside_its_update_is_kept():
 
 
 def front(function, *shapes):
-    graph = casts_first(trace_of(function, *shapes))
+    graph = casts_first(trace_of(function, *shapes), target())
     graph.verify()
     return op_names(graph)
 
@@ -260,4 +270,4 @@ def test_constants_beside_inputs_are_no_hindrance():
         x = trace.placeholder(Spec((8,), "float32"))
         a = ops.sum(x)
         b = x * ops.convert_to_tensor(np.arange(8, dtype="float32"))
-    assert op_names(casts_first(trace.finish([a, b]))) == ["multiply", "sum"]
+    assert op_names(casts_first(trace.finish([a, b]), target())) == ["multiply", "sum"]

@@ -86,9 +86,9 @@ def test_machine_code_writes_variables_where_they_are():
 def test_the_compiler_is_told_which_input_each_new_value_replaces(monkeypatch):
     told, compiled = [], concrete.compile_graph
 
-    def spy(graph, backend, generate, updates):
+    def spy(graph, backend, generate, updates, name):
         told.append(list(updates))
-        return compiled(graph, backend, generate, updates)
+        return compiled(graph, backend, generate, updates, name)
 
     monkeypatch.setattr(concrete, "compile_graph", spy)
     a, b, c, d = (Variable(X) for _ in range(4))
@@ -136,13 +136,13 @@ def test_no_lock_is_held_while_the_host_computes():
     v = Variable(X)
     call = traced(lambda x: x * v, X)
     assert not call.starts_only
-    program, seen = call.program, []
+    executable, seen = call.executable, []
 
     def watched(*arguments):
         seen.append(is_free(v))
-        return program(*arguments)
+        return executable(*arguments)
 
-    call.program = watched
+    call.executable = watched
     assert_close(call(X), X * X)
     call.starts_only = True  # an accelerator computes later, and reads the buffers then
     assert_close(call(X), X * X)

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from toolkit import ops
+from toolkit.autodiff.residuals import cheapest_residuals
 from toolkit.autodiff.tape import GradientTape
-from toolkit.compiler.passes import prune, share, simplify
-from toolkit.compiler.recompute import STORED, is_dear
-from toolkit.compiler.residuals import cheapest_residuals
+from toolkit.backends.target import Target
+from toolkit.compiler.fusion.recompute import STORED, is_dear
+from toolkit.compiler.passes.rewriting import prune
+from toolkit.compiler.passes.simplify import share, simplify
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
@@ -237,8 +239,9 @@ def linearize(
         recipe of the backward scan.
     """
     joint = joint_graph(body, wanted)
+    target = Target(backend())
     for step in (prune, simplify, share, prune):
-        joint = step(joint, backend())
+        joint = step(joint, target)
     first, count, n_in = carry + xs, len(body.outputs), len(body.inputs)
     inputs, gs = joint.inputs[:n_in], joint.inputs[n_in:]
     sources = [i for i, want in enumerate(wanted) if want]
@@ -273,7 +276,7 @@ def linearize(
         ),
     )
     outputs = (*joint.outputs[:count], *residuals)
-    forward = prune(Graph(inputs, tuple(cut.forward_nodes()), outputs), backend())
+    forward = prune(Graph(inputs, tuple(cut.forward_nodes()), outputs), target)
     return forward, Backward(
         body=backward_body,
         carry=carry,

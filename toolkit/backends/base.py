@@ -19,7 +19,7 @@ import platform
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,7 +32,11 @@ from toolkit.backends.rendering import (
     KernelTable,
     rendered,
 )
+from toolkit.backends.target import BackendPasses
 from toolkit.ir import Primitive, Spec
+
+if TYPE_CHECKING:
+    from toolkit.backends.places import LoopBody, Shares
 
 Array = Any
 KernelT = TypeVar("KernelT", bound=Kernel)
@@ -184,8 +188,8 @@ class Backend:
     key = "backend"
     # Whether its arrays are elsewhere than in the host's memory.
     is_accelerator = False
-    # Whether programs compute in bfloat16 what is bfloat16, instead of in float32.
-    keeps_bfloat16 = False
+    # Rewrites of graphs that it wants beside those of every backend.
+    passes = BackendPasses()
     # What libraries compute by one call; None: generated code follows anchors by
     # whatever elementwise nodes, of which several may have results.
     calls: Calls | None = None
@@ -231,29 +235,29 @@ class Backend:
     def assemble(
         self,
         lowered: Sequence[Any],
-        shares: Callable[[int, tuple[str, int]], Share],
+        shares: Shares,
         barrier: int,
     ) -> Any:
         """Join what `lower` returned for consecutive nodes into one program.
 
         Args:
             lowered: for each node.
-            shares: the memory of an operand, by the index of the node among `lowered`.
+            shares: the memory of their operands.
             barrier: this one of them and later ones run after all earlier ones.
 
         Returns:
             An object with `moments`, the `Moment` of each node, `parts`, what is timed
-            by itself, and `bind(place, objects)`.
+            by itself, and `bind(places, objects)`.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
     def repeat(
-        self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int
+        self, body: LoopBody, arena: tuple[str, int], moves: Sequence[Move], turns: int
     ) -> Any:
         """A lowered loop over a program that `assemble` made.
 
         Args:
-            body: the loop's body, with `native` and `place`.
+            body: a program that is generated code alone.
             arena: the operand in which the body keeps its intermediate values.
             moves: where each array of the body is, in the order of its numbers.
             turns: how often the body runs, at least once.

@@ -6,29 +6,37 @@ body is generated code becomes generated code itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from toolkit.backends.base import Move, Operand, aligned
-from toolkit.ir import Graph, Node, Spec
+from toolkit.ir import Graph, Spec
 
 Array = Any
 
 
 class ControlKernel:
-    """A kernel that runs programs: `kernel(*arrays, out=(...), work=...)`."""
+    """A kernel that runs programs: `kernel(*arrays, out=(...), work=...)`.
 
-    def __init__(self, node: Node, compiled: Callable[..., Any]) -> None:
-        self.attrs = node.attrs
-        self.compiled = compiled
+    Args:
+        attrs: of the node, sub-graphs among them.
+        executable: makes a sub-graph one that can be called, for inputs that lie in
+            memory as told.
+    """
+
+    def __init__(
+        self, attrs: Mapping[str, Any], executable: Callable[..., Any]
+    ) -> None:
+        self.attrs = attrs
+        self.executable = executable
 
     @cached_property
     def programs(self) -> dict[str, Any]:
-        """A program for each sub-graph, by attribute."""
+        """What runs each sub-graph, by attribute."""
         return {
-            name: self.compiled(value)
+            name: self.executable(value)
             for name, value in self.attrs.items()
             if isinstance(value, Graph)
         }
@@ -42,6 +50,14 @@ class ControlKernel:
     ) -> Any:
         """Generated code for the node; None if the programs have to be called."""
         return None
+
+
+class Inlined(ControlKernel):
+    """The kernels of a body one after the other: what a fused node, or a composite,
+    runs as where no code is generated."""
+
+    def __call__(self, *inputs: Array, out: Any, work: Any = None) -> None:
+        self.programs["body"].run(inputs, out)
 
 
 class Cond(ControlKernel):
@@ -110,11 +126,10 @@ class Scan(_Loop):
             Operand(x.spec.with_shape(x.spec.shape[1:]), x.strides[1:])
             for x in inputs[n : n + m]
         ]
-        body = self.compiled(
-            self.attrs["body"], [*inputs[:n], *at_turn, *inputs[n + m :]]
-        )
+        at_step = [*inputs[:n], *at_turn, *inputs[n + m :]]
+        body = self.executable(self.attrs["body"], at_step).program
         carried = [aligned(spec.nbytes) for spec in self.carried]
-        if turns == 0 or body.native is None:
+        if turns == 0 or body.code is None:
             return None
         starts = list(accumulate(carried, initial=0))
         set_bytes = starts[-1]

@@ -10,8 +10,11 @@ from typing import Any
 from toolkit import settings
 from toolkit.backends.base import Backend
 from toolkit.backends.registry import get_backend
-from toolkit.compiler.execute import Program
-from toolkit.compiler.placement import place, transfer_p
+from toolkit.backends.target import Target
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.passes.placement import place, transfer_p
+from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.program import Program
 from toolkit.ir import Graph, Node, Value
 
 Array = Any
@@ -22,12 +25,14 @@ def compile_graph(
     backend: Backend,
     generate: bool,
     updates: Sequence[tuple[int, int | None]],
-) -> Program | MixedProgram:
-    """The program of a graph, or several where scopes place nodes elsewhere."""
+    name: str = "a graph",
+) -> Executable | MixedExecutable:
+    """What runs a graph: a program, or several where scopes place nodes elsewhere."""
     devices = {node.device for node in graph.nodes if node.device is not None}
     if all(settings.backend_of(device) == backend.key for device in devices):
-        return Program(graph, backend, generate, updates=updates)
-    return MixedProgram(graph, backend, generate)
+        target = Target(backend, generate, updates=updates)
+        return Executable(compile_program(graph, target, name))
+    return MixedExecutable(compile_parts(graph, backend, generate, name))
 
 
 @dataclass(frozen=True)
@@ -39,48 +44,69 @@ class Part:
     outputs: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
 class MixedProgram:
-    """Programs one after the other; what passes between them is copied.
+    """Programs that run one after the other; what passes between them is copied.
 
-    Args:
-        graph: what to compute.
+    Attributes:
+        source: the graph as it was traced.
+        graph: the same with each node on its device.
         backend: of the inputs and outputs, and of what no scope places.
-        generate: whether backends may generate code.
+        parts: in the order in which they run.
+        name: of the function that it comes from.
     """
 
-    in_place = False
-    name = "a graph"
+    source: Graph
+    graph: Graph
+    backend: Backend
+    parts: Sequence[Part]
+    name: str = "a graph"
 
-    def __init__(self, graph: Graph, backend: Backend, generate: bool) -> None:
-        self.source = graph
-        self.backend = backend
-        self.graph, parts = split(place(graph, backend.device_name), backend.key)
-        self.parts = [
-            Part(Program(part, get_backend(key), generate), part.inputs, part.outputs)
-            for key, part in parts
-        ]
+    in_place = False
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arenas."""
         return sum(part.program.nbytes for part in self.parts)
 
+
+def compile_parts(
+    graph: Graph, backend: Backend, generate: bool, name: str
+) -> MixedProgram:
+    """A program for each part of a graph that one backend computes."""
+    placed = place(graph, Target(backend))
+    whole, parts = split(placed, backend.key)
+    programs = [
+        compile_program(part, Target(get_backend(key), generate)) for key, part in parts
+    ]
+    made = [
+        Part(program, part.inputs, part.outputs)
+        for program, (_, part) in zip(programs, parts, strict=True)
+    ]
+    return MixedProgram(graph, whole, backend, made, name)
+
+
+class MixedExecutable:
+    """Programs on several devices that can be called as one."""
+
+    def __init__(self, program: MixedProgram) -> None:
+        self.program = program
+        self.parts = [(part, Executable(part.program)) for part in program.parts]
+
     def __call__(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
         """Run; the results are new arrays on the backend of the whole."""
-        arrays = dict(zip(self.graph.inputs, inputs, strict=True))
-        for part in self.parts:
-            given = [arrays[x] for x in part.inputs]
-            found = part.program(given)
+        graph, backend = self.program.graph, self.program.backend
+        arrays = dict(zip(graph.inputs, inputs, strict=True))
+        for part, run in self.parts:
+            found = run([arrays[x] for x in part.inputs])
             arrays.update(zip(part.outputs, found, strict=True))
         results = []
-        for y in self.graph.outputs:
+        for y in graph.outputs:
             value = y.constant if y not in arrays else arrays[y]
-            results.append(self.backend.in_order(value))
+            results.append(backend.in_order(value))
         return results
-
-    run = __call__
 
 
 def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:

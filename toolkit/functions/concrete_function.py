@@ -12,7 +12,7 @@ import numpy as np
 from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, filled
 from toolkit.backends.base import accelerators
-from toolkit.compiler.execute import Program
+from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import compile_graph
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, backend, state
@@ -71,11 +71,13 @@ class ConcreteFunction:
         first = len(self.graph.inputs) - len(self.variables)
         read = {v: first + i for i, v in enumerate(self.variables)}
         updates = [(self.fetched + i, read.get(v)) for i, v in enumerate(self.written)]
-        self.program: Any = compile_graph(self.graph, backend(), generate, updates)
-        self.program.name = name
+        self.executable: Any = compile_graph(
+            self.graph, backend(), generate, updates, name
+        )
+        self.program: Any = self.executable.program
         # Whether a call returns before anything is computed. What is started later, and
         # writes over a Variable, runs later too, so a call need not hold its buffer.
-        whole = isinstance(self.program, Program)
+        whole = isinstance(self.executable, Executable)
         self.starts_only = whole and self.program.backend.is_accelerator
         self._gradient: Callable[..., Any] | None = None
         self.last_call: int = next(_calls)
@@ -115,9 +117,9 @@ class ConcreteFunction:
             inputs = [x._array for x in tensors]
             if self.starts_only:
                 with self.locks:
-                    found = self.program([*inputs, *map(_array_of, self.variables)])
+                    found = self.executable([*inputs, *map(_array_of, self.variables)])
             else:
-                found = self.program(inputs + self._values())
+                found = self.executable(inputs + self._values())
             results = [Tensor(array) for array in found]
         return self._pack(results)
 
@@ -145,7 +147,7 @@ class ConcreteFunction:
             spares = [v.spare_buffer() for v in self.written]
             inputs = [*(x._array for x in tensors), *arrays]
             outs = [*[None] * self.fetched, *spares]
-            found = self.program(inputs, outs)
+            found = self.executable(inputs, outs)
             commit_all(self.written, found[self.fetched :])
             return [Tensor(array) for array in found[: self.fetched]]
 
@@ -159,7 +161,7 @@ class ConcreteFunction:
                 for variable in self.written:
                     variable.own_buffer()
             kept = [*map(_array_of, self.variables), *map(_array_of, self.written)]
-            found = self.program.update([x._array for x in tensors], kept)
+            found = self.executable.update([x._array for x in tensors], kept)
         return list(map(Tensor, found, self.specs))
 
     def hides_watched(self) -> bool:
@@ -176,7 +178,7 @@ class ConcreteFunction:
     def _call_observed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run with tapes told of the whole call as one node, and overlays honoured."""
         inputs = (*tensors, *(v.read() for v in self.variables))
-        found = self.program([x._array for x in inputs])
+        found = self.executable([x._array for x in inputs])
         results = [Tensor(array) for array in found]
         record = Primitive(self.name, Kind.CONTROL, _no_spec, vjp=self._vjp)
         for tape in state.tapes:

@@ -15,9 +15,9 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Backend
-from toolkit.compiler.execute import Program
-from toolkit.compiler.frame import Event, Frame, Part
-from toolkit.compiler.passes import stages
+from toolkit.compiler.bound import BoundProgram, Event, Part
+from toolkit.compiler.pipeline import stages
+from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
 from toolkit.errors import unknown_choice
 from toolkit.ir import Graph, Node, format_graph
@@ -73,9 +73,9 @@ class Inspection:
         self.program = program
         self._variables = variables
         # The numbers of the parts of each kernel.
-        self._parts = _joined(self._frame.parts)
+        self._parts = _joined(self._bound.parts)
         self.kernels: list[Kernel] = [
-            _kernel([self._frame.parts[i] for i in numbers]) for numbers in self._parts
+            _kernel([self._bound.parts[i] for i in numbers]) for numbers in self._parts
         ]
 
     @property
@@ -109,7 +109,7 @@ class Inspection:
 
     def source(self, kernel: int) -> str:
         """The generated LLVM IR of a kernel, by its number; "" for NumPy's kernels."""
-        parts = (self._frame.parts[i] for i in self._parts[kernel])
+        parts = (self._bound.parts[i] for i in self._parts[kernel])
         codes = (code.text() for part in parts for code in part.codes)
         return "\n\n".join(dict.fromkeys(codes))
 
@@ -202,12 +202,12 @@ class Inspection:
         events: list[Event] = []
         inputs, outs = self._arrays
         with self.program.backend.errstate():
-            self._frame.run(inputs, outs, events)
+            self._bound.run(inputs, outs, events)
         return events
 
     @cached_property
-    def _frame(self) -> Frame:
-        return Frame(self.program)
+    def _bound(self) -> BoundProgram:
+        return BoundProgram(self.program)
 
     @cached_property
     def _arrays(self) -> tuple[list[Any], list[Any]]:

@@ -8,8 +8,9 @@ from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from toolkit.compiler.execute import Program
+from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import MixedProgram
+from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
 from toolkit.errors import OutOfRangeError, UnsupportedError
 from toolkit.inspection.inspection import Inspection, Kernel, made_up, outputs_for
@@ -161,7 +162,7 @@ class MixedInspection(Inspection):
         given = made_up(graph, self.program.backend, self._variables)
         values: Arrays = dict(zip(graph.inputs, given, strict=True))
         for part in self.program.parts:
-            found = part.program([values[x] for x in part.inputs])
+            found = Executable(part.program)([values[x] for x in part.inputs])
             values.update(zip(part.outputs, found, strict=True))
         return values
 

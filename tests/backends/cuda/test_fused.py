@@ -11,8 +11,9 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import contiguous, generate
-from toolkit.compiler.fuse import fuse
-from toolkit.compiler.passes import optimize
+from toolkit.backends.target import Target
+from toolkit.compiler.fusion.fuse import join_nodes
+from toolkit.compiler.pipeline import optimize
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 RNG = np.random.default_rng(0)
@@ -142,8 +143,8 @@ def plan_of(function, arrays):
 
 def planned(graph):
     """A graph with fused nodes, and the launches of each of those."""
-    graph = optimize(graph, get_backend("reference"))
-    graph, plan = fuse(graph, is_fusable), []
+    graph = optimize(graph, Target(get_backend("reference")))
+    graph, plan = join_nodes(graph, is_fusable), []
     for node in graph.nodes:
         inputs = [contiguous(x.spec) for x in node.inputs]
         outputs = [contiguous(y.spec) for y in node.outputs]

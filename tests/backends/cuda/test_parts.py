@@ -13,7 +13,7 @@ from toolkit.backends.cupy.cuda.batched_launch import levels, rows_of
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.fused import generate_body
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table, contiguous
-from toolkit.compiler.fuse import fuse
+from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
@@ -79,7 +79,7 @@ def momentum(shape, dtype="float32"):
         new = v * 0.9 - g * rate
         updated = p + new
     graph = trace.finish([updated, new])
-    (node,) = fuse(graph, lambda node: True).nodes
+    (node,) = join_nodes(graph, lambda node: True).nodes
     return node.attrs["body"]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.base import contiguous
 from toolkit.backends.cupy.lowering import Numerics, lower
-from toolkit.compiler.fuse import fused_p
+from toolkit.compiler.fusion.fuse import fused_p
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Node
 

@@ -7,6 +7,7 @@ from toolkit import ops
 from toolkit.backends.cupy.lowering import Numerics
 from toolkit.backends.cupy.memory import PinnedRing
 from toolkit.backends.cupy.program import names_of
+from toolkit.backends.places import NodeOperands
 
 
 class Event:
@@ -72,8 +73,9 @@ def test_what_lives_at_once_lies_apart_and_every_output_is_written(on_host):
         for b in buffers[i + 1 :]:
             apart = a.offset + a.extent <= b.offset or b.offset + b.extent <= a.offset
             assert apart or a.last < b.first or b.last < a.first
+    values = [NodeOperands(n.inputs, n.outputs, None) for n in program.graph.nodes]
     written = {
-        program.operand(i, name)
+        values[i].of(name)
         for i, node in enumerate(program.lowered)
         if node is not None
         for step in node.steps

@@ -15,9 +15,9 @@ from toolkit import ops  # noqa: F401  (declares primitives)
 from toolkit.backends import registry
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.cupy.lowering import Numerics
+from toolkit.backends.cupy.passes import norms
+from toolkit.backends.cupy.passes.attention import attention_grad_of_p
 from toolkit.backends.cupy.steps import Dnn
-from toolkit.compiler import norms
-from toolkit.compiler.attention import attention_grad_of_p
 from toolkit.ir import PRIMITIVES, Spec
 
 # x, kernel, strides, padding, dilation, groups

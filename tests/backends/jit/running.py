@@ -12,7 +12,8 @@ from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.lowering import Lowered
-from toolkit.compiler.passes import optimize
+from toolkit.backends.target import Target
+from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace
 from toolkit.ir import Graph, Spec
@@ -78,7 +79,7 @@ def run_fused(
     function: Any, *arrays: Any, chunk: int = 0, donate: int | None = None
 ) -> tuple[list[Any], list[Any]]:
     """The outputs of one body for all of `function`, and those of eager operations."""
-    graph = optimize(graph_of(function, *arrays), backend())
+    graph = optimize(graph_of(function, *arrays), Target(backend()))
     results = function(*map(Tensor, arrays))
     results = results if isinstance(results, tuple) else (results,)
     expected = [y.numpy() for y in results]

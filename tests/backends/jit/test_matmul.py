@@ -27,7 +27,8 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     choose,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
-from toolkit.compiler.passes import optimize
+from toolkit.backends.target import Target
+from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
 
 LANES = [4, 8, 16]
@@ -68,7 +69,7 @@ def numbers(shape, dtype, seed=0):
 
 def body_of(function, *arrays):
     """What an anchor and its epilogue become: one graph, the product first."""
-    graph = optimize(graph_of(function, *arrays), backend())
+    graph = optimize(graph_of(function, *arrays), Target(backend()))
     return graph.replace(sorted(graph.nodes, key=lambda n: n.op.name != "matmul"))
 
 

@@ -19,7 +19,8 @@ from toolkit.backends.loops.iteration_space import LONGEST_ROW
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.fused import elementwise
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
-from toolkit.compiler.passes import optimize
+from toolkit.backends.target import Target
+from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend, bind
 from toolkit.ops.index import put_along_axis_p
 
@@ -126,7 +127,7 @@ def test_labels_are_looked_up_in_the_same_pass(columns, dtype):
 @pytest.mark.parametrize("bad", [4, -5])
 def test_bad_labels_are_noted_and_passed_over(bad):
     x, labels = normal(3, 4), np.array([1, bad, 2])
-    graph = optimize(graph_of(sparse_cross_entropy, x, labels), backend())
+    graph = optimize(graph_of(sparse_cross_entropy, x, labels), Target(backend()))
     inputs, outputs = [x, labels], [normal(3), normal(3, 4), normal(4)]
     specs = [[operand_of(a) for a in arrays] for arrays in (inputs, outputs)]
     lowered = lower_fused(graph, *specs)

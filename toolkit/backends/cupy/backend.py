@@ -25,9 +25,11 @@ from toolkit.backends.cupy.lowering import (
     lower,
 )
 from toolkit.backends.cupy.memory import SMALL, packed
+from toolkit.backends.cupy.passes import PASSES
 from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Loop, Lowered, named
 from toolkit.backends.pending_copy import PendingCopy
+from toolkit.backends.places import LoopBody
 from toolkit.backends.rendering import Kernel, KernelTable
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 
@@ -47,7 +49,7 @@ class CupyBackend(Backend):
 
     name = "cupy"
     is_accelerator = True
-    keeps_bfloat16 = True
+    passes = PASSES
 
     def __init__(self, device: Device, xp: Any, count: int = 1) -> None:
         self.device = device
@@ -135,13 +137,13 @@ class CupyBackend(Backend):
         return GpuProgram(self.device, lowered)
 
     def repeat(
-        self, body: Any, arena: tuple[str, int], moves: Sequence[Move], turns: int
+        self, body: LoopBody, arena: tuple[str, int], moves: Sequence[Move], turns: int
     ) -> Lowered:
         """A loop over a program as the one step of a node."""
-        place = Scratch(arena[1], body.plan.nbytes)
+        place = Scratch(arena[1], body.arena_bytes)
         loop = Loop(body, place, tuple(moves), turns)
         # The arena has a place even where nothing lies in it.
-        return Lowered((loop,), max(1, arena[1] + body.plan.nbytes), name="a loop")
+        return Lowered((loop,), max(1, arena[1] + body.arena_bytes), name="a loop")
 
     # --- memory -----------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ class Binder:
     ) -> Iterator[Callable[[], None]]:
         """The calls of a loop, all turns one after the other."""
         arena = address(resolve(("work", loop.arena.offset)))
-        members, program = loop.body.native
+        places = loop.body.places.at(arena)
 
         for turn in range(loop.turns):
 
@@ -171,8 +171,8 @@ class Binder:
                 base, shift = position(loop.moves[number], turn, loop.turns)
                 return address(resolve(base)) + shift + offset
 
-            for i, node in enumerate(program.nodes):
-                place = partial(loop.body.place, arena, members[i])
+            for i, node in enumerate(loop.body.code.nodes):
+                place = partial(places, i)
                 for step in node.steps:
                     yield from self._calls(step, node.inputs, place, inner)
 
@@ -191,7 +191,7 @@ def _plain(program: GpuProgram) -> Iterator[tuple[int, Step]]:
     """The steps of a program and of the loops in it, with how often each runs."""
     for _, step in program.steps:
         if isinstance(step, Loop):
-            for times, inner in _plain(step.body.native[1]):
+            for times, inner in _plain(step.body.code):
                 yield times * step.turns, inner
         else:
             yield 1, step

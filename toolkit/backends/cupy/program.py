@@ -132,7 +132,7 @@ def _flops(step: Step) -> int:
     if isinstance(step, Dnn):
         return step.signature.flops
     if isinstance(step, Loop):
-        return step.turns * sum(_flops(s) for _, s in step.body.native[1].steps)
+        return step.turns * sum(_flops(s) for _, s in step.body.code.steps)
     return 0
 
 

@@ -21,6 +21,7 @@ from toolkit.backends.cupy.cuda.launch import (
     scratch_bytes,
 )
 from toolkit.backends.cupy.signatures import Signature
+from toolkit.backends.places import LoopBody
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
 Place = Buffer | Scratch
@@ -51,14 +52,13 @@ class Loop:
     """A program that runs turn after turn.
 
     Attributes:
-        body: has `native`, the indices of its lowered nodes and their program, and
-            `place`, which tells where their operands are.
+        body: a program that is generated code alone.
         arena: where the body keeps its intermediate values.
         moves: where each array of the body is.
         turns: how often it runs.
     """
 
-    body: Any
+    body: LoopBody
     arena: Scratch
     moves: tuple[Move, ...]
     turns: int

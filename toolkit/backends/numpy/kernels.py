@@ -14,6 +14,7 @@ import numpy as np
 from toolkit.backends.array import array_table
 from toolkit.backends.base import Backend, Move, Operand
 from toolkit.backends.numpy.blas import find_blas
+from toolkit.backends.target import BackendPasses
 from toolkit.console.frames import warn
 
 
@@ -54,6 +55,14 @@ class NumPyBackend(Backend):
     def generates(self) -> bool:
         """Whether llvmlite is there."""
         return self.jit is not None
+
+    @property
+    def passes(self) -> BackendPasses:  # type: ignore[override]
+        """Generated code computes in float32 what is bfloat16."""
+        if not self.generates:
+            return BackendPasses()
+        precision = import_module("toolkit.backends.numpy.jit.precision")
+        return BackendPasses(expanded=(precision.widen,))
 
     def lower(
         self,

@@ -25,13 +25,12 @@ from toolkit.backends.numpy.jit.sections import (
     sections,
     side_by_side,
 )
+from toolkit.backends.places import LoopBody, Place
 from toolkit.errors import OutOfRangeError
 
 # Words of the runtime's structures.
 _PROGRAM, _SECTION, _MOVE, _EVENT, _ERROR = 8, 8, 6, 3, 4
 
-# Where an operand is: (None, address), or (number of an array, bytes from its start).
-Place = tuple[int | None, int]
 Resolve = Callable[[int, Reference], Place]
 
 
@@ -109,8 +108,7 @@ class Loop(Call):
     """A call that runs a whole program again and again.
 
     Attributes:
-        body: has `native`, the indices of its lowered nodes and their program, and
-            `place`, which tells where their operands are.
+        body: a program that is generated code alone.
         arena: where the body keeps its intermediate values.
         moves: where each array of the body is.
         turns: how often it runs.
@@ -125,14 +123,16 @@ class Loop(Call):
     @property
     def codes(self) -> list[Code]:
         """The functions of the body's calls."""
-        return [code for _, call in self.body.native[1].calls for code in call.codes]
+        return [code for _, call in self.body.code.calls for code in call.codes]
 
 
-def lower_loop(body: Any, arena: Reference, moves: Sequence[Move], turns: int) -> Any:
+def lower_loop(
+    body: LoopBody, arena: Reference, moves: Sequence[Move], turns: int
+) -> Any:
     """A loop over the program of `body` as the one call of a node."""
     places = (place for m in moves for place in (m.base, m.first, m.last) if place)
     operands = tuple(dict.fromkeys((arena, *places)))
-    calls = [call for _, call in body.native[1].calls]
+    calls = [call for _, call in body.code.calls]
     loop = Loop(
         code=Code(_no_code),
         operands=operands,
@@ -144,7 +144,7 @@ def lower_loop(body: Any, arena: Reference, moves: Sequence[Move], turns: int) -
         turns=turns,
     )
     # The arena has a place even where nothing is in it.
-    return Lowered((loop,), max(1, arena[1] + body.plan.nbytes))
+    return Lowered((loop,), max(1, arena[1] + body.arena_bytes))
 
 
 def _no_code() -> Any:
@@ -255,18 +255,14 @@ class Runner:
 
     def _loop(self, loop: Loop, places: dict[Reference, Place]) -> int:
         """Put down a loop and bind its body; the body's arrays are words that move."""
-        members, program = loop.body.native
         _, arena = places[loop.arena]
         moved = (ctypes.c_int64 * max(1, len(loop.moves)))()
         objects = (ctypes.c_int64 * max(1, len(loop.moves)))()
         for k in range(len(loop.moves)):
             word = ctypes.addressof(moved) + 8 * k
             objects[k] = word - self._runtime.address_offset
-
-        def resolve(which: int, operand: Reference) -> Place:
-            return loop.body.place(arena, members[which], operand)  # type: ignore[no-any-return]
-
-        inner = Runner(program, resolve, objects, self._error)
+        places_inside = loop.body.places.at(arena)
+        inner = Runner(loop.body.code, places_inside, objects, self._error)
         self._inner.append(inner)
         self._kept.append(moved)
         moves = self._block.take(_MOVE * len(loop.moves))

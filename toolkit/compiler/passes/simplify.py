@@ -1,25 +1,18 @@
-"""Graph passes: each takes a Graph and returns a new one that computes the same.
+"""Passes that compute less: what is known, what is there already, what changes nothing.
 
-`optimize` runs them in the order of `PASSES`. A pass looks at a node's kind and
-attributes; only `simplify` knows primitives by name.
+Passes look at a node's kind and attributes; only `simplify` knows primitives by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Backend
-from toolkit.compiler.attention import give_outputs
-from toolkit.compiler.branches import select_branches
-from toolkit.compiler.norms import keep_norms
-from toolkit.compiler.pads import join_pads
-from toolkit.compiler.precision import widen
-from toolkit.compiler.scans import hoist, tidy_scans
+from toolkit.backends.target import Target
+from toolkit.compiler.passes.rewriting import Substitution
 from toolkit.core.tensor import run_on_host
-from toolkit.core.trace import Trace, body_graph, inline
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
 
@@ -29,70 +22,9 @@ FOLD_BYTES = 64 * 1024
 SHARE_BYTES = 256
 
 
-class _Substitution:
-    """Values that stand for others; a value may be replaced more than once."""
-
-    def __init__(self) -> None:
-        self._instead: dict[Value, Value] = {}
-
-    def __call__(self, value: Value) -> Value:
-        while value in self._instead:
-            value = self._instead[value]
-        return value
-
-    def replace(self, old: Value, new: Value) -> None:
-        self._instead[old] = new
-
-    def node(self, node: Node) -> Node:
-        return node.with_inputs([self(x) for x in node.inputs])
-
-
-def decompose(graph: Graph, backend: Backend) -> Graph:
-    """Expand the composites that the backend has no kernel for."""
-    return expand(graph, lambda node: not backend.computes(node))
-
-
-def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
-    """Put the bodies of composites in their places."""
-
-    def needs(node: Node) -> bool:
-        return node.op.kind is Kind.COMPOSITE and is_wanted(node)
-
-    if not any(map(needs, graph.nodes)):
-        return graph
-    substitute = _Substitution()
-    nodes: list[Node] = []
-    for node in map(substitute.node, graph.nodes):
-        if not needs(node):
-            nodes.append(node)
-            continue
-        body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
-        with Trace(node.op.name) as trace:
-            stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
-            outputs = inline(body, stand_ins)
-        expanded = expand(trace.finish(outputs), is_wanted)
-        for old, new in zip(expanded.inputs, node.inputs, strict=True):
-            substitute.replace(old, new)
-        nodes += [substitute.node(inner) for inner in expanded.nodes]
-        for old, new in zip(node.outputs, expanded.outputs, strict=True):
-            substitute.replace(old, substitute(new))
-    return graph.replace(nodes, map(substitute, graph.outputs))
-
-
-def prune(graph: Graph, backend: Backend) -> Graph:
-    """Drop the nodes that no output depends on."""
-    needed = set(graph.outputs)
-    kept = []
-    for node in reversed(graph.nodes):
-        if any(value in needed for value in node.outputs):
-            kept.append(node)
-            needed.update(node.inputs)
-    return graph.replace(reversed(kept))
-
-
-def fold(graph: Graph, backend: Backend) -> Graph:
+def fold(graph: Graph, target: Target) -> Graph:
     """Compute the nodes whose inputs are all constants."""
-    substitute = _Substitution()
+    substitute = Substitution()
     nodes = []
     for node in map(substitute.node, graph.nodes):
         if not _is_foldable(node):
@@ -121,9 +53,9 @@ def _is_foldable(node: Node) -> bool:
     return result <= max(FOLD_BYTES, given)
 
 
-def share(graph: Graph, backend: Backend) -> Graph:
+def share(graph: Graph, target: Target) -> Graph:
     """Compute equal expressions once; equal small constants become one."""
-    substitute = _Substitution()
+    substitute = Substitution()
     constants: dict[Any, Any] = {}
     seen: dict[Any, Node] = {}
     nodes = []
@@ -157,9 +89,9 @@ def _key(attrs: Any) -> Any:
     )
 
 
-def simplify(graph: Graph, backend: Backend) -> Graph:
+def simplify(graph: Graph, target: Target) -> Graph:
     """Drop what changes nothing (x * 1, a reshape to the same shape), exactly."""
-    substitute = _Substitution()
+    substitute = Substitution()
     producers: dict[Value, Node] = {}
     nodes = []
     for node in map(substitute.node, graph.nodes):
@@ -290,66 +222,3 @@ _RULES: dict[str, Callable[..., Any]] = {
     "negative": _negative_rule,
     "where": _where_rule,
 }
-
-PASSES: tuple[Callable[[Graph, Backend], Graph], ...] = (
-    select_branches,
-    give_outputs,
-    keep_norms,
-    decompose,
-    widen,
-    prune,
-    simplify,
-    fold,
-    share,
-    tidy_scans,
-    join_pads,
-    simplify,
-    prune,
-    hoist,  # last: it makes copies that `simplify` sees no use in
-)
-
-
-def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:
-    """The graph as traced, then after each pass."""
-    yield "trace", graph
-    for step in PASSES:
-        graph = step(graph, backend)
-        yield step.__name__, graph
-
-
-def optimize(graph: Graph, backend: Backend) -> Graph:
-    """Run all passes, on sub-graphs first."""
-    graph = graph.replace(
-        _with_optimized_subgraphs(node, backend) for node in graph.nodes
-    )
-    *_, (_, result) = stages(graph, backend)
-    return result
-
-
-def _with_optimized_subgraphs(node: Node, backend: Backend) -> Node:
-    if not node.subgraphs:
-        return node
-    attrs = {
-        name: optimize(value, backend) if isinstance(value, Graph) else value
-        for name, value in node.attrs.items()
-    }
-    return Node(node.op, node.inputs, attrs, node.outputs, node.device)
-
-
-def own(graph: Graph) -> Graph:
-    """Copy the outputs that no node writes to a buffer of their own.
-
-    Inputs, constants, views, and values that are returned twice.
-    """
-    producers = graph.producers()
-    nodes, outputs, seen = list(graph.nodes), [], set()
-    for value in graph.outputs:
-        producer = producers.get(value)
-        shared = producer is None or producer.op.kind is Kind.VIEW
-        if shared or value in seen:
-            copy = Value(value.spec)
-            nodes.append(Node(PRIMITIVES["stop_gradient"], (value,), {}, (copy,)))
-            value = copy
-        seen.add(value)
-        outputs.append(value)
-    return graph.replace(nodes, outputs)

@@ -13,9 +13,10 @@ from typing import Any
 
 from toolkit.backends.calls import Calls
 from toolkit.backends.loops.iteration_space import fits, follows, number_of, space_of
-from toolkit.compiler.groups import Group, Groups
+from toolkit.backends.target import Target
+from toolkit.compiler.fusion.groups import Group, Groups
+from toolkit.compiler.fusion.recompute import recompute
 from toolkit.compiler.layout import Layouts
-from toolkit.compiler.recompute import recompute
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 # A body of more nodes is not joined to others: its loop would need too many registers.
@@ -33,7 +34,13 @@ def _spec(*inputs: Spec, body: Graph) -> Any:
 fused_p = Primitive("fused", Kind.ELEMENTWISE, _spec)
 
 
-def fuse(
+def fuse(graph: Graph, target: Target) -> Graph:
+    """Join nodes into fused nodes, as large as the backend lets them be."""
+    backend = target.backend
+    return join_nodes(graph, backend.fuses, backend.anchors, backend.calls)
+
+
+def join_nodes(
     graph: Graph,
     fusable: Callable[[Node], bool],
     anchors: Collection[str] = (),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.base import Backend
+from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
-def tidy_scans(graph: Graph, backend: Backend) -> Graph:
+def tidy_scans(graph: Graph, target: Target) -> Graph:
     """Let scans stack each value once, and only values that something reads.
 
     A gradient's scan stacks what each of its readers asked for: often the same value,
@@ -59,7 +59,7 @@ def _only(node: Node, used: set[Value]) -> Node:
     return Node(node.op, node.inputs, attrs, outputs, node.device)
 
 
-def hoist(graph: Graph, backend: Backend) -> Graph:
+def hoist(graph: Graph, target: Target) -> Graph:
     """Compute before a scan what is the same in each of its turns.
 
     Views stay inside. Of a transposed factor of products a copy is made, which they

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.backends.base import Backend
+from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 
@@ -33,7 +33,7 @@ class _Sum:
         return found
 
 
-def join_pads(graph: Graph, backend: Backend) -> Graph:
+def join_pads(graph: Graph, target: Target) -> Graph:
     """Concatenate parts instead of adding them, each with zeros around it.
 
     The gradients of the parts of a split are such a sum. A -0.0 in a part stays one.

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from toolkit.backends.base import Backend
+from toolkit.backends.target import Target
 from toolkit.core.tensor import bind
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import PRIMITIVES, Graph, Node
 
 
-def select_branches(graph: Graph, backend: Backend) -> Graph:
+def select_branches(graph: Graph, target: Target) -> Graph:
     """Compute both branches of each `cond` where a backend cannot wait for its choice.
 
     A branch with a loop of unknown length stays: it might not end if it is not taken.
     """
-    if not backend.is_accelerator:
-        return graph
     nodes: list[Node] = []
     for node in graph.nodes:
         selected = node.op.name == "cond" and not _loops(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.backends.base import Backend
+from toolkit.backends.target import Target
 from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec
 
@@ -28,13 +28,11 @@ def _body(g: Any, out: Any, peak: Any, *inputs: Any, **attrs: Any) -> Any:
 attention_grad_of_p = Primitive("attention_grad_of", Kind.COMPOSITE, _spec, body=_body)
 
 
-def give_outputs(graph: Graph, backend: Backend) -> Graph:
+def give_outputs(graph: Graph, target: Target) -> Graph:
     """Let gradients of attention read what attention gave, where that helps.
 
     The sums that stood for it are then read by nobody.
     """
-    if not backend.is_accelerator:
-        return graph
     found: dict[Any, Node] = {}
     nodes = []
     for node in graph.nodes:
@@ -43,7 +41,7 @@ def give_outputs(graph: Graph, backend: Backend) -> Graph:
         partner = None
         if node.op.name == "attention_grad":
             partner = found.get(_key(node.inputs[4:], node))
-        if partner is not None and backend.computes(partner):
+        if partner is not None and target.backend.computes(partner):
             out, peak, _ = partner.outputs
             inputs = (node.inputs[0], out, peak, *node.inputs[4:])
             node = Node(attention_grad_of_p, inputs, node.attrs, node.outputs)

@@ -14,16 +14,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.base import Backend, Operand, contiguous
+from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.calls import Calls
+from toolkit.backends.cupy.passes.scales import scale_products
 from toolkit.backends.loops.iteration_space import (
     is_relabelling,
     number_of,
     reduced_part,
 )
+from toolkit.backends.target import Target
 from toolkit.compiler.layout import Layouts
-from toolkit.compiler.passes import expand, fold, prune, share, simplify
-from toolkit.compiler.scales import scale_products
+from toolkit.compiler.passes.rewriting import expand, prune
+from toolkit.compiler.passes.simplify import fold, share, simplify
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
 
 # Composites that are parts of products or nothing.
@@ -53,20 +55,13 @@ def _mask(y: Spec) -> Spec:
 product_p = Primitive("product", Kind.CONTRACT, _spec)
 
 
-def join_products(
-    graph: Graph, backend: Backend, inputs: Sequence[Operand] | None = None
-) -> Graph:
-    """Let products compute what libraries can beside them.
-
-    Args:
-        graph: an optimized graph.
-        backend: whose libraries.
-        inputs: how the inputs lie in memory.
-    """
-    if backend.calls is None:
+def join_products(graph: Graph, target: Target) -> Graph:
+    """Let products compute what libraries can beside them."""
+    calls = target.backend.calls
+    if calls is None:
         return graph
     graph = scale_products(graph)
-    joining = _Joining(graph, backend.calls, inputs)
+    joining = _Joining(graph, calls, target.inputs)
     for node in graph.nodes:
         rule = _RULES.get(node.op.name)
         if rule is not None and node not in joining.instead:
@@ -74,8 +69,8 @@ def join_products(
     graph = graph.replace(joining.nodes())
     if any(node.op.name in _PARTS for node in graph.nodes):
         graph = expand(graph, lambda n: n.op.name in _PARTS)
-        graph = share(fold(simplify(graph, backend), backend), backend)
-    return prune(graph, backend)
+        graph = share(fold(simplify(graph, target), target), target)
+    return prune(graph, target)
 
 
 class _Joining:

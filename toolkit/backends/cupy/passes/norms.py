@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from toolkit.backends.base import Backend
+from toolkit.backends.target import Target
 from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
 
@@ -39,16 +40,14 @@ whole_norm_grad_p = Primitive(
 )
 
 
-def keep_norms(graph: Graph, backend: Backend) -> Graph:
+def keep_norms(graph: Graph, target: Target) -> Graph:
     """Keep a batch normalization whole where a library goes over memory less often.
 
     Forward that is where its result, behind a residual and a maximum with 0 that become
     part of it, is in memory anyway: generated kernels would do other functions on the
     way. Backward, where the gradient is in memory anyway.
     """
-    if not backend.is_accelerator:
-        return graph
-    found = _Norms(graph, backend)
+    found = _Norms(graph, target.backend)
     for node in graph.nodes:
         if node.op.name == "batch_norm":
             found.keep(node)

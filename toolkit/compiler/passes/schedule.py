@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from toolkit.backends.target import Target
 from toolkit.compiler.memory import is_elementwise
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
+Updates = Sequence[tuple[int, int | None]]
 
-def schedule(graph: Graph) -> Graph:
+
+def schedule(graph: Graph, target: Target) -> Graph:
     """Move nodes that free at least as much as they take up to where they are ready.
 
     An optimizer's update, say, runs as soon as its gradient is there, which then need
@@ -58,55 +60,47 @@ def schedule(graph: Graph) -> Graph:
     return graph.replace(order)
 
 
-def updates_last(graph: Graph, outputs: Iterable[Any]) -> tuple[Graph, int]:
-    """Move the nodes that compute some outputs, and what depends on them, to the end.
+def updates_last(graph: Graph, target: Target) -> Graph:
+    """Move the nodes that compute updates, and what depends on them, to the end.
 
     Then all else has read the old values of the Variables, and failed if it fails,
     before the first of them changes.
-
-    Returns:
-        The graph in the new order, and the index of the first node that moved.
     """
-    late = set(outputs)
     before: list[Node] = []
     after: list[Node] = []
-    for node in graph.nodes:
-        is_late = any(value in late for value in (*node.inputs, *node.outputs))
-        if is_late:
-            late.update(node.outputs)
+    for node, is_late in zip(
+        graph.nodes, _lateness(graph, target.updates), strict=True
+    ):
         (after if is_late else before).append(node)
-    return graph.replace([*before, *after]), len(before)
+    return graph.replace([*before, *after])
 
 
-def casts_first(graph: Graph) -> Graph:
-    """Move elementwise nodes of inputs alone to the front, if they make no more of it.
-
-    Where starting a kernel takes longer than what it computes: casts of all weights
-    stand together there, and can be one start.
-    """
-    known = set(graph.inputs)
-
-    def is_early(node: Node) -> bool:
-        reads = [x for x in node.inputs if x.constant is None]
-        if not reads or not all(x in known for x in reads):
-            return False
-        given: int = sum(x.spec.nbytes for x in reads)
-        made: int = sum(y.spec.nbytes for y in node.outputs)
-        return made <= given and all(is_elementwise(node, x) for x in reads)
-
-    early = [node for node in graph.nodes if is_early(node)]
-    moved = set(early)
-    rest = [node for node in graph.nodes if node not in moved]
-    return graph.replace([*early, *rest])
+def first_late(graph: Graph, updates: Updates) -> int:
+    """The index of the first node that `updates_last` has moved."""
+    return len(graph.nodes) - sum(_lateness(graph, updates))
 
 
-def settle(graph: Graph, updates: Sequence[tuple[int, int | None]]) -> Graph:
+def _lateness(graph: Graph, updates: Updates) -> list[bool]:
+    """Whether each node computes an update, or depends on one that does."""
+    late: set[Value] = {graph.outputs[output] for output, _ in updates}
+    found = []
+    for node in graph.nodes:
+        found.append(any(value in late for value in (*node.inputs, *node.outputs)))
+        if found[-1]:
+            late.update(node.outputs)
+    return found
+
+
+def settle(graph: Graph, target: Target) -> Graph:
     """Copy new values last where what computes them may not overwrite the old ones.
 
     Args:
         graph: in the order in which it will run.
-        updates: pairs of an output and the input that it is the new value of, or None.
+        target: only generated code writes over what it updates.
     """
+    updates = target.updates
+    if not (updates and target.generate and target.backend.generates):
+        return graph
     producers = graph.producers()
     writers = {i: producers[graph.outputs[i]] for i, _ in updates}
     late = set(writers.values())

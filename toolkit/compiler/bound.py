@@ -1,6 +1,6 @@
-"""Frames: an arena, and every step of a program bound to memory on it.
+"""Bound programs: an arena, and every step of a program on that memory.
 
-A running call borrows a frame, so concurrent callers never share one.
+A running call borrows one, so concurrent callers never share memory.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from toolkit.compiler.control import ControlKernel
+from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import working
 from toolkit.ir import Kind, Node, Value
-
-if TYPE_CHECKING:
-    from toolkit.compiler.execute import Program
 
 Array = Any
 Step = Callable[[], Any]
@@ -49,7 +47,7 @@ class Event:
     thread: int = 0
 
 
-class Frame:
+class BoundProgram:
     """One arena, and the steps of a program bound to memory on it."""
 
     def __init__(self, program: Program) -> None:
@@ -71,7 +69,7 @@ class Frame:
         # How each step is timed, and what the parts of all steps are.
         self.timed: list[Callable[[], list[Event]]] = []
         self.parts: list[Part] = []
-        self.has_native = any(native is not None for _, native in program.segments)
+        self.has_code = any(segment.code is not None for segment in program.segments)
         # The `id` of each array that `update` last wrote over.
         self.kept: list[int] = []
         with working(f"compiling {program.name}"):
@@ -83,40 +81,39 @@ class Frame:
     def _bind(self) -> None:
         """Turn every segment into a step; those on fixed arrays are bound for good."""
         needed = self._needed_by_kernels()
-        segments = zip(self.program.starts, self.program.segments, strict=True)
-        for now, (members, native) in segments:
-            nodes = [self.graph.nodes[i] for i in members]
-            if native is not None:
-                address = self.backend.address(self.arena)
-                runner = native.bind(
-                    partial(self._place, address, members), self.objects
-                )
-                self.steps.append(runner.run)
-                self.timed.append(partial(_native_events, runner, len(self.parts)))
-                self.parts += [
-                    Part([nodes[i] for i in which], now + after, *figures)
-                    for after, which, *figures in native.parts
-                ]
-            elif nodes[0].outputs[0] not in self.program.layouts.views:
-                self._bind_kernel(members[0], nodes[0])
-            elif nodes[0].outputs[0] in needed:
-                self._bind_view(nodes[0])
+        for segment in self.program.segments:
+            if segment.code is not None:
+                self._bind_code(segment)
+                continue
+            (index,) = segment.members
+            node = self.graph.nodes[index]
+            if not self.program.is_view(index):
+                self._bind_kernel(index, node)
+            elif node.outputs[0] in needed:
+                self._bind_view(node)
             if len(self.steps) > len(self.timed):
                 self.timed.append(partial(_events, self.steps[-1], len(self.parts)))
-                self.parts.append(Part(nodes, now))
+                self.parts.append(Part([node], segment.start))
 
-    def _place(
-        self, arena: int, members: list[int], which: int, operand: tuple[str, int]
-    ) -> tuple[int | None, int]:
-        return self.program.place(arena, members[which], operand)
+    def _bind_code(self, segment: Segment) -> None:
+        """Give generated code the addresses of its operands."""
+        places = self.program.places_of(segment)
+        address = self.backend.address(self.arena)
+        runner = segment.code.bind(places.at(address), self.objects)
+        self.steps.append(runner.run)
+        self.timed.append(partial(_code_events, runner, len(self.parts)))
+        nodes = [self.graph.nodes[i] for i in segment.members]
+        self.parts += [
+            Part([nodes[i] for i in which], segment.start + after, *figures)
+            for after, which, *figures in segment.code.parts
+        ]
 
     def _needed_by_kernels(self) -> set[Value]:
         """The values that kernels read, and what those are views of."""
-        views: set[Value] = self.program.layouts.views
         needed: set[Value] = set()
         for i in reversed(range(len(self.graph.nodes))):
             node = self.graph.nodes[i]
-            is_view = node.outputs[0] in views
+            is_view = self.program.is_view(i)
             if is_view and node.outputs[0] not in needed:
                 continue
             if is_view or self.program.lowered[i] is None:
@@ -173,7 +170,7 @@ class Frame:
             self.steps.append(_step(call, self.slots, ins, outs, several))
 
     def close(self) -> None:
-        """Let go of all memory, though a traceback may hold the frame itself."""
+        """Let go of all memory, though a traceback may hold this itself."""
         self.arena = None
         for bound in (self.steps, self.timed, self.slots):
             bound.clear()
@@ -188,11 +185,11 @@ class Frame:
     ) -> list[Array]:
         """Run every step; `events`, if given, takes when each part ran."""
         arrays = list(inputs)
-        if self.has_native or any(type(a) is not np.ndarray for a in inputs):
+        if self.has_code or any(type(a) is not np.ndarray for a in inputs):
             arrays = [self.backend.in_order(a) for a in inputs]
         results = self._results(outs) if outs else self.backend.results(self.specs)
         arrays += results
-        if self.has_native:
+        if self.has_code:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
             self.kept = []
         self.slots[: len(arrays)] = arrays
@@ -251,7 +248,7 @@ def _events(step: Step, part: int) -> list[Event]:
     return [Event(part, start, perf_counter())]
 
 
-def _native_events(runner: Any, first: int) -> list[Event]:
+def _code_events(runner: Any, first: int) -> list[Event]:
     """The events of generated code, whose clock ticks are put between our own times."""
     start = perf_counter()
     rows = runner.timed()

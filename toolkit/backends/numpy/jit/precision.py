@@ -7,23 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Backend
+from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
 _NARROW, _WIDE = "bfloat16", "float32"
 _OF_BITS = ("bitcast",)  # what a number is made of, not what it is
 
 
-def widen(graph: Graph, backend: Backend) -> Graph:
+def widen(graph: Graph, target: Target) -> Graph:
     """Compute in float32 what is bfloat16 inside a graph.
 
     A processor without arithmetic in bfloat16 converts every operand; to keep float32
     is faster, and more precise. What enters and leaves the graph stays bfloat16.
     """
-    keeps = backend.keeps_bfloat16 or not backend.generates
-    if keeps or not _has_narrow(graph):
-        return graph
-    return _widened(graph, _cast)
+    return _widened(graph, _cast) if _has_narrow(graph) else graph
 
 
 # What to do with an input, given its wide stand-in: the input to declare, and nodes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.backends.target import Target
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 
@@ -15,17 +16,19 @@ def _same(x: Spec, device: str) -> Spec:
 transfer_p = Primitive("transfer", Kind.MOVE, _same)
 
 
-def place(graph: Graph, default: str) -> Graph:
+def place(graph: Graph, target: Target) -> Graph:
     """Copy each value to the devices that read it.
 
     A node that no device scope placed runs where the first of its inputs that is
-    computed is, and on `default` if there is none. Inputs and outputs of the graph are
-    on `default`; constants are everywhere. One transfer serves all readers on a device.
+    computed is, and on the device of the target if there is none. Inputs and outputs of
+    the graph are on that; constants are everywhere. One transfer serves all readers on
+    a device.
 
     Args:
         graph: as traced; where every node is left to its inputs it stays as it is.
-        default: the name of a device.
+        target: whose device is the default.
     """
+    default = target.backend.device_name
     if all(node.device in (None, default) for node in graph.nodes):
         return graph
     where = dict.fromkeys(graph.inputs, default)

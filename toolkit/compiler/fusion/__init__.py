@@ -1,0 +1,1 @@
+"""Fusion: which nodes become one, and what is computed again instead of stored."""

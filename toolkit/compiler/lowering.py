@@ -1,0 +1,251 @@
+"""Lowering: what computes each node of an ordered graph, when, and in which memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from toolkit.backends.base import Backend, Moment, Share, workspace_bytes
+from toolkit.backends.places import NodeOperands, Shares
+from toolkit.backends.target import Target
+from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel, Inlined
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.fusion.fuse import fused_p, is_literal
+from toolkit.compiler.layout import Layouts
+from toolkit.compiler.memory import plan_memory
+from toolkit.compiler.passes.placement import transfer_p
+from toolkit.compiler.passes.schedule import first_late
+from toolkit.compiler.program import Program, Segment
+from toolkit.console.progress import stage
+from toolkit.core.trace import body_graph
+from toolkit.ir import Graph, Kind, Node, Value
+
+Array = Any
+Compile = Callable[[Graph, Target], Program]
+
+
+def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
+    """The program of a graph that is in the order in which it runs.
+
+    Args:
+        graph: what the last pass returned.
+        target: what it is compiled for.
+        compile_graph: compiles the graphs that nodes hold.
+    """
+    backend, layouts = target.backend, Layouts(graph, target.inputs)
+    lowering = _Lowering(target, layouts, compile_graph)
+    units = lowering.units(graph)
+    barrier = first_late(graph, target.updates) + len(units) - len(graph.nodes)
+    graph = graph.replace(unit.node for unit in units)
+    with stage("scheduling"):
+        segments, moments = _segments(units, layouts, backend, barrier)
+    with stage("planning memory"):
+        work = [unit.work for unit in units]
+        plan = plan_memory(graph, layouts.views, work, moments)
+    moving = (*graph.inputs, *graph.outputs)
+    reads = (x for node in graph.nodes for x in node.inputs)
+    program = Program(
+        graph=graph,
+        backend=backend,
+        layouts=layouts,
+        kernels=[unit.kernel for unit in units],
+        lowered=[unit.lowered for unit in units],
+        segments=segments,
+        plan=plan,
+        numbers={value: i for i, value in enumerate(moving)},
+        constants={
+            x: backend.constant(x.constant) for x in reads if x.constant is not None
+        },
+        kept=frozenset(),
+        in_place=False,
+        source=graph,
+    )
+    if not target.updates or not _is_in_place(program, target, moments):
+        return program
+    first = len(graph.inputs)
+    kept = {first + output for output, _ in target.updates}
+    kept |= {number for _, number in target.updates if number is not None}
+    return replace(program, in_place=True, kept=frozenset(kept))
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A node, its kernel, and what the backend generates for it instead, or None."""
+
+    node: Node
+    kernel: Any
+    lowered: Any
+
+    @property
+    def work(self) -> int:
+        """Bytes of scratch memory."""
+        if self.lowered is not None:
+            return int(self.lowered.work)
+        specs = [x.spec for x in self.node.inputs]
+        return workspace_bytes(self.kernel, specs, dict(self.node.attrs))
+
+
+class _Lowering:
+    """Finds what computes each node."""
+
+    def __init__(self, target: Target, layouts: Layouts, compile_graph: Compile):
+        self.target = target
+        self.backend = target.backend
+        self.layouts = layouts
+        self.compile_graph = compile_graph
+
+    def units(self, graph: Graph) -> list[_Unit]:
+        """What computes each node; a fused one that nothing computes in its parts."""
+        units: list[_Unit] = []
+        with stage("lowering", len(graph.nodes)) as lowering:
+            for node in graph.nodes:
+                unit = self._unit(node)
+                parts = [node] if unit.lowered is not None else _apart(node)
+                units += map(self._unit, parts) if len(parts) > 1 else [unit]
+                lowering.done += 1
+        return units
+
+    def _unit(self, node: Node) -> _Unit:
+        kernel = self._kernel(node)
+        return _Unit(node, kernel, self._lowered(node, kernel))
+
+    def _kernel(self, node: Node) -> Any:
+        if node.op.kind is Kind.CONTROL:
+            return CONTROL_KERNELS[node.op.name](node.attrs, self._executable)
+        if node.op is fused_p:
+            return Inlined(node.attrs, self._plain)
+        if node.op.kind is Kind.COMPOSITE and not self.backend.supports(node.op.name):
+            body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+            return Inlined({"body": body}, self._plain)
+        if node.op is transfer_p:
+            return partial(_copied, self.backend.kernels["stop_gradient"])
+        return self.backend.kernels[node.op.name]
+
+    def _executable(self, graph: Graph, inputs: Any = None) -> Executable:
+        """A sub-graph of a loop or a branch, to be run as a program of its own."""
+        target = replace(self.target, inputs=inputs, updates=())
+        return Executable(self.compile_graph(graph, target))
+
+    def _plain(self, graph: Graph, inputs: Any = None) -> Executable:
+        """A body as one kernel for each node, where no code is generated for it."""
+        return Executable(
+            self.compile_graph(graph, Target(self.backend, generate=False))
+        )
+
+    def _lowered(self, node: Node, kernel: Any) -> Any:
+        if not self.target.generate or node.outputs[0] in self.layouts.views:
+            return None
+        inputs = [self.layouts.operand(x) for x in node.inputs]
+        outputs = [self.layouts.operand(y) for y in node.outputs]
+        if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
+            return kernel.lower(self.backend, inputs, outputs)
+        layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
+        is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
+        return self.backend.lower(node, inputs, outputs, is_aligned)
+
+
+def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:
+    """A transfer between logical devices of one memory."""
+    return copy(x, out=out)
+
+
+def _apart(node: Node) -> list[Node]:
+    """A fused node as its anchor and what follows that; other nodes as they are."""
+    if node.op is not fused_p:
+        return [node]
+    body = node.attrs["body"]
+    anchor, *rest = body.nodes
+    if anchor.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW) or not rest:
+        return [node]
+    made = {y for member in rest for y in member.outputs}
+    reads = dict.fromkeys(x for member in rest for x in member.inputs)
+    inputs = [x for x in reads if x not in made and not is_literal(x)]
+    outputs = [y for y in body.outputs if y in made]
+    graph = Graph(tuple(inputs), tuple(rest), tuple(outputs))
+    return [anchor, Node(fused_p, inputs, {"body": graph}, outputs)]
+
+
+def _segments(
+    units: Sequence[_Unit], layouts: Layouts, backend: Backend, barrier: int
+) -> tuple[list[Segment], list[Moment]]:
+    """What runs together, in order, and when each node runs."""
+    segments: list[Segment] = []
+    moments, now = [Moment(0, 0, 0)] * len(units), 0
+    for members, is_code in _runs(units, layouts):
+        code, steps = None, {}
+        if is_code:
+            shares = Shares([_shares(i, units[i], layouts) for i in members])
+            lowered = [units[i].lowered for i in members]
+            late = sum(i < barrier for i in members)
+            code = backend.assemble(lowered, shares, late)
+            steps = code.moments
+        segments.append(Segment(members, now, code))
+        for i, member in enumerate(members):
+            moments[member] = Moment(*(now + step for step in steps.get(i, (0, 0, 0))))
+        now += 1 + max((moment.last for moment in steps.values()), default=0)
+    return segments, moments
+
+
+def _runs(units: Sequence[_Unit], layouts: Layouts) -> Iterator[tuple[list[int], bool]]:
+    """Consecutive lowered nodes together, views in between left out; others alone."""
+    run: list[int] = []
+    for i, unit in enumerate(units):
+        if unit.lowered is not None:
+            run.append(i)
+            continue
+        if run and unit.node.outputs[0] not in layouts.views:
+            yield run, True
+            run = []
+        yield [i], False
+    if run:
+        yield run, True
+
+
+def _shares(index: int, unit: _Unit, layouts: Layouts) -> NodeOperands[Share]:
+    """The memory of a lowered node's operands."""
+    return NodeOperands(
+        [_share(x, layouts) for x in unit.node.inputs],
+        [_share(y, layouts) for y in unit.node.outputs],
+        Share(("work", index), unit.lowered.work, False),
+    )
+
+
+def _share(value: Value, layouts: Layouts) -> Share:
+    layout = layouts[value]
+    view, root = map(layouts.operand, (value, layout.root))
+    if root.spec.nbytes == value.spec.nbytes and view.is_contiguous:
+        return Share(layout.root, value.spec.nbytes, True)
+    rows = view.rows_kept_of(root, layout.offset)
+    return Share(layout.root, value.spec.nbytes, rows > 0, rows)
+
+
+def _is_in_place(program: Program, target: Target, moments: Sequence[Moment]) -> bool:
+    """Whether every update may overwrite what it is the new value of.
+
+    All of the program must be generated code, which nothing can interrupt, and what
+    reads an old value must have run before the new one is written; `settle` saw to it
+    that what writes one and reads it may.
+    """
+    if program.whole is None:
+        return False
+    graph, members = program.graph, set(program.whole.members)
+    writers = {y: i for i, node in enumerate(graph.nodes) for y in node.outputs}
+    readers: defaultdict[Value, set[tuple[int, Value]]] = defaultdict(set)
+    for i, node in enumerate(graph.nodes):
+        if i in members:
+            for x in node.inputs:
+                readers[program.layouts[x].root].add((i, x))
+    for output, number in target.updates:
+        writer = writers[graph.outputs[output]]
+        if number is None:
+            continue
+        old = graph.inputs[number]
+        for reader, read in readers[old]:
+            if reader != writer and moments[reader].last >= moments[writer].written:
+                return False
+            if reader == writer and read is not old:
+                return False
+    return True

@@ -1,0 +1,1 @@
+"""Passes for every backend; `toolkit.compiler.pipeline` has them in their order."""

@@ -1,0 +1,92 @@
+"""What passes are made of: values that stand for others, bodies in place of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from toolkit.backends.target import Target
+from toolkit.core.trace import Trace, body_graph, inline
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
+
+
+class Substitution:
+    """Values that stand for others; a value may be replaced more than once."""
+
+    def __init__(self) -> None:
+        self._instead: dict[Value, Value] = {}
+
+    def __call__(self, value: Value) -> Value:
+        """What stands for a value now."""
+        while value in self._instead:
+            value = self._instead[value]
+        return value
+
+    def replace(self, old: Value, new: Value) -> None:
+        """Let a value stand for another."""
+        self._instead[old] = new
+
+    def node(self, node: Node) -> Node:
+        """A node that reads what stands for its inputs."""
+        return node.with_inputs([self(x) for x in node.inputs])
+
+
+def decompose(graph: Graph, target: Target) -> Graph:
+    """Expand the composites that the backend has no kernel for."""
+    return expand(graph, lambda node: not target.backend.computes(node))
+
+
+def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
+    """Put the bodies of composites in their places."""
+
+    def needs(node: Node) -> bool:
+        return node.op.kind is Kind.COMPOSITE and is_wanted(node)
+
+    if not any(map(needs, graph.nodes)):
+        return graph
+    substitute = Substitution()
+    nodes: list[Node] = []
+    for node in map(substitute.node, graph.nodes):
+        if not needs(node):
+            nodes.append(node)
+            continue
+        body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+        with Trace(node.op.name) as trace:
+            stand_ins = [trace.placeholder(x.spec) for x in node.inputs]
+            outputs = inline(body, stand_ins)
+        expanded = expand(trace.finish(outputs), is_wanted)
+        for old, new in zip(expanded.inputs, node.inputs, strict=True):
+            substitute.replace(old, new)
+        nodes += [substitute.node(inner) for inner in expanded.nodes]
+        for old, new in zip(node.outputs, expanded.outputs, strict=True):
+            substitute.replace(old, substitute(new))
+    return graph.replace(nodes, map(substitute, graph.outputs))
+
+
+def prune(graph: Graph, target: Target) -> Graph:
+    """Drop the nodes that no output depends on."""
+    needed = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(value in needed for value in node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    return graph.replace(reversed(kept))
+
+
+def own_outputs(graph: Graph, target: Target) -> Graph:
+    """Copy the outputs that no node writes to a buffer of their own.
+
+    Inputs, constants, views, and values that are returned twice.
+    """
+    producers = graph.producers()
+    nodes, outputs, seen = list(graph.nodes), [], set()
+    for value in graph.outputs:
+        producer = producers.get(value)
+        shared = producer is None or producer.op.kind is Kind.VIEW
+        if shared or value in seen:
+            copy = Value(value.spec)
+            nodes.append(Node(PRIMITIVES["stop_gradient"], (value,), {}, (copy,)))
+            value = copy
+        seen.add(value)
+        outputs.append(value)
+    return graph.replace(nodes, outputs)

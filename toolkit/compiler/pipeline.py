@@ -1,0 +1,99 @@
+"""The passes of the compiler in their order: from a traced graph to a program.
+
+A pass takes a graph and what it is compiled for, and returns a graph that computes the
+same. `pipeline` is all of them, top to bottom; `lower` turns the last graph into a
+`Program`, which `Executable` binds to memory and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from toolkit.backends.base import Backend
+from toolkit.backends.target import Pass, Target
+from toolkit.compiler.fusion.fuse import fuse
+from toolkit.compiler.lowering import lower
+from toolkit.compiler.passes.pads import join_pads
+from toolkit.compiler.passes.placement import place
+from toolkit.compiler.passes.rewriting import decompose, own_outputs, prune
+from toolkit.compiler.passes.scans import hoist, tidy_scans
+from toolkit.compiler.passes.schedule import schedule, settle, updates_last
+from toolkit.compiler.passes.simplify import fold, share, simplify
+from toolkit.compiler.program import Program
+from toolkit.console.progress import stage
+from toolkit.ir import Graph, Node
+
+
+def simplifying(target: Target) -> tuple[Pass, ...]:
+    """The passes that make a graph small; they run on sub-graphs first."""
+    own = target.backend.passes
+    return (
+        *own.traced,
+        decompose,
+        *own.expanded,
+        prune,
+        simplify,
+        fold,
+        share,
+        tidy_scans,
+        join_pads,
+        simplify,
+        prune,
+        hoist,  # last: it makes copies that `simplify` sees no use in
+    )
+
+
+def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
+    """All passes from a traced graph to what is lowered, in stages with names."""
+    own = target.backend.passes
+    generated = target.generate
+    return (
+        ("simplifying", (place, optimize, own_outputs)),
+        ("fusing", (*own.simplified, fuse) if generated else ()),
+        ("ordering", (schedule, *(own.scheduled if generated else ()))),
+        ("updating", (settle, updates_last)),
+    )
+
+
+def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Program:
+    """The program of a graph.
+
+    Args:
+        graph: as it was traced.
+        target: what it is compiled for.
+        name: of the function that it comes from.
+    """
+    compiled = graph
+    for title, passes in pipeline(target):
+        with stage(title):
+            for step in passes:
+                compiled = step(compiled, target)
+    return replace(lower(compiled, target, compile_program), source=graph, name=name)
+
+
+def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:
+    """The graph as traced, then after each pass that makes it small."""
+    yield "trace", graph
+    target = Target(backend)
+    for step in simplifying(target):
+        graph = step(graph, target)
+        yield step.__name__, graph
+
+
+def optimize(graph: Graph, target: Target) -> Graph:
+    """Make a graph small, and its sub-graphs before it."""
+    graph = graph.replace(_with_small_subgraphs(node, target) for node in graph.nodes)
+    for step in simplifying(target):
+        graph = step(graph, target)
+    return graph
+
+
+def _with_small_subgraphs(node: Node, target: Target) -> Node:
+    if not node.subgraphs:
+        return node
+    attrs = {
+        name: optimize(value, target) if isinstance(value, Graph) else value
+        for name, value in node.attrs.items()
+    }
+    return Node(node.op, node.inputs, attrs, node.outputs, node.device)

@@ -1,0 +1,135 @@
+"""Programs: what computes each node of a planned graph, and where its values are.
+
+A program is data. `BoundProgram` puts one on memory, `Executable` runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from toolkit.backends.base import Backend
+from toolkit.backends.places import Location, NodeOperands, Places
+from toolkit.compiler.layout import Layouts
+from toolkit.compiler.memory import Plan
+from toolkit.ir import Graph, Value
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive nodes that generated code computes together, or one by its kernel.
+
+    Attributes:
+        members: the indices of the nodes.
+        start: the first of its steps in the memory plan.
+        code: what `Backend.assemble` made; None: the kernel of the only member runs.
+    """
+
+    members: Sequence[int]
+    start: int
+    code: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A graph, optimized, scheduled and planned for a backend.
+
+    Attributes:
+        graph: in the order in which it runs.
+        backend: whose kernels and code compute it.
+        layouts: how values lie in memory.
+        kernels: of each node.
+        lowered: what the backend generates for each node instead, or None.
+        segments: in the order in which they run.
+        plan: of the arena.
+        numbers: by which generated code knows the arrays of a call.
+        constants: the arrays of the constants.
+        kept: the numbers of the arrays that are written over in place.
+        in_place: whether updates may be written over what they are new values of.
+        source: the graph as it was traced.
+        name: of the function that it comes from.
+    """
+
+    graph: Graph
+    backend: Backend
+    layouts: Layouts
+    kernels: Sequence[Any]
+    lowered: Sequence[Any]
+    segments: Sequence[Segment]
+    plan: Plan
+    numbers: Mapping[Value, int]
+    constants: Mapping[Value, Array]
+    kept: frozenset[int]
+    in_place: bool
+    source: Graph
+    name: str = "a graph"
+
+    def is_view(self, index: int) -> bool:
+        """Whether a node only views what it reads."""
+        return self.graph.nodes[index].outputs[0] in self.layouts.views
+
+    @cached_property
+    def whole(self) -> Segment | None:
+        """The segment of generated code, if that is all that the program is."""
+        found = [
+            segment
+            for segment in self.segments
+            if segment.code is not None or not self.is_view(segment.members[0])
+        ]
+        is_code = len(found) == 1 and found[0].code is not None
+        return found[0] if is_code else None
+
+    @property
+    def code(self) -> Any:
+        """The generated code, if that is all that the program is; else None."""
+        return None if self.whole is None else self.whole.code
+
+    @cached_property
+    def places(self) -> Places:
+        """Of the operands of a program that is generated code alone."""
+        assert self.whole is not None
+        return self.places_of(self.whole)
+
+    def places_of(self, segment: Segment) -> Places:
+        """Where the operands of a segment's nodes are."""
+        return Places([self._operands(index) for index in segment.members])
+
+    def _operands(self, index: int) -> NodeOperands[Location]:
+        node = self.graph.nodes[index]
+        work = self.plan.work.get(index)  # none for a product of no extent
+        return NodeOperands(
+            [self._location(x) for x in node.inputs],
+            [self._location(y) for y in node.outputs],
+            Location(None, work.offset if work else 0, in_arena=True),
+        )
+
+    def _location(self, value: Value) -> Location:
+        layout = self.layouts[value]
+        root = layout.root
+        if root in self.numbers:
+            return Location(self.numbers[root], layout.offset)
+        if root in self.constants:
+            start = self.backend.address(self.constants[root])
+            return Location(None, start + layout.offset)
+        start = self.plan.buffers[root].offset
+        return Location(None, start + layout.offset, in_arena=True)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the program's own intermediate values."""
+        return self.plan.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Peak bytes of intermediate values, sub-programs included."""
+        inner: int = sum(
+            inner.program.nbytes
+            for kernel, lowered in zip(self.kernels, self.lowered, strict=True)
+            for inner in getattr(kernel, "programs", {}).values()
+            if lowered is None
+        )
+        return self.plan.nbytes + inner
