@@ -11,7 +11,7 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.compiler.graphs import op_names, target
 from toolkit import layers, ops
-from toolkit.backends.numpy.jit.precision import widen
+from toolkit.backends.numpy.precision import widen
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 

@@ -61,7 +61,7 @@ class NumPyBackend(Backend):
         """Generated code computes in float32 what is bfloat16."""
         if not self.generates:
             return BackendPasses()
-        precision = import_module("toolkit.backends.numpy.jit.precision")
+        precision = import_module("toolkit.backends.numpy.precision")
         return BackendPasses(expanded=(precision.widen,))
 
     def lower(
