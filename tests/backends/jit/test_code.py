@@ -24,7 +24,13 @@ from toolkit.ir import PRIMITIVES
 PACKAGE = Path(toolkit.__file__).parent
 # What they import that decides no text: where files are, what is told of progress and
 # of mistakes.
-NO_TEXT = {"settings", "errors", "console/progress", "backends/disk_cache"}
+NO_TEXT = {
+    "settings",
+    "errors",
+    "console/progress",
+    "backends/disk_cache",
+    "backends/places",
+}
 
 
 @pytest.fixture
