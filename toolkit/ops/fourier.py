@@ -128,7 +128,8 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
     n = _length("rfft", x.shape[-1] if fft_length is None else fft_length)
     x = _resized(x, n)
     real, imag = _transform((x, zeros_like(x)), 1)
-    return tuple(slice_axis(y, x.ndim - 1, 0, n // 2 + 1) for y in (real, imag))  # type: ignore[return-value]
+    real, imag = (slice_axis(y, x.ndim - 1, 0, n // 2 + 1) for y in (real, imag))
+    return real, imag
 
 
 @operation
@@ -148,7 +149,8 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
     weights[0] = weights[n // 2 if n % 2 == 0 else 0] = 1 / n
     scale = convert(weights, real.dtype)
     half = (_resized(part, n // 2 + 1) * scale for part in (real, imag))
-    return _transform(tuple(_resized(part, n) for part in half), 1, inverse=True)[0]  # type: ignore[arg-type]
+    real, imag = (_resized(part, n) for part in half)
+    return _transform((real, imag), 1, inverse=True)[0]
 
 
 # --- short times ----------------------------------------------------------------------

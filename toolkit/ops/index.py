@@ -228,13 +228,14 @@ def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
     if len(columns) == 1:
         return columns[0]
     dtype = "int32" if math.prod(extents) < 2**31 else "int64"
-    total, stride = None, 1
+    total: Any = None
+    stride = 1
     for index, n in zip(reversed(columns), reversed(extents), strict=True):
         counter = arange(n, dtype=dtype) * stride
         part = bind(gather_p, counter, index, axis=0)
         total = part if total is None else total + part
         stride *= n
-    return total  # type: ignore[return-value]
+    return total
 
 
 # --- public functions -----------------------------------------------------------------
