@@ -14,9 +14,9 @@ from toolkit.backends.numpy.jit.math.exponential import exp
 from toolkit.core.convert import to_float
 from toolkit.core.tensor import bind
 from toolkit.ir import PRIMITIVES, Kind, primitive
+from toolkit.ir.scalars import SCALARS, scalar
 from toolkit.ops.elementwise import elementwise
 from toolkit.ops.symbolic import operation
-from toolkit.scalars import SCALARS, scalar
 
 # --- composed of words that there are -------------------------------------------------
 

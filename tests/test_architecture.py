@@ -15,7 +15,6 @@ LEVELS = (
     (
         *("errors", "settings", "dtypes", "tree", "thread_state", "arguments"),
         *("type_aliases", "namespaces", "console", "files", "pictures", "reading"),
-        "scalars",
     ),
     ("ir", "data"),
     ("backends",),

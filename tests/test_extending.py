@@ -21,7 +21,7 @@ from toolkit.backends.numpy.jit.lowering import LOWERINGS
 from toolkit.compiler.recompute import is_dear
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Kind, Node, Spec
-from toolkit.scalars import SCALARS
+from toolkit.ir.scalars import SCALARS
 
 ROOT = Path(__file__).resolve().parents[1]
 EXPECTED = {

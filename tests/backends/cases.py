@@ -8,7 +8,7 @@ import numpy as np
 
 from toolkit import dtypes, ops  # noqa: F401  (declare primitives)
 from toolkit.ir import PRIMITIVES, Kind
-from toolkit.scalars import arity
+from toolkit.ir.scalars import arity
 
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 INTEGERS = ("int8", "int32", "int64", "uint8", "uint32")

@@ -10,7 +10,7 @@ from toolkit.backends.array.windows import Windows
 from toolkit.backends.numpy import NumPyBackend, create, mkl
 from toolkit.backends.reference.scalars import _erfinv
 from toolkit.errors import ArgumentError
-from toolkit.scalars import SCALARS
+from toolkit.ir.scalars import SCALARS
 
 
 @pytest.fixture(scope="module")

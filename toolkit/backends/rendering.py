@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
-from toolkit.scalars import SCALARS
+from toolkit.ir.scalars import SCALARS
 
 Array = Any
 Kernel = Callable[..., Any]

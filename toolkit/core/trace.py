@@ -16,7 +16,7 @@ from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, bind, run_on_host, state
 from toolkit.errors import ArgumentError, ShapeError, TraceError, leaked
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value, primitive
-from toolkit.scalars import Rule
+from toolkit.ir.scalars import Rule
 
 if TYPE_CHECKING:
     from toolkit.core.dialects import Dialect

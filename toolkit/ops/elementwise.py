@@ -18,9 +18,9 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.dtypes import is_complex, real_type
 from toolkit.errors import ArgumentError
 from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ir.scalars import Rule
 from toolkit.ops.checks import broadcast_shapes, known_values, stand_in, unknown_extent
 from toolkit.ops.symbolic import operation
-from toolkit.scalars import Rule
 
 
 def elementwise(

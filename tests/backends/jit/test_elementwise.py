@@ -15,7 +15,7 @@ from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES, is_fusable, lower_fused
 from toolkit.core.tensor import Tensor, bind
 from toolkit.ir import PRIMITIVES, Kind, Node, Spec
-from toolkit.scalars import arity
+from toolkit.ir.scalars import arity
 
 
 @pytest.fixture(params=[4, 8, 16])

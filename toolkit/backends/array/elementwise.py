@@ -20,7 +20,7 @@ from toolkit.backends.array.common import (
 )
 from toolkit.backends.base import Kernel, workspace
 from toolkit.ir import Spec
-from toolkit.scalars import SCALARS
+from toolkit.ir.scalars import SCALARS
 
 # Below this many elements one call that allocates beats several that do not; and so
 # many bytes may be allocated anywhere.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.ir import Node
-from toolkit.scalars import SCALARS, Rule, said
+from toolkit.ir.scalars import SCALARS, Rule, said
 
 _DIGITS = 16
 

@@ -18,7 +18,7 @@ from toolkit.backends import openblas
 from toolkit.backends.base import Kernel
 from toolkit.backends.numpy import dividing
 from toolkit.errors import ArgumentError
-from toolkit.scalars import SCALARS
+from toolkit.ir.scalars import SCALARS
 
 Array = Any
 

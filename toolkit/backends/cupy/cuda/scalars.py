@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.prelude import COMPUTED
-from toolkit.scalars import SCALARS, Scalar
+from toolkit.ir.scalars import SCALARS, Scalar
 
 _COMPARE = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<="}
 _ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*"}

@@ -13,11 +13,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from toolkit import dtypes, ir, scalars
+from toolkit import dtypes, ir
 from toolkit.backends import base, loops
 from toolkit.backends.loops.formulas import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
+from toolkit.ir import scalars
 
 _PACKAGE = "toolkit."
 PARAMETERS = ("ptr noalias %table", "i64 %lo", "i64 %hi", "i64 %slot")

@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit import math
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.scalars import SCALARS
+from toolkit.ir.scalars import SCALARS
 
 _COMPARE = {
     "equal": ("oeq", "eq", "eq"),

@@ -23,7 +23,7 @@ from toolkit.backends.numpy.jit.math import (
     trigonometric,
 )
 from toolkit.backends.numpy.jit.math.vector import Vector
-from toolkit.scalars import SCALARS
+from toolkit.ir.scalars import SCALARS
 
 _MODULES = (error_function, exponential, logarithm, powers, trigonometric)
 # By the word of the scalar vocabulary: functions of vectors of floats, and those of a

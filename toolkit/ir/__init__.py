@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.scalars import EVERYWHERE, Interval, Rule, arity, said
+from toolkit.ir.scalars import EVERYWHERE, Interval, Rule, arity, said
 
 
 class Spec:
@@ -85,7 +85,7 @@ class Primitive:
         of such functions, one per input (None: no gradient flows to that input); or
         None: not differentiable. With several outputs, g and y are tuples.
     scalar: for elementwise primitives, the function of one element, written in the
-        vocabulary that each code generator implements (`toolkit.scalars`).
+        vocabulary that each code generator implements (`toolkit.ir.scalars`).
     body: for composites, the function of tensors that defines it.
     array: the function of arrays that computes it where a backend has no kernel, as
         `array(xp, *arrays, **attrs)`, xp being NumPy or a module like it. What is
