@@ -19,6 +19,8 @@ NAMESPACES = [*toolkit._MODULES, "ops.image", "ops.nn", "ops.numpy"]
 
 # What a namespace shows of others, as Keras has it.
 FROM_OTHERS = {"activations": "toolkit.ops", "metrics": "toolkit.losses"}
+# The decorator that functions of tensors are made with is of no namespace.
+INTERNAL = {"operation"}
 
 
 def public(namespace: str) -> list[str]:
@@ -32,6 +34,7 @@ def public(namespace: str) -> list[str]:
         name
         for name, value in inspect.getmembers(module)
         if not name.startswith("_") and not inspect.ismodule(value)
+        if name not in INTERNAL
         if (getattr(value, "__module__", None) or "").startswith(homes)
     ]
 

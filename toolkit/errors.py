@@ -84,7 +84,10 @@ class UnsupportedOnBackend(UnsupportedError):
 
     def __init__(self, op: str, dtype: str, layout: str, reason: str) -> None:
         super().__init__(f"{op} of {dtype} ({layout}): {reason}")
-        self.op, self.dtype, self.layout, self.reason = op, dtype, layout, reason
+        self.op: str = op
+        self.dtype: str = dtype
+        self.layout: str = layout
+        self.reason: str = reason
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.op, self.dtype, self.layout, self.reason)

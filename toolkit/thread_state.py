@@ -54,7 +54,9 @@ class restored:
     """
 
     def __enter__(self) -> None:
-        self.before = [(now, dict(now)) for now in (part.__dict__ for part in _all)]
+        self.before: list[tuple[dict[str, Any], dict[str, Any]]] = [
+            (now, dict(now)) for now in (part.__dict__ for part in _all)
+        ]
 
     def __exit__(self, kind: Any, *error: object) -> None:
         if kind is not None:

@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from toolkit.errors import ArgumentError, NotCompiledError, TraceError
 from toolkit.models.cloning import clone_model
@@ -117,7 +118,7 @@ class _Estimator(_BaseEstimator):
                 f"{type(self).__name__}: the given model needs to be compiled, with a "
                 "loss and an optimizer"
             )
-        self.history_ = model.fit(X, target, **options)
+        self.history_: Any = model.fit(X, target, **options)
         self.model_ = model
         return self
 
@@ -209,6 +210,7 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
         from sklearn.utils.multiclass import check_classification_targets
 
         check_classification_targets(y)
+        self.classes_: NDArray[Any]
         self.classes_, labels = np.unique(y, return_inverse=True)
         used = labels
         if sample_weight is not None:

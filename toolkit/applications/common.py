@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from toolkit import layers, settings
 from toolkit.applications import imagenet_utils
@@ -15,6 +15,7 @@ from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.functional.model import Functional
 from toolkit.models.functional.topology import get_source_inputs
 from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import ActivationLike, Shape
 
 URL = "https://storage.googleapis.com/tensorflow/keras-applications/"
 # The arguments of most constructors, in their order; `name` is that of the row.
@@ -27,7 +28,35 @@ STANDARD: dict[str, Any] = {
     "classes": 1000,
     "classifier_activation": "softmax",
 }
-relu6 = partial(layers.ReLU, 6.0)
+
+
+class Application(Protocol):
+    """The constructor of a network; families add arguments of their own."""
+
+    def __call__(
+        self,
+        *args: Any,
+        include_top: bool = True,
+        weights: str | os.PathLike[str] | None = "imagenet",
+        input_tensor: KerasTensor | None = None,
+        input_shape: Shape | None = None,
+        pooling: Literal["avg", "max"] | None = None,
+        classes: int = 1000,
+        classifier_activation: ActivationLike | None = "softmax",
+        name: str | None = None,
+        **more: Any,
+    ) -> Functional:
+        """A network with its weights."""
+
+
+class Preprocessor(Protocol):
+    """A family's `preprocess_input`."""
+
+    def __call__(self, x: Any, data_format: str | None = None) -> Any:
+        """Bring pixels of 0..255 to the range of the family."""
+
+
+relu6: partial[layers.ReLU] = partial(layers.ReLU, 6.0)
 
 
 @dataclass(frozen=True)
@@ -167,7 +196,7 @@ def describe(
 
 def with_signature(
     build: Callable[..., Functional], title: str, defaults: dict[str, Any], doc: str
-) -> Callable[..., Functional]:
+) -> Application:
     """`build`, which takes keywords, as a public function with these parameters."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature(
@@ -179,7 +208,7 @@ def with_signature(
 
     construct.__name__ = construct.__qualname__ = title
     construct.__module__ = build.__module__
-    construct.__signature__ = signature  # type: ignore[attr-defined]
+    vars(construct)["__signature__"] = signature
     construct.__doc__ = doc
     return construct
 
@@ -199,7 +228,7 @@ def constructor(
     no_top: str = "_notop",
     fixed: bool = False,
     **row: Any,
-) -> Callable[..., Functional]:
+) -> Application:
     """The public function of one row in a family's table.
 
     `body(net, x, **row)` turns the input x into the output; what `parameters` has
@@ -220,7 +249,7 @@ def constructor(
     return with_signature(build, title, {**parameters, "name": name}, doc)
 
 
-def preprocessor(mode: str | None, module: str) -> Callable[..., Any]:
+def preprocessor(mode: str | None, module: str) -> Preprocessor:
     """A module's `preprocess_input`; with None, the model takes 0..255 itself."""
 
     def preprocess_input(x: Any, data_format: str | None = None) -> Any:

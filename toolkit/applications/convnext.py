@@ -7,12 +7,15 @@ from typing import Any
 from toolkit import layers
 from toolkit.applications.common import (
     STANDARD,
+    Application,
     Network,
+    Preprocessor,
     channels_last_only,
     constructor,
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.core.variable import Variable
 from toolkit.initializers import Constant
 from toolkit.models.sequential import Sequential
 
@@ -31,7 +34,7 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _PARAMETERS = {"include_top": True, "include_preprocessing": True, **STANDARD}
 _MORE = """
     include_preprocessing: whether pixels of 0..255 are normalized inside."""
-preprocess_input = preprocessor(None, __name__)
+preprocess_input: Preprocessor = preprocessor(None, __name__)
 
 
 class LayerScale(layers.Layer):
@@ -52,7 +55,9 @@ class LayerScale(layers.Layer):
     def build(self, input_shape: Any) -> None:
         """Make the weights."""
         initializer = Constant(self.init_values)
-        self.gamma = self.add_weight((self.projection_dim,), initializer, name="gamma")
+        self.gamma: Variable = self.add_weight(
+            (self.projection_dim,), initializer, name="gamma"
+        )
 
     def call(self, x: Any) -> Any:
         """x, weighted."""
@@ -113,7 +118,7 @@ def _body(
     return net.classify(_norm(f"{name}_head_layernorm")(x), f"{name}_head_dense")
 
 
-def _variant(size: str, depth: int, width: int) -> Any:
+def _variant(size: str, depth: int, width: int) -> Application:
     name = f"convnext_{size.lower()}"
     return constructor(
         f"ConvNeXt{size}",
@@ -128,8 +133,8 @@ def _variant(size: str, depth: int, width: int) -> Any:
     )
 
 
-ConvNeXtTiny = _variant("Tiny", 9, 96)
-ConvNeXtSmall = _variant("Small", 27, 96)
-ConvNeXtBase = _variant("Base", 27, 128)
-ConvNeXtLarge = _variant("Large", 27, 192)
-ConvNeXtXLarge = _variant("XLarge", 27, 256)
+ConvNeXtTiny: Application = _variant("Tiny", 9, 96)
+ConvNeXtSmall: Application = _variant("Small", 27, 96)
+ConvNeXtBase: Application = _variant("Base", 27, 128)
+ConvNeXtLarge: Application = _variant("Large", 27, 192)
+ConvNeXtXLarge: Application = _variant("XLarge", 27, 256)

@@ -6,7 +6,9 @@ from typing import Any
 
 from toolkit import layers
 from toolkit.applications.common import (
+    Application,
     Network,
+    Preprocessor,
     channel_axis,
     channels_last_only,
     constructor,
@@ -24,7 +26,7 @@ __all__ = [
 ]
 
 _GROWTH = 32  # channels that each layer adds
-preprocess_input = preprocessor("torch", __name__)
+preprocess_input: Preprocessor = preprocessor("torch", __name__)
 
 
 def _layer(x: Any, name: str) -> Any:
@@ -61,7 +63,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
     return net.top(x, pools=("avg_pool", "max_pool"))
 
 
-def _variant(depth: int, repeats: tuple[int, ...]) -> Any:
+def _variant(depth: int, repeats: tuple[int, ...]) -> Application:
     name = f"densenet{depth}"
     return constructor(
         f"DenseNet{depth}",
@@ -73,6 +75,6 @@ def _variant(depth: int, repeats: tuple[int, ...]) -> Any:
     )
 
 
-DenseNet121 = _variant(121, (6, 12, 24, 16))
-DenseNet169 = _variant(169, (6, 12, 32, 32))
-DenseNet201 = _variant(201, (6, 12, 48, 32))
+DenseNet121: Application = _variant(121, (6, 12, 24, 16))
+DenseNet169: Application = _variant(169, (6, 12, 32, 32))
+DenseNet201: Application = _variant(201, (6, 12, 48, 32))

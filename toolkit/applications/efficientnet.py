@@ -8,7 +8,9 @@ from typing import Any
 
 from toolkit import layers
 from toolkit.applications.common import (
+    Application,
     Network,
+    Preprocessor,
     channel_axis,
     constructor,
     make_divisible,
@@ -45,9 +47,11 @@ _DENSE_KERNEL = {
     "class_name": "VarianceScaling",
     "config": {"scale": 1.0 / 3.0, "mode": "fan_out", "distribution": "uniform"},
 }
-preprocess_input = preprocessor(None, __name__)
-convolution = partial(layers.Conv2D, kernel_initializer=_KERNEL, padding="same")
-depthwise = partial(
+preprocess_input: Preprocessor = preprocessor(None, __name__)
+convolution: partial[layers.Conv2D] = partial(
+    layers.Conv2D, kernel_initializer=_KERNEL, padding="same"
+)
+depthwise: partial[layers.DepthwiseConv2D] = partial(
     layers.DepthwiseConv2D, depthwise_initializer=_KERNEL, use_bias=False
 )
 
@@ -142,7 +146,9 @@ def _body(net: Network, x: Any, width: float, depth: float, dropout_rate: float)
     return classifier(net, x, dropout_rate)
 
 
-def _variant(number: int, width: float, depth: float, size: int, rate: float) -> Any:
+def _variant(
+    number: int, width: float, depth: float, size: int, rate: float
+) -> Application:
     name = f"efficientnetb{number}"
     return constructor(
         f"EfficientNetB{number}",
@@ -158,11 +164,11 @@ def _variant(number: int, width: float, depth: float, size: int, rate: float) ->
     )
 
 
-EfficientNetB0 = _variant(0, 1.0, 1.0, 224, 0.2)
-EfficientNetB1 = _variant(1, 1.0, 1.1, 240, 0.2)
-EfficientNetB2 = _variant(2, 1.1, 1.2, 260, 0.3)
-EfficientNetB3 = _variant(3, 1.2, 1.4, 300, 0.3)
-EfficientNetB4 = _variant(4, 1.4, 1.8, 380, 0.4)
-EfficientNetB5 = _variant(5, 1.6, 2.2, 456, 0.4)
-EfficientNetB6 = _variant(6, 1.8, 2.6, 528, 0.5)
-EfficientNetB7 = _variant(7, 2.0, 3.1, 600, 0.5)
+EfficientNetB0: Application = _variant(0, 1.0, 1.0, 224, 0.2)
+EfficientNetB1: Application = _variant(1, 1.0, 1.1, 240, 0.2)
+EfficientNetB2: Application = _variant(2, 1.1, 1.2, 260, 0.3)
+EfficientNetB3: Application = _variant(3, 1.2, 1.4, 300, 0.3)
+EfficientNetB4: Application = _variant(4, 1.4, 1.8, 380, 0.4)
+EfficientNetB5: Application = _variant(5, 1.6, 2.2, 456, 0.4)
+EfficientNetB6: Application = _variant(6, 1.8, 2.6, 528, 0.5)
+EfficientNetB7: Application = _variant(7, 2.0, 3.1, 600, 0.5)

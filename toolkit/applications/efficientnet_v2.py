@@ -8,7 +8,9 @@ from typing import Any
 from toolkit import layers
 from toolkit.applications.common import (
     STANDARD,
+    Application,
     Network,
+    Preprocessor,
     channel_axis,
     constructor,
     normed,
@@ -60,7 +62,7 @@ _NORM: dict[str, Any] = {"momentum": 0.9}
 _PARAMETERS = {**STANDARD, "include_preprocessing": True}
 _MORE = """
     include_preprocessing: whether pixels of 0..255 are scaled inside."""
-preprocess_input = preprocessor(None, __name__)
+preprocess_input: Preprocessor = preprocessor(None, __name__)
 
 
 def _round(filters: float) -> int:
@@ -125,7 +127,7 @@ def _body(
     return classifier(net, x, 0.2)
 
 
-def _variant(key: str, size: int, width: float, depth: float) -> Any:
+def _variant(key: str, size: int, width: float, depth: float) -> Application:
     name = f"efficientnetv2-{key.lower()}"
     return constructor(
         f"EfficientNetV2{key}",
@@ -142,10 +144,10 @@ def _variant(key: str, size: int, width: float, depth: float) -> Any:
     )
 
 
-EfficientNetV2B0 = _variant("B0", 224, 1.0, 1.0)
-EfficientNetV2B1 = _variant("B1", 240, 1.0, 1.1)
-EfficientNetV2B2 = _variant("B2", 260, 1.1, 1.2)
-EfficientNetV2B3 = _variant("B3", 300, 1.2, 1.4)
-EfficientNetV2S = _variant("S", 384, 1.0, 1.0)
-EfficientNetV2M = _variant("M", 480, 1.0, 1.0)
-EfficientNetV2L = _variant("L", 480, 1.0, 1.0)
+EfficientNetV2B0: Application = _variant("B0", 224, 1.0, 1.0)
+EfficientNetV2B1: Application = _variant("B1", 240, 1.0, 1.1)
+EfficientNetV2B2: Application = _variant("B2", 260, 1.1, 1.2)
+EfficientNetV2B3: Application = _variant("B3", 300, 1.2, 1.4)
+EfficientNetV2S: Application = _variant("S", 384, 1.0, 1.0)
+EfficientNetV2M: Application = _variant("M", 480, 1.0, 1.0)
+EfficientNetV2L: Application = _variant("L", 480, 1.0, 1.0)

@@ -6,7 +6,9 @@ from typing import Any
 
 from toolkit import layers
 from toolkit.applications.common import (
+    Application,
     Network,
+    Preprocessor,
     channel_axis,
     constructor,
     preprocessor,
@@ -33,7 +35,7 @@ _BLOCKS: dict[str, tuple[tuple[tuple[int, Any], ...], ...]] = {
     "block17": (((192, 1),), ((128, 1), (160, (1, 7)), (192, (7, 1)))),
     "block8": (((192, 1),), ((192, 1), (224, (1, 3)), (256, (3, 1)))),
 }
-preprocess_input = preprocessor("tf", __name__)
+preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 class CustomScaleLayer(layers.Layer):
@@ -91,7 +93,7 @@ def _body(net: Network, x: Any) -> Any:
     return net.top(convolve(x, 1536, 1, name="conv_7b"))
 
 
-InceptionResNetV2 = constructor(
+InceptionResNetV2: Application = constructor(
     "InceptionResNetV2",
     _body,
     "Szegedy et al., 2017, arXiv:1602.07261.",

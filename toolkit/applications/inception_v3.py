@@ -6,7 +6,9 @@ from typing import Any
 
 from toolkit import layers
 from toolkit.applications.common import (
+    Application,
     Network,
+    Preprocessor,
     channel_axis,
     constructor,
     normed,
@@ -16,7 +18,7 @@ from toolkit.applications.imagenet_utils import decode_predictions
 
 __all__ = ["InceptionV3", "decode_predictions", "preprocess_input"]
 
-preprocess_input = preprocessor("tf", __name__)
+preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def convolve(
@@ -124,7 +126,7 @@ def _body(net: Network, x: Any) -> Any:
     return net.top(_wide(_wide(x, 0), 1))
 
 
-InceptionV3 = constructor(
+InceptionV3: Application = constructor(
     "InceptionV3",
     _body,
     "Szegedy et al., 2016, arXiv:1512.00567.",

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from toolkit import layers, settings
-from toolkit.applications.common import Network, normed, preprocessor, relu6
+from toolkit.applications.common import (
+    Network,
+    Preprocessor,
+    normed,
+    preprocessor,
+    relu6,
+)
 from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.functional.model import Functional
+from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import ActivationLike, Shape
 
 __all__ = ["MobileNet", "decode_predictions", "preprocess_input"]
 
@@ -21,7 +30,7 @@ _BLOCKS = (
 )
 _SIZES = (128, 160, 192, 224)
 _NAMES_OF_ALPHA = {0.25: "2_5", 0.5: "5_0", 0.75: "7_5", 1.0: "1_0"}
-preprocess_input = preprocessor("tf", __name__)
+preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def extents(shape: Any) -> tuple[Any, Any]:
@@ -77,16 +86,16 @@ def _block(x: Any, filters: int, strides: int, multiplier: int, i: int) -> Any:
 
 
 def MobileNet(
-    input_shape: Any = None,
+    input_shape: Shape | None = None,
     alpha: float = 1.0,
     depth_multiplier: int = 1,
     dropout: float = 1e-3,
     include_top: bool = True,
-    weights: Any = "imagenet",
-    input_tensor: Any = None,
+    weights: str | os.PathLike[str] | None = "imagenet",
+    input_tensor: KerasTensor | None = None,
     pooling: str | None = None,
     classes: int = 1000,
-    classifier_activation: Any = "softmax",
+    classifier_activation: ActivationLike | None = "softmax",
     name: str | None = None,
 ) -> Functional:
     """MobileNet, a small network for the classes of images. arXiv:1704.04861.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from toolkit import layers, settings
 from toolkit.applications.common import (
     Network,
+    Preprocessor,
     channel_axis,
     make_divisible,
     normed,
@@ -17,6 +19,8 @@ from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
 from toolkit.applications.mobilenet import default_size, rows_of_weights
 from toolkit.errors import ArgumentError
 from toolkit.models.functional.model import Functional
+from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import ActivationLike, Shape
 
 __all__ = ["MobileNetV2", "decode_predictions", "preprocess_input"]
 
@@ -28,7 +32,7 @@ _STAGES = (
 _SIZES = (96, 128, 160, 192, 224)
 _ALPHAS = (0.35, 0.50, 0.75, 1.0, 1.3, 1.4)
 NORM: dict[str, Any] = {"epsilon": 1e-3, "momentum": 0.999}
-preprocess_input = preprocessor("tf", __name__)
+preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def check_tensor(net: Network) -> None:
@@ -71,14 +75,14 @@ def _block(x: Any, filters: int, strides: int, i: int) -> Any:
 
 
 def MobileNetV2(
-    input_shape: Any = None,
+    input_shape: Shape | None = None,
     alpha: float = 1.0,
     include_top: bool = True,
-    weights: Any = "imagenet",
-    input_tensor: Any = None,
+    weights: str | os.PathLike[str] | None = "imagenet",
+    input_tensor: KerasTensor | None = None,
     pooling: str | None = None,
     classes: int = 1000,
-    classifier_activation: Any = "softmax",
+    classifier_activation: ActivationLike | None = "softmax",
     name: str | None = None,
 ) -> Functional:
     """MobileNetV2, a small network for the classes of images. arXiv:1801.04381.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from toolkit import layers, settings
 from toolkit.applications.common import (
+    Application,
     Network,
+    Preprocessor,
     activation_layer,
     channel_axis,
     describe,
@@ -68,7 +69,7 @@ _MORE = """
     dropout_rate: before the classifier.
     include_preprocessing: whether pixels of 0..255 are scaled to -1..1 inside."""
 _relu = partial(layers.ReLU)
-preprocess_input = preprocessor(None, __name__)
+preprocess_input: Preprocessor = preprocessor(None, __name__)
 _conv = partial(layers.Conv2D, kernel_size=1, padding="same")
 
 
@@ -146,7 +147,7 @@ def _check_weights(shape: Any, alpha: float, minimalistic: bool) -> None:
         )
 
 
-def _variant(title: str, blocks: Any, last: int) -> Callable[..., Functional]:
+def _variant(title: str, blocks: Any, last: int) -> Application:
     """The constructor of one size."""
 
     def build(
@@ -202,5 +203,5 @@ def _top(net: Network, x: Any, width: int, act: Any, dropout_rate: float) -> Any
     return layers.Activation(net.classifier_activation, name="predictions")(x)
 
 
-MobileNetV3Small = _variant("MobileNetV3Small", _SMALL, 1024)
-MobileNetV3Large = _variant("MobileNetV3Large", _LARGE, 1280)
+MobileNetV3Small: Application = _variant("MobileNetV3Small", _SMALL, 1024)
+MobileNetV3Large: Application = _variant("MobileNetV3Large", _LARGE, 1280)

@@ -8,7 +8,9 @@ from typing import Any
 from toolkit import layers, ops
 from toolkit.applications.common import (
     STANDARD,
+    Application,
     Network,
+    Preprocessor,
     channel_axis,
     channels_last_only,
     constructor,
@@ -22,7 +24,7 @@ __all__ = ["NASNetLarge", "NASNetMobile", "decode_predictions", "preprocess_inpu
 _PARAMETERS = {"input_shape": None, **STANDARD}
 _norm = partial(normed, momentum=0.9997, epsilon=1e-3)
 _conv = partial(layers.Conv2D, use_bias=False, kernel_initializer="he_normal")
-preprocess_input = preprocessor("tf", __name__)
+preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 class ParityPadding(layers.Layer):
@@ -194,7 +196,7 @@ def _body(
     return net.top(_relu(x), average=None)
 
 
-NASNetMobile = constructor(
+NASNetMobile: Application = constructor(
     "NASNetMobile",
     _body,
     "Zoph et al., 2018, arXiv:1707.07012.",
@@ -208,7 +210,7 @@ NASNetMobile = constructor(
     stem=32,
     skip=False,
 )
-NASNetLarge = constructor(
+NASNetLarge: Application = constructor(
     "NASNetLarge",
     _body,
     "Zoph et al., 2018, arXiv:1707.07012.",

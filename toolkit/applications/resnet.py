@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import layers
-from toolkit.applications.common import Network, constructor, normed, preprocessor
+from toolkit.applications.common import (
+    Application,
+    Network,
+    Preprocessor,
+    constructor,
+    normed,
+    preprocessor,
+)
 from toolkit.applications.imagenet_utils import decode_predictions
 
 __all__ = [
@@ -17,7 +24,7 @@ __all__ = [
 ]
 
 _EPSILON = 1.001e-5
-preprocess_input = preprocessor("caffe", __name__)
+preprocess_input: Preprocessor = preprocessor("caffe", __name__)
 
 
 def relu_normed(x: Any, name: str) -> Any:
@@ -65,7 +72,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
 
 def variant(
     depth: int, repeats: tuple[int, ...], body: Any = _body, v: str = ""
-) -> Any:
+) -> Application:
     """ResNet of so many layers."""
     name = f"resnet{depth}{v.lower()}"
     return constructor(
@@ -78,6 +85,6 @@ def variant(
     )
 
 
-ResNet50 = variant(50, (3, 4, 6, 3))
-ResNet101 = variant(101, (3, 4, 23, 3))
-ResNet152 = variant(152, (3, 8, 36, 3))
+ResNet50: Application = variant(50, (3, 4, 6, 3))
+ResNet101: Application = variant(101, (3, 4, 23, 3))
+ResNet152: Application = variant(152, (3, 8, 36, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import layers
-from toolkit.applications.common import Network, preprocessor
+from toolkit.applications.common import Application, Network, Preprocessor, preprocessor
 from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.applications.resnet import relu_normed, stem, stem_pool, variant
 
@@ -17,7 +17,7 @@ __all__ = [
     "preprocess_input",
 ]
 
-preprocess_input = preprocessor("tf", __name__)
+preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
@@ -47,6 +47,6 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
     return net.top(relu_normed(x, "post"), pools=("avg_pool", "max_pool"))
 
 
-ResNet50V2 = variant(50, (3, 4, 6, 3), _body, "V2")
-ResNet101V2 = variant(101, (3, 4, 23, 3), _body, "V2")
-ResNet152V2 = variant(152, (3, 8, 36, 3), _body, "V2")
+ResNet50V2: Application = variant(50, (3, 4, 6, 3), _body, "V2")
+ResNet101V2: Application = variant(101, (3, 4, 23, 3), _body, "V2")
+ResNet152V2: Application = variant(152, (3, 8, 36, 3), _body, "V2")

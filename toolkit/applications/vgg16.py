@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import layers
-from toolkit.applications.common import Network, constructor, preprocessor
+from toolkit.applications.common import (
+    Application,
+    Network,
+    Preprocessor,
+    constructor,
+    preprocessor,
+)
 from toolkit.applications.imagenet_utils import decode_predictions
 
 __all__ = ["VGG16", "decode_predictions", "preprocess_input"]
 
 _WIDTHS = (64, 128, 256, 512, 512)
-preprocess_input = preprocessor("caffe", __name__)
+preprocess_input: Preprocessor = preprocessor("caffe", __name__)
 
 
 def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
@@ -33,7 +39,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
     return net.classify(x)
 
 
-def variant(depth: int, repeats: tuple[int, ...]) -> Any:
+def variant(depth: int, repeats: tuple[int, ...]) -> Application:
     """VGG with so many layers that have weights."""
     name = f"vgg{depth}"
     return constructor(
@@ -46,4 +52,4 @@ def variant(depth: int, repeats: tuple[int, ...]) -> Any:
     )
 
 
-VGG16 = variant(16, (2, 2, 3, 3, 3))
+VGG16: Application = variant(16, (2, 2, 3, 3, 3))

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import layers
-from toolkit.applications.common import Network, constructor, normed, preprocessor
+from toolkit.applications.common import (
+    Application,
+    Network,
+    Preprocessor,
+    constructor,
+    normed,
+    preprocessor,
+)
 from toolkit.applications.imagenet_utils import decode_predictions
 
 __all__ = ["Xception", "decode_predictions", "preprocess_input"]
 
-preprocess_input = preprocessor("tf", __name__)
+preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def _separable(x: Any, filters: int, name: str) -> Any:
@@ -55,7 +62,7 @@ def _body(net: Network, x: Any) -> Any:
     return net.top(x)
 
 
-Xception = constructor(
+Xception: Application = constructor(
     "Xception",
     _body,
     "Chollet, 2017, arXiv:1610.02357.",

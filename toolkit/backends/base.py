@@ -197,7 +197,7 @@ class Backend:
     xp: Any = np
 
     def __init__(self, kernels: dict[str, Kernel]) -> None:
-        self.kernels = KernelTable(kernels, self.render)
+        self.kernels: KernelTable = KernelTable(kernels, self.render)
 
     def render(self, record: Primitive) -> Kernel | None:
         """The kernel that follows from a primitive's record; None: it says too little.

@@ -97,7 +97,7 @@ class _Alone:
         self._inside = 0
 
 
-alone = _Alone()
+alone: _Alone = _Alone()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=alone.forget)
 

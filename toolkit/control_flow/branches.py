@@ -25,7 +25,7 @@ from toolkit.control_flow.bodies import (
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
-from toolkit.ir import Graph, Kind, primitive
+from toolkit.ir import Graph, Kind, Primitive, primitive
 from toolkit.ops.symbolic import operation
 
 
@@ -39,7 +39,7 @@ def _cond_vjp(
     return [None, *(next(gradients) if want else None for want in wanted)]
 
 
-cond_p = primitive(
+cond_p: Primitive = primitive(
     "cond",
     Kind.CONTROL,
     lambda predicate, *xs, true, false: tuple(v.spec for v in true.outputs),

@@ -31,7 +31,7 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind, state
 from toolkit.core.trace import Trace, inline
 from toolkit.errors import ArgumentError, ArgumentTypeError, GradientError
-from toolkit.ir import Graph, Kind, Spec, primitive
+from toolkit.ir import Graph, Kind, Primitive, Spec, primitive
 from toolkit.ops.symbolic import operation
 
 # --- primitives -----------------------------------------------------------------------
@@ -88,13 +88,13 @@ def _scan_vjp(
     return backward.apply(gs, y, inputs, _bind_scan)
 
 
-while_p = primitive(
+while_p: Primitive = primitive(
     "while_loop",
     Kind.CONTROL,
     lambda *xs, body, **attrs: tuple(v.spec for v in body.outputs),
     vjp=_while_vjp,
 )
-scan_p = primitive("scan", Kind.CONTROL, _scan_spec, vjp=_scan_vjp)
+scan_p: Primitive = primitive("scan", Kind.CONTROL, _scan_spec, vjp=_scan_vjp)
 
 
 def _bind_scan(

@@ -20,7 +20,7 @@ class _Scopes(ThreadState):
     caller: Any = None  # who opened the innermost one
 
 
-scopes = _Scopes()
+scopes: _Scopes = _Scopes()
 
 
 def to_snake_case(name: str) -> str:
@@ -79,7 +79,9 @@ class name_scope:
                 "name_scope: `name` must be a string and cannot contain character `/`; "
                 f"received {name!r}"
             )
-        self.name, self.caller, self.deduplicate = name, caller, deduplicate
+        self.name: str = name
+        self.caller: Any = caller
+        self.deduplicate: bool = deduplicate
         self.override_parent = override_parent
 
     def __enter__(self) -> name_scope:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class StringTensor:
     def _of(self, other: Any) -> Any:
         return np.asarray(StringTensor(other))
 
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[Any], int]] = object.__hash__
 
     def __repr__(self) -> str:
         return f"<StringTensor shape={self.shape}, value={self.numpy()!r}>"

@@ -55,7 +55,7 @@ class _State(ThreadState):
         self.quietly: Callable[..., Any] = quiet_context().run
 
 
-state = _State()
+state: _State = _State()
 
 
 class Operators:

@@ -41,10 +41,11 @@ class Slot:
     __slots__ = ("error", "index", "origin", "ready", "value")
 
     def __init__(self, index: int, origin: str | None) -> None:
-        self.index, self.origin = index, origin
+        self.index: int = index
+        self.origin: str | None = origin
         self.value: Any = None
         self.error: BaseException | None = None
-        self.ready = allocate_lock()
+        self.ready: Any = allocate_lock()
         self.ready.acquire()
 
 

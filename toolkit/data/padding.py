@@ -70,7 +70,8 @@ class Ragged:
     """
 
     def __init__(self, values: Array, row_splits: Array) -> None:
-        self.values, self.row_splits = values, row_splits
+        self.values: Array = values
+        self.row_splits: Array = row_splits
 
     def __len__(self) -> int:
         return len(self.row_splits) - 1

@@ -59,6 +59,7 @@ class Worker:
     """
 
     def __init__(self, function: bytes) -> None:
+        self.connection: Connection[Any, Any]
         self.connection, theirs = Pipe()
         self._exchange = Exchange()
         self.task: Task | None = None
@@ -67,7 +68,7 @@ class Worker:
         paths = [path or os.getcwd() for path in sys.path]
         try:
             # In a group of its own: Ctrl-C in a terminal is for this side alone.
-            self.process = subprocess.Popen(
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-P", "-u", "-m", __package__ + ".worker"]
                 + [str(fd) for fd in fds],
                 pass_fds=fds,

@@ -133,7 +133,9 @@ class StoredRows(Rows):
         self._places = np.frombuffer(self._data, "<u8", count, start)
         first = len(FIRST_LINE)
         try:
-            self.label = json.loads(self._data[first : self._data.find(b"\n", first)])
+            self.label: Any = json.loads(
+                self._data[first : self._data.find(b"\n", first)]
+            )
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{self._path}: its first lines are damaged") from error
 

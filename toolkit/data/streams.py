@@ -184,7 +184,7 @@ def _kept(value: Any) -> Any:
 class RowStream(Stream):
     """The rows of a data set in their order."""
 
-    fields = ("position",)
+    fields: tuple[str, ...] = ("position",)
 
     def __init__(self, dataset: Dataset, here: Pass, rows: Rows) -> None:
         super().__init__(dataset, here)

@@ -58,7 +58,8 @@ class Distiller(Model):
     ) -> None:
         super().__init__(name=name, **kwargs)
         _check_models(teacher, student)
-        self.teacher, self.student = teacher, student
+        self.teacher: Any = teacher
+        self.student: Any = student
         self.student_loss_weight: float = _checked_share(student_loss_weight)
         if distillation_losses is None:
             raise ArgumentError(
@@ -84,9 +85,9 @@ class Distiller(Model):
             self._teacher_feature_extractor = self._extractor(teacher, "teacher")
             self._student_feature_extractor = self._extractor(student, "student")
         teacher.trainable = False
-        self.student_loss_tracker = Mean(name="student_loss")
-        self.distillation_loss_tracker = Mean(name="distillation_loss")
-        self.total_loss_tracker = Mean(name="total_loss")
+        self.student_loss_tracker: Mean = Mean(name="student_loss")
+        self.distillation_loss_tracker: Mean = Mean(name="distillation_loss")
+        self.total_loss_tracker: Mean = Mean(name="total_loss")
 
     def _extractor(self, model: Any, who: str) -> Any:
         """A model of the outputs of the layers that losses compare; None without."""

@@ -112,7 +112,7 @@ class FeatureDistillation(_Nested):
         teacher_layer_name: str | None = None,
         student_layer_name: str | None = None,
     ) -> None:
-        self.loss = _losses_of("FeatureDistillation", loss)
+        self.loss: Any = _losses_of("FeatureDistillation", loss)
         self.teacher_layer_name = teacher_layer_name
         self.student_layer_name = student_layer_name
 
@@ -166,7 +166,7 @@ class LogitsDistillation(_Nested):
     """
 
     def __init__(self, temperature: float = 3.0, loss: Any = "kl_divergence") -> None:
-        self.loss = _losses_of("LogitsDistillation", loss)
+        self.loss: Any = _losses_of("LogitsDistillation", loss)
         if not is_real(temperature) or temperature <= 0:
             raise ArgumentError(
                 "LogitsDistillation: temperature must be a number and positive; "

@@ -52,7 +52,8 @@ class FileSet:
     def __init__(
         self, root: Path, name: str, owns: Callable[[str], bool], key: str
     ) -> None:
-        self.root, self._name = Path(os.path.realpath(root)), name
+        self.root: Path = Path(os.path.realpath(root))
+        self._name = name
         self._owns, self._key = owns, key
         self._ready = self.root / f".{name}.ready"
 

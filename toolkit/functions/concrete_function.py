@@ -55,7 +55,9 @@ class ConcreteFunction:
         self.kept: Any = None
         leaves = tree.flatten(outputs)
         self.is_tensor: list[bool] = [isinstance(leaf, Tensor) for leaf in leaves]
-        self.static = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self.static: list[Any | None] = [
+            None if isinstance(leaf, Tensor) else leaf for leaf in leaves
+        ]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._fill = tree.packer(tree.structure_of(outputs))
         self.fetched: int = len(tensors)
@@ -67,7 +69,7 @@ class ConcreteFunction:
         reads += self.graph.outputs
         constants = dict.fromkeys(x for x in reads if x.constant is not None)
         self.constants: list[Tensor] = list(constants)
-        self.locks = Locks({*self.variables, *self.written})
+        self.locks: Locks = Locks({*self.variables, *self.written})
         first = len(self.graph.inputs) - len(self.variables)
         read = {v: first + i for i, v in enumerate(self.variables)}
         updates = [(self.fetched + i, read.get(v)) for i, v in enumerate(self.written)]

@@ -210,7 +210,7 @@ def compute_fans(
 class _Preset(VarianceScaling):
     """A VarianceScaling whose first three arguments are fixed."""
 
-    arguments = ("input_axes", "output_axes")
+    arguments: tuple[str, ...] = ("input_axes", "output_axes")
     preset: tuple[float, str, str]
 
     def __init__(

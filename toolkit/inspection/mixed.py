@@ -88,11 +88,11 @@ class MixedInspection(Inspection):
         self.name = name
         self.program: Any = program
         self._variables = variables
-        self.parts = [
+        self.parts: list[PartInspection] = [
             PartInspection(f"{name}, part {i}", part.program, lambda: self._values)
             for i, part in enumerate(program.parts)
         ]
-        self.transfers = list(self._transfers())
+        self.transfers: list[Transfer] = list(self._transfers())
 
     @property
     def kernels(self) -> list[Kernel]:  # type: ignore[override]

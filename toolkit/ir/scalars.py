@@ -127,8 +127,8 @@ class Name:
     __slots__ = ("dtype", "text")
 
     def __init__(self, text: str, dtype: str) -> None:
-        self.text = text
-        self.dtype = dtype
+        self.text: str = text
+        self.dtype: str = dtype
 
     def __repr__(self) -> str:
         return self.text

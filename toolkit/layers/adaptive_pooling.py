@@ -27,8 +27,10 @@ class _AdaptivePooling(Layer):
         self, output_size: IntOrInts, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.output_size = extents(self, "output_size", output_size, self.rank)
-        self.data_format = standardize_data_format(data_format)
+        self.output_size: tuple[int, ...] = extents(
+            self, "output_size", output_size, self.rank
+        )
+        self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def call(self, inputs: Any) -> Any:

@@ -285,7 +285,7 @@ class _ConvTranspose(Convolution):
 
     def build(self, input_shape: Any) -> None:
         shape = (*self.kernel_size, self.filters, self._channels(input_shape))
-        self.kernel = create_weight(self, "kernel", shape)
+        self.kernel: Variable = create_weight(self, "kernel", shape)
         self._create_bias(self.filters)
 
     def call(self, inputs: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.variable import Variable
 from toolkit.layers.conv import Convolution
 from toolkit.layers.weights import create_weight
 from toolkit.type_aliases import (
@@ -43,7 +44,9 @@ class _DepthwiseConv(Convolution):
     def build(self, input_shape: Any) -> None:
         channels = self._channels(input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
-        self.kernel = create_weight(self, "kernel", shape, declared="depthwise")
+        self.kernel: Variable = create_weight(
+            self, "kernel", shape, declared="depthwise"
+        )
         self._create_bias(channels * self.depth_multiplier)
 
     def call(self, inputs: Any) -> Any:
@@ -134,10 +137,10 @@ class _SeparableConv(Convolution):
         channels = self._channels(input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         mixed = (*(1,) * self.rank, channels * self.depth_multiplier, self.filters)
-        self.depthwise_kernel = create_weight(
+        self.depthwise_kernel: Variable = create_weight(
             self, "depthwise_kernel", shape, declared="depthwise"
         )
-        self.pointwise_kernel = create_weight(
+        self.pointwise_kernel: Variable = create_weight(
             self, "pointwise_kernel", mixed, declared="pointwise"
         )
         self._create_bias(self.filters)

@@ -30,11 +30,15 @@ class _Pooling(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.pool_size = extents(self, "pool_size", pool_size, self.rank)
+        self.pool_size: tuple[int, ...] = extents(
+            self, "pool_size", pool_size, self.rank
+        )
         strides = self.pool_size if strides is None else strides
-        self.strides = extents(self, "strides", strides, self.rank)
-        self.padding = choice(self, "padding", str(padding).lower(), ("same", "valid"))
-        self.data_format = standardize_data_format(data_format)
+        self.strides: tuple[int, ...] = extents(self, "strides", strides, self.rank)
+        self.padding: str = choice(
+            self, "padding", str(padding).lower(), ("same", "valid")
+        )
+        self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -114,7 +118,7 @@ class MaxPooling3D(_Pooling):
 
 
 class _AveragePooling(_Pooling):
-    pool = staticmethod(ops.average_pool)
+    pool: Any = staticmethod(ops.average_pool)
 
     def __init__(
         self,
@@ -185,7 +189,7 @@ class _GlobalPooling(Layer):
         self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.data_format = standardize_data_format(data_format)
+        self.data_format: str = standardize_data_format(data_format)
         self.keepdims = keepdims
         self.input_spec = InputSpec(ndim=self.rank + 2)
 

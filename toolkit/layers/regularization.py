@@ -138,7 +138,7 @@ class _SpatialDropout(Dropout):
         dtype: PolicyLike | None = None,
     ) -> None:
         super().__init__(rate, seed=seed, name=name, dtype=dtype)
-        self.data_format = standardize_data_format(data_format)
+        self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     @classmethod

@@ -74,7 +74,7 @@ class AUC(ThresholdMetric):
         if num_labels and not multi_label:
             raise ArgumentError("AUC: num_labels is for multi_label=True only")
         if thresholds is None:
-            self.thresholds = _grid("AUC", num_thresholds, 2)
+            self.thresholds: list[float] = _grid("AUC", num_thresholds, 2)
         else:
             self.thresholds = _with_ends(thresholds)
         self.num_thresholds: int = len(self.thresholds)
@@ -84,7 +84,7 @@ class AUC(ThresholdMetric):
         self.num_labels = num_labels
         self.from_logits: bool = bool(from_logits)
         if label_weights is not None:
-            self.label_weights = ops.convert_to_tensor(label_weights, self.dtype)
+            self.label_weights: Any = ops.convert_to_tensor(label_weights, self.dtype)
         self._built = False
         if num_labels or not multi_label:
             self._build(num_labels)
@@ -218,7 +218,7 @@ class _BestWhere(ThresholdMetric):
         self.value = value
         self.num_thresholds = num_thresholds
         self.class_id = class_id
-        self.thresholds = [0.5]
+        self.thresholds: list[float] = [0.5]
         if num_thresholds > 1:
             steps = num_thresholds - 1
             self.thresholds = [i / steps for i in range(num_thresholds)]

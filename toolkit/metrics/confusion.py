@@ -214,8 +214,8 @@ class _Count(ThresholdMetric):
         self, thresholds: Any = None, name: str | None = None, dtype: Any = None
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.thresholds = parse_thresholds(type(self).__name__, thresholds)
-        self.accumulator = self.add_variable(
+        self.thresholds: list[float] = parse_thresholds(type(self).__name__, thresholds)
+        self.accumulator: Variable = self.add_variable(
             (len(self.thresholds),), "zeros", name="accumulator"
         )
         setattr(self, self._counts[0], self.accumulator)
@@ -294,7 +294,9 @@ class _Ratio(ThresholdMetric):
         super().__init__(name=name, dtype=dtype)
         # Without thresholds, all of the top k count as positive.
         default = 0.5 if top_k is None else -1e10
-        self.thresholds = parse_thresholds(type(self).__name__, thresholds, default)
+        self.thresholds: list[float] = parse_thresholds(
+            type(self).__name__, thresholds, default
+        )
         self.top_k = top_k
         self.class_id = class_id
         self._add_counts()

@@ -9,6 +9,7 @@ from toolkit import dtypes, ops, settings
 from toolkit.arguments import Positive
 from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.metrics.metric import Metric
 
@@ -58,7 +59,7 @@ class IoU(Metric):
         self.sparse_y_true = sparse_y_true
         self.sparse_y_pred = sparse_y_pred
         self.axis = axis
-        self.total_cm = self.add_variable(
+        self.total_cm: Variable = self.add_variable(
             (num_classes, num_classes),
             "zeros",
             dtype=self.dtype,

@@ -64,6 +64,9 @@ class QuantizableModel:
                 f"{self.name}.quantize: the model has no layer that can be quantized"
             )
         self._trained = None  # the weights that are left are trained on
+        self.train_function: None
+        self.test_function: None
+        self.predict_function: None
         self.train_function = self.test_function = self.predict_function = None
 
 

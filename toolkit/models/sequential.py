@@ -60,7 +60,7 @@ class Sequential(Model):
         # Its layers are this model's layers: they are not to be found twice.
         with no_tracking():
             self._functional = functional
-        self.built = functional is not None
+        self.built: bool = functional is not None
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Put a layer, or an `Input`, on top.

@@ -15,6 +15,7 @@ from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ir import Primitive
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.elementwise import (
     erf,
@@ -54,7 +55,7 @@ def _limited_vjp(
 
 # A composite with a gradient of its own: that of the body is one half at a limit, and
 # takes three times as long.
-limit_p = decomposable("limit", _limited, _limited_vjp)
+limit_p: Primitive = decomposable("limit", _limited, _limited_vjp)
 
 
 def _limit(x: Tensor, low: float | None, high: float | None) -> Tensor:
@@ -195,7 +196,9 @@ def _softplus(x: Tensor) -> Tensor:
 
 # A composite with a gradient of its own: that of the body is wrong to second order at
 # 0, where |x| and max(x, 0) have kinks, and takes a dozen passes.
-softplus_p = decomposable("softplus", _softplus, lambda g, y, x: g * sigmoid(x))
+softplus_p: Primitive = decomposable(
+    "softplus", _softplus, lambda g, y, x: g * sigmoid(x)
+)
 
 
 @operation
@@ -251,8 +254,8 @@ def _gelu_grad(g: Tensor, x: Tensor) -> Tensor:
 
 
 # Composites of which libraries make a part of products.
-gelu_grad_p = decomposable("gelu_grad", _gelu_grad)
-gelu_p = decomposable("gelu", _gelu, lambda g, y, x: bind(gelu_grad_p, g, x))
+gelu_grad_p: Primitive = decomposable("gelu_grad", _gelu_grad)
+gelu_p: Primitive = decomposable("gelu", _gelu, lambda g, y, x: bind(gelu_grad_p, g, x))
 
 
 @operation

@@ -15,6 +15,7 @@ from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ir import Primitive
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import ones, tril, zeros
 from toolkit.ops.elementwise import exp, tanh, where, zero_like
@@ -235,8 +236,8 @@ def _only_value_grad(
     return (*none, _collect(weights, g, key.shape[2]), *rest)
 
 
-attention_p = decomposable("attention", _attention, _attention_vjp)
-attention_grad_p = decomposable("attention_grad", _attention_grad)
+attention_p: Primitive = decomposable("attention", _attention, _attention_vjp)
+attention_grad_p: Primitive = decomposable("attention_grad", _attention_grad)
 
 
 @operation

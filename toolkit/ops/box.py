@@ -12,7 +12,7 @@ import numpy as np
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
-from toolkit.ir import Kind, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.creation import zeros
 from toolkit.ops.index import as_indices, columns_of
 from toolkit.ops.shape import reshape, slice_p
@@ -58,10 +58,10 @@ def _dynamic_update_vjp(
     return dx, du, *(None for _ in starts)
 
 
-dynamic_slice_p = primitive(
+dynamic_slice_p: Primitive = primitive(
     "dynamic_slice", Kind.INDEX, _dynamic_slice_spec, vjp=_dynamic_slice_vjp
 )
-dynamic_update_slice_p = primitive(
+dynamic_update_slice_p: Primitive = primitive(
     "dynamic_update_slice", Kind.INDEX, _dynamic_update_spec, vjp=_dynamic_update_vjp
 )
 

@@ -9,7 +9,7 @@ from toolkit.arguments import is_int
 from toolkit.core.convert import convert, operands, tensors, weak_type
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.ir import Kind, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes, normalize_axis
 from toolkit.ops.shape import (
     broadcast_to,
@@ -46,7 +46,7 @@ def _matmul_vjp_b(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return sum_to(bind(matmul_p, swapaxes(a, -1, -2), g), b.shape)
 
 
-matmul_p = primitive(
+matmul_p: Primitive = primitive(
     "matmul", Kind.CONTRACT, _matmul_spec, vjp=(_matmul_vjp_a, _matmul_vjp_b)
 )
 

@@ -12,7 +12,7 @@ from toolkit.arguments import is_int
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.ir import Kind, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.shape import moveaxis, pad_p, reshape
 from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
@@ -161,7 +161,7 @@ def _kernel_grad(x: Tensor, g: Tensor, w: Tensor, **attrs: Any) -> Any:
 
 # A convolution is linear in x and in w, and so are its gradients: with h the gradient
 # that comes in, each rule swaps h for the argument whose gradient is asked for.
-conv_p = primitive(
+conv_p: Primitive = primitive(
     "conv",
     Kind.CONTRACT,
     _conv_spec,
@@ -170,7 +170,7 @@ conv_p = primitive(
         lambda h, y, x, w, **attrs: _kernel_grad(x, h, w, **attrs),
     ),
 )
-conv_input_grad_p = primitive(
+conv_input_grad_p: Primitive = primitive(
     "conv_input_grad",
     Kind.CONTRACT,
     _input_grad_spec,
@@ -179,7 +179,7 @@ conv_input_grad_p = primitive(
         lambda h, y, g, w, spatial, **attrs: _kernel_grad(h, g, w, **attrs),
     ),
 )
-conv_kernel_grad_p = primitive(
+conv_kernel_grad_p: Primitive = primitive(
     "conv_kernel_grad",
     Kind.CONTRACT,
     _kernel_grad_spec,

@@ -14,6 +14,7 @@ from toolkit.core.convert import convert, extent, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.ir import Primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import ones, zeros
 from toolkit.ops.elementwise import (
@@ -52,7 +53,7 @@ def _variance_vjp(g: Tensor, y: Tensor, x: Tensor, axis: tuple[int, ...]) -> Ten
 
 # A composite with a gradient of its own: the part through the mean is zero, which the
 # gradient of the body finds out in three passes.
-variance_p = decomposable("variance", _variance, _variance_vjp)
+variance_p: Primitive = decomposable("variance", _variance, _variance_vjp)
 
 
 @operation
@@ -183,10 +184,10 @@ def _batch_statistics_vjp(
 
 # Composites, because libraries on GPUs have them whole; and because the gradient of the
 # body would go over x once more, for the part through the mean.
-batch_norm_p = decomposable("batch_norm", _batch_norm, _batch_norm_vjp)
-batch_norm_grad_p = decomposable("batch_norm_grad", _batch_norm_grad)
+batch_norm_p: Primitive = decomposable("batch_norm", _batch_norm, _batch_norm_vjp)
+batch_norm_grad_p: Primitive = decomposable("batch_norm_grad", _batch_norm_grad)
 # What is known already, with the gradient that it would have if computed from x here.
-batch_statistics_p = decomposable(
+batch_statistics_p: Primitive = decomposable(
     "batch_statistics", _batch_statistics, _batch_statistics_vjp
 )
 

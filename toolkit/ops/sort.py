@@ -9,7 +9,7 @@ import numpy as np
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.ir import Kind, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import known_values, normalize_axis, stand_in, unknown_extent
 from toolkit.ops.elementwise import equal, less
 from toolkit.ops.index import as_indices, gather_p, take_along_axis_p
@@ -18,8 +18,10 @@ from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
 from toolkit.ops.symbolic import operation
 
-argsort_p = primitive("argsort", Kind.SORT, lambda x, axis: Spec(x.shape, "int32"))
-searchsorted_p = primitive(
+argsort_p: Primitive = primitive(
+    "argsort", Kind.SORT, lambda x, axis: Spec(x.shape, "int32")
+)
+searchsorted_p: Primitive = primitive(
     "searchsorted", Kind.SORT, lambda edges, x, side: Spec(x.shape, "int32")
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, layers, ops
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.host import batches_of, host_array
 from toolkit.models.saving.whole_models import save_model
@@ -70,23 +71,25 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         self.crossing_dim = crossing_dim
         self.hashing_dim = hashing_dim
         self.num_discretization_bins = num_discretization_bins
-        self.features = {k: self._feature(k, v) for k, v in features.items()}
-        self.crosses = [self._cross(value) for value in crosses or ()]
-        self.inputs = {
+        self.features: dict[str, Feature] = {
+            k: self._feature(k, v) for k, v in features.items()
+        }
+        self.crosses: list[Cross] = [self._cross(value) for value in crosses or ()]
+        self.inputs: dict[str, KerasTensor] = {
             k: layers.Input((1,), dtype=v.dtype, name=k)
             for k, v in self.features.items()
         }
         self.preprocessors: dict[str, Any] = {
             k: v.preprocessor for k, v in self.features.items()
         }
-        self.crossers = {
+        self.crossers: dict[str, layers.HashedCrossing] = {
             cross.name: layers.HashedCrossing(cross.crossing_dim, name=cross.name)
             for cross in self.crosses
         }
         self.one_hot_encoders: dict[str, Any] = {}
         self.encoded_features: Any = None
         self._is_adapted = not self._list_adaptable_preprocessors()
-        self.built = False
+        self.built: bool = False
 
     # --- features ---------------------------------------------------------------------
 

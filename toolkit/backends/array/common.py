@@ -53,9 +53,9 @@ class Scratch:
     __slots__ = ("offset", "work", "xp")
 
     def __init__(self, xp: Any, work: Array | None) -> None:
-        self.xp = xp
-        self.work = work
-        self.offset = 0
+        self.xp: Any = xp
+        self.work: Any | None = work
+        self.offset: int = 0
 
     def take(self, shape: tuple[int, ...] | int, dtype: Any) -> Array:
         """An array with undefined content."""

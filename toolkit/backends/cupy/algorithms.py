@@ -60,14 +60,17 @@ class ProductAlgorithm:
     ) -> None:
         self.handle = handle
         self.gemm = gemm
-        self.product = Product(gemm)
+        self.product: Product = Product(gemm)
         self.limit = workspace
         kind = ctypes.c_double if gemm.compute == "64F" else ctypes.c_float
-        self.scale = kind(gemm.alpha), kind(gemm.beta)
+        self.scale: tuple[Any, Any] = (
+            kind(gemm.alpha),
+            kind(gemm.beta),
+        )
         # The library looks at them to see how a bias is aligned.
         self._point(pointers)
-        self.algorithms = self._find(MOST_ALGORITHMS, pointers)
-        self.algorithm = self.algorithms[0]
+        self.algorithms: list[Algorithm] = self._find(MOST_ALGORITHMS, pointers)
+        self.algorithm: Algorithm = self.algorithms[0]
 
     def _point(self, pointers: tuple[int, ...]) -> dict[str, int]:
         """Tell the descriptor where its vectors are; returns all extras by name."""

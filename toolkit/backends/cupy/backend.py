@@ -55,7 +55,7 @@ class CupyBackend(Backend):
         self.device = device
         self.count = count
         self.xp = xp
-        self.arrays = KernelTable(array_table(xp), super().render)
+        self.arrays: KernelTable = KernelTable(array_table(xp), super().render)
         eager = {name: EagerKernel(self, name, k) for name, k in self.arrays.items()}
         others = {name: self.arrays[name] for name in VIEWS}
         super().__init__(eager | others | {"product": products.unlowered})

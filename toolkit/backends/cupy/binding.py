@@ -60,8 +60,9 @@ class Binder:
     def __init__(self, runner: Runner, limit: int, dnn_limit: int | None) -> None:
         self.runner = runner
         self.device = runner.device
-        self.limit, self.dnn_limit = limit, dnn_limit
-        self.binding = Binding([], [], [])
+        self.limit: int = limit
+        self.dnn_limit: int | None = dnn_limit
+        self.binding: Binding = Binding([], [], [])
         self.scratch: int = 0
         self.words: Any = None
 

@@ -240,7 +240,7 @@ class Handle:
 
     def __init__(self, kind: str, *arguments: Any) -> None:
         self.kind = kind
-        self.pointer = ctypes.c_void_p()
+        self.pointer: ctypes.c_void_p = ctypes.c_void_p()
         # Whoever made it destroys it; at exit nothing can be looked up any more.
         self._destroy = getattr(library(), f"cublasLt{kind}Destroy")
         call(f"{kind}Create", ctypes.byref(self.pointer), *arguments)
@@ -270,7 +270,8 @@ class Handle:
 
     def __del__(self) -> None:
         # Nobody can handle an error here.
-        pointer, self.pointer = getattr(self, "pointer", None), ctypes.c_void_p()
+        pointer = getattr(self, "pointer", None)
+        self.pointer = ctypes.c_void_p()
         if pointer:
             self._destroy(pointer)
 
@@ -281,7 +282,9 @@ class Product:
     def __init__(self, gemm: Gemm) -> None:
         self.gemm = gemm
         scale = SCALE_TYPES[gemm.compute]
-        self.descriptor = Handle("MatmulDesc", COMPUTE_TYPES[gemm.compute], scale)
+        self.descriptor: Handle = Handle(
+            "MatmulDesc", COMPUTE_TYPES[gemm.compute], scale
+        )
         self.descriptor.set(DESCRIPTOR, **gemm.descriptor)
         self.layouts = []
         for attributes in gemm.layouts:

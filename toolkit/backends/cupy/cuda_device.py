@@ -42,19 +42,24 @@ class CudaDevice(Device):
 
     def __init__(self, number: int) -> None:
         super().__init__()
-        self.cupy = cupy_module()
-        self.runtime = self.cupy.cuda.runtime
-        self.name = f"gpu:{number}"
-        self.device = self.cupy.cuda.Device(number)
+        self.cupy: Any = cupy_module()
+        self.runtime: Any = self.cupy.cuda.runtime
+        self.name: str = f"gpu:{number}"
+        self.device: Any = self.cupy.cuda.Device(number)
         with self.device:
             streams = [self.cupy.cuda.Stream(non_blocking=True) for _ in range(3)]
+        self.stream: Any
+        self.copies: Any
+        self.fetches: Any
         self.stream, self.copies, self.fetches = streams
-        self.failures = (
+        self.failures: tuple[Any, Any] = (
             self.runtime.CUDARuntimeError,
             self.cupy.cuda.driver.CUDADriverError,
         )
+        self.libraries: frozenset[str]
+        self.missing: dict[str, str]
         self.libraries, self.missing = usable_libraries()
-        self.arch = int(self.device.compute_capability)
+        self.arch: int = int(self.device.compute_capability)
         self._functions: dict[Kernel, Callable[..., None]] = {}
         self._turn = RLock()
 

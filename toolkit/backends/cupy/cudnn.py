@@ -197,8 +197,8 @@ class GraphPlan:
         self.cache = cache
         self.signature = signature
         self.graph = graph
-        self.workspace = int(graph.get_workspace_size())
-        self.uids = sorted(t.uid for t in signature.tensors if t.uid)
+        self.workspace: int = int(graph.get_workspace_size())
+        self.uids: list[int] = sorted(t.uid for t in signature.tensors if t.uid)
 
     def __call__(self, pointers: tuple[int, ...], workspace: int) -> None:
         """Start the graph on the stream of the handle; all are addresses."""
@@ -217,7 +217,7 @@ class Plans:
 
     def __init__(self, device: str, stream: int, folder: Path | None) -> None:
         fe = frontend()
-        self.handle = fe.create_handle()
+        self.handle: Any = fe.create_handle()
         fe.set_stream(self.handle, stream)
         name = f"cudnn-{version()}-{safe(device)}-{maker()}"
         self.folder = folder and folder / name

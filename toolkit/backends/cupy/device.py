@@ -91,7 +91,7 @@ class Device(ABC):
 
     def __init__(self) -> None:
         self._watched: dict[int, Words] = {}
-        self.started = 0
+        self.started: int = 0
         self._idle: list[WeakMethod[Any]] = []
         self.last: Callable[[], str] = lambda: "nothing"
 

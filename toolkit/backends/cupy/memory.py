@@ -123,7 +123,8 @@ class Lease:
     __slots__ = ("dropped", "number")
 
     def __init__(self, number: int, dropped: deque[int]) -> None:
-        self.number, self.dropped = number, dropped
+        self.number: int = number
+        self.dropped: deque[int] = dropped
 
     def __del__(self) -> None:
         # At any time, in any thread: nothing is asked of the device here.
@@ -142,12 +143,12 @@ class Uploads:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.ring = PinnedRing(device.pin, device.event, BUFFERS)
+        self.ring: PinnedRing = PinnedRing(device.pin, device.event, BUFFERS)
         self.lent: dict[int, Block] = {}
         self.dropped: deque[int] = deque()  # since `mark` was called
         self.free: list[Block] = []  # the longest free one first
-        self.count = 0
-        self.lock = RLock()
+        self.count: int = 0
+        self.lock: RLock = RLock()
 
     def put(self, host: np.ndarray[Any, Any], returns: bool = True) -> Array:
         """An array of the device with a copy of one of the host, row-major.

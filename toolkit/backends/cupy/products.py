@@ -14,7 +14,7 @@ from toolkit.backends.cupy.cublaslt import Gemm, compute_type
 from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.epilogues import HALVES, Epilogue, epilogue_of
 from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Product
-from toolkit.ir import Graph, Node
+from toolkit.ir import Graph, Node, Spec
 
 # Products that differ in no single stride are this many calls at most; else a copy.
 MOST_CALLS = 64
@@ -25,9 +25,11 @@ class Matrix:
 
     def __init__(self, place: Place, operand: Operand) -> None:
         self.place = place
-        self.spec = operand.spec
-        self.itemsize = dtypes.itemsize(operand.spec.dtype)
-        self.strides = tuple(s // self.itemsize for s in operand.strides)
+        self.spec: Spec = operand.spec
+        self.itemsize: int = dtypes.itemsize(operand.spec.dtype)
+        self.strides: tuple[int, ...] = tuple(
+            s // self.itemsize for s in operand.strides
+        )
 
     @property
     def rows(self) -> tuple[bool, int] | None:

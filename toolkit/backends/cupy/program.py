@@ -51,8 +51,8 @@ class CallTable(list[int]):
     ) -> None:
         super().__init__([0] * len(specs))
         self.plan = plan
-        self.specs = list(specs)
-        self.kept = frozenset(kept)
+        self.specs: list[Spec] = list(specs)
+        self.kept: frozenset[int] = frozenset(kept)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class GpuProgram:
 
     def __init__(self, device: Device, nodes: Sequence[Lowered]) -> None:
         self.device = device
-        self.nodes = list(nodes)
+        self.nodes: list[Lowered] = list(nodes)
 
     @property
     def moments(self) -> dict[int, Moment]:
@@ -141,18 +141,18 @@ class Runner:
 
     def __init__(self, program: GpuProgram, resolve: Resolve, objects: CallTable):
         self.program = program
-        self.device = program.device
+        self.device: Device = program.device
         self.resolve = resolve
         self.objects = objects
         # Memory that stays, by the number of an array that is elsewhere in every call.
         self.staged: dict[int, Any] = {}
         # The others, and the addresses that each was found at.
-        self.loose = list(range(len(objects)))
+        self.loose: list[int] = list(range(len(objects)))
         self.places: list[set[int]] = [set() for _ in objects]
         self.bindings: dict[tuple[int, ...], Binding] = {}
         self.scratch: Any = None
-        self.workspaces = list(WORKSPACES)
-        self.used = self._used()
+        self.workspaces: list[tuple[int, None] | tuple[int, int]] = list(WORKSPACES)
+        self.used: tuple[set[int], set[int]] = self._used()
 
     def _used(self) -> tuple[set[int], set[int]]:
         """The numbers of the arrays of a call that steps read, and write."""

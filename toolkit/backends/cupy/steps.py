@@ -88,7 +88,7 @@ class Pieces:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.work = 0
+        self.work: int = 0
 
     def take(self, nbytes: int) -> Scratch:
         """A piece of scratch memory."""

@@ -63,7 +63,7 @@ class Phases:
             level = max((self._level(a) for a in step.arguments), default=0)
             self.levels.append(level + (step.role == ROW and step.reduces != ""))
         self.before: list[int] = []
-        self.phases = [Phase() for _ in range(1 + self._last_level())]
+        self.phases: list[Phase] = [Phase() for _ in range(1 + self._last_level())]
         self.kept: list[int] = []
         self._place_rows()
         self._place_writes()

@@ -159,15 +159,17 @@ class NestPlanner:
         self, body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> None:
         self.body = body
-        self.space = space_of(body.nodes)
-        self.operands = dict(zip(body.inputs, inputs, strict=True))
-        self.index = {value: k for k, value in enumerate(body.inputs)}
+        self.space: Space = space_of(body.nodes)
+        self.operands: dict[Any, Operand] = dict(zip(body.inputs, inputs, strict=True))
+        self.index: dict[Any, int] = {value: k for k, value in enumerate(body.inputs)}
         self.sources: dict[Value, Source] = {}
         self.steps: list[Step] = []
         self.reads: dict[tuple[int, tuple[int, ...]], int] = {}
         columns = self.space.columns or 1
-        self.loop_steps = loop_steps(body.nodes, self.space)
-        self.row_steps = [s // columns for s in self.loop_steps if s >= columns]
+        self.loop_steps: list[int] = loop_steps(body.nodes, self.space)
+        self.row_steps: list[int] = [
+            s // columns for s in self.loop_steps if s >= columns
+        ]
         for node in body.nodes:
             self._visit(node)
 

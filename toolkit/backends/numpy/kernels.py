@@ -30,7 +30,7 @@ class NumPyBackend(Backend):
     name = "numpy"
 
     def __init__(self, blas: str = "auto", threads: int | None = None) -> None:
-        self.blas = find_blas(blas)
+        self.blas: Any = find_blas(blas)
         table = array_table(np, self.blas.gemm)
         super().__init__(table | self.blas.kernels(table))
         if threads is not None:

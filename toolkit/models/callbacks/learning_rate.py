@@ -121,7 +121,9 @@ class ReduceLROnPlateau(MonitorCallback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         if not self._is_resumed():
-            self.best, self.wait, self.cooldown_counter = None, 0, 0
+            self.best: Any = None
+            self.wait = 0
+            self.cooldown_counter = 0
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs = {} if logs is None else logs

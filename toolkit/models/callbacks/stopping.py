@@ -47,7 +47,7 @@ class EarlyStopping(MonitorCallback):
         self._forget()
 
     def _forget(self) -> None:
-        self.best = None
+        self.best: Any = None
         self.wait: int = 0
         self.stopped_epoch: int = 0
         self.best_epoch: int = 0

@@ -69,7 +69,7 @@ class TensorBoard(Callback):
         self.write_graph = write_graph
         self.write_images = write_images
         self.write_steps_per_second = write_steps_per_second
-        self.update_freq = 1 if update_freq == "batch" else update_freq
+        self.update_freq: str | int = 1 if update_freq == "batch" else update_freq
         self.embeddings_freq = embeddings_freq
         self.embeddings_metadata = embeddings_metadata
         self._writers: dict[str, EventWriter] = {}

@@ -47,6 +47,7 @@ class Topology:
         outputs: Sequence[KerasTensor],
         structure: Any = None,
     ) -> None:
+        self.found: list[Node]
         self.found, first_seen = _search(inputs, outputs)
         members = _members(inputs, outputs, self.found)
         node_depths, operation_depths = _depths(self.found, members)

@@ -60,7 +60,7 @@ class KerasFileEditor:
         if path.name.endswith(".keras"):
             self.config, self.metadata = archived_json(path)
             with weights_in_archive(path) as datasets:
-                self.weights_dict = self._read(datasets)
+                self.weights_dict: Tree = self._read(datasets)
         elif path.name.endswith(".weights.h5"):
             with open_datasets(path) as datasets:
                 self.weights_dict = self._read(datasets)

@@ -166,7 +166,9 @@ class ArraySource(NumberedSource):
             batch_size = ceil(self.samples / steps) if steps else DEFAULT_BATCH
         if batch_size < 1:
             raise ArgumentError(f"expected batch_size >= 1; received {batch_size}")
+        self.batch_size: int
         self._size = self.batch_size = int(batch_size)
+        self.num_batches: int
         self._length = self.num_batches = ceil(self.samples / self._size)
         self._structure = pack_x_y_sample_weight(x, y, weights)
         self._is_one = not tree.is_nested(self._structure)

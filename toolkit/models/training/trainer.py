@@ -112,6 +112,9 @@ class Trainer(CompileConfigured, Evaluation):
                 self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
             self._loss_tracker = metrics_module.Mean(name="loss")
             self._trained = None
+            self.train_function: Any
+            self.test_function: Any
+            self.predict_function: Any
             self.train_function = self.test_function = self.predict_function = None
         self.run_eagerly = run_eagerly
         self.jit_compile = jit_compile

@@ -77,19 +77,19 @@ class Body:
     ) -> None:
         planned: SizedNest = GPUPlanner(graph, inputs, outputs).plan(0)
         self.plan = planned.plan
-        self.extents = planned.loops.extents
-        self.row_loops = self.plan.row_loops
+        self.extents: tuple[int, ...] = planned.loops.extents
+        self.row_loops: int = self.plan.row_loops
         arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
-        self.strides = [
+        self.strides: list[tuple[int, ...]] = [
             tuple(stride // dtypes.itemsize(array.dtype) for stride in row)
             for array, row in zip(arrays, planned.strides, strict=True)
         ]
-        self.rows = prod(self.extents[: self.row_loops])
-        self.columns = prod(self.extents[self.row_loops :])
+        self.rows: int = prod(self.extents[: self.row_loops])
+        self.columns: int = prod(self.extents[self.row_loops :])
         self.aligned = aligned
-        self.lanes = self._lanes() if aligned else 1
+        self.lanes: int = self._lanes() if aligned else 1
         self.shift: int | None = None
-        self.is_spread = False
+        self.is_spread: bool = False
         steps = ((n - 1) * abs(s) for r in self.strides for n, s in self._along(r))
         size = max(prod(self.extents), *steps, 0)
         self.number = "int" if 2 * size < 2**31 else "i64"
@@ -151,7 +151,8 @@ class Body:
         if len(self.extents) != loops + 1 or not is_long or len(steps) > 1:
             return
         if lanes > self.lanes and min(min(self.strides[k]) for k in wide) >= 0:
-            self.lanes, self.shift = lanes, wide[0]
+            self.lanes = lanes
+            self.shift = wide[0]
 
     def is_whole(self, array: int) -> bool:
         """Whether an array has its elements in the order of the loops, without gaps."""

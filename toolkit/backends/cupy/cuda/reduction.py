@@ -33,8 +33,8 @@ class Reducer:
         self.op = op
         self.dtype = dtype
         self.w = writer
-        self.s = CUDAScalars(writer)
-        self.is_place = op.startswith("arg")
+        self.s: CUDAScalars = CUDAScalars(writer)
+        self.is_place: bool = op.startswith("arg")
         self.dtypes = (dtype, "int32") if self.is_place else (dtype,)
 
     @property

@@ -49,8 +49,8 @@ class SourceWriter:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.depth = 1
-        self.count = 0
+        self.depth: int = 1
+        self.count: int = 0
 
     def __call__(self, *lines: str) -> None:
         self.lines += ["  " * self.depth + line for line in lines]

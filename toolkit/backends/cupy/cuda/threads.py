@@ -45,14 +45,14 @@ class Threads(SourceWriter):
         super().__init__()
         self.family = family
         self.extra = ""
-        self.count = prod(shape)
+        self.count: int = prod(shape)
         most = max([self.count, *map(span, operands)])
         self.number = "int" if 2 * most < 2**31 else "i64"
         self.parameters: list[tuple[str, str, Argument]] = []
         self(f"const i64 thread = (i64)blockIdx.x * {THREADS} + threadIdx.x;")
         self(f"if (thread >= {self.count}) return;")
         self(f"const {self.number} i = thread;")
-        self.indices = split(self, "i", shape, "i", self.number)
+        self.indices: list[str] = split(self, "i", shape, "i", self.number)
 
     def array(self, ctype: str, name: str, argument: Argument) -> None:
         """One more parameter."""
