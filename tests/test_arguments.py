@@ -1,6 +1,7 @@
 """Arguments of public classes and methods, checked by the types in their signatures."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -462,3 +463,27 @@ def test_settings_take_numbers_of_numpy():
         assert toolkit.config.num_threads() == 1
     finally:
         toolkit.config.set_num_threads(before)
+
+
+LAYERS = [cls for cls in CLASSES if issubclass(cls, layers.Layer)]
+# What Keras's layers call so has a type that an editor can show.
+TYPED = re.compile(
+    r"kernel_size|strides|dilation_rate|pool_size|activation|data_format|value_range"
+    r"|.*_(initializer|regularizer|constraint)"
+)
+
+
+@pytest.mark.parametrize("cls", LAYERS)
+def test_arguments_of_layers_have_types(cls):
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    untyped = [
+        p.name for p in parameters if TYPED.fullmatch(p.name) and p.annotation == "Any"
+    ]
+    assert untyped == []
+
+
+def test_one_declaration_shows_the_whole_signature():
+    for cls in (layers.LSTM, layers.Conv2D, layers.SeparableConv1D, layers.ConvLSTM2D):
+        names = list(inspect.signature(cls).parameters)
+        assert {"activation", "kernel_size", "units"} & {*names}
+        assert len(names) > 15
