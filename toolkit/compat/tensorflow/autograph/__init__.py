@@ -12,15 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolkit.compat.tensorflow.arguments import refuse
-from toolkit.compat.tensorflow.autograph import operators, sources
 from toolkit.compat.tensorflow.autograph.loops import set_loop_options
+from toolkit.compat.tensorflow.autograph.operators import converted
 
 __all__ = ["converted", "do_not_convert", "experimental", "to_graph"]
-
-
-def converted(function: Any) -> Any:
-    """The function with its control flow rewritten; it if that cannot be."""
-    return sources.convert(function, operators)
 
 
 def to_graph(

@@ -13,11 +13,16 @@ from toolkit.compat.tensorflow.autograph.loops import Range
 from toolkit.compat.tensorflow.autograph.values import unknown
 from toolkit.compat.tensorflow.views import convert
 
+Convert = Callable[[Any], Any]
 
-def called(function: Any) -> Any:
-    """What is called for `function(...)`: the same, with its control flow rewritten."""
-    from toolkit.compat.tensorflow.autograph import converted
 
+def called(function: Any, converted: Convert) -> Any:
+    """What is called for `function(...)`: the same, with its control flow rewritten.
+
+    Args:
+        function: what the code names.
+        converted: rewrites a function.
+    """
     try:
         builtin = _BUILT_IN.get(function)
     except TypeError:  # not hashable
@@ -35,13 +40,13 @@ def called(function: Any) -> Any:
     return function if new is call else MethodType(new, function)
 
 
-def iterated(function: Any, *args: Any, **kwargs: Any) -> Any:
+def iterated(function: Any, converted: Convert, args: Any, kwargs: Any) -> Any:
     """What `for ... in function(...)` iterates over: a range may have unknown ends."""
     if function in (range, arrays.range) and any(
         map(unknown, (*args, *kwargs.values()))
     ):
         return _range(*args, **kwargs)
-    return called(function)(*args, **kwargs)
+    return called(function, converted)(*args, **kwargs)
 
 
 def _range(

@@ -9,17 +9,33 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit import ops
+from toolkit.compat.tensorflow.autograph import calls, sources
 from toolkit.compat.tensorflow.autograph.branches import if_
-from toolkit.compat.tensorflow.autograph.calls import called, iterated
 from toolkit.compat.tensorflow.autograph.loops import for_, while_
 from toolkit.compat.tensorflow.autograph.values import Undefined, unknown
 
 __all__ = ["Undefined", "and_", "called", "compare", "for_", "if_", "if_expression"]
 __all__ += ["iterated", "not_", "or_", "while_"]
+
+
+def converted(function: Any) -> Any:
+    """The function with its control flow rewritten; it if that cannot be."""
+    return sources.convert(function, sys.modules[__name__])
+
+
+def called(function: Any) -> Any:
+    """What is called for `function(...)`."""
+    return calls.called(function, converted)
+
+
+def iterated(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """What `for ... in function(...)` iterates over."""
+    return calls.iterated(function, converted, args, kwargs)
 
 
 def if_expression(test: Any, body: Any, orelse: Any) -> Any:

@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.session import Summary
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.errors import ArgumentError
+from toolkit.models.callbacks.events import EventWriter
 
 
 def _summary(kind: str, name: str, tensor: Any, collections: Any) -> Summary:
@@ -80,8 +81,6 @@ class FileWriter:
     def __init__(
         self, logdir: str | os.PathLike[str], graph: Graph | None = None
     ) -> None:
-        from toolkit.models.callbacks.events import EventWriter  # it takes a while
-
         self._logdir = os.fspath(logdir)
         self._events = EventWriter(Path(logdir))
         if graph is not None:
