@@ -109,14 +109,17 @@ class KernelTable(dict[str, Kernel]):
         self.render = render
 
     def __contains__(self, name: object) -> bool:
-        try:
-            return callable(self[str(name)])
-        except KeyError:
+        if super().__contains__(name):
+            return True
+        record = PRIMITIVES.get(str(name))
+        # Eager calls ask for composites, which have a body, again and again.
+        if record is None or record.kind is Kind.COMPOSITE:
             return False
+        return self.render(record) is not None
 
     def __missing__(self, name: str) -> Kernel:
         record = PRIMITIVES.get(name)
-        kernel = None if record is None else self.render(record)
+        kernel = self.render(record) if record and name in self else None
         if kernel is None:
             raise KeyError(name)
         self[name] = kernel
