@@ -48,8 +48,19 @@ MERGES = {
     "any": "logical_or",
     "all": "logical_and",
 }
+# The scalar operation that combines an element with an update, by a scatter's mode.
+UPDATES = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 # ("read", k), ("step", k), or ("number", its bytes in hexadecimal, dtype).
 Source = tuple[Any, ...]
+
+
+def identity(op: str, dtype: str) -> float | int | bool:
+    """The element that changes nothing when a reduction merges it."""
+    if op in ("sum", "any"):
+        return 0
+    if op in ("prod", "all"):
+        return 1
+    return dtypes.lowest(dtype) if op.endswith("max") else dtypes.highest(dtype)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.cuda.parts import parts_of, unlabelled
 from toolkit.backends.cupy.cuda.prelude import STORED
-from toolkit.backends.cupy.cuda.reduction import identity
 from toolkit.backends.cupy.cuda.rows import emit_rows
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
 from toolkit.backends.loops.formulas import words_of
@@ -35,7 +34,7 @@ from toolkit.backends.loops.iteration_space import (
     picks_in_rows,
     reduced_part,
 )
-from toolkit.backends.loops.plan import FULL
+from toolkit.backends.loops.plan import FULL, identity
 from toolkit.ir import PRIMITIVES, Graph, Node, Spec, Value
 
 

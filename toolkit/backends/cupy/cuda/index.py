@@ -17,8 +17,7 @@ from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, split
 from toolkit.backends.cupy.cuda.sort import PAIRS, pairs_in, sort_pairs
 from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_type
 from toolkit.backends.loops.iteration_space import index_problem
-
-_MODES = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+from toolkit.backends.loops.plan import UPDATES
 
 
 def generate_gather(
@@ -163,6 +162,6 @@ def _combine(k: Threads, node: Any, where: str, y: Operand) -> None:
     dtype, mode = y.spec.dtype, node.attrs["mode"]
     update = k.let(dtype, f"widen(updates[{where}])")
     if mode != "set":
-        rule = getattr(CUDAScalars(k), _MODES[mode])
+        rule = getattr(CUDAScalars(k), UPDATES[mode])
         update = rule(Value("sum", dtype), update)
     k(f"sum = {update.text};")

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolkit import dtypes
 from toolkit.backends.cupy.cuda.body import kernel_text, narrowed
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, SourceWriter, Value, literal
-from toolkit.backends.loops.plan import MERGES
+from toolkit.backends.loops.plan import MERGES, identity
 
 _NOWHERE = 2**31 - 1
-
-
-def identity(op: str, dtype: str) -> float | int | bool:
-    """The element that changes nothing."""
-    if op in ("sum", "any"):
-        return 0
-    if op in ("prod", "all"):
-        return 1
-    return dtypes.lowest(dtype) if op.endswith("max") else dtypes.highest(dtype)
 
 
 class Reducer:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolkit import dtypes
-from toolkit.backends.loops.plan import MERGES
+from toolkit.backends.loops.plan import MERGES, identity
 from toolkit.backends.numpy.jit.builder import Mask, Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
@@ -88,7 +86,7 @@ class Position(Reducer):
 
     def initial(self) -> State:
         """Worse than everything, and behind it."""
-        worst = identity("max" if self.op == "argmax" else "min", self.dtype)
+        worst = identity(self.op, self.dtype)
         last = Value("", "int32", self.b.lanes)
         return [
             self.b.constant(worst, self.like),
@@ -117,16 +115,3 @@ class Position(Reducer):
             same = s.logical_or(same, s.logical_and(x_nan, y_nan))
         better = s.logical_or(better, s.logical_and(same, s.less(k, i)))
         return [s.select(better, y, x), s.select(better, k, i)]
-
-
-def identity(op: str, dtype: str) -> Any:
-    """The element that changes nothing."""
-    if op in ("sum", "any"):
-        return 0
-    if op in ("prod", "all"):
-        return 1
-    if dtype == "bool":
-        return op == "min"
-    if dtypes.is_float(dtype):
-        return float("-inf" if op == "max" else "inf")
-    return dtypes.lowest(dtype) if op == "max" else dtypes.highest(dtype)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from toolkit import dtypes
-from toolkit.backends.loops.plan import FULL, PICK, PLACE, PUT, Source
+from toolkit.backends.loops.plan import FULL, PICK, PLACE, PUT, UPDATES, Source
 from toolkit.backends.numpy.jit.builder import Index, Number, Value
 from toolkit.backends.numpy.jit.fused.values import COLUMNS, Known, Values
-
-_COMBINED = {"add": "add", "max": "maximum", "min": "minimum"}
 
 
 class Picks(Values):
@@ -44,7 +42,7 @@ class Picks(Values):
         """A vector of a row with an update at one column."""
         s = self.scalars
         if mode != "set":
-            update = getattr(s, _COMBINED[mode])(row, update)
+            update = getattr(s, UPDATES[mode])(row, update)
         return s.select(s.equal(columns, place), update, row)
 
     def _pick(self, source: Source, place: Source) -> Value:

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.loops.plan import UPDATES
 from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
@@ -137,8 +138,7 @@ def _along(
 
 
 def _combined(b: Kernel, mode: str, old: Value, new: Value) -> Value:
-    names = {"mul": "multiply", "max": "maximum", "min": "minimum"}
-    value: Value = getattr(LLVMScalars(b), names.get(mode, mode))(old, new)
+    value: Value = getattr(LLVMScalars(b), UPDATES[mode])(old, new)
     return value
 
 

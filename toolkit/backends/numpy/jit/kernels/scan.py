@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from toolkit.backends.loops.plan import identity
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.engine import host
-from toolkit.backends.numpy.jit.fused.reducers import identity
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
     Call,
