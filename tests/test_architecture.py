@@ -200,6 +200,9 @@ def test_counts_that_were_brought_down_stay_down():
     house = run_path(str(ROOT / "scripts" / "measure_house"))["House"](ROOT)
     assert len(house.largest_cycle()) <= 8
     assert house.late_imports() <= 14
+    identities = r"(?<![\w.])id\("  # values, nodes and Variables are keys themselves
+    assert house.count(identities, "compiler") <= 10
+    assert house.count(identities) <= 120
 
 
 def test_warnings_name_the_line_of_the_user():

@@ -1,0 +1,83 @@
+"""The pipeline: values as keys, passes that a backend adds, programs as data."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from tests.compiler.graphs import target, trace_of
+from toolkit import ops
+from toolkit.backends import get_backend
+from toolkit.backends.target import BackendPasses
+from toolkit.compiler.bound import BoundProgram
+from toolkit.compiler.pipeline import compile_program
+from toolkit.core.tensor import Tensor
+from toolkit.core.variable import Variable
+from toolkit.ir import Constant, Spec, Value
+
+
+def test_a_value_is_itself_and_no_other():
+    spec = Spec((2,), "float32")
+    tensors = [Tensor(np.ones(2, "float32")) for _ in range(2)]
+    values = [Value(spec), Value(spec), *tensors, Constant(np.ones(2, "float32"))]
+    names = {value: i for i, value in enumerate(values)}
+    assert [names[value] for value in values] == list(range(5))
+    assert Value(spec) not in names and Tensor(np.ones(2, "float32")) not in names
+
+
+def test_tensors_and_variables_are_keys_of_one_dict():
+    keys = [Variable(1.0), Tensor(np.ones(())), Variable(1.0)]
+    found = dict.fromkeys(keys)
+    assert len(found) == 3 and all(a is b for a, b in zip(found, keys, strict=True))
+
+
+def test_what_is_computed_from_open_constants_is_open():
+    assert Constant(np.ones(()), is_open=True).is_open
+    assert not Constant(np.ones(())).is_open
+    assert not Value(Spec((), "float32")).is_open
+
+
+class Watched(type(get_backend("reference"))):
+    """A backend that notes when its own passes run."""
+
+    def __init__(self):
+        super().__init__(get_backend("reference").kernels)
+        self.ran = []
+        places = ("traced", "expanded", "simplified", "scheduled")
+        self.passes = BackendPasses(**{place: (self.note(place),) for place in places})
+
+    def note(self, place):
+        def own_pass(graph, target):
+            self.ran.append((place, {node.op.name for node in graph.nodes}))
+            return graph
+
+        return own_pass
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_backend_adds_passes_at_their_places(generate):
+    backend = Watched()
+    graph = trace_of(lambda x: (ops.log_softmax(x), ops.exp(x) * 1.0)[1], (2, 3))
+    compile_program(graph, target(backend, generate=generate))
+    first = ["traced", "expanded"]
+    later = ["simplified", "scheduled"] if generate else []
+    assert [place for place, _ in backend.ran] == first + later
+    assert "multiply" in backend.ran[0][1]
+    if generate:
+        assert backend.ran[2][1] == {"exp"}  # made small before
+
+
+def test_programs_are_data_and_bound_to_memory_apart():
+    graph = trace_of(lambda x: ops.sum(ops.exp(x) @ x), (3, 3))
+    program = compile_program(graph, target())
+    with pytest.raises(FrozenInstanceError):
+        program.name = "another"
+    x = np.eye(3, dtype="float32")
+    bound = [BoundProgram(program) for _ in range(2)]
+    assert bound[0].arena is not bound[1].arena
+    with program.backend.errstate():
+        first, second = (b.run([x], None)[0] for b in bound)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, np.exp(x).sum(), rtol=1e-6)
