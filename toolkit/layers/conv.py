@@ -277,7 +277,7 @@ class _ConvTranspose(Convolution):
         **kwargs: Any,
     ) -> None:
         super().__init__(locals(), **kwargs)
-        self.output_padding = output_padding
+        self.output_padding: tuple[int, ...] | None = None
         if output_padding is not None:
             self.output_padding = extents(
                 self, "output_padding", output_padding, self.rank, minimum=0

@@ -9,7 +9,7 @@ from toolkit import ops, random
 from toolkit.arguments import Seed
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
-from toolkit.layers.cells import LSTMCell
+from toolkit.layers.cells import Cell, LSTMCell
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.recurrent import OfCell, of_cell
 from toolkit.layers.weights import choice, create_weight, extents, known
@@ -154,7 +154,7 @@ class ConvLSTMCell(LSTMCell):
 
 class _ConvLSTM(OfCell):
     rank: int
-    cell_class = ConvLSTMCell
+    cell_class: type[Cell] = ConvLSTMCell
 
     def __init__(
         self,

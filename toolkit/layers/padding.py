@@ -21,7 +21,7 @@ class _Spatial(Layer):
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.data_format = standardize_data_format(data_format)
+        self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     @property
@@ -59,7 +59,9 @@ class _ZeroPadding(_Spatial):
     ) -> None:
         super().__init__(data_format, **kwargs)
         self._pairs = self._margins("padding", padding)
-        self.padding = self._pairs if self.rank > 1 else self._pairs[0]
+        self.padding: tuple[tuple[int, int], ...] | tuple[int, int] = (
+            self._pairs if self.rank > 1 else self._pairs[0]
+        )
 
     def call(self, inputs: Any) -> Any:
         widths = [(0, 0)] * inputs.ndim
@@ -133,7 +135,9 @@ class _Cropping(_Spatial):
     ) -> None:
         super().__init__(data_format, **kwargs)
         self._pairs = self._margins("cropping", cropping)
-        self.cropping = self._pairs if self.rank > 1 else self._pairs[0]
+        self.cropping: tuple[tuple[int, int], ...] | tuple[int, int] = (
+            self._pairs if self.rank > 1 else self._pairs[0]
+        )
 
     def call(self, inputs: Any) -> Any:
         region = [slice(None)] * inputs.ndim
@@ -215,7 +219,7 @@ class _UpSampling(_Spatial):
         self, size: IntOrInts, data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format, **kwargs)
-        self.size = extents(self, "size", size, self.rank)
+        self.size: tuple[int, ...] = extents(self, "size", size, self.rank)
 
     def call(self, inputs: Any) -> Any:
         for axis, n in enumerate(self.size, self._first):
