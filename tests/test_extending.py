@@ -18,7 +18,7 @@ from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.launch import GENERATORS
 from toolkit.backends.numpy.jit.fused.elementwise import is_fusable
 from toolkit.backends.numpy.jit.lowering import LOWERINGS
-from toolkit.compiler.recompute import is_dear
+from toolkit.compiler.fusion.recompute import is_dear
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Kind, Node, Spec
 from toolkit.ir.scalars import SCALARS
@@ -163,7 +163,7 @@ def test_functions_of_floats_are_named_in_their_record_and_row_alone():
     allowed = {
         "backends/numpy/jit/math/trigonometric.py",
         "backends/reference/scalars.py",
-        "compiler/attention.py",
+        "compiler/passes/attention.py",
         "ops/keras_modules.py",
     }
     assert set(named) <= allowed
