@@ -31,6 +31,7 @@ the operation or layer, what was expected, and what was received.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -169,28 +170,30 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def unknown_choice(what: str, value: object, choices: object) -> ArgumentError:
+def unknown_choice(what: str, value: object, choices: Iterable[Any]) -> ArgumentError:
     """The error for a string that is none of the valid ones."""
-    valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))  # type: ignore[call-overload]
+    valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))
     return ArgumentError(
         f"{what}: expected one of {valid}; received {value!r}{nearest(value, choices)}"
     )
 
 
-def unknown_arguments(what: str, names: object, known: object) -> ArgumentTypeError:
+def unknown_arguments(
+    what: str, names: Iterable[Any], known: Iterable[Any]
+) -> ArgumentTypeError:
     """The error for names of arguments that a function or class does not take."""
-    given = sorted(map(str, names))  # type: ignore[call-overload]
+    given = sorted(map(str, names))
     plural = "s" if len(given) > 1 else ""
     listed = ", ".join(map(repr, given))
     near = "".join(dict.fromkeys(nearest(name, known) for name in given))
     return ArgumentTypeError(f"{what}: unknown argument{plural} {listed}{near}")
 
 
-def nearest(value: object, choices: object) -> str:
+def nearest(value: object, choices: Iterable[Any]) -> str:
     """`; did you mean 'relu'?`, the end of a message; "" where no choice is close."""
     from difflib import get_close_matches  # only mistakes need it
 
-    names = {str(choice).lower(): choice for choice in choices}  # type: ignore[attr-defined]
+    names = {str(choice).lower(): choice for choice in choices}
     close = get_close_matches(str(value).lower(), names, n=1)
     return f"; did you mean {names[close[0]]!r}?" if close else ""
 

@@ -47,7 +47,8 @@ def is_nested(structure: Any) -> bool:
 def _children(structure: Any) -> Iterable[Any]:
     if isinstance(structure, dict):
         return [structure[key] for key in keys_of(structure)]
-    return structure  # type: ignore[no-any-return]
+    children: Iterable[Any] = structure
+    return children
 
 
 def keys_of(mapping: dict[Any, Any]) -> list[Any]:

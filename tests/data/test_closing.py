@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from toolkit.data import Dataset
+from toolkit.data.profiling import Watch
 from toolkit.data.streams import ClosedError, Pass, Run
-from toolkit.data.watching import Watch
 
 COUNT = 24
 

@@ -32,7 +32,7 @@ def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | No
     # A library's handle also finds the symbols of the libraries that it depends on.
     library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
     for spelling in _SPELLINGS:
-        found = getattr(library, spelling.format(name), None)
+        found: Any = getattr(library, spelling.format(name), None)
         if found is not None:
             found.restype = result
             found.argtypes = arguments

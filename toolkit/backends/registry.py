@@ -91,4 +91,5 @@ def _load(factory: Factory | str) -> Factory:
     if not isinstance(factory, str):
         return factory
     module, _, attribute = factory.partition(":")
-    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    found: Factory = getattr(importlib.import_module(module), attribute)
+    return found

@@ -204,7 +204,8 @@ class Tensor(Operators, Value):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The data on a GPU, for other libraries; there is none of data elsewhere."""
         with self._in_order() as array:
-            return array.__cuda_array_interface__  # type: ignore[no-any-return]
+            interface: dict[str, Any] = array.__cuda_array_interface__
+            return interface
 
     @contextmanager
     def _in_order(self) -> Iterator[Array]:

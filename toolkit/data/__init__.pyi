@@ -1,11 +1,14 @@
 # Written by scripts/write_stubs; do not edit.
-from toolkit.data.ahead import AUTOTUNE as AUTOTUNE, prefetched as prefetched
 from toolkit.data.combining import (
     INFINITE_CARDINALITY as INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
 )
 from toolkit.data.csv_files import CsvDataset as CsvDataset
-from toolkit.data.dataset import Dataset as Dataset, DatasetIterator as DatasetIterator
+from toolkit.data.dataset import (
+    AUTOTUNE as AUTOTUNE,
+    Dataset as Dataset,
+    DatasetIterator as DatasetIterator,
+)
 from toolkit.data.examples import (
     FixedLenFeature as FixedLenFeature,
     VarLenFeature as VarLenFeature,
@@ -25,6 +28,7 @@ from toolkit.data.options import (
     ThreadingOptions as ThreadingOptions,
 )
 from toolkit.data.padding import Ragged as Ragged
+from toolkit.data.prefetch import prefetched as prefetched
 from toolkit.data.records import TFRecordWriter as TFRecordWriter
 from toolkit.data.stats import Stats as Stats
 from toolkit.data.structure import TensorSpec as TensorSpec

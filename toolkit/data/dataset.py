@@ -20,12 +20,12 @@ from toolkit.arguments import check_given, checked, taken_by
 from toolkit.data.encoding import decode, encode
 from toolkit.data.methods import Methods
 from toolkit.data.options import Options
+from toolkit.data.profiling import Watch
 from toolkit.data.rows import Rows
 from toolkit.data.specs import examples, looked, spec_of_examples
 from toolkit.data.stats import Stats
 from toolkit.data.streams import ClosedError, Pass, Run, Stream
 from toolkit.data.structure import map_leaves
-from toolkit.data.watching import Watch
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def _method(stage: Stage) -> Callable[..., Dataset]:
     named = inspect.Parameter(
         "name", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"
     )
-    make.__signature__ = inspect.Signature([*given, named])  # type: ignore[attr-defined]
+    vars(make)["__signature__"] = inspect.Signature([*given, named])
     return make
 
 

@@ -47,13 +47,13 @@ class _Checked:
     def _unsupported(name: str) -> UnsupportedError:
         return UnsupportedError(f"Options: {name} is not supported: {WHY_NOT[name]}")
 
-    def updated(self, other: Any) -> Any:
+    def updated(self: Any, other: Any) -> Any:
         """These options, with those of the other that are not None."""
         given = {k: v for k, v in vars(other).items() if v is not None}
         for name, value in given.items():
             if isinstance(value, _Checked):
                 given[name] = getattr(self, name).updated(value)
-        return replace(self, **given)  # type: ignore[type-var]
+        return replace(self, **given)
 
 
 @dataclass

@@ -1,21 +1,20 @@
 """All stages of data sets, and what goes with them."""
 
 from toolkit.data import (
-    ahead,
     batching,
     caching,
     combining,
     elementwise,
-    finding,
+    error_handling,
     grouping,
-    handling,
     interleave,
+    list_files,
     order,
+    prefetch,
     resampling,
     sources,
     stored,
 )
-from toolkit.data.ahead import prefetched
 from toolkit.data.csv_files import CsvDataset
 from toolkit.data.dataset import (
     AUTOTUNE,
@@ -39,22 +38,23 @@ from toolkit.data.files import (
 )
 from toolkit.data.options import AutotuneOptions, Options, ThreadingOptions
 from toolkit.data.padding import Ragged
+from toolkit.data.prefetch import prefetched
 from toolkit.data.records import TFRecordWriter
 from toolkit.data.stats import Stats
 from toolkit.data.structure import TensorSpec
 
 # Modules that add methods to Dataset.
 STAGES = (
-    ahead,
     batching,
     caching,
     combining,
     elementwise,
-    finding,
+    error_handling,
     grouping,
-    handling,
     interleave,
+    list_files,
     order,
+    prefetch,
     resampling,
     sources,
     stored,

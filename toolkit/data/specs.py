@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from toolkit.data.profiling import Watch
 from toolkit.data.streams import Pass, Run
 from toolkit.data.structure import TensorSpec, leaves, map_leaves, merge, spec_of
-from toolkit.data.watching import Watch
 from toolkit.errors import ArgumentError, ShapeError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from toolkit import pictures
-from toolkit.data.watching import Event, Stage, Watch
+from toolkit.data.profiling import Event, Stage, Watch
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture

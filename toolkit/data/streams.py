@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from toolkit.data.errors import note, place
+from toolkit.data.profiling import Stage, Watch
 from toolkit.data.rows import Rows
-from toolkit.data.watching import Stage, Watch
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset

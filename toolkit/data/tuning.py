@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import perf_counter, process_time
 
 from toolkit.data.options import Options
-from toolkit.data.watching import Stage
+from toolkit.data.profiling import Stage
 
 WIDE = 16  # where AUTOTUNE begins: ten elements cannot teach it
 LONGEST = 64

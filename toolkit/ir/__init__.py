@@ -305,7 +305,7 @@ class Graph:
             ArgumentError: a fetch needs inputs that are not fed.
             ShapeError: what is fed has another shape than the value.
         """
-        compiler = import_module("toolkit.compiler.evaluate")
+        compiler: Any = import_module("toolkit.compiler.evaluate")
         return compiler.evaluate(self, fetches, feeds)  # type: ignore[no-any-return]
 
     def verify(self) -> None:

@@ -132,7 +132,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
         except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
             # A class of users has errors of its own, which go out as they are.
             if public_place(cls) is None or hasattr(error, "_is_placed"):
-                error._is_placed = True  # type: ignore[union-attr]
+                vars(error)["_is_placed"] = True
                 raise
             raise ArgumentError(
                 f"deserialize_keras_object: the config {inner!r:.300} does not fit "
@@ -149,7 +149,7 @@ def _tell_place(error: ToolkitError, cls: Any, inner: dict[str, Any]) -> None:
     """Have an error say once in which object's config it has occurred."""
     name = inner.get("name")
     if isinstance(name, str) and not getattr(error, "_is_placed", False):
-        error._is_placed = True  # type: ignore[attr-defined]
+        vars(error)["_is_placed"] = True
         if repr(name) not in str(error):
             error.args = (f"{error} (in the config of {cls.__name__} {name!r})",)
 

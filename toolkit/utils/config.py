@@ -27,6 +27,9 @@ class Config:
         True
     """
 
+    _config: dict[str, Any]
+    _frozen: bool
+
     def __init__(self, **kwargs: Any) -> None:
         object.__setattr__(self, "_config", dict(kwargs))
         object.__setattr__(self, "_frozen", False)
@@ -34,7 +37,7 @@ class Config:
     @property
     def frozen(self) -> bool:
         """Whether settings may not change."""
-        return self._frozen  # type: ignore[no-any-return]
+        return self._frozen
 
     def freeze(self) -> None:
         """Let no setting change from now on."""
@@ -47,7 +50,7 @@ class Config:
     def _changeable(self) -> dict[str, Any]:
         if self._frozen:
             raise ArgumentError("Cannot mutate attribute(s): the config is frozen")
-        return self._config  # type: ignore[no-any-return]
+        return self._config
 
     def as_dict(self) -> dict[str, Any]:
         """A copy of the settings."""

@@ -12,7 +12,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
-from toolkit.data.made import check_format, made_batches
+from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.settings import standardize_data_format
 from toolkit.utils.images import img_to_array, load_img

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkit.data.made import check_format, made_batches
+from toolkit.data.indexed import check_format, made_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.utils.shown import tensor_of
 

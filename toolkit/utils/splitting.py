@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -120,8 +120,8 @@ def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:
         name: _count(name, size, total)
         for name, size in (("left_size", left), ("right_size", right))
     }
-    first, last = counts.values()
-    first = total - last if first is None else first  # type: ignore[operator]
+    first, last = cast("tuple[Any, Any]", tuple(counts.values()))
+    first = total - last if first is None else first
     last = total - first if last is None else last
     if first + last > total or 0 in (first, last):
         raise ArgumentError(

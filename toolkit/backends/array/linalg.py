@@ -23,13 +23,25 @@ class Linalg(Kernels):
         return self._hand_out(y, dtype, out)
 
     def _hand_out(self, y: Any, dtype: Any, out: Any) -> Any:
-        if not isinstance(y, tuple):
-            return self.xp.asarray(y, dtype) if out is None else self._copy_to(out, y)
-        outs = (None,) * len(y) if out is None else out
+        if isinstance(y, tuple):
+            return self._hand_out_each(y, dtype, out)
+        return self.xp.asarray(y, dtype) if out is None else self._copy_to(out, y)
+
+    def _hand_out_each(
+        self, results: tuple[Any, ...], dtype: Any, out: Any
+    ) -> tuple[Array, ...]:
+        outs = (None,) * len(results) if out is None else out
         return tuple(
             self._hand_out(a, a.dtype if a.dtype.kind == "i" else dtype, o)
-            for a, o in zip(y, outs, strict=True)
+            for a, o in zip(results, outs, strict=True)
         )
+
+    def _factors(
+        self, name: str, x: Array, out: Any, **arguments: Any
+    ) -> tuple[Array, ...]:
+        """The results of a function that returns several."""
+        found: tuple[Array, ...] = self._run(name, x, out=out, **arguments)
+        return found
 
     def dft(
         self, real: Array, imag: Array, *, axis: int, inverse: bool, out: Any = None
@@ -43,7 +55,7 @@ class Linalg(Kernels):
             y = xp.fft.fft(x, axis=axis)
         else:
             y = xp.fft.ifft(x, axis=axis, norm="forward")
-        return self._hand_out((y.real, y.imag), real.dtype, out)  # type: ignore[no-any-return]
+        return self._hand_out_each((y.real, y.imag), real.dtype, out)
 
     def solve(self, a: Array, b: Array, *, out: Any = None) -> Array:
         """The x with a @ x = b; LinAlgError if a matrix is singular."""
@@ -51,7 +63,7 @@ class Linalg(Kernels):
 
     def slogdet(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """The sign and the logarithm of the absolute value of the determinant."""
-        return self._run("slogdet", x, out=out)  # type: ignore[no-any-return]
+        return self._factors("slogdet", x, out)
 
     def cholesky(self, x: Array, *, out: Any = None) -> Array:
         """The lower triangular factor; LinAlgError if a matrix has none."""
@@ -60,21 +72,21 @@ class Linalg(Kernels):
     def qr(self, x: Array, *, complete: bool, out: Any = None) -> tuple[Array, ...]:
         """Orthonormal columns and an upper triangle."""
         mode = "complete" if complete else "reduced"
-        return self._run("qr", x, mode=mode, out=out)  # type: ignore[no-any-return]
+        return self._factors("qr", x, out, mode=mode)
 
     def svd(self, x: Array, *, full: bool, out: Any = None) -> tuple[Array, ...]:
         """Singular vectors and values, descending."""
-        return self._run("svd", x, full_matrices=full, out=out)  # type: ignore[no-any-return]
+        return self._factors("svd", x, out, full_matrices=full)
 
     def eigh(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Eigenvalues, ascending, and eigenvectors of symmetric matrices."""
-        return self._run("eigh", x, out=out)  # type: ignore[no-any-return]
+        return self._factors("eigh", x, out)
 
     def eig(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Eigenvalues and eigenvectors, complex ones."""
         dtype = self.xp.result_type(x.dtype, "complex64")
         y = tuple(self.xp.linalg.eig(x))
-        return self._hand_out(y, dtype, out)  # type: ignore[no-any-return]
+        return self._hand_out_each(y, dtype, out)
 
     def lu(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Gaussian elimination with the largest pivots, all matrices at once.
@@ -99,4 +111,4 @@ class Linalg(Kernels):
             y[:, i + 1 :, i + 1 :] -= y[:, i + 1 :, i, None] * y[:, i, None, i + 1 :]
         lead = x.shape[:-2]
         found = (y.reshape(x.shape), pivots.reshape(*lead, k), rows.reshape(*lead, m))
-        return self._hand_out(found, x.dtype, out)  # type: ignore[no-any-return]
+        return self._hand_out_each(found, x.dtype, out)

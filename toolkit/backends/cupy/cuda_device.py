@@ -72,7 +72,8 @@ class CudaDevice(Device):
 
     def raising(self) -> AbstractContextManager[Any]:
         config = import_module("cupyx")  # or factors of what has none are given
-        return config.errstate(linalg="raise")  # type: ignore[no-any-return]
+        raising: AbstractContextManager[Any] = config.errstate(linalg="raise")
+        return raising
 
     # --- memory -----------------------------------------------------------------------
 

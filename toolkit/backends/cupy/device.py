@@ -200,8 +200,9 @@ class Device(ABC):
 
     def download(self, array: Array) -> np.ndarray[Any, Any]:
         """A copy of a row-major array in host memory, once all started is done."""
+        found: np.ndarray[Any, Any]
         (found,) = self.fetch([array]).get()
-        return found  # type: ignore[no-any-return]
+        return found
 
     @abstractmethod
     def address(self, array: Array) -> int:

@@ -156,7 +156,8 @@ def _is_offered(found: Lowered, numerics: Numerics, aligned: bool) -> bool:
 def _body(node: Any) -> Graph:
     """The nodes of a fused node, or the node alone."""
     if node.op.name == "fused":
-        return node.attrs["body"]  # type: ignore[no-any-return]
+        body: Graph = node.attrs["body"]
+        return body
     return Graph(node.inputs, (node,), node.outputs)
 
 

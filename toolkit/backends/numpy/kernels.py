@@ -107,7 +107,8 @@ class NumPyBackend(Backend):
         if self.jit is None:
             return None
         roofline = import_module("toolkit.backends.numpy.jit.roofline")
-        return roofline.peaks()  # type: ignore[no-any-return]
+        peaks: tuple[float, float] = roofline.peaks()
+        return peaks
 
     def use_threads(self, count: int) -> None:
         """Let the BLAS use so many threads; generated programs ask by themselves."""
@@ -127,4 +128,5 @@ class NumPyBackend(Backend):
         if not self.generates:
             return None
         engine = import_module("toolkit.backends.numpy.jit.engine")
-        return engine.cache_folder()  # type: ignore[no-any-return]
+        folder: Path | None = engine.cache_folder()
+        return folder

@@ -118,7 +118,7 @@ class CompileLoss:
         if not tree.is_nested(nest):
             return tree.map_structure(lambda _: nest, y_pred)
         if isinstance(nest, dict) and not isinstance(y_pred, dict):
-            names = self.output_names
+            names: Any = self.output_names
             if names is None and len(nest) == 1 and not tree.is_nested(y_pred):
                 return next(iter(nest.values()))
             if names is None or set(nest) != set(names):
@@ -137,10 +137,10 @@ class CompileLoss:
         return nest
 
     def _names(self, y_pred: Any) -> Any:
-        names = self.output_names
+        names: Any = self.output_names
         leaves = tree.flatten(y_pred)
         if names is None or len(names) != len(leaves):
-            names = [None] * len(leaves)  # type: ignore[list-item]
+            names = [None] * len(leaves)
         return tree.pack_sequence_as(y_pred, names)
 
     def _align(self, y_true: Any, y_pred: Any) -> Any:

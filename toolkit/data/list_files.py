@@ -1,4 +1,4 @@
-"""Paths as elements."""
+"""The paths that match patterns, as elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements made before they are asked for, by threads, in the order of the source.
+"""Prefetching: threads compute elements before they are asked for, in source order.
 
 Each thread takes the next element of the source, one at a time, and makes of it what
 the stage's function says, at the same time as the others. A thread is started for each

@@ -1,4 +1,4 @@
-"""Elements that are made of their numbers: what data sets of files and windows are."""
+"""Elements that are computed from their index: data sets of files and windows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Made(FromRows):
             for them: an array, or a nest of tuples and dicts of arrays.
 
     Example:
-        >>> from toolkit.data.made import Made
+        >>> from toolkit.data.indexed import Made
         >>> squares = Made(5, lambda numbers: numbers**2)
         >>> [batch.tolist() for batch in squares.batch(2)]
         [[0, 1], [4, 9], [16]]

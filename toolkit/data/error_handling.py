@@ -1,4 +1,4 @@
-"""How a data set is run: under which options, and what errors do to it."""
+"""Options of a data set, and what an error in an element does: raise or skip."""
 
 from __future__ import annotations
 
