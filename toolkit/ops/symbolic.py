@@ -18,9 +18,9 @@ import numpy as np
 from toolkit import tree
 from toolkit.core.keras_tensor import (
     KerasHistory,
-    KerasTensor,
-    any_symbolic,
-    is_symbolic,
+    KerasTensor as KerasTensor,
+    any_symbolic as any_symbolic,
+    is_symbolic as is_symbolic,
 )
 from toolkit.core.naming import auto_name
 from toolkit.core.strings import moved
