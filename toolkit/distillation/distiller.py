@@ -80,7 +80,7 @@ class Distiller(Model):
         for loss in distillation_losses:
             loss.validate_model_compatibility(teacher, student)
         with no_tracking():  # the extractors share the models' layers
-            self.distillation_losses = list(distillation_losses)
+            self.distillation_losses: list[Any] = list(distillation_losses)
             self.distillation_loss_weights: list[float] = list(weights)
             self._teacher_feature_extractor = self._extractor(teacher, "teacher")
             self._student_feature_extractor = self._extractor(student, "student")

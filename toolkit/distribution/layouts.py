@@ -122,7 +122,7 @@ class TensorLayout:
         return f"<TensorLayout axes={self.axes}, device_mesh={self.device_mesh}>"
 
 
-class LayoutMap(MutableMapping):
+class LayoutMap(MutableMapping[str, Any]):
     """The layouts of variables and tensors by their paths, or by patterns of paths.
 
     A path that is no key is matched, whole, with the keys as regular expressions; it

@@ -62,8 +62,8 @@ class Topology:
         ordered = [
             node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]
         ]
-        self.members = set(ordered)
-        self.nodes = [node for node in ordered if node.inputs]
+        self.members: set[Node] = set(ordered)
+        self.nodes: list[Node] = [node for node in ordered if node.inputs]
         self.operations: list[Any] = sorted(
             operation_depths, key=lambda op: (-operation_depths[op], first_seen[op])
         )
