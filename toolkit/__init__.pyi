@@ -46,7 +46,7 @@ from toolkit.dtype_policies.policy import (
 )
 from toolkit.functions.function import function as function
 from toolkit.initializers.base import Initializer as Initializer
-from toolkit.ir import Graph as Graph
+from toolkit.ir.graph import Graph as Graph
 from toolkit.layers.call import SymbolicScope as SymbolicScope
 from toolkit.layers.input_layer import Input as Input
 from toolkit.layers.input_spec import InputSpec as InputSpec

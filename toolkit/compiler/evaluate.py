@@ -16,18 +16,30 @@ from toolkit.ir import Graph, Value
 def evaluate(
     graph: Graph, fetches: Sequence[Value], feeds: Mapping[Value, Any]
 ) -> list[Tensor]:
-    """What `Graph.run` does."""
+    """Compute any values of a graph from any others; only what is needed runs.
+
+    Args:
+        fetches: values of the graph to compute.
+        feeds: arrays or tensors by the value that they stand for.
+
+    Returns:
+        One tensor for each fetch.
+
+    Raises:
+        ArgumentError: a fetch needs inputs that are not fed.
+        ShapeError: what is fed has another shape than the value.
+    """
     part = graph.slice(list(feeds), fetches)
     missing = [value for value in part.inputs if value not in feeds]
     if missing:
         specs = ", ".join(repr(value.spec) for value in missing)
-        raise ArgumentError(f"Graph.run: the fetches also need inputs {specs}")
+        raise ArgumentError(f"evaluate: the fetches also need inputs {specs}")
     arrays = []
     for value in part.inputs:
         array = backend().asarray(feeds[value], value.spec.dtype)
         if array.shape != value.spec.shape:
             raise ShapeError(
-                f"Graph.run: expected {value.spec} to be fed; "
+                f"evaluate: expected {value.spec} to be fed; "
                 f"received shape {array.shape}"
             )
         arrays.append(array)

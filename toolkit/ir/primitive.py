@@ -1,0 +1,74 @@
+"""Primitive: one record per operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from toolkit.ir.scalars import EVERYWHERE, Interval, Rule, arity, said
+
+
+class Kind(Enum):
+    """What a pass may assume about a primitive."""
+
+    ELEMENTWISE = "elementwise"  # broadcasts; out[i] depends on inputs[i] only
+    REDUCE = "reduce"
+    VIEW = "view"  # the output shares its input's buffer
+    MOVE = "move"  # copies elements without arithmetic
+    INDEX = "index"
+    CONTRACT = "contract"  # matmul, convolution
+    POOL = "pool"
+    SORT = "sort"
+    RANDOM = "random"
+    CONTROL = "control"  # holds sub-graphs
+    COMPOSITE = "composite"  # has a body in other primitives
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Primitive:
+    """One record per operation: all that any part of toolkit knows about it.
+
+    spec: (*input specs, **attrs) -> Spec, or a tuple of them.
+    vjp: (g, y, *inputs, **attrs) -> gradient (one input) or a tuple of them; or a tuple
+        of such functions, one per input (None: no gradient flows to that input); or
+        None: not differentiable. With several outputs, g and y are tuples.
+    scalar: for elementwise primitives, the function of one element, written in the
+        vocabulary that each code generator implements (`toolkit.ir.scalars`).
+    body: for composites, the function of tensors that defines it.
+    array: the function of arrays that computes it where a backend has no kernel, as
+        `array(xp, *arrays, **attrs)`, xp being NumPy or a module like it. What is
+        elementwise needs none: the scalar rule says it.
+    cost: of one element of the result, roughly, in additions.
+    domain: where the first input may lie for a result that is a number.
+    """
+
+    name: str
+    kind: Kind
+    spec: Rule
+    vjp: Rule | tuple[Rule | None, ...] | None = None
+    scalar: Rule | None = None
+    body: Rule | None = None
+    array: Rule | None = None
+    cost: int = 1
+    domain: Interval = EVERYWHERE
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def primitive(name: str, kind: Kind, spec: Rule, **rules: Any) -> Primitive:
+    """Declare a primitive and enter it into the registry.
+
+    What a scalar rule costs, and where it is defined, follow from its words.
+    """
+    if name in PRIMITIVES:
+        raise ValueError(f"primitive {name!r} is declared twice")
+    if "scalar" in rules:
+        found = said(rules["scalar"], ("",) * arity(rules["scalar"]))
+        rules = {"cost": max(1, found.cost), "domain": found.domain} | rules
+    PRIMITIVES[name] = record = Primitive(name, kind, spec, **rules)
+    return record
