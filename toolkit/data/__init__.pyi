@@ -1,11 +1,9 @@
 # Written by scripts/write_stubs; do not edit.
-from toolkit.data.combining import (
-    INFINITE_CARDINALITY as INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
-)
 from toolkit.data.csv_files import CsvDataset as CsvDataset
 from toolkit.data.dataset import (
     AUTOTUNE as AUTOTUNE,
+    INFINITE_CARDINALITY as INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY,
     Dataset as Dataset,
     DatasetIterator as DatasetIterator,
 )
