@@ -135,7 +135,10 @@ class MinMaxNorm(Constraint):
         return w * (wanted / (norm + settings.epsilon()))
 
 
-max_norm, non_neg, unit_norm, min_max_norm = MaxNorm, NonNeg, UnitNorm, MinMaxNorm
+max_norm: type[MaxNorm] = MaxNorm
+non_neg: type[NonNeg] = NonNeg
+unit_norm: type[UnitNorm] = UnitNorm
+min_max_norm: type[MinMaxNorm] = MinMaxNorm
 
 _OBJECTS = {
     **serialization.names_of(Constraint, MaxNorm, NonNeg, UnitNorm, MinMaxNorm),

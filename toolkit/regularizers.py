@@ -144,7 +144,10 @@ class OrthogonalRegularizer(Regularizer):
         return self.factor * 0.5 * ops.sum(ops.abs(cosines)) / pairs
 
 
-l1, l2, l1_l2, orthogonal_regularizer = L1, L2, L1L2, OrthogonalRegularizer
+l1: type[L1] = L1
+l2: type[L2] = L2
+l1_l2: type[L1L2] = L1L2
+orthogonal_regularizer: type[OrthogonalRegularizer] = OrthogonalRegularizer
 
 _OBJECTS = {
     **serialization.names_of(Regularizer, L1, L2, L1L2, OrthogonalRegularizer),

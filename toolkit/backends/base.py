@@ -189,7 +189,7 @@ class Backend:
     # Whether its arrays are elsewhere than in the host's memory.
     is_accelerator = False
     # Rewrites of graphs that it wants beside those of every backend.
-    passes = BackendPasses()
+    passes: BackendPasses = BackendPasses()
     # What libraries compute by one call; None: generated code follows anchors by
     # whatever elementwise nodes, of which several may have results.
     calls: Calls | None = None

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.backends.base import Backend
 from toolkit.compiler.control import ControlKernel
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import working
-from toolkit.ir import Kind, Node, Value
+from toolkit.ir import Graph, Kind, Node, Value
 
 Array = Any
 Step = Callable[[], Any]
@@ -51,15 +52,17 @@ class BoundProgram:
     """One arena, and the steps of a program bound to memory on it."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self.backend = program.backend
-        self.graph = program.graph
-        self.arena = self.backend.arena(program.plan.nbytes, program.plan)
-        self.specs = [(y.spec.shape, y.spec.dtype) for y in self.graph.outputs]
+        self.program: Program = program
+        self.backend: Backend = program.backend
+        self.graph: Graph = program.graph
+        self.arena: Any = self.backend.arena(program.plan.nbytes, program.plan)
+        self.specs: list[tuple[tuple[int, ...], str]] = [
+            (y.spec.shape, y.spec.dtype) for y in self.graph.outputs
+        ]
         # What generated code knows each array of a call by.
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
-        self.objects = self.backend.call_table(specs, program.kept, program.plan)
+        self.objects: Any = self.backend.call_table(specs, program.kept, program.plan)
         # Arrays that kernels work on, by slot: first those of a call. Those in `fixed`
         # never change from call to call.
         self.slots: list[Array] = [None] * len(program.numbers)
@@ -69,12 +72,16 @@ class BoundProgram:
         # How each step is timed, and what the parts of all steps are.
         self.timed: list[Callable[[], list[Event]]] = []
         self.parts: list[Part] = []
-        self.has_code = any(segment.code is not None for segment in program.segments)
+        self.has_code: bool = any(
+            segment.code is not None for segment in program.segments
+        )
         # The `id` of each array that `update` last wrote over.
         self.kept: list[int] = []
         with working(f"compiling {program.name}"):
             self._bind()
-        self.dynamic = [s for s in range(len(self.slots)) if s not in self.fixed]
+        self.dynamic: list[int] = [
+            s for s in range(len(self.slots)) if s not in self.fixed
+        ]
 
     # --- binding ----------------------------------------------------------------------
 

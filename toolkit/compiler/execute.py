@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from toolkit.backends.base import Backend
 from toolkit.compiler.bound import BoundProgram
 from toolkit.compiler.program import Program
 
@@ -20,7 +21,7 @@ class Executable:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.backend = program.backend
+        self.backend: Backend = program.backend
         self._idle: list[BoundProgram] = []
         self._is_code = program.code is not None
         self.backend.on_shortage(self._release)

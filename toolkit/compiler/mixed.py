@@ -91,7 +91,9 @@ class MixedExecutable:
 
     def __init__(self, program: MixedProgram) -> None:
         self.program = program
-        self.parts = [(part, Executable(part.program)) for part in program.parts]
+        self.parts: list[tuple[Part, Executable]] = [
+            (part, Executable(part.program)) for part in program.parts
+        ]
 
     def __call__(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None

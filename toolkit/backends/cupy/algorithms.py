@@ -151,8 +151,10 @@ class Plans:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.handle = Handle("")
-        self.folder = folder and folder / f"cublaslt-{library().cublasLtGetVersion()}"
+        self.handle: Handle = Handle("")
+        self.folder: Path | None = (
+            folder and folder / f"cublaslt-{library().cublasLtGetVersion()}"
+        )
         self._plans: dict[Any, ProductAlgorithm] = {}
         self._tuned: dict[Any, ProductAlgorithm] = {}
 

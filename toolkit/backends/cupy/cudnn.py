@@ -220,7 +220,7 @@ class Plans:
         self.handle: Any = fe.create_handle()
         fe.set_stream(self.handle, stream)
         name = f"cudnn-{version()}-{safe(device)}-{maker()}"
-        self.folder = folder and folder / name
+        self.folder: Path | None = folder and folder / name
         self._plans: dict[Key, GraphPlan] = {}
         self._tuned: dict[Key, GraphPlan] = {}
 

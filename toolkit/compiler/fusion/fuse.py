@@ -31,7 +31,7 @@ def _spec(*inputs: Spec, body: Graph) -> Any:
 
 
 # Not in the registry: it exists in compiled programs only, and has no gradient.
-fused_p = Primitive("fused", Kind.ELEMENTWISE, _spec)
+fused_p: Primitive = Primitive("fused", Kind.ELEMENTWISE, _spec)
 
 
 def fuse(graph: Graph, target: Target) -> Graph:

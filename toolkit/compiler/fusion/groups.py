@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
-from toolkit.ir import Graph, Kind, Node
+from toolkit.ir import Graph, Kind, Node, Value
 
 # Groups that are looked at to see whether two may be joined; where that does not tell,
 # they stay apart, so that a graph costs time in proportion to its nodes.
@@ -23,12 +23,12 @@ class Group:
     """
 
     def __init__(self, node: Node, sources: Iterable[Node], level: int) -> None:
-        self.nodes = [node]
-        self.sources = dict.fromkeys(sources)
-        self.level = level
+        self.nodes: list[Node] = [node]
+        self.sources: dict[Node, None] = dict.fromkeys(sources)
+        self.level: int = level
         result = node.outputs[0]
         elementwise = node.op.kind is Kind.ELEMENTWISE
-        self.shape = result.spec.shape if elementwise else None
+        self.shape: tuple[int, ...] | None = result.spec.shape if elementwise else None
 
 
 class Groups:
@@ -39,8 +39,8 @@ class Groups:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.position = {node: i for i, node in enumerate(graph.nodes)}
-        self.producers = graph.producers()
+        self.position: dict[Node, int] = {node: i for i, node in enumerate(graph.nodes)}
+        self.producers: dict[Value, Node] = graph.producers()
         self._group_of: dict[Node, Group] = {}
         self._alive: dict[Group, None] = {}
         self._readers: defaultdict[Node, list[Node]] = defaultdict(list)

@@ -13,7 +13,7 @@ def _same(x: Spec, device: str) -> Spec:
 
 
 # Not in the registry: the compiler alone puts it into a graph.
-transfer_p = Primitive("transfer", Kind.MOVE, _same)
+transfer_p: Primitive = Primitive("transfer", Kind.MOVE, _same)
 
 
 def place(graph: Graph, target: Target) -> Graph:

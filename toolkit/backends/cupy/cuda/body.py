@@ -93,10 +93,10 @@ class Body:
         steps = ((n - 1) * abs(s) for r in self.strides for n, s in self._along(r))
         size = max(prod(self.extents), *steps, 0)
         self.number = "int" if 2 * size < 2**31 else "i64"
-        self.first_write = len(self.plan.reads)
-        self.number_of_inputs = len(inputs)
-        self.w = SourceWriter()
-        self.s = CUDAScalars(self.w)
+        self.first_write: int = len(self.plan.reads)
+        self.number_of_inputs: int = len(inputs)
+        self.w: SourceWriter = SourceWriter()
+        self.s: CUDAScalars = CUDAScalars(self.w)
         self.constant: Known = {}
         self.row: Known = {}
 

@@ -25,7 +25,9 @@ def _body(g: Any, out: Any, peak: Any, *inputs: Any, **attrs: Any) -> Any:
 
 
 # Not in the registry: the compiler alone puts it into a graph.
-attention_grad_of_p = Primitive("attention_grad_of", Kind.COMPOSITE, _spec, body=_body)
+attention_grad_of_p: Primitive = Primitive(
+    "attention_grad_of", Kind.COMPOSITE, _spec, body=_body
+)
 
 
 def give_outputs(graph: Graph, target: Target) -> Graph:

@@ -31,8 +31,8 @@ def _grad_spec(g: Spec, x: Spec, scale: Spec, *statistics: Spec) -> Any:
 
 
 # Not in the registry: the compiler alone puts them into a graph.
-whole_norm_p = Primitive("batch_norm_of", Kind.COMPOSITE, _spec, body=_body)
-whole_norm_grad_p = Primitive(
+whole_norm_p: Primitive = Primitive("batch_norm_of", Kind.COMPOSITE, _spec, body=_body)
+whole_norm_grad_p: Primitive = Primitive(
     "batch_norm_grad_of",
     Kind.COMPOSITE,
     _grad_spec,

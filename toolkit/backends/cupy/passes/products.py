@@ -52,7 +52,7 @@ def _mask(y: Spec) -> Spec:
 
 
 # Not in the registry: the compiler alone puts it into a graph.
-product_p = Primitive("product", Kind.CONTRACT, _spec)
+product_p: Primitive = Primitive("product", Kind.CONTRACT, _spec)
 
 
 def join_products(graph: Graph, target: Target) -> Graph:

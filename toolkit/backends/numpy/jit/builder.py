@@ -177,7 +177,7 @@ class Accumulation:
 
     def __init__(self, index: Index, values: list[Value]) -> None:
         self.index = index
-        self.values = values
+        self.values: list[Value] = values
 
     def index_of(self, number: int) -> Index:
         """One of the values that is a 64-bit integer."""
@@ -193,15 +193,19 @@ class Accumulation:
 class Builder:
     """Emits the instructions of one function."""
 
+    low: Index
+    high: Index
+    slot: Index
+
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self._count = 0
-        self.block = "entry"
+        self.block: str = "entry"
         # The parameters of a kernel: the rows [low, high) of a task, and its number.
         self.low, self.high, self.slot = map(self.parameter, ("lo", "hi", "slot"))
-        self.table = self.pointer_parameter("table")
+        self.table: Pointer = self.pointer_parameter("table")
 
     def fresh(self, prefix: str = "v") -> str:
         """A name that nothing else has."""

@@ -43,11 +43,11 @@ class Host:
         for flag in FLAGS:
             llvm.set_option("", flag)
         self.llvm = llvm
-        self.cpu = llvm.get_host_cpu_name()
+        self.cpu: Any = llvm.get_host_cpu_name()
         features = llvm.get_host_cpu_features()
-        self.features = features.flatten()
-        self.version = f"{llvmlite.__version__} {llvm.llvm_version_info}"
-        self.triple = llvm.get_default_triple()
+        self.features: Any = features.flatten()
+        self.version: str = f"{llvmlite.__version__} {llvm.llvm_version_info}"
+        self.triple: Any = llvm.get_default_triple()
         self.lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
 
     @property

@@ -15,7 +15,7 @@ from toolkit.backends.loops.iteration_space import number_of
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
-from toolkit.ir import Graph, Value as GraphValue
+from toolkit.ir import Graph, Node, Value as GraphValue
 
 
 class Epilogue:
@@ -32,13 +32,13 @@ class Epilogue:
     def __init__(self, body: Graph, builder: Kernel, bases: Sequence[Pointer]) -> None:
         self.body = body
         self.b = builder
-        self.anchor = body.nodes[0]
-        self.nodes = body.nodes[1:]
-        self.size = self.anchor.outputs[0].spec.size
+        self.anchor: Node = body.nodes[0]
+        self.nodes: tuple[Node, ...] = body.nodes[1:]
+        self.size: Any = self.anchor.outputs[0].spec.size
         operands = (*body.inputs, *body.outputs)
-        self.bases = dict(zip(operands, bases, strict=True))
+        self.bases: dict[Any, Pointer] = dict(zip(operands, bases, strict=True))
         read = {x for node in self.nodes for x in node.inputs}
-        self.operands = [x for x in body.inputs if x in read]
+        self.operands: list[Any] = [x for x in body.inputs if x in read]
 
     @property
     def has_columns(self) -> bool:
@@ -105,7 +105,7 @@ class Described:
 
     def __init__(self, body: Graph) -> None:
         self.body = body
-        self.text = _describe(body)
+        self.text: str = _describe(body)
 
     def __repr__(self) -> str:
         return self.text

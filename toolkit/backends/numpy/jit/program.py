@@ -52,7 +52,9 @@ class NativeProgram:
             for call in node.calls
             if call.rows
         ]
-        self.sections = side_by_side(sections(calls, shares, barrier))
+        self.sections: list[Section | Branches] = side_by_side(
+            sections(calls, shares, barrier)
+        )
 
     @property
     def moments(self) -> dict[int, Moment]:
@@ -195,7 +197,7 @@ class Runner:
             0,
         ]
         self._block.write(self._header, header)
-        self.address = self._block.address(self._header)
+        self.address: int = self._block.address(self._header)
         self._needs_threads = any(s.is_shared for s in program.sections)
         self._needs_threads |= any(runner._needs_threads for runner in self._inner)
 

@@ -91,6 +91,9 @@ _NO_SYSTEM_CALL = "define i64 @syscall(i64 %number, ...) {\n  ret i64 0\n}"
 class Runtime:
     """The runtime's functions, loaded."""
 
+    worker: int
+    stop_address: int
+
     def __init__(self) -> None:
         key = f"runtime{generator_digest()[:16]}{engine.host().digest[:24]}"
         code = engine.machine_code(key, runtime_text)

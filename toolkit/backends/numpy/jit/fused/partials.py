@@ -27,7 +27,7 @@ class Partials:
 
     def __init__(self, values: Values) -> None:
         self.v = values
-        self.b = values.b
+        self.b: Kernel = values.b
         self.bases = values.bases
         self.writes = {
             k: write

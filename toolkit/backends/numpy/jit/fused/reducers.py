@@ -27,8 +27,8 @@ class Reducer:
         self.op = op
         self.dtype = dtype
         self.b = builder
-        self.scalars = LLVMScalars(builder)
-        self.like = Value("", dtype, builder.lanes)
+        self.scalars: LLVMScalars = LLVMScalars(builder)
+        self.like: Value = Value("", dtype, builder.lanes)
 
     def initial(self) -> State:
         """What changes nothing."""

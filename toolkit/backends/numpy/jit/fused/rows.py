@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from toolkit.backends.loops.phases import Phase, Phases, cost as cost_of
-from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW, Source
+from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW, LoopNest, Source
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.reducers import Reducer, State
 from toolkit.backends.numpy.jit.fused.values import COLUMNS, Bases, Known, Values
+from toolkit.backends.numpy.jit.kernel import Kernel
 
 # (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
 # its place in the innermost loop, `column` in the whole row.
@@ -32,10 +33,10 @@ class Streamed:
 
     def __init__(self, values: Values, partials: Partials) -> None:
         self.v = values
-        self.b = values.b
-        self.plan = values.plan
+        self.b: Kernel = values.b
+        self.plan: LoopNest = values.plan
         self.partials = partials
-        self.phases = Phases(values.plan)
+        self.phases: Phases = Phases(values.plan)
         self.buffers: list[Pointer] = []
         self.parts: list[tuple[Number, Mask]] = []  # nothing of a row is held
         if self.phases.kept:
@@ -240,15 +241,17 @@ class Held:
 
     def __init__(self, values: Values, partials: Partials) -> None:
         self.v = values
-        self.b = values.b
-        self.plan = values.plan
+        self.b: Kernel = values.b
+        self.plan: LoopNest = values.plan
         self.partials = partials
         lanes, extent = self.b.lanes, values.extents[-1]
-        self.starts = [i * lanes for i in range(self.plan.held)]
+        self.starts: list[int] = [i * lanes for i in range(self.plan.held)]
         rest = extent - self.starts[-1]
         self.masks: list[Mask] = [None] * (self.plan.held - 1)
         self.masks.append(self.b.first_lanes(rest))
-        self.parts = list(zip(self.starts, self.masks, strict=True))
+        self.parts: list[tuple[int, Mask]] = list(
+            zip(self.starts, self.masks, strict=True)
+        )
         self.fixed: dict[Source, list[Value]] = {
             ("read", k): self._load(k, values.bases)
             for k, read in enumerate(self.plan.reads)

@@ -33,18 +33,23 @@ class Numbers:
     on.
     """
 
+    grain: int
+    count: int
+    task_buffers: int
+    next_buffer: int
+
     def __init__(self, plan: LoopNest) -> None:
         arrays = len(plan.reads) + len(plan.writes)
-        self.rank = plan.row_loops + plan.column_loops
+        self.rank: int = plan.row_loops + plan.column_loops
         self.buffer = arrays
-        self.error = arrays + 1
-        self.unit = arrays + 1 + plan.picks
+        self.error: int = arrays + 1
+        self.unit: int = arrays + 1 + plan.picks
         self.grain, self.count, self.task_buffers, self.next_buffer = (
             self.unit + i for i in range(1, 5)
         )
-        self.extents = self.unit + 5
-        self.partials = self.extents + self.rank
-        self.strides = self.partials + len(plan.writes)
+        self.extents: int = self.unit + 5
+        self.partials: int = self.extents + self.rank
+        self.strides: int = self.partials + len(plan.writes)
 
     def stride(self, array: int, loop: int) -> int:
         """The entry of an array's stride along a loop."""
@@ -62,10 +67,10 @@ class Values:
     def __init__(self, builder: Kernel, plan: LoopNest) -> None:
         self.b = builder
         self.plan = plan
-        self.scalars = LLVMScalars(builder)
+        self.scalars: LLVMScalars = LLVMScalars(builder)
         self.entry = self.b.entry
-        self.numbers = Numbers(plan)
-        self.first_write = len(plan.reads)
+        self.numbers: Numbers = Numbers(plan)
+        self.first_write: int = len(plan.reads)
         self.strides: dict[tuple[int, int], Index] = {}
         # What stays the same for the whole call, and for a row.
         self.constant: Known = {}
@@ -79,7 +84,9 @@ class Values:
         plan, numbers = self.plan, self.numbers
         arrays = len(plan.reads) + len(plan.writes)
         bases = [self.b.address(i) for i in range(arrays)]
-        self.extents = [self.entry(numbers.extents + i) for i in range(numbers.rank)]
+        self.extents: list[Index] = [
+            self.entry(numbers.extents + i) for i in range(numbers.rank)
+        ]
         self.count: Number = self.entry(numbers.count) if plan.ragged else 0
         last = numbers.rank - 1
         for array in range(arrays):

@@ -41,9 +41,11 @@ class Limits:
         self.b = writer.b
         self.bases = bases
         self.first = first
-        self.queries = writer.lane_numbers(first) if writer.plan.causal else []
+        self.queries: list[Value] = (
+            writer.lane_numbers(first) if writer.plan.causal else []
+        )
         names = [extra.name for extra in writer.plan.per_target]
-        self.areas = dict(zip(names, areas, strict=True))
+        self.areas: dict[str, Pointer] = dict(zip(names, areas, strict=True))
 
     @property
     def any(self) -> bool:

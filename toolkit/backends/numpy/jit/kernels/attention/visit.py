@@ -23,11 +23,14 @@ class Visit:
         end: the first key that none of its queries sees.
     """
 
+    first: Index
+    end: Index
+
     def __init__(
         self, plan: AttentionPlan, operands: Sequence[str], builder: Kernel
     ) -> None:
         self.plan = plan
-        self.bases = {
+        self.bases: dict[str, Pointer] = {
             name: builder.pointer_parameter(f"base_{name}") for name in operands
         }
         self.first, self.end = builder.parameter("first"), builder.parameter("end")

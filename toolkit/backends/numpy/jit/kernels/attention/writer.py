@@ -120,16 +120,22 @@ class AttentionWriter(MatrixWriter):
     def __init__(self, plan: AttentionPlan, operands: Sequence[str]) -> None:
         super().__init__(Kernel(plan.lanes), plan.dtype)
         self.plan = plan
-        self.pointers = {name: self.b.next_address() for name in operands}
+        self.pointers: dict[str, Pointer] = {
+            name: self.b.next_address() for name in operands
+        }
         scratch = self.b.next_address()
-        self.n = {name: self.b.next_entry() for name in Numbers._fields}
-        self.strides = {
+        self.n: dict[str, Index] = {
+            name: self.b.next_entry() for name in Numbers._fields
+        }
+        self.strides: dict[str, Strides] = {
             name: Strides(self.b.next_entry(), self.b.next_entry(), self.b.next_entry())
             for name in operands
         }
-        self.steps = {extra.name: self.b.next_entry() for extra in plan.extras}
-        self.scratch = scratch + self.b.slot * self.n["scratch"]
-        self.line = VECTORS * self.vector_bytes
+        self.steps: dict[str, Index] = {
+            extra.name: self.b.next_entry() for extra in plan.extras
+        }
+        self.scratch: Pointer = scratch + self.b.slot * self.n["scratch"]
+        self.line: int = VECTORS * self.vector_bytes
 
     def of_head(self, name: str, batch: Number, head: Number) -> Pointer:
         """Where an array's part for one head begins."""

@@ -59,7 +59,7 @@ class Feed(ConvolutionWriter):
     def __init__(self, writer: ConvolutionWriter, channels: Channels) -> None:
         super().__init__(writer.b, writer.dtype)
         self.channels = channels
-        self.span = 0
+        self.span: int = 0
         if channels.spread:
             self.span = self.b.lanes // channels.spread * channels.depth
 

@@ -12,7 +12,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self.work = 0
+        self.work: int = 0
 
     def take(self, nbytes: int) -> Reference:
         """A piece of scratch memory."""

@@ -26,6 +26,11 @@ class Sums(ConvolutionWriter):
         straight: multiply-adds up to which a segment has no loop.
     """
 
+    tap: int
+    pixel: int
+    row: int
+    vector: int
+
     def __init__(
         self,
         writer: ConvolutionWriter,
@@ -36,19 +41,19 @@ class Sums(ConvolutionWriter):
     ) -> None:
         super().__init__(writer.b, writer.dtype)
         self.straight = straight
-        self.feed = Feed(writer, channels)
-        self.depth = channels.depth
-        self.live = panel.live(self.b.lanes)
+        self.feed: Feed = Feed(writer, channels)
+        self.depth: int = channels.depth
+        self.live: list[int] = panel.live(self.b.lanes)
         # Elements from one tap and one pixel to the next.
         self.tap, self.pixel = axis.gap * axis.pitch, axis.stride * axis.pitch
         # Elements from one tap's, channel's and vector's weights to the next.
         lanes, vectors = self.b.lanes, panel.vectors
-        self.every = axis.every * self.depth * vectors * lanes
+        self.every: int = axis.every * self.depth * vectors * lanes
         self.row, self.vector = vectors * lanes, lanes
         if channels.dots:
             self.row, self.vector = lanes, self.depth * lanes
         dense = self.depth * channels.pitch, self.depth * self.row
-        self.is_dense = (self.tap, self.every) == dense
+        self.is_dense: bool = (self.tap, self.every) == dense
 
     def add(
         self, segment: Segment, x: Pointer, w: Pointer, sums: list[Value]

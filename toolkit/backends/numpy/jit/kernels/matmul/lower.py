@@ -117,15 +117,15 @@ class Lowering:
         self.strategy = strategy
         self.tiling = strategy.tiling
         self.body = body
-        self.work = 0
+        self.work: int = 0
         self.calls: list[Call] = []
-        self.panels = -(-p.columns // self.tiling.width)
-        self.row_blocks = -(-p.rows // strategy.rows)
-        self.panel_blocks = -(-self.panels // strategy.panels)
-        self.slots = max(1, -(-p.depth // strategy.depth))
+        self.panels: int = -(-p.columns // self.tiling.width)
+        self.row_blocks: int = -(-p.rows // strategy.rows)
+        self.panel_blocks: int = -(-self.panels // strategy.panels)
+        self.slots: int = max(1, -(-p.depth // strategy.depth))
         self.axes = list(p.batch)
-        self.b_term = p.b_term
-        self.b_panel = self.tiling.width * p.b_line
+        self.b_term: int = p.b_term
+        self.b_panel: int = self.tiling.width * p.b_line
 
     def lowered(self) -> Lowered:
         """All calls, in order."""

@@ -83,10 +83,10 @@ class Packer:
 
     def __init__(self, writer: MatrixWriter, packing: str, width: int) -> None:
         self.w = writer
-        self.b = writer.b
+        self.b: Kernel = writer.b
         self.packing = packing
-        self.vectors = width // writer.b.lanes
-        self.term_bytes = width * writer.itemsize
+        self.vectors: int = width // writer.b.lanes
+        self.term_bytes: int = width * writer.itemsize
 
     def panel_bytes(self, depth: Number) -> Number:
         """The size of a panel."""

@@ -24,8 +24,8 @@ class MatrixWriter:
     def __init__(self, builder: Kernel, dtype: str) -> None:
         self.b = builder
         self.dtype = dtype
-        self.itemsize = dtypes.itemsize(dtype)
-        self.vector_bytes = builder.lanes * self.itemsize
+        self.itemsize: int = dtypes.itemsize(dtype)
+        self.vector_bytes: int = builder.lanes * self.itemsize
 
     def batch_entry(self) -> Batch:
         """The next axis of a batch in the table."""

@@ -115,7 +115,7 @@ class PatchWriter(ConvolutionWriter):
     def __init__(self, builder: Kernel, dtype: str, grid: Grid) -> None:
         super().__init__(builder, dtype)
         self.grid = grid
-        self.transforms = Transforms(builder)
+        self.transforms: Transforms = Transforms(builder)
 
     def clear(self, place: Pointer, count: int) -> None:
         """Write zeros, in whole vectors."""
