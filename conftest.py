@@ -2,9 +2,7 @@
 
 import os
 import signal
-import sys
 
-import pytest
 from hypothesis import settings
 
 # Several test processes share the cores: BLAS threads of one would wait for those of
@@ -20,6 +18,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# It declares operations when it is imported, which only its own test wants.
+collect_ignore = ["tests/outside.py"]
+
 
 def pytest_addoption(parser):
     """Options of the tests of backends, which every call may have."""
@@ -33,28 +34,3 @@ def pytest_addoption(parser):
         action="store_true",
         help="fail what would be skipped for want of a GPU",
     )
-
-
-def tensorflow_names():
-    """What gives the core's classes TensorFlow's attributes, if it is imported."""
-    return sys.modules.get("toolkit.compat.tensorflow.installing")
-
-
-def pytest_collection_finish():
-    """Collecting imports `compat.tensorflow`, which changes classes: undo that."""
-    if names := tensorflow_names():
-        names.uninstall()
-
-
-@pytest.fixture(autouse=True)
-def in_tensorflow_names(request):
-    """TensorFlow's attributes are on the core's classes in their own tests only."""
-    names = tensorflow_names()
-    if names is None or "compat" not in request.path.parts:
-        yield
-        if names is None and (imported := tensorflow_names()):
-            imported.uninstall()
-        return
-    names.install()
-    yield
-    names.uninstall()

@@ -77,7 +77,7 @@ def test_what_was_saved_is_flushed_with_its_folder(tmp_path, monkeypatch):
 KILLED = """
 import os, sys
 from pathlib import Path
-from toolkit.staging import Stage
+from toolkit.files.staging import Stage
 stage = Stage(Path(sys.argv[1]), "x")
 (stage.files / "half").write_text("half")
 os._exit(9)

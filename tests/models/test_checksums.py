@@ -304,7 +304,7 @@ def test_a_full_disk_leaves_the_older_save(tmp_path, kind, monkeypatch):
         raise OSError(28, "No space left on device")
 
     place = "archives" if kind == "folder" else "shards"
-    for name in (f"toolkit.models.saving.weights.{place}.write_groups", "os.fsync"):
+    for name in (f"toolkit.models.saving.{place}.write_groups", "os.fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(name, fail)
             with pytest.raises(UnwritableFileError, match="No space left"):
