@@ -9,11 +9,12 @@ from tests.compiler.graphs import evaluate
 from toolkit import dtypes, ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends import get_backend
-from toolkit.backends.cupy.cuda.fused import is_fusable
+from toolkit.backends.cupy.cuda.fused import generate_reduction, is_fusable
 from toolkit.backends.cupy.cuda.launch import contiguous, generate
 from toolkit.backends.target import Target
 from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.compiler.pipeline import optimize
+from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 RNG = np.random.default_rng(0)
@@ -198,3 +199,14 @@ def test_bodies(dtype, tmp_path):
             scale = 1 + np.abs(y.astype(np.float64)).max()
             difference = np.abs(found.astype(np.float64) - y.astype(np.float64)).max()
             assert difference <= tolerance * scale, (name, difference, scale)
+
+
+@pytest.mark.parametrize("name, shape", [("sum", (0, 3)), ("argmax", (1, 3))])
+def test_results_that_no_element_decides_are_filled(name, shape):
+    is_index = name == "argmax"
+    x = Value(Spec(shape, "float32"))
+    y = Value(Spec((3,), "int32" if is_index else "float32"))
+    attrs = {"axis": 0 if is_index else (0,), "keepdims": False}
+    node = Node(PRIMITIVES[name], (x,), attrs, (y,))
+    given, results = [contiguous(x.spec)], [contiguous(y.spec)]
+    assert len(generate_reduction(node, given, results, True)) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolkit import dtypes
@@ -35,15 +34,7 @@ from toolkit.backends.loops.iteration_space import (
     reduced_part,
 )
 from toolkit.backends.loops.plan import FULL, identity
-from toolkit.ir import PRIMITIVES, Graph, Node, Spec, Value
-
-
-@dataclass(eq=False)
-class Slot:
-    """A value of a body that is made here."""
-
-    spec: Spec
-    constant: Any = None
+from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
 
 def is_fusable(node: Node) -> bool:
@@ -171,8 +162,8 @@ def generate_reduction(
         order, axes = [*axes, *kept], tuple(range(len(axes)))
     shape = [x.spec.shape[a] for a in order]
     operand = Operand(x.spec.with_shape(shape), tuple(x.strides[a] for a in order))
-    source = Slot(operand.spec)
-    result = Slot(outputs[0].spec.with_shape(x.spec.shape[a] for a in kept))
+    source = Value(operand.spec)
+    result = Value(outputs[0].spec.with_shape(x.spec.shape[a] for a in kept))
     reduced = axes[0] if name.startswith("arg") else axes
     attrs = {"axis": reduced, "keepdims": False}
     body = Graph((source,), (Node(node.op, (source,), attrs, (result,)),), (result,))
@@ -183,7 +174,7 @@ def _fill(number: Any, x: Operand, output: Operand) -> Sequence[Launch] | None:
     """An output full of one number, whatever the input holds."""
     spec = output.spec
     content = dtypes.numpy_dtype(spec.dtype).type(number).reshape((1,) * spec.ndim)
-    result, one = Slot(spec), Slot(spec.with_shape((1,) * spec.ndim), content)
+    result, one = Value(spec), Constant(content)
     node = Node(PRIMITIVES["stop_gradient"], (one,), {}, (result,))
-    graph = Graph((Slot(x.spec),), (node,), (result,))
+    graph = Graph((Value(x.spec),), (node,), (result,))
     return generate_body(graph, (x,), (output,), True)
