@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -129,7 +128,7 @@ class Stage:
 
 
 def _unused(parent: Path, name: str) -> Path:
-    return parent / f".{name}.{secrets.token_hex(4)}.tmp"
+    return parent / f".{name}.{os.urandom(4).hex()}.tmp"
 
 
 def retire(folder: Path, parent: Path, name: str) -> Path:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,7 +125,7 @@ class Inspection:
         runs = [_spans(self._events()) for _ in range(repeats)]
         peaks = self.program.backend.peaks()
         self.kernels = [
-            _timed(kernel, median(sum(run[i] for i in parts) for run in runs), peaks)
+            _timed(kernel, _median(parts, runs), peaks)
             for kernel, parts in zip(self.kernels, self._parts, strict=True)
         ]
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
@@ -354,6 +353,10 @@ def _spans(events: Sequence[Event]) -> Counter[int]:
         starts[event.part] = min(event.start, starts.get(event.part, event.start))
         ends[event.part] = max(event.end, ends.get(event.part, event.end))
     return Counter({part: ends[part] - starts[part] for part in ends})
+
+
+def _median(parts: Sequence[int], runs: Sequence[Counter[int]]) -> float:
+    return float(np.median([sum(run[part] for part in parts) for run in runs]))
 
 
 def _timed(kernel: Kernel, seconds: float, peaks: tuple[float, float] | None) -> Kernel:

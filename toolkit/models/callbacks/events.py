@@ -7,7 +7,6 @@ https://github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto.
 from __future__ import annotations
 
 import os
-import secrets
 import struct
 import time
 import zlib
@@ -33,7 +32,7 @@ class EventWriter:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{os.getpid()}."
-        self._file = (folder / (name + secrets.token_hex(4))).open("wb")
+        self._file = (folder / (name + os.urandom(4).hex())).open("wb")
         self._write(_text(3, "brain.Event:2"))
 
     def scalar(self, tag: str, value: Any, step: int) -> None:
