@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from math import prod
 
+from toolkit.backends import registry
 from toolkit.backends.cupy.cuda.launch import GENERATORS, Buffer
 from toolkit.backends.cupy.cuda.threads import Threads, place
 from toolkit.backends.numpy.jit.code import Code
@@ -111,6 +112,7 @@ FUNCTIONS = {"squash": squash, "two_to": two_to, "mirror": mirror}
 
 def forget():
     """Undo what was declared: other tests count what there is."""
-    for table in (PRIMITIVES, SCALARS, LOWERINGS, GENERATORS):
+    kernels = (backend.kernels for backend in registry._backends.values())
+    for table in (PRIMITIVES, SCALARS, LOWERINGS, GENERATORS, *kernels):
         for name in FUNCTIONS:
             table.pop(name, None)

@@ -18,9 +18,9 @@ LEVELS = (
     ),
     ("ir", "data"),
     ("backends",),
-    ("core", "compiler", "serialization"),
-    # Plug-ins: what is below finds them by their names.
+    # Plug-ins: they are found by their names.
     ("backends/cupy", "backends/numpy", "backends/reference"),
+    ("core", "compiler", "serialization"),
     ("ops",),
     ("autodiff", "control_flow", "functions", "inspection", "random"),
     (

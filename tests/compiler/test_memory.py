@@ -21,8 +21,8 @@ from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.base import Moment
 from toolkit.backends.cupy.passes.casts import casts_first
+from toolkit.backends.layout import Layouts
 from toolkit.compiler.evaluate import evaluate as computed
-from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.passes.schedule import schedule
 from toolkit.core.variable import Variable

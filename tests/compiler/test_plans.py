@@ -5,10 +5,11 @@ import pytest
 from tests.compiler.graphs import trace_of
 from toolkit import ops
 from toolkit.backends.base import Moment
+from toolkit.backends.layout import Layouts
+from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.compiler import memory
 from toolkit.compiler.fusion.fuse import fused_p
-from toolkit.compiler.layout import Layouts
-from toolkit.compiler.memory import Buffer, Plan, is_elementwise, plan_memory
+from toolkit.compiler.memory import Buffer, Plan, plan_memory
 from toolkit.ir import Node
 
 

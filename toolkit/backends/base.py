@@ -188,6 +188,8 @@ class Backend:
     key = "backend"
     # Whether its arrays are elsewhere than in the host's memory.
     is_accelerator = False
+    # Whether a program can wait for a value to choose a branch by.
+    can_branch = True
     # Rewrites of graphs that it wants beside those of every backend.
     passes: BackendPasses = BackendPasses()
     # What libraries compute by one call; None: generated code follows anchors by

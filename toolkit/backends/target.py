@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,9 +43,12 @@ class BackendPasses:
         simplified: before nodes are fused; only where code is generated, as are the
             last.
         scheduled: once the order of the nodes is known.
+        parts: names of composites that `simplified` makes part of other nodes; those
+            that it leaves are taken apart.
     """
 
     traced: Sequence[Pass] = ()
     expanded: Sequence[Pass] = ()
     simplified: Sequence[Pass] = ()
     scheduled: Sequence[Pass] = ()
+    parts: Collection[str] = ()

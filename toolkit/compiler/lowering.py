@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from toolkit.backends.base import Backend, Moment, Share, workspace_bytes
+from toolkit.backends.layout import Layouts
 from toolkit.backends.places import NodeOperands, Shares
 from toolkit.backends.target import Target
 from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel, Inlined
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.fusion.fuse import fused_p, is_literal
-from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.backends.base import Moment, aligned
-from toolkit.backends.loops.iteration_space import is_relabelling
+from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.compiler.packing import Rectangle, by_time, lowest
-from toolkit.ir import Graph, Kind, Node, Spec, Value
+from toolkit.ir import Graph, Spec, Value
 
 
 @dataclass(eq=False)
@@ -184,29 +184,6 @@ def _donor(
         if readers[x, last] == {(index, x)}:
             return buffer
     return None
-
-
-def is_elementwise(node: Node, x: Any) -> bool:
-    """Whether each element of the outputs depends on no element of x but the same.
-
-    True of elementwise nodes, and of what follows an anchor elementwise. Reshapes
-    inside change no order, as long as nothing repeats elements in between.
-    """
-    members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
-    readers = [m for m in members if any(y is x for y in m.inputs)]
-    rest = members[1:] if members[0].op.kind in _ANCHORS else members
-    reshapes = [m for m in rest if is_relabelling(m)]
-    if reshapes and any(y.spec.size != x.spec.size for m in rest for y in m.outputs):
-        return False
-    plain = all(m.op.kind is Kind.ELEMENTWISE or m in reshapes for m in rest)
-    return plain and all(
-        m in reshapes
-        or (m.op.kind is Kind.ELEMENTWISE and m.outputs[0].spec.shape == x.spec.shape)
-        for m in readers
-    )
-
-
-_ANCHORS = (Kind.CONTRACT, Kind.POOL)
 
 
 # No order of placement is best for every graph, so each is tried.

@@ -14,12 +14,13 @@ from toolkit.backends.base import Backend
 from toolkit.backends.target import Pass, Target
 from toolkit.compiler.fusion.fuse import fuse
 from toolkit.compiler.lowering import lower
+from toolkit.compiler.passes.branches import select_branches
 from toolkit.compiler.passes.pads import join_pads
 from toolkit.compiler.passes.placement import place
 from toolkit.compiler.passes.rewriting import decompose, own_outputs, prune
 from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.compiler.passes.schedule import schedule, settle, updates_last
-from toolkit.compiler.passes.simplify import fold, share, simplify
+from toolkit.compiler.passes.simplify import fold, share, simplify, take_parts_apart
 from toolkit.compiler.program import Program
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Node
@@ -29,6 +30,7 @@ def simplifying(target: Target) -> tuple[Pass, ...]:
     """The passes that make a graph small; they run on sub-graphs first."""
     own = target.backend.passes
     return (
+        select_branches,
         *own.traced,
         decompose,
         *own.expanded,
@@ -50,7 +52,7 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     generated = target.generate
     return (
         ("simplifying", (place, optimize, own_outputs)),
-        ("fusing", (*own.simplified, fuse) if generated else ()),
+        ("fusing", (*own.simplified, take_parts_apart, fuse) if generated else ()),
         ("ordering", (schedule, *(own.scheduled if generated else ()))),
         ("updating", (settle, updates_last)),
     )

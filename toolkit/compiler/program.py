@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from toolkit.backends.base import Backend
+from toolkit.backends.layout import Layouts
 from toolkit.backends.places import Location, NodeOperands, Places
-from toolkit.compiler.layout import Layouts
 from toolkit.compiler.memory import Plan
 from toolkit.ir import Graph, Value
 

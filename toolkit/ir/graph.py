@@ -76,6 +76,16 @@ class Graph:
             self.names,
         )
 
+    def pruned(self) -> Graph:
+        """The graph without the nodes that no output depends on."""
+        needed = set(self.outputs)
+        kept = []
+        for node in reversed(self.nodes):
+            if any(value in needed for value in node.outputs):
+                kept.append(node)
+                needed.update(node.inputs)
+        return self.replace(reversed(kept))
+
     def producers(self) -> dict[Value, Node]:
         """The node that defines each value."""
         return {out: node for node in self.nodes for out in node.outputs}

@@ -192,6 +192,19 @@ def _attention_grad(
     )
 
 
+def _delta(g: Tensor, out: Tensor, dtype: str) -> Tensor:
+    """The sum over a row of weights times their gradients: that over g * out."""
+    return transpose(sum(convert(g, dtype) * convert(out, dtype), axis=3), (0, 2, 1))
+
+
+def _attention_grad_of(
+    g: Tensor, out: Tensor, peak: Tensor, *inputs: Tensor, **attrs: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`_attention_grad` from the output; peak: log of the sums of exp of the logits."""
+    delta, total = _delta(g, out, peak.dtype), exp(peak - peak)
+    return _attention_grad(g, delta, peak, total, *inputs, **attrs)
+
+
 def _attention_vjp(
     gs: tuple[Tensor, ...],
     ys: tuple[Tensor, ...],
@@ -204,8 +217,7 @@ def _attention_vjp(
     g, (out, peak, total) = gs[0], ys
     if key.shape[1] == 1:
         return _only_value_grad(g, query, key, value, extras, attrs["given"])
-    products = convert(g, total.dtype) * convert(out, total.dtype)
-    delta = transpose(sum(products, axis=3), (0, 2, 1))
+    delta = _delta(g, out, total.dtype)
     inputs = (g, delta, peak, total, query, key, value, *extras)
     found = list(bind(attention_grad_p, *inputs, **attrs))
     for name, x in zip(attrs["given"], extras, strict=True):
@@ -238,6 +250,8 @@ def _only_value_grad(
 
 attention_p: Primitive = decomposable("attention", _attention, _attention_vjp)
 attention_grad_p: Primitive = decomposable("attention_grad", _attention_grad)
+# The same from what attention gave, for libraries on GPUs that ask for that.
+decomposable("attention_grad_of", _attention_grad_of)
 
 
 @operation

@@ -15,6 +15,7 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Primitive
+from toolkit.ops.activation import limit_p
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import ones, zeros
 from toolkit.ops.elementwise import (
@@ -157,6 +158,21 @@ def _batch_norm_grad(
     return convert(dx, x.dtype), -along * factor, total
 
 
+def _batch_norm_of(
+    x: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    *residual: Tensor,
+    epsilon: float,
+    relu: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`_batch_norm`, and then what there is of: + residual, max(0)."""
+    y, *statistics = bind(batch_norm_p, x, scale, offset, epsilon=epsilon)
+    for other in residual:
+        y = y + other
+    return (bind(limit_p, y, low=0, high=None) if relu else y, *statistics)
+
+
 def _samples(x: Tensor, dtype: str) -> Any:
     """How many elements of x each channel has, as a divisor."""
     return extent(max(x.size // x.shape[-1], 1), dtype)
@@ -186,6 +202,9 @@ def _batch_statistics_vjp(
 # body would go over x once more, for the part through the mean.
 batch_norm_p: Primitive = decomposable("batch_norm", _batch_norm, _batch_norm_vjp)
 batch_norm_grad_p: Primitive = decomposable("batch_norm_grad", _batch_norm_grad)
+# What a backend may put instead: calls that it has, the first with what follows.
+decomposable("batch_norm_of", _batch_norm_of)
+decomposable("batch_norm_grad_of", _batch_norm_grad)
 # What is known already, with the gradient that it would have if computed from x here.
 batch_statistics_p: Primitive = decomposable(
     "batch_statistics", _batch_statistics, _batch_statistics_vjp

@@ -15,8 +15,6 @@ from toolkit import ops  # noqa: F401  (declares primitives)
 from toolkit.backends import registry
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.cupy.lowering import Numerics
-from toolkit.backends.cupy.passes import norms
-from toolkit.backends.cupy.passes.attention import attention_grad_of_p
 from toolkit.backends.cupy.steps import Dnn
 from toolkit.ir import PRIMITIVES, Spec
 
@@ -85,7 +83,7 @@ def attentions():
         rows = Spec((batch, heads, targets), "float32")
         inputs = [query, key, key]
         forward = node_of("attention", inputs, **attrs)
-        backward = node_of(attention_grad_of_p, [query, query, rows, *inputs], **attrs)
+        backward = node_of("attention_grad_of", [query, query, rows, *inputs], **attrs)
         for node in (forward, backward):
             (step, *_) = lowered_node(node).steps
             yield f"{node.op.name} {dtype} {sizes} {causal}", step.signature
@@ -98,10 +96,10 @@ def normalizations():
         x, v = Spec(shape, dtype), Spec(shape[-1:], "float32")
         follow = (([], False), ([], True), ([x], True))
         nodes = [
-            node_of(norms.whole_norm_p, [x, v, v, *added], epsilon=1e-3, relu=relu)
+            node_of("batch_norm_of", [x, v, v, *added], epsilon=1e-3, relu=relu)
             for added, relu in follow
         ]
-        nodes.append(node_of(norms.whole_norm_grad_p, [x, x, v, v, v]))
+        nodes.append(node_of("batch_norm_grad_of", [x, x, v, v, v]))
         for node in nodes:
             step = lowered_node(node).steps[0]
             yield f"{node.op.name} {dtype} {shape}", step.signature

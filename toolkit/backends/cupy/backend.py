@@ -49,6 +49,7 @@ class CupyBackend(Backend):
 
     name = "cupy"
     is_accelerator = True
+    can_branch = False
     passes = PASSES
 
     def __init__(self, device: Device, xp: Any, count: int = 1) -> None:
@@ -81,7 +82,7 @@ class CupyBackend(Backend):
             return attention.takes(node)
         if node.op.name in norms.OPS:
             return "cudnn" in self.device.libraries and norms.takes(node)
-        if node.op.name in ("gelu", "gelu_grad"):  # until products have been joined
+        if node.op.name in self.passes.parts:  # until products have been joined
             numerics = self.numerics
             dtype = node.outputs[0].spec.dtype
             has_library = "cublaslt" in numerics.libraries

@@ -19,6 +19,7 @@ Shape = tuple[int, ...]
 # A reduction of everything whose result is read is the work of one thread.
 LONGEST_ROW = 16384
 
+_ANCHORS = (Kind.CONTRACT, Kind.POOL)
 REDUCTIONS = frozenset("sum prod max min any all argmax argmin".split())
 
 
@@ -83,6 +84,26 @@ def is_relabelling(node: Node) -> bool:
         node.op.name in REDUCTIONS
         and not node.op.name.startswith("arg")
         and reduced_part(node) == "none"
+    )
+
+
+def is_elementwise(node: Node, x: Any) -> bool:
+    """Whether each element of the outputs depends on no element of x but the same.
+
+    True of elementwise nodes, and of what follows an anchor elementwise. Reshapes
+    inside change no order, as long as nothing repeats elements in between.
+    """
+    members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
+    readers = [m for m in members if any(y is x for y in m.inputs)]
+    rest = members[1:] if members[0].op.kind in _ANCHORS else members
+    reshapes = [m for m in rest if is_relabelling(m)]
+    if reshapes and any(y.spec.size != x.spec.size for m in rest for y in m.outputs):
+        return False
+    plain = all(m.op.kind is Kind.ELEMENTWISE or m in reshapes for m in rest)
+    return plain and all(
+        m in reshapes
+        or (m.op.kind is Kind.ELEMENTWISE and m.outputs[0].spec.shape == x.spec.shape)
+        for m in readers
     )
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from toolkit.backends.calls import Calls
+from toolkit.backends.layout import Layouts
 from toolkit.backends.loops.iteration_space import fits, follows, number_of, space_of
 from toolkit.backends.target import Target
 from toolkit.compiler.fusion.groups import Group, Groups
 from toolkit.compiler.fusion.recompute import recompute
-from toolkit.compiler.layout import Layouts
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 # A body of more nodes is not joined to others: its loop would need too many registers.

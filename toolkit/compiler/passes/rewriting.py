@@ -64,13 +64,7 @@ def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:
 
 def prune(graph: Graph, target: Target) -> Graph:
     """Drop the nodes that no output depends on."""
-    needed = set(graph.outputs)
-    kept = []
-    for node in reversed(graph.nodes):
-        if any(value in needed for value in node.outputs):
-            kept.append(node)
-            needed.update(node.inputs)
-    return graph.replace(reversed(kept))
+    return graph.pruned()
 
 
 def own_outputs(graph: Graph, target: Target) -> Graph:

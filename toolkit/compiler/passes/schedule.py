@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.backends.target import Target
-from toolkit.compiler.memory import is_elementwise
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 Updates = Sequence[tuple[int, int | None]]

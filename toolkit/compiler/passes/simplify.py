@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.target import Target
-from toolkit.compiler.passes.rewriting import Substitution
+from toolkit.compiler.passes.rewriting import Substitution, expand
 from toolkit.core.tensor import run_on_host
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Value
@@ -107,6 +107,15 @@ def simplify(graph: Graph, target: Target) -> Graph:
         nodes.append(node)
         producers.update((value, node) for value in node.outputs)
     return graph.replace(nodes, map(substitute, graph.outputs))
+
+
+def take_parts_apart(graph: Graph, target: Target) -> Graph:
+    """Expand the composites that a backend wanted to join to others and did not."""
+    parts = target.backend.passes.parts
+    if not any(node.op.name in parts for node in graph.nodes):
+        return graph
+    graph = expand(graph, lambda node: node.op.name in parts)
+    return share(fold(simplify(graph, target), target), target).pruned()
 
 
 def _is_repeated(value: Any) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.backends.target import Target
-from toolkit.compiler.memory import is_elementwise
 from toolkit.ir import Graph, Node
 
 

@@ -7,37 +7,7 @@ from typing import Any
 
 from toolkit.backends.base import Backend
 from toolkit.backends.target import Target
-from toolkit.core.tensor import bind
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
-
-
-def _spec(x: Spec, scale: Spec, *rest: Spec, **attrs: Any) -> Any:
-    return x, scale, scale, scale
-
-
-def _body(
-    x: Any, scale: Any, offset: Any, *residual: Any, epsilon: float, relu: bool
-) -> Any:
-    """`batch_norm`, and then what there is of: + residual, max(0)."""
-    y, *statistics = bind(PRIMITIVES["batch_norm"], x, scale, offset, epsilon=epsilon)
-    for other in residual:
-        y = bind(PRIMITIVES["add"], y, other)
-    y = bind(PRIMITIVES["limit"], y, low=0, high=None) if relu else y
-    return (y, *statistics)
-
-
-def _grad_spec(g: Spec, x: Spec, scale: Spec, *statistics: Spec) -> Any:
-    return x, scale, scale
-
-
-# Not in the registry: the compiler alone puts them into a graph.
-whole_norm_p: Primitive = Primitive("batch_norm_of", Kind.COMPOSITE, _spec, body=_body)
-whole_norm_grad_p: Primitive = Primitive(
-    "batch_norm_grad_of",
-    Kind.COMPOSITE,
-    _grad_spec,
-    body=lambda *inputs: PRIMITIVES["batch_norm_grad"].body(*inputs),  # type: ignore[misc]
-)
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
 def keep_norms(graph: Graph, target: Target) -> Graph:
@@ -65,7 +35,7 @@ class _Norms:
         self.producers = graph.producers()
         self.outputs = set(graph.outputs)
         self.readers: defaultdict[Value, list[Node]] = defaultdict(list)
-        for node in _needed(graph):
+        for node in graph.pruned().nodes:
             for value in set(node.inputs):
                 self.readers[value].append(node)
 
@@ -76,7 +46,7 @@ class _Norms:
         inputs = (*norm.inputs, *residual)
         attrs = {**norm.attrs, "relu": chain[-1].op.name == "limit"}
         outputs = (y, *norm.outputs[1:])
-        whole = Node(whole_norm_p, inputs, attrs, outputs, norm.device)
+        whole = Node(PRIMITIVES["batch_norm_of"], inputs, attrs, outputs, norm.device)
         if self._is_stored(y) and self.backend.computes(whole):
             self._replace(chain, whole)
 
@@ -128,21 +98,10 @@ class _Norms:
         maker = self.producers.get(g)
         if maker is not None and _is_light(maker) and len(self.readers[g]) == 1:
             return
-        whole = Node(
-            whole_norm_grad_p, grad.inputs, grad.attrs, grad.outputs, grad.device
-        )
+        whole_p = PRIMITIVES["batch_norm_grad_of"]
+        whole = Node(whole_p, grad.inputs, grad.attrs, grad.outputs, grad.device)
         if self.backend.computes(whole):
             self.nodes[self._position(grad)] = whole
-
-
-def _needed(graph: Graph) -> list[Node]:
-    """The nodes that an output depends on."""
-    needed, kept = set(graph.outputs), []
-    for node in reversed(graph.nodes):
-        if any(y in needed for y in node.outputs):
-            needed.update(node.inputs)
-            kept.append(node)
-    return kept
 
 
 def _is_relu(node: Node) -> bool:

@@ -17,19 +17,17 @@ from typing import Any
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.calls import Calls
 from toolkit.backends.cupy.passes.scales import scale_products
+from toolkit.backends.layout import Layouts
 from toolkit.backends.loops.iteration_space import (
     is_relabelling,
     number_of,
     reduced_part,
 )
 from toolkit.backends.target import Target
-from toolkit.compiler.layout import Layouts
-from toolkit.compiler.passes.rewriting import expand, prune
-from toolkit.compiler.passes.simplify import fold, share, simplify
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
 
 # Composites that are parts of products or nothing.
-_PARTS = ("gelu", "gelu_grad")
+PARTS = ("gelu", "gelu_grad")
 # The rows of a mask are multiples of so many bits.
 MASK_BITS = 128
 
@@ -66,11 +64,7 @@ def join_products(graph: Graph, target: Target) -> Graph:
         rule = _RULES.get(node.op.name)
         if rule is not None and node not in joining.instead:
             rule(joining, node)
-    graph = graph.replace(joining.nodes())
-    if any(node.op.name in _PARTS for node in graph.nodes):
-        graph = expand(graph, lambda n: n.op.name in _PARTS)
-        graph = share(fold(simplify(graph, target), target), target)
-    return prune(graph, target)
+    return graph.replace(joining.nodes()).pruned()
 
 
 class _Joining:
@@ -174,7 +168,7 @@ class _Joining:
             return  # its rows are not those of what was made
         maker = self.makers.get(b)
         light = (Kind.ELEMENTWISE, Kind.REDUCE)
-        if maker is None or maker.op.kind in light or maker.op.name in _PARTS:
+        if maker is None or maker.op.kind in light or maker.op.name in PARTS:
             return
         total = self._sum_of_rows(b, node.outputs[0].spec.shape[-1])
         if total is None or self._after(a) >= self.position[total]:

@@ -11,8 +11,10 @@ from toolkit.ir import PRIMITIVES, Graph, Node
 def select_branches(graph: Graph, target: Target) -> Graph:
     """Compute both branches of each `cond` where a backend cannot wait for its choice.
 
-    A branch with a loop of unknown length stays: it might not end if it is not taken.
+    There a branch with a loop of unknown length stays: taken or not, it might not end.
     """
+    if target.backend.can_branch:
+        return graph
     nodes: list[Node] = []
     for node in graph.nodes:
         selected = node.op.name == "cond" and not _loops(node)
