@@ -322,6 +322,16 @@ def test_facts():
     assert ops.is_tensor(x) and not ops.is_tensor(A)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex64"])
+def test_a_tensor_without_axes_is_a_numpy_number(dtype):
+    for value in (tensor([1, 2], dtype)[0], toolkit.Variable(1, dtype=dtype)):
+        number = value.numpy()
+        assert isinstance(number, np.generic) and {number: "a key"}[number]
+        assert number.dtype.name == dtype
+        assert isinstance(np.asarray(value), np.ndarray)
+        assert isinstance(ops.convert_to_numpy(value), np.ndarray)
+
+
 def test_numpy_functions_take_tensors():
     x = tensor(A)
     assert_close(np.exp(x), np.exp(A))

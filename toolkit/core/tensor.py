@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -157,10 +158,11 @@ class Tensor(Operators, Value):
             owner = owner_of(self._array)
             return devices.device() if owner is None else owner.device_name
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> Any:
         """The data as a NumPy array, without a copy where that is possible.
 
-        Inside a trace there is one of what is computed from extents and constants.
+        A tensor without axes gives a NumPy number, as with TensorFlow. Inside a trace
+        there is data of what is computed from extents and constants.
 
         Raises:
             TraceError: inside a trace, of what is computed from its inputs.
@@ -172,7 +174,7 @@ class Tensor(Operators, Value):
                 "inside a traced function; return it from the function, or use ops "
                 "such as `where` and `cond` instead of Python's own control flow"
             )
-        return found  # type: ignore[no-any-return]
+        return found if found.ndim else found[()]
 
     def known(self) -> Array | None:
         """The data in host memory if they can be known already, else None.
@@ -235,7 +237,7 @@ class Tensor(Operators, Value):
         return float(self.numpy())
 
     def __index__(self) -> int:
-        return self.numpy().__index__()
+        return index(self.numpy())
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
@@ -265,7 +267,7 @@ class Tensor(Operators, Value):
     def _repr_html_(self) -> str:
         if self._array is None:
             return pictures.notebook.array_note("Tensor", None, f"{self.spec}, traced")
-        return pictures.notebook.array_note("Tensor", np.asarray(self.numpy()))
+        return pictures.notebook.array_note("Tensor", np.asarray(self))
 
     def __str__(self) -> str:
         return repr(self) if self._array is None else str(self.numpy())

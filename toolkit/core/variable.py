@@ -198,15 +198,19 @@ class Variable(Operators):
             return None
         return owner_of(self._tensor._array)
 
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """The value as a NumPy array; later assignments do not change it."""
+    def numpy(self) -> Any:
+        """The value as a NumPy array; later assignments do not change it.
+
+        A Variable without axes gives a NumPy number, as with TensorFlow.
+        """
         if state.overlay is None:
             with self.lock:
                 home = self._home()
                 if home is not None:  # it is copied, so nobody comes to hold the buffer
                     found = home.to_numpy(self._tensor._array)
                     dtype = dtypes.numpy_dtype(self.dtype)
-                    return found.astype(dtype, copy=False)
+                    array = found.astype(dtype, copy=False)
+                    return array if array.ndim else array[()]
         return self.value.numpy()
 
     def convert(self, value: Any) -> Tensor:
@@ -330,7 +334,7 @@ class Variable(Operators):
     def _repr_html_(self) -> str:
         title = f"Variable {self.path}"
         facts = "trainable" if self.trainable else "not trainable"
-        return pictures.notebook.array_note(title, self.numpy(), facts)
+        return pictures.notebook.array_note(title, np.asarray(self), facts)
 
 
 class Locks:

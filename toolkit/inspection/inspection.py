@@ -287,7 +287,7 @@ def made_up(graph: Graph, backend: Backend, variables: Sequence[Variable]) -> li
         is_float = dtypes.is_float(x.spec.dtype)
         values = random.random(shape) if is_float else np.zeros(shape)
         inputs.append(values.astype(dtype))
-    given = [*inputs, *(variable.numpy() for variable in variables)]
+    given = [*inputs, *(np.asarray(variable) for variable in variables)]
     return [backend.owned(backend.asarray(x)) for x in given]
 
 

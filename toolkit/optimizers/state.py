@@ -318,7 +318,7 @@ class OptimizerState(Checked):
     def save_own_variables(self, store: Any) -> None:
         """Put every variable's value into a dict-like store, under its index."""
         for i, variable in enumerate(self.variables):
-            store[str(i)] = variable.numpy()
+            store[str(i)] = np.asarray(variable)
 
     def load_own_variables(self, store: Any) -> None:
         """Take every variable's value from a store."""

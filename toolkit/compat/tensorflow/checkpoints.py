@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.v1.saver import SUFFIX, Saver, latest_checkpoint
 from toolkit.compat.tensorflow.variables import Variable
@@ -18,7 +20,7 @@ class _Values:
     """What a Saver asks for values, and gives them to: the Variables themselves."""
 
     def run(self, variables: dict[str, Any]) -> dict[str, Any]:
-        return {name: v.numpy() for name, v in variables.items()}
+        return {name: np.asarray(v) for name, v in variables.items()}
 
     def set_value(self, variable: Any, value: Any) -> None:
         variable.assign(value)

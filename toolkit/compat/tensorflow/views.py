@@ -158,10 +158,6 @@ class Variable(CoreVariable):
     def dtype(self) -> DType:
         return ALL[super().dtype]
 
-    def numpy(self) -> Any:
-        """The value as a NumPy array, of a 0-d one as a number of NumPy's."""
-        return super().numpy()[()]
-
     def get_shape(self) -> TensorShape:
         """The extents."""
         return self.shape

@@ -78,7 +78,7 @@ def _write_variables(group: Any, variables: list[Any]) -> None:
         names = [f"{name}_{i}" for i, name in enumerate(names)]
     _set_names(group, "weight_names", names)
     for name, variable in zip(names, variables, strict=True):
-        write_array(group, name, variable.numpy())
+        write_array(group, name, np.asarray(variable))
 
 
 def _set_names(group: Any, key: str, names: list[str]) -> None:

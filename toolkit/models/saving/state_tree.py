@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, unknown_choice
 
 Tree = dict[str, Any]
-_READ = {"backend_tensor": lambda v: v.value, "numpy_array": lambda v: v.numpy()}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "backend_tensor": lambda v: v.value,
+    "numpy_array": np.asarray,
+}
 _GROUPS = (
     *("trainable_variables", "non_trainable_variables"),
     *("optimizer_variables", "metrics_variables"),

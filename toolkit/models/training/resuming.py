@@ -35,8 +35,8 @@ class Progress:
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, for JSON: positions, seeds, metrics and callbacks."""
-        generators = [v.numpy() for v in self._generators()]
-        metrics = [v.numpy() for v in self._metric_variables()]
+        generators = [np.asarray(v) for v in self._generators()]
+        metrics = [np.asarray(v) for v in self._metric_variables()]
         return {
             "seeds": [state.tolist() for state in generators],
             "metrics": encode(metrics),
