@@ -195,9 +195,13 @@ def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
     )
     iterator = iter(make())
     taken = [next(iterator) for _ in range(2500)]
-    state = json.loads(json.dumps(iterator.get_state()))
-    ((_, _, record), _), since, given = state["position"][0]
-    assert given > 2000 and since < 200 and record == given - since
+    # Where a worker is comes back when the system lets it run.
+    since = 3000
+    while since > 99:
+        taken.append(next(iterator))
+        state = json.loads(json.dumps(iterator.get_state()))
+        ((_, _, record), _), since, given = state["position"][0]
+    assert len(taken) < 2900 and record == given - since
     again = iter(make())
     again.set_state(state)
     assert taken + list(again) == list(range(3000))

@@ -159,10 +159,9 @@ class Tensor(Operators, Value):
             return devices.device() if owner is None else owner.device_name
 
     def numpy(self) -> Any:
-        """The data as a NumPy array, without a copy where that is possible.
+        """The data as a NumPy array, a NumPy number if there are no axes; not copied.
 
-        A tensor without axes gives a NumPy number, as with TensorFlow. Inside a trace
-        there is data of what is computed from extents and constants.
+        Inside a trace there is one of what is computed from extents and constants.
 
         Raises:
             TraceError: inside a trace, of what is computed from its inputs.

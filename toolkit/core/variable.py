@@ -393,6 +393,8 @@ def _function(what: str, value: Any) -> Any:
 def _initial_value(initializer: Any, shape: Any, dtype: Any) -> Tensor:
     if isinstance(initializer, str):
         initializer = Variable._initializer_named(initializer)
+    if isinstance(initializer, np.generic):  # keeps its dtype, as an array does
+        initializer = np.asarray(initializer)
     if not callable(initializer):
         if shape is not None:
             value = convert(initializer, dtype and dtypes.standardize(dtype))
