@@ -16,7 +16,7 @@ LEVELS = (
         *("errors", "settings", "dtypes", "tree", "thread_state", "arguments"),
         *("type_aliases", "namespaces", "console", "files", "pictures", "reading"),
     ),
-    ("ir", "data"),
+    ("ir", "data", "comm"),
     ("backends",),
     # Plug-ins: they are found by their names.
     ("backends/cupy", "backends/numpy", "backends/reference"),

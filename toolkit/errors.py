@@ -20,6 +20,11 @@
     │   ├── MissingFileError (FileNotFoundError)  a file that is not there
     │   ├── UnwritableFileError (OSError)  a file that cannot be written
     │   └── LoadBudgetError             a file that asks for too much memory
+    ├── CommunicationError (RuntimeError)  ranks of a job that cannot exchange
+    │   ├── RankLostError (ConnectionError)  another rank has ended
+    │   ├── StalledError (TimeoutError)  a collective that some ranks do not enter
+    │   ├── ProgramMismatchError        ranks that run different programs
+    │   └── LaunchError                 a job that was not started as it should be
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
         ├── DamagedFileError (ValueError)  a file that is not what it should be
         ├── ImageFileError (OSError, ValueError)  an image that cannot be read
@@ -135,6 +140,26 @@ class MissingFileError(ModelFileError, FileNotFoundError):
 
 class UnwritableFileError(ModelFileError, OSError):
     """A file that cannot be written."""
+
+
+class CommunicationError(ToolkitError, RuntimeError):
+    """Ranks of a job cannot exchange what they should."""
+
+
+class RankLostError(CommunicationError, ConnectionError):
+    """Another rank has ended, or the group was revoked because of one that has."""
+
+
+class StalledError(CommunicationError, TimeoutError):
+    """A collective waits for ranks that do not enter it."""
+
+
+class ProgramMismatchError(CommunicationError):
+    """Ranks would run programs whose collectives do not fit."""
+
+
+class LaunchError(CommunicationError):
+    """A job was not started as it should be, or MPI is missing; it says which."""
 
 
 class DatasetError(ToolkitError, RuntimeError):
