@@ -27,6 +27,7 @@ cast_p: Primitive = primitive(
     spec=lambda x, dtype: Spec(x.shape, dtype),
     vjp=_cast_vjp,
     scalar=lambda s, x, dtype: s.cast(x, dtype),
+    axes="...->...",
 )
 
 

@@ -4,6 +4,7 @@ The same `Node` is the tape's entry, the graph's node and the functional model's
 node. A `Graph` is a pure value: a pass takes one and returns a new one.
 """
 
+from toolkit.ir.axes import Axes, along, axes_of, letters
 from toolkit.ir.graph import Graph, Node, format_graph
 from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive, primitive
 from toolkit.ir.scalars import Rule
@@ -11,6 +12,7 @@ from toolkit.ir.value import Constant, Spec, Value
 
 __all__ = [
     "PRIMITIVES",
+    "Axes",
     "Constant",
     "Graph",
     "Kind",
@@ -19,6 +21,9 @@ __all__ = [
     "Rule",
     "Spec",
     "Value",
+    "along",
+    "axes_of",
     "format_graph",
+    "letters",
     "primitive",
 ]

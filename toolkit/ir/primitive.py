@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from toolkit.ir.axes import AxesRule
 from toolkit.ir.scalars import EVERYWHERE, Interval, Rule, arity, said
 
 
@@ -22,6 +23,7 @@ class Kind(Enum):
     SORT = "sort"
     RANDOM = "random"
     CONTROL = "control"  # holds sub-graphs
+    COLLECTIVE = "collective"  # exchanges data with other processes
     COMPOSITE = "composite"  # has a body in other primitives
 
 
@@ -41,6 +43,12 @@ class Primitive:
         elementwise needs none: the scalar rule says it.
     cost: of one element of the result, roughly, in additions.
     domain: where the first input may lie for a result that is a number.
+    axes: which axes of operands and results belong together (`toolkit.ir.axes`); None:
+        all must be whole. A text, or a function of the specs of operands and the
+        attributes that returns one.
+    combined: how the results for pieces of an axis that no result has are combined:
+        "sum", "prod", "max" or "min".
+    once: the operand that such results begin with, and that counts only once.
     """
 
     name: str
@@ -52,6 +60,9 @@ class Primitive:
     array: Rule | None = None
     cost: int = 1
     domain: Interval = EVERYWHERE
+    axes: AxesRule | None = None
+    combined: str = "sum"
+    once: int | None = None
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

@@ -38,7 +38,14 @@ def _bitcast_spec(x: Spec, dtype: str) -> Spec:
     return Spec((*x.shape[:-1], x.shape[-1] * old // new), dtype)
 
 
-bitcast_p: Primitive = primitive("bitcast", Kind.MOVE, _bitcast_spec)
+def _bitcast_axes(x: Spec, dtype: str) -> str:
+    same = dtypes.itemsize(x.dtype) == dtypes.itemsize(dtype)
+    return "...->..." if same else "..._->..._"
+
+
+bitcast_p: Primitive = primitive(
+    "bitcast", Kind.MOVE, _bitcast_spec, axes=_bitcast_axes
+)
 
 
 class Bitwise(Protocol):

@@ -12,7 +12,7 @@ import numpy as np
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
-from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, letters, primitive
 from toolkit.ops.creation import zeros
 from toolkit.ops.index import as_indices, columns_of
 from toolkit.ops.shape import reshape, slice_p
@@ -58,11 +58,25 @@ def _dynamic_update_vjp(
     return dx, du, *(None for _ in starts)
 
 
+def _box_axes(shape: Shape, sizes: Shape, rule: str) -> str:
+    """An axis that the box fills may be cut; the starts have no axes."""
+    pairs = zip(shape, sizes, letters(len(shape)), strict=True)
+    return rule.format("".join(a if n == size else "_" for n, size, a in pairs))
+
+
 dynamic_slice_p: Primitive = primitive(
-    "dynamic_slice", Kind.INDEX, _dynamic_slice_spec, vjp=_dynamic_slice_vjp
+    "dynamic_slice",
+    Kind.INDEX,
+    _dynamic_slice_spec,
+    vjp=_dynamic_slice_vjp,
+    axes=lambda x, *starts, sizes: _box_axes(x.shape, sizes, "{0},->{0}"),
 )
 dynamic_update_slice_p: Primitive = primitive(
-    "dynamic_update_slice", Kind.INDEX, _dynamic_update_spec, vjp=_dynamic_update_vjp
+    "dynamic_update_slice",
+    Kind.INDEX,
+    _dynamic_update_spec,
+    vjp=_dynamic_update_vjp,
+    axes=lambda x, update, *starts: _box_axes(x.shape, update.shape, "{0},{0},->{0}"),
 )
 
 

@@ -39,12 +39,14 @@ as_complex_p: Primitive = primitive(
     "as_complex",
     Kind.MOVE,
     _as_complex_spec,
+    axes="..._->...",
     vjp=lambda g, y, x: bind(as_real_p, conjugate(g)),
 )
 as_real_p: Primitive = primitive(
     "as_real",
     Kind.MOVE,
     _as_real_spec,
+    axes="...->..._",
     vjp=lambda g, y, x: conjugate(bind(as_complex_p, g)),
 )
 

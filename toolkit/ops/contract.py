@@ -47,7 +47,11 @@ def _matmul_vjp_b(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 matmul_p: Primitive = primitive(
-    "matmul", Kind.CONTRACT, _matmul_spec, vjp=(_matmul_vjp_a, _matmul_vjp_b)
+    "matmul",
+    Kind.CONTRACT,
+    _matmul_spec,
+    vjp=(_matmul_vjp_a, _matmul_vjp_b),
+    axes="...mk,...kn->...mn",
 )
 
 

@@ -159,6 +159,22 @@ def _kernel_grad(x: Tensor, g: Tensor, w: Tensor, **attrs: Any) -> Any:
     return bind(conv_kernel_grad_p, x, g, kernel=w.shape[:-2], **attrs)
 
 
+def _conv_axes(order: str) -> Any:
+    """The rule of a convolution or a gradient of one.
+
+    order: its operands and its result; x, g and w are letters for
+    (batch, ..., channels), (batch, ..., filters) and (..., channels, filters).
+    """
+
+    def rule(first: Spec, second: Spec, groups: int, **attrs: Any) -> str:
+        c, f = ("c", "f") if groups == 1 else "__"
+        space = "_" * (first.ndim - 2)
+        texts = {"x": f"b{space}{c}", "g": f"b{space}{f}", "w": f"{space}{c}{f}"}
+        return "".join(texts.get(letter, letter) for letter in order)
+
+    return rule
+
+
 # A convolution is linear in x and in w, and so are its gradients: with h the gradient
 # that comes in, each rule swaps h for the argument whose gradient is asked for.
 conv_p: Primitive = primitive(
@@ -169,6 +185,7 @@ conv_p: Primitive = primitive(
         lambda h, y, x, w, **attrs: _input_grad(h, w, x, **attrs),
         lambda h, y, x, w, **attrs: _kernel_grad(x, h, w, **attrs),
     ),
+    axes=_conv_axes("x,w->g"),
 )
 conv_input_grad_p: Primitive = primitive(
     "conv_input_grad",
@@ -178,6 +195,7 @@ conv_input_grad_p: Primitive = primitive(
         lambda h, y, g, w, spatial, **attrs: bind(conv_p, h, w, **attrs),
         lambda h, y, g, w, spatial, **attrs: _kernel_grad(h, g, w, **attrs),
     ),
+    axes=_conv_axes("g,w->x"),
 )
 conv_kernel_grad_p: Primitive = primitive(
     "conv_kernel_grad",
@@ -187,6 +205,7 @@ conv_kernel_grad_p: Primitive = primitive(
         lambda h, y, x, g, kernel, **attrs: _input_grad(g, h, x, **attrs),
         lambda h, y, x, g, kernel, **attrs: bind(conv_p, x, h, **attrs),
     ),
+    axes=_conv_axes("x,g->w"),
 )
 
 

@@ -62,7 +62,9 @@ def need_square(op: str, x: Any) -> None:
         )
 
 
-def _declare(name: str, spec: Any, vjp: Any, square: bool = True) -> Primitive:
+def _declare(
+    name: str, spec: Any, vjp: Any, square: bool = True, axes: Any = "...__->...__"
+) -> Primitive:
     """A primitive of a stack of matrices; spec takes it, its batch shape, m and n."""
 
     def checked(x: Spec, *others: Spec, **attrs: Any) -> Any:
@@ -74,7 +76,7 @@ def _declare(name: str, spec: Any, vjp: Any, square: bool = True) -> Primitive:
             )
         return spec(x, x.shape[:-2], *x.shape[-2:], *others, **attrs)
 
-    return primitive(name, Kind.CONTRACT, checked, vjp=vjp)
+    return primitive(name, Kind.CONTRACT, checked, vjp=vjp, axes=axes)
 
 
 # --- linear systems -------------------------------------------------------------------
@@ -94,7 +96,9 @@ def _solve_vjp(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tens
     return sum_to(-matmul(gb, transposed(y)), a.shape), sum_to(gb, b.shape)
 
 
-solve_p: Primitive = _declare("solve", _solve_spec, _solve_vjp)
+solve_p: Primitive = _declare(
+    "solve", _solve_spec, _solve_vjp, axes="...__,...__->...__"
+)
 
 
 def right_solve(x: Tensor, a: Tensor) -> Tensor:
@@ -112,6 +116,7 @@ slogdet_p: Primitive = _declare(
     lambda x, lead, *sizes: (x.with_shape(lead),) * 2,
     # The sign is constant between the singular matrices.
     vjp=lambda g, y, x: expand_dims(g[1], (-2, -1)) * transposed(inverse(x)),
+    axes="...__->...",
 )
 
 
@@ -177,7 +182,9 @@ def _lu_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
 
 # Row i was exchanged with row pivots[i], one after the other; all that together moved
 # row permutation[i] to row i.
-lu_p: Primitive = _declare("lu", _lu_spec, _lu_vjp, square=False)
+lu_p: Primitive = _declare(
+    "lu", _lu_spec, _lu_vjp, square=False, axes="...__->...__,..._"
+)
 
 
 # --- singular values and eigenvalues --------------------------------------------------
@@ -226,7 +233,9 @@ def _svd_vjp(g: Any, y: Any, x: Tensor, full: bool) -> Tensor:
     return gx
 
 
-svd_p: Primitive = _declare("svd", _svd_spec, _svd_vjp, square=False)
+svd_p: Primitive = _declare(
+    "svd", _svd_spec, _svd_vjp, square=False, axes="...__->...__,..._,...__"
+)
 
 
 def _eigh_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
@@ -237,7 +246,10 @@ def _eigh_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
 
 
 eigh_p: Primitive = _declare(
-    "eigh", lambda x, lead, n, _: (x.with_shape((*lead, n)), x), _eigh_vjp
+    "eigh",
+    lambda x, lead, n, _: (x.with_shape((*lead, n)), x),
+    _eigh_vjp,
+    axes="...__->..._,...__",
 )
 
 
@@ -258,4 +270,4 @@ def _eig_spec(x: Spec, lead: Any, n: int, _: int) -> tuple[Spec, Spec]:
     return x.with_shape((*lead, n)), x
 
 
-eig_p: Primitive = _declare("eig", _eig_spec, _eig_vjp)
+eig_p: Primitive = _declare("eig", _eig_spec, _eig_vjp, axes="...__->..._,...__")

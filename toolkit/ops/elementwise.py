@@ -46,7 +46,9 @@ def elementwise(
             return inputs[0].with_dtype(dtype)
         return Spec(broadcast_shapes(name, *(x.shape for x in inputs)), dtype)
 
-    return primitive(name, Kind.ELEMENTWISE, spec, vjp=vjp, scalar=scalar)
+    return primitive(
+        name, Kind.ELEMENTWISE, spec, vjp=vjp, scalar=scalar, axes="...->..."
+    )
 
 
 class Unary(Protocol):

@@ -17,7 +17,7 @@ from toolkit.errors import (
     ShapeError,
     unknown_choice,
 )
-from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, along, letters, primitive
 from toolkit.ops.checks import broadcast_shapes, check_integers, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import add, equal, less, where, zero_like
@@ -182,6 +182,22 @@ def _put_back(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     return where(equal(positions, wrapped), g, zero_like(g))
 
 
+def _gather_axes(x: Spec, indices: Spec, axis: int) -> str:
+    own = letters(x.ndim)
+    places = letters(indices.ndim, x.ndim)
+    front, behind = own[:axis], own[axis + 1 :]
+    return f"{front}_{behind},{places}->{front}{places}{behind}"
+
+
+def _scatter_axes(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -> str:
+    table, _, rows = _gather_axes(x, indices, axis).partition("->")
+    kept, places = table.split(",")
+    if mode != "add":  # the last of the updates wins, or one that has no inverse
+        rows = rows.replace(places, "_" * len(places))
+        places = "_" * len(places)
+    return f"{kept},{places},{rows}->{kept}"
+
+
 gather_p: Primitive = primitive(
     "gather",
     Kind.INDEX,
@@ -192,16 +208,29 @@ gather_p: Primitive = primitive(
         ),
         None,
     ),
+    axes=_gather_axes,
 )
-scatter_p: Primitive = primitive("scatter", Kind.INDEX, _scatter_spec, vjp=_scatter_vjp)
+scatter_p: Primitive = primitive(
+    "scatter",
+    Kind.INDEX,
+    _scatter_spec,
+    vjp=_scatter_vjp,
+    axes=_scatter_axes,
+    once=0,
+)
 take_along_axis_p: Primitive = primitive(
     "take_along_axis",
     Kind.INDEX,
     _along_spec,
     vjp=(lambda g, y, x, indices, axis: _put_back(g, x, indices, axis), None),
+    axes=lambda x, indices, axis: along(x, axis),
 )
 put_along_axis_p: Primitive = primitive(
-    "put_along_axis", Kind.INDEX, _put_spec, vjp=_put_vjp
+    "put_along_axis",
+    Kind.INDEX,
+    _put_spec,
+    vjp=_put_vjp,
+    axes=lambda x, *others, axis, mode: along(x, axis),
 )
 
 

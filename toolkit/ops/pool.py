@@ -51,6 +51,11 @@ def _spread_spec(g: Spec, *index: Spec, spatial: Extents, **attrs: Any) -> Spec:
     return g.with_shape((g.shape[0], *spatial, g.shape[-1]))
 
 
+def _pool_axes(x: Spec, *others: Spec, **attrs: Any) -> str:
+    text = f"b{'_' * (x.ndim - 2)}c"
+    return f"{text}->{text}"
+
+
 max_pool_p: Primitive = primitive(
     "max_pool",
     Kind.POOL,
@@ -58,6 +63,7 @@ max_pool_p: Primitive = primitive(
     vjp=lambda g, y, x, **attrs: bind(
         max_pool_scatter_p, g[0], y[1], spatial=x.shape[1:-1], **attrs
     ),
+    axes=_pool_axes,
 )
 max_pool_scatter_p: Primitive = primitive(
     "max_pool_scatter",
@@ -69,6 +75,7 @@ max_pool_scatter_p: Primitive = primitive(
         ),
         None,
     ),
+    axes=_pool_axes,
 )
 max_pool_gather_p: Primitive = primitive(
     "max_pool_gather",
@@ -80,6 +87,7 @@ max_pool_gather_p: Primitive = primitive(
         ),
         None,
     ),
+    axes=_pool_axes,
 )
 sum_pool_p: Primitive = primitive(
     "sum_pool",
@@ -88,12 +96,14 @@ sum_pool_p: Primitive = primitive(
     vjp=lambda h, y, x, **attrs: bind(
         sum_pool_grad_p, h, spatial=x.shape[1:-1], **attrs
     ),
+    axes=_pool_axes,
 )
 sum_pool_grad_p: Primitive = primitive(
     "sum_pool_grad",
     Kind.POOL,
     _spread_spec,
     vjp=lambda h, y, g, spatial, **attrs: bind(sum_pool_p, h, **attrs),
+    axes=_pool_axes,
 )
 
 

@@ -8,7 +8,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert, extent, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
-from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, along, letters, primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import eye, full, tril, triu
 from toolkit.ops.elementwise import (
@@ -81,7 +81,25 @@ def reduction(name: str, vjp: Any = None) -> Primitive:
             )
         return x.with_shape(reduced_shape(x.shape, axis, keepdims))
 
-    return primitive(name, Kind.REDUCE, spec, vjp=vjp)
+    combined = {"any": "max", "all": "min"}.get(name, name)
+    return primitive(
+        name, Kind.REDUCE, spec, vjp=vjp, axes=_reduced_axes, combined=combined
+    )
+
+
+def _reduced_axes(x: Spec, axis: Axes, keepdims: bool) -> str:
+    given = letters(x.ndim)
+    rest = (
+        ("_" if i in axis else letter)
+        for i, letter in enumerate(given)
+        if keepdims or i not in axis
+    )
+    return f"{given}->{''.join(rest)}"
+
+
+def _arg_axes(x: Spec, axis: int, keepdims: bool) -> str:
+    text, _, whole = along(x, axis).partition("->")
+    return f"{text}->{whole if keepdims else whole.replace('_', '')}"
 
 
 sum_p: Primitive = reduction("sum", lambda g, y, x, axis, keepdims: _spread(g, x, axis))
@@ -98,8 +116,8 @@ def _arg_spec(x: Spec, axis: int, keepdims: bool) -> Spec:
     return Spec(reduced_shape(x.shape, (axis,), keepdims), "int32")
 
 
-argmax_p: Primitive = primitive("argmax", Kind.REDUCE, _arg_spec)
-argmin_p: Primitive = primitive("argmin", Kind.REDUCE, _arg_spec)
+argmax_p: Primitive = primitive("argmax", Kind.REDUCE, _arg_spec, axes=_arg_axes)
+argmin_p: Primitive = primitive("argmin", Kind.REDUCE, _arg_spec, axes=_arg_axes)
 
 
 def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
@@ -124,9 +142,10 @@ cumsum_p: Primitive = primitive(
     vjp=lambda g, y, x, axis, reverse: bind(
         cumsum_p, g, axis=axis, reverse=not reverse
     ),
+    axes=along,
 )
 cumprod_p: Primitive = primitive(
-    "cumprod", Kind.REDUCE, lambda x, axis, reverse: x, vjp=_cumprod_vjp
+    "cumprod", Kind.REDUCE, lambda x, axis, reverse: x, vjp=_cumprod_vjp, axes=along
 )
 
 

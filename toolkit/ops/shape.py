@@ -12,7 +12,7 @@ import numpy as np
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind, state
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError
-from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
+from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, along, letters, primitive
 from toolkit.ops.checks import (
     broadcast_shapes,
     extents_of,
@@ -135,6 +135,23 @@ def _unpad(g: Tensor, y: Tensor, x: Tensor, widths: Any, value: Any) -> Tensor:
     return bind(slice_p, g, start=start, stop=stop, step=(1,) * x.ndim)
 
 
+def _transpose_axes(x: Spec, axes: Shape) -> str:
+    given = letters(x.ndim)
+    return f"{given}->{''.join(given[axis] for axis in axes)}"
+
+
+def _kept(x: Spec, is_whole: Any) -> str:
+    """The rule of what leaves the axes alone of which it is true."""
+    pairs = enumerate(letters(x.ndim))
+    text = "".join(letter if is_whole(axis) else "_" for axis, letter in pairs)
+    return f"{text}->{text}"
+
+
+def _slice_axes(x: Spec, start: Shape, stop: Shape, step: Shape) -> str:
+    bounds = [*zip(start, stop, step, x.shape, strict=True)]
+    return _kept(x, lambda axis: bounds[axis] == (0, x.shape[axis], 1, x.shape[axis]))
+
+
 reshape_p: Primitive = primitive(
     "reshape",
     Kind.VIEW,
@@ -148,16 +165,24 @@ transpose_p: Primitive = primitive(
     vjp=lambda g, y, x, axes: bind(
         transpose_p, g, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__))
     ),
+    axes=_transpose_axes,
 )
 broadcast_to_p: Primitive = primitive(
     "broadcast_to",
     Kind.VIEW,
     _broadcast_spec,
     vjp=lambda g, y, x, shape: sum_to(g, x.shape),
+    axes="...->...",
 )
-slice_p: Primitive = primitive("slice", Kind.VIEW, _slice_spec, vjp=_slice_vjp)
+slice_p: Primitive = primitive(
+    "slice", Kind.VIEW, _slice_spec, vjp=_slice_vjp, axes=_slice_axes
+)
 concatenate_p: Primitive = primitive(
-    "concatenate", Kind.MOVE, _concatenate_spec, vjp=_concatenate_vjp
+    "concatenate",
+    Kind.MOVE,
+    _concatenate_spec,
+    vjp=_concatenate_vjp,
+    axes=lambda x, *others, axis: along(x, axis),
 )
 pad_p: Primitive = primitive(
     "pad",
@@ -166,6 +191,7 @@ pad_p: Primitive = primitive(
         n + low + high for n, (low, high) in zip(x.shape, widths, strict=True)
     ),
     vjp=_unpad,
+    axes=lambda x, widths, value: _kept(x, lambda axis: widths[axis] == (0, 0)),
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, along, primitive
 from toolkit.ops.checks import known_values, normalize_axis, stand_in, unknown_extent
 from toolkit.ops.elementwise import equal, less
 from toolkit.ops.index import as_indices, gather_p, take_along_axis_p
@@ -19,10 +19,16 @@ from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
 from toolkit.ops.symbolic import operation
 
 argsort_p: Primitive = primitive(
-    "argsort", Kind.SORT, lambda x, axis: Spec(x.shape, "int32")
+    "argsort",
+    Kind.SORT,
+    lambda x, axis: Spec(x.shape, "int32"),
+    axes=along,
 )
 searchsorted_p: Primitive = primitive(
-    "searchsorted", Kind.SORT, lambda edges, x, side: Spec(x.shape, "int32")
+    "searchsorted",
+    Kind.SORT,
+    lambda edges, x, side: Spec(x.shape, "int32"),
+    axes="_,...->...",
 )
 
 

@@ -13,13 +13,16 @@ from toolkit.arguments import is_int
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
-from toolkit.ir import Kind, Primitive, Spec, primitive
+from toolkit.ir import Kind, Primitive, Spec, letters, primitive
 from toolkit.ops.checks import extents_of
 from toolkit.ops.symbolic import operation
 from toolkit.random.seeds import draw_seed
 
 random_uniform_p: Primitive = primitive(
-    "random_uniform", Kind.RANDOM, lambda key, shape, dtype: Spec(shape, dtype)
+    "random_uniform",
+    Kind.RANDOM,
+    lambda key, shape, dtype: Spec(shape, dtype),
+    axes=lambda key, shape, dtype: f"_->{letters(len(shape))}",
 )
 
 # Significant bits of a half-precision float: that many random bits fit exactly.
