@@ -173,6 +173,8 @@ class While(_Loop):
             target[...] = value
 
 
+# How the host runs collectives: filled by `toolkit.compiler.sharding.collectives`.
+COLLECTIVE_KERNELS: dict[str, Callable[..., None]] = {}
 CONTROL_KERNELS: dict[str, type[ControlKernel]] = {
     "cond": Cond,
     "scan": Scan,

@@ -12,7 +12,12 @@ from toolkit.backends.base import Backend, Moment, Share, workspace_bytes
 from toolkit.backends.layout import Layouts
 from toolkit.backends.places import NodeOperands, Shares
 from toolkit.backends.target import Target
-from toolkit.compiler.control import CONTROL_KERNELS, ControlKernel, Inlined
+from toolkit.compiler.control import (
+    COLLECTIVE_KERNELS,
+    CONTROL_KERNELS,
+    ControlKernel,
+    Inlined,
+)
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.fusion.fuse import fused_p, is_literal
 from toolkit.compiler.memory import plan_memory
@@ -115,6 +120,8 @@ class _Lowering:
     def _kernel(self, node: Node) -> Any:
         if node.op.kind is Kind.CONTROL:
             return CONTROL_KERNELS[node.op.name](node.attrs, self._executable)
+        if node.op.kind is Kind.COLLECTIVE:
+            return COLLECTIVE_KERNELS[node.op.name]
         if node.op is fused_p:
             return Inlined(node.attrs, self._plain)
         if node.op.kind is Kind.COMPOSITE and not self.backend.supports(node.op.name):
@@ -137,6 +144,8 @@ class _Lowering:
 
     def _lowered(self, node: Node, kernel: Any) -> Any:
         if not self.target.generate or node.outputs[0] in self.layouts.views:
+            return None
+        if node.op.kind is Kind.COLLECTIVE:
             return None
         inputs = [self.layouts.operand(x) for x in node.inputs]
         outputs = [self.layouts.operand(y) for y in node.outputs]

@@ -1,17 +1,22 @@
-"""The devices of this machine, and the one process that uses them."""
+"""The devices of a job, and the processes that use them."""
 
 from __future__ import annotations
 
 import os
+import random
 
-from toolkit import config
-from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
+from toolkit import comm, config
+from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.random.seeds import global_seed_generator
 
 _KINDS = ("cpu", "gpu", "tpu")
 
 
 def list_devices(device_type: str | None = None) -> list[str]:
-    """The devices of one kind, such as ["cpu:0"].
+    """The devices of one kind that a job has, such as ["cpu:0"].
+
+    Each process brings those of its machine that it uses: two processes on the CPU are
+    "cpu:0" and "cpu:1".
 
     Args:
         device_type: "cpu", "gpu" or "tpu"; None for the fastest kind there is.
@@ -27,8 +32,13 @@ def list_devices(device_type: str | None = None) -> list[str]:
     for kind in [device_type.lower()] if device_type else ["gpu", "cpu"]:
         devices = [name for name in found if name.startswith(f"{kind}:")]
         if devices:
-            return devices
+            count = len(devices) * comm.world().size
+            return devices if count == len(devices) else _numbered(kind, count)
     return []
+
+
+def _numbered(kind: str, count: int) -> list[str]:
+    return [f"{kind}:{i}" for i in range(count)]
 
 
 def get_device_count(device_type: str | None = None) -> int:
@@ -41,10 +51,12 @@ def initialize(
     num_processes: int | None = None,
     process_id: int | None = None,
 ) -> None:
-    """Accept a job of this process alone; refuse jobs of several.
+    """Join the job that this process was started for, and agree on its seeds.
 
-    What is None is read from KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and
-    _PROCESS_ID.
+    `toolkit run --processes 4 train.py`, or `mpirun` with `python -m toolkit.launch`,
+    starts the processes of a job and lets them find each other. What is given, or is in
+    KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID, is compared with
+    that.
 
     Args:
         job_addresses: of all processes, with commas between.
@@ -52,9 +64,9 @@ def initialize(
         process_id: which one this is.
 
     Raises:
-        UnsupportedError: for more than one process.
+        ArgumentError: if the job is another one.
     """
-    given = {
+    given: dict[str, object] = {
         "job_addresses": job_addresses,
         "num_processes": num_processes,
         "process_id": process_id,
@@ -62,22 +74,35 @@ def initialize(
     for name, value in given.items():
         if value is None:
             given[name] = os.environ.get(f"KERAS_DISTRIBUTION_{name.upper()}")
-    count, number = (
-        _whole(name, given[name], default)
-        for name, default in (("num_processes", 1), ("process_id", 0))
-    )
+    group = comm.world()
+    count = _whole("num_processes", given["num_processes"], group.size)
+    number = _whole("process_id", given["process_id"], group.rank)
     addresses = str(given["job_addresses"] or "").split(",")
-    if count > 1 or len(addresses) > 1:
-        raise UnsupportedError(
-            "distribution.initialize: models are computed by one process; a job of "
-            f"num_processes={count} with job_addresses={given['job_addresses']!r} is "
-            "not supported"
-        )
-    if count != 1 or number != 0:
+    if count != group.size or len(addresses) > max(group.size, 1):
         raise ArgumentError(
-            "distribution.initialize: expected num_processes=1 and process_id=0; "
-            f"received {count} and {number}"
+            f"distribution.initialize: this job has {group.size} processes; received "
+            f"num_processes={count} with job_addresses={given['job_addresses']!r}. "
+            f"`toolkit run --processes {count}` starts a script on as many"
         )
+    if number != group.rank:
+        raise ArgumentError(
+            f"distribution.initialize: expected process_id={group.rank}, the rank of "
+            f"this process; received {number}"
+        )
+    agree_on_seeds()
+
+
+def agree_on_seeds() -> None:
+    """Let all ranks draw what rank 0 would draw: first weights, orders, dropout."""
+    group = comm.world()
+    if group.size == 1:
+        return
+    version, words, last = random.getstate()
+    key = global_seed_generator().state
+    mine = [version, list(words), last, key.numpy().tolist()]
+    version, words, last, seed = comm.exchange(group, mine)[0]
+    random.setstate((version, tuple(words), last))
+    key.assign(seed)
 
 
 def _whole(name: str, value: object, default: int) -> int:

@@ -1,16 +1,24 @@
-"""Who computes what: the whole of it, on the one device of a mesh."""
+"""Who computes what: each rank of a job its part of every batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from toolkit import comm
+from toolkit.arguments import is_int
+from toolkit.backends.base import Backend
+from toolkit.compiler import spreading
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.sharding.layouts import MeshAxis, Split
+from toolkit.compiler.sharding.programs import compile_spread
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
-from toolkit.distribution.devices import list_devices
+from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
+from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
 
 _current: Distribution | None = None
@@ -22,12 +30,12 @@ class Distribution:
     Args:
         device_mesh: the devices.
         batch_dim_name: the mesh's axis that batches are split over.
-        auto_shard_dataset: whether each process gets its part of a data set; there is
-            one process, which gets all of it.
+        auto_shard_dataset: whether each process gets its part of what it is given; if
+            not, it is given its part.
     """
 
-    num_processes = 1
-    data_shard_id = 0
+    # Into how many parts each batch is cut, whatever the number of ranks.
+    shards = 1
 
     def __init__(
         self,
@@ -48,6 +56,16 @@ class Distribution:
         self.device_mesh = device_mesh
         self.batch_dim_name = batch_dim_name
         self.auto_shard_dataset = auto_shard_dataset
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes compute together."""
+        return comm.world().size
+
+    @property
+    def data_shard_id(self) -> int:
+        """Which part of each batch this process computes."""
+        return comm.world().rank
 
     @property
     def num_model_replicas(self) -> int:
@@ -84,6 +102,33 @@ class Distribution:
         finally:
             set_distribution(outer)
 
+    @property
+    def is_spread(self) -> bool:
+        """Whether steps are cut at all."""
+        return max(self.num_processes, self.shards) > 1
+
+    def compile(
+        self,
+        graph: Graph,
+        backend: Backend,
+        generate: bool,
+        updates: Sequence[tuple[int, int | None]],
+        name: str,
+        variables: Sequence[Any],
+    ) -> Executable:
+        """What runs this rank's part of a step: see `Spreading`."""
+        axis = MeshAxis(
+            self.batch_dim_name or "batch", comm.world(), self.shards, even=False
+        )
+        parts = graph.inputs[: len(graph.inputs) - len(variables)]
+        batch = parts[0].spec.shape[:1] if parts else ()
+        layouts: list[Split | None] = [
+            Split(0) if batch and x.spec.shape[:1] == batch else None for x in parts
+        ]
+        layouts += [None] * len(variables)
+        arguments = graph, backend, generate, updates, name
+        return compile_spread(*arguments, [(axis, layouts)])
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} device_mesh={self.device_mesh}>"
 
@@ -93,8 +138,12 @@ class DataParallel(Distribution):
 
     Args:
         device_mesh: the devices, of one axis.
-        devices: their names instead; those of this machine if both are None.
+        devices: their names instead; those of the job if both are None.
         auto_shard_dataset: see `Distribution`.
+        shards: into how many parts each batch is cut; as many as there are devices if
+            None. Sums over a batch are those of its parts, added along a tree, so jobs
+            with the same `shards` have the same bits on any number of processes, one
+            included.
 
     Example:
         >>> from toolkit import distribution
@@ -108,6 +157,7 @@ class DataParallel(Distribution):
         device_mesh: DeviceMesh | None = None,
         devices: Any = None,
         auto_shard_dataset: bool = True,
+        shards: int | None = None,
     ) -> None:
         if device_mesh is not None and devices is not None:
             raise ArgumentError("DataParallel: give device_mesh or devices, not both")
@@ -120,6 +170,13 @@ class DataParallel(Distribution):
             warn(
                 f"DataParallel: expected a mesh of one axis; of {device_mesh} the "
                 "first is used"
+            )
+        count = int(self.device_mesh.devices.size)
+        self.shards = count if shards is None else shards
+        if not is_int(self.shards) or self.shards < count:
+            raise ArgumentError(
+                f"DataParallel: expected shards of at least {count}, one for each "
+                f"device; received {shards!r}"
             )
 
     @property
@@ -169,6 +226,7 @@ class ModelParallel(Distribution):
         batch_dim_name = batch_dim_name or mesh.axis_names[0]
         super().__init__(mesh, batch_dim_name, auto_shard_dataset)
         self._layout_map = layout_map
+        self.shards = self.num_model_replicas
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
         """The layout that the map has for the variable's path."""
@@ -180,11 +238,13 @@ class ModelParallel(Distribution):
         return self._layout_map[path]
 
 
-def _need_one_device(function: str, mesh: DeviceMesh) -> None:
-    if mesh.devices.size > 1:
-        raise UnsupportedError(
-            f"{function}: a model is computed by one process on one device; {mesh} has "
-            f"{mesh.devices.size} devices, which is not supported"
+def _need_processes(function: str, mesh: DeviceMesh) -> None:
+    count, found = int(mesh.devices.size), comm.world().size
+    if count != found:
+        raise ArgumentError(
+            f"{function}: expected a mesh with one device for each of the {found} "
+            f"processes of the job; received {mesh}. `toolkit run --processes {count}` "
+            "starts a script on as many"
         )
 
 
@@ -197,7 +257,8 @@ def set_distribution(value: Distribution | None) -> None:
     """Make a distribution the current one; None for none.
 
     Raises:
-        UnsupportedError: if it is over more than one device.
+        ArgumentError: if its mesh has another number of devices than the job processes.
+        UnsupportedError: if variables would have to be split.
 
     Example:
         >>> from toolkit import distribution
@@ -212,15 +273,22 @@ def set_distribution(value: Distribution | None) -> None:
             raise ArgumentError(
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
-        _need_one_device("set_distribution", value.device_mesh)
+        _need_processes("set_distribution", value.device_mesh)
+        if value.num_model_replicas != value.device_mesh.devices.size:
+            raise UnsupportedError(
+                "set_distribution: variables are not split over devices; received "
+                f"{value} with {value.num_model_replicas} replicas"
+            )
+        agree_on_seeds()
     _current = value
+    spreading.set_current(value if value is not None and value.is_spread else None)
 
 
 def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
     """The tensor, laid out over the one device of a mesh: as it is.
 
     Raises:
-        UnsupportedError: if the mesh has more than one device.
+        ArgumentError: if the mesh has another number of devices than the job processes.
     """
     if not isinstance(layout, TensorLayout) or layout.device_mesh is None:
         raise ArgumentError(
@@ -235,5 +303,5 @@ def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
             f"distribute_tensor: the layout has {len(layout.axes)} axes; received a "
             f"tensor of shape {tuple(tensor.shape)}"
         )
-    _need_one_device("distribute_tensor", layout.device_mesh)
+    _need_processes("distribute_tensor", layout.device_mesh)
     return tensor

@@ -14,6 +14,7 @@ from toolkit.autodiff.tape import GradientTape, filled
 from toolkit.backends.base import accelerators
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import compile_graph
+from toolkit.compiler.spreading import Spreading
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, backend, state
 from toolkit.core.trace import Trace, inline
@@ -40,6 +41,7 @@ class ConcreteFunction:
         outputs: a nest of what it returned.
         generate: whether code may be generated.
         function: makes a traced function, for the gradient.
+        spreading: over the ranks of a job; None: this process computes all of it.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class ConcreteFunction:
         outputs: Any,
         generate: bool,
         function: Callable[..., Any],
+        spreading: Spreading | None = None,
     ) -> None:
         self.name = name
         self._function = function
@@ -73,9 +76,11 @@ class ConcreteFunction:
         first = len(self.graph.inputs) - len(self.variables)
         read = {v: first + i for i, v in enumerate(self.variables)}
         updates = [(self.fetched + i, read.get(v)) for i, v in enumerate(self.written)]
-        self.executable: Any = compile_graph(
-            self.graph, backend(), generate, updates, name
-        )
+        arguments = self.graph, backend(), generate, updates, name
+        if spreading is None:
+            self.executable: Any = compile_graph(*arguments)
+        else:
+            self.executable = spreading.compile(*arguments, self.variables)
         self.program: Any = self.executable.program
         # Whether a call returns before anything is computed. What is started later, and
         # writes over a Variable, runs later too, so a call need not hold its buffer.

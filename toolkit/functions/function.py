@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, tree
+from toolkit.compiler.spreading import Spreading
 from toolkit.console.frames import warn
 from toolkit.console.progress import stage, working
 from toolkit.core.convert import convert
@@ -82,6 +83,7 @@ class Function:
         input_signature: Sequence[Any] | None = None,
         reduce_retracing: bool = False,
         jit_compile: bool | str = "auto",
+        spreading: Spreading | None = None,
     ) -> None:
         if jit_compile not in ("auto", True, False):
             raise unknown_choice("jit_compile", jit_compile, ("auto", True, False))
@@ -89,6 +91,7 @@ class Function:
         self.input_signature = input_signature
         self.reduce_retracing = reduce_retracing
         self.jit_compile = jit_compile
+        self.spreading = spreading
         self.trace_count: int = 0
         self._concrete: dict[Any, ConcreteFunction] = {}
         # A shortcut for calls with nothing but tensors as arguments.
@@ -239,7 +242,9 @@ class Function:
             # What is returned and could change later is read inside the trace.
             outputs = tree.map_structure(_read, outputs)
         generates = self.jit_compile is not False
-        return ConcreteFunction(self.name, trace, outputs, generates, Function)
+        return ConcreteFunction(
+            self.name, trace, outputs, generates, Function, self.spreading
+        )
 
     def _last_call(self, key: Any) -> int:
         return self._concrete[key].last_call

@@ -43,8 +43,11 @@ def fold(graph: Graph, target: Target) -> Graph:
     return graph.replace(nodes, map(substitute, graph.outputs))
 
 
+_NEVER = (Kind.CONTROL, Kind.COLLECTIVE)
+
+
 def _is_foldable(node: Node) -> bool:
-    if node.op.kind is Kind.CONTROL or any(x.constant is None for x in node.inputs):
+    if node.op.kind in _NEVER or any(x.constant is None for x in node.inputs):
         return False
     if node.op.kind is Kind.VIEW:
         return True

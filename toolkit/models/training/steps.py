@@ -10,6 +10,7 @@ import numpy as np
 
 from toolkit import ops, settings, tree
 from toolkit.autodiff.tape import GradientTape
+from toolkit.compiler import spreading
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.tensor import Tensor
@@ -34,6 +35,7 @@ class CompiledStep:
         self.jit_compile = jit_compile
         self._functions: dict[Any, Function] = {}
         self._first: Any = None  # a structure of specs like the first batch
+        self._spreading = spreading.current()
 
     @property
     def trace_count(self) -> int:
@@ -55,6 +57,9 @@ class CompiledStep:
         return {**self.__dict__, "_functions": {}}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
+        if self._spreading is not spreading.current():
+            self._functions.clear()
+            self._spreading = spreading.current()
         if type(batch) is Tensor:
             key, leaves = Tensor, (batch,)
         else:
@@ -80,7 +85,8 @@ class CompiledStep:
         run.__name__ = getattr(step, "__name__", "step")
         if self._first is None:
             self._first = tree.map_structure(_spec_of, batch)
-        made = self._functions[key] = Function(run, jit_compile=self.jit_compile)
+        made = Function(run, jit_compile=self.jit_compile, spreading=self._spreading)
+        self._functions[key] = made
         return made
 
     def inspect(self, batch: Any = None) -> Inspection | None:

@@ -1,0 +1,90 @@
+"""The rule of axes of every operation: the ranks compute what one process does."""
+
+import numpy as np
+import pytest
+
+from tests.compiler.sharding.virtual import Split, on_ranks, run
+from tests.ops.samples import SAMPLES
+from toolkit import ops, tree
+from toolkit.autodiff.tape import GradientTape
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import Trace
+from toolkit.errors import ToolkitError
+
+RANKS = 2, 3, 4
+
+
+def traced(row, gradient):
+    """The graph of a row, or of its gradients, and the arrays that it takes."""
+    leaves = tree.flatten(row.inputs)
+    arrays = [x for x in leaves if isinstance(x, np.ndarray)]
+    arrays = [x.astype("float32") if x.dtype.kind == "f" else x for x in arrays]
+    with Trace("test") as trace:
+        stand_ins = [trace.placeholder(ops.convert_to_tensor(x).spec) for x in arrays]
+        given = iter(stand_ins)
+        inputs = [next(given) if isinstance(x, np.ndarray) else x for x in leaves]
+        inputs = tree.pack_sequence_as(row.inputs, inputs)
+        with GradientTape() as tape:
+            tape.watch([x for x in stand_ins if x.dtype == "float32"])
+            outputs = row.call(*inputs)
+        found = [y for y in tree.flatten(outputs) if isinstance(y, Tensor)]
+        if gradient:
+            sources = [x for x in stand_ins if x.dtype == "float32"]
+            targets = [y for y in found if y.dtype == "float32"]
+            random = np.random.default_rng(0)
+            weights = [
+                ops.convert_to_tensor(random.random(y.shape, "f4")) for y in targets
+            ]
+            gradients = tape.gradient(targets, sources, weights)
+            found = [g for g in gradients if g is not None]
+    arrays = [np.asarray(ops.convert_to_tensor(x)) for x in arrays]
+    return trace.finish(found), arrays
+
+
+def cases(gradient):
+    """Each row with each axis of each of its inputs, and all leading axes at once."""
+    for number, row in enumerate(SAMPLES):
+        if not row.traced or (gradient and not row.order):
+            continue
+        arrays = [x for x in tree.flatten(row.inputs) if isinstance(x, np.ndarray)]
+        choices = [
+            tuple(Split(axis) if i == j else None for j in range(len(arrays)))
+            for i, array in enumerate(arrays)
+            for axis in range(array.ndim)
+            if array.shape[axis] > 1
+        ]
+        leading = tuple(Split(0) if x.ndim and len(x) > 1 else None for x in arrays)
+        if len({len(x) for x, s in zip(arrays, leading, strict=True) if s}) == 1:
+            choices.append(leading)
+        for i, layouts in enumerate(dict.fromkeys(choices)):
+            yield pytest.param(
+                row, layouts, RANKS[(number + i) % 3], id=f"{row}-{number}-{i}"
+            )
+
+
+def check(row, layouts, ranks, gradient):
+    try:
+        graph, arrays = traced(row, gradient)
+    except (ToolkitError, ValueError, TypeError) as error:
+        pytest.skip(f"not in a trace: {error}")
+    if not graph.outputs:
+        pytest.skip("nothing to compute")
+    expected = run(graph, arrays)
+    for found, _ in on_ranks(graph, arrays, layouts, ranks, leaves=4):
+        for y, result in zip(expected, found, strict=True):
+            assert (y.shape, y.dtype) == (result.shape, result.dtype)
+            if y.dtype.kind in "fc":
+                scale = np.abs(y[np.isfinite(y)]).max(initial=1e-30)
+                np.testing.assert_allclose(result, y, 2e-5, 2e-5 * float(scale) + 1e-6)
+            else:
+                np.testing.assert_array_equal(result, y)
+
+
+@pytest.mark.parametrize("row, layouts, ranks", list(cases(False)))
+def test_ranks_compute_what_one_process_does(row, layouts, ranks):
+    check(row, layouts, ranks, gradient=False)
+
+
+@pytest.mark.parametrize("row, layouts, ranks", list(cases(True)))
+def test_gradients_of_ranks(row, layouts, ranks):
+    check(row, layouts, ranks, gradient=True)

@@ -1,0 +1,50 @@
+"""Graphs on virtual ranks: what each of them computes, beside the whole graph."""
+
+import numpy as np
+
+from toolkit.backends.registry import get_backend
+from toolkit.backends.target import Target
+from toolkit.comm import local
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.sharding.buckets import join_sums
+from toolkit.compiler.sharding.layouts import MeshAxis, Split
+from toolkit.compiler.sharding.partition import partition
+from toolkit.compiler.sharding.propagate import propagate
+
+
+def run(graph, arrays):
+    """The outputs of a graph, from the kernels of the default backend."""
+    program = compile_program(graph, Target(get_backend("numpy"), generate=False))
+    return [np.array(y) for y in Executable(program)(arrays)]
+
+
+def part_of(array, layout, axis):
+    """The part of an array that a rank has."""
+    if layout is None:
+        return array
+    rows = axis.rows(layout.units(array))
+    front = (slice(None),) * layout.axis
+    return array[(*front, slice(rows.start, rows.stop))]
+
+
+def local_graph(graph, axis, layouts):
+    """The graph of one rank."""
+    found = join_sums(partition(propagate(graph, axis, layouts), axis, layouts))
+    found.verify()
+    return found
+
+
+def on_ranks(graph, arrays, layouts, ranks, leaves):
+    """The outputs of each of so many virtual ranks, and its graph."""
+
+    def compute(group):
+        axis = MeshAxis("batch", group, leaves, even=False)
+        found = local_graph(graph, axis, layouts)
+        parts = [part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)]
+        return run(found, parts), found
+
+    return local.run(ranks, compute)
+
+
+__all__ = ["Split", "local_graph", "on_ranks", "part_of", "run"]

@@ -1,0 +1,89 @@
+"""Buckets: sums over ranks that are ready together go together.
+
+A sum is put off until something other ranks wait for depends on it, and what reads it
+is put off with it. So a step has as few collectives as its dependencies allow: without
+batch normalization one, after the backward pass.
+"""
+
+from __future__ import annotations
+
+from toolkit.compiler.sharding.collectives import TOKEN, all_reduce_p, pieces_of
+from toolkit.ir import Graph, Kind, Node, Value
+
+
+def join_sums(graph: Graph) -> Graph:
+    """Join the collective sums of a graph that do not depend on each other."""
+    if sum(node.op.kind is Kind.COLLECTIVE for node in graph.nodes) < 2:
+        return graph
+    walk = _Walk()
+    for node in graph.nodes:
+        walk.add(node)
+    walk.flush()
+    return graph.replace(walk.nodes)
+
+
+class _Walk:
+    """The nodes so far, and those that wait for the next collective."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.sums: list[Node] = []
+        self.waiting: list[Node] = []
+        self.late: set[Value] = set()
+        self.token: Value | None = None
+
+    def add(self, node: Node) -> None:
+        """Append a node, now or after the sums that it waits for."""
+        is_late = any(x in self.late for x in node.inputs if not _is_token(x))
+        if node.op.kind is not Kind.COLLECTIVE:
+            if is_late:
+                self.waiting.append(node)
+                self.late.update(node.outputs)
+            else:
+                self.nodes.append(node)
+            return
+        if is_late or (node.op is not all_reduce_p and self.sums):
+            self.flush()
+        if node.op is all_reduce_p:
+            self.sums.append(node)
+            self.late.update(node.outputs)
+        else:
+            self._collective(node)
+
+    def flush(self) -> None:
+        """Append the sums as one, and what has waited for them."""
+        if self.sums:
+            self._collective(_joined(self.sums))
+        self.nodes += self.waiting
+        self.sums, self.waiting, self.late = [], [], set()
+
+    def _collective(self, node: Node) -> None:
+        """Append a collective behind the one before."""
+        *inputs, token = node.inputs
+        self.nodes.append(node.with_inputs([*inputs, self.token or token]))
+        self.token = node.outputs[-1]
+
+
+def _is_token(value: Value) -> bool:
+    return value.spec == TOKEN
+
+
+def _joined(sums: list[Node]) -> Node:
+    if len(sums) == 1:
+        return sums[0]
+    axis = sums[0].attrs["axis"]
+    terms = tuple(t for node in sums for t in node.attrs["terms"])
+    specs = tuple(s for node in sums for s in node.attrs["specs"])
+    counts = [
+        sum(len(pieces_of(axis, term.units)) for term in node.attrs["terms"])
+        for node in sums
+    ]
+    pairs = [*zip(sums, counts, strict=True)]
+    inputs = [x for node, count in pairs for x in node.inputs[:count]]
+    inputs += [x for node, count in pairs for x in node.inputs[count:-1]]
+    outputs = [y for node in sums for y in node.outputs[:-1]]
+    attrs = {"axis": axis, "terms": terms, "specs": specs}
+    first, last = sums[0], sums[-1]
+    return Node(
+        all_reduce_p, [*inputs, first.inputs[-1]], attrs, [*outputs, last.outputs[-1]]
+    )

@@ -1,0 +1,99 @@
+"""Collectives as nodes of a graph: what they compute, and how the host runs them.
+
+A token goes from each to the next, so that no pass can change their order: all ranks
+have to call them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from toolkit.comm import ordered
+from toolkit.compiler.control import COLLECTIVE_KERNELS
+from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
+from toolkit.ir import Kind, Primitive, Spec
+
+Array = Any
+TOKEN = Spec((), "uint8")
+
+
+def _reduced_spec(
+    *inputs: Spec, axis: MeshAxis, terms: Sequence[Partial], specs: Sequence[Spec]
+) -> Any:
+    return (*specs, TOKEN)
+
+
+def _gathered_spec(
+    x: Spec, token: Spec, axis: MeshAxis, split: Split, whole: Spec
+) -> Any:
+    return whole, TOKEN
+
+
+# Not in the registry: the compiler alone puts them into a graph.
+all_reduce_p: Primitive = Primitive("all_reduce", Kind.COLLECTIVE, _reduced_spec)
+all_gather_p: Primitive = Primitive("all_gather", Kind.COLLECTIVE, _gathered_spec)
+
+
+def pieces_of(axis: MeshAxis, units: int) -> list[tuple[int, int]]:
+    """The subtrees, as (first leaf, size), that this rank brings."""
+    return axis.present(units).pieces(axis.group.rank, axis.group.size)
+
+
+def _all_reduce(
+    *inputs: Array,
+    out: Sequence[Array],
+    axis: MeshAxis,
+    terms: Sequence[Partial],
+    specs: Sequence[Spec],
+) -> None:
+    """Combine terms of all ranks; those of one kind go together.
+
+    The pieces of each sum are the first of the inputs.
+    """
+    given = iter(inputs)
+    pieces = [[next(given) for _ in pieces_of(axis, t.units)] for t in terms]
+    for kind in dict.fromkeys(terms):
+        same = [i for i, term in enumerate(terms) if term == kind]
+        ordered.all_reduce(
+            axis.group,
+            [[np.asarray(x, order="C") for x in pieces[i]] for i in same],
+            axis.present(kind.units),
+            [out[i] for i in same],
+            kind.op,
+        )
+
+
+def _all_gather(
+    x: Array,
+    token: Array,
+    out: Sequence[Array],
+    axis: MeshAxis,
+    split: Split,
+    whole: Spec,
+) -> None:
+    """Put the parts of all ranks together."""
+    units, ranks = split.units(whole), range(axis.group.size)
+    outer = prod(whole.shape[: split.axis]) * split.major
+    inner = split.minor * prod(whole.shape[split.axis + 1 :])
+    counts = [len(axis.rows(units, rank)) for rank in ranks]
+    unit = outer * inner * x.dtype.itemsize
+    # Parts that follow each other in memory are received where they belong.
+    result = out[0].reshape(outer, units, inner)
+    joined = result if outer == 1 else np.empty(result.size, x.dtype)
+    sizes = [count * unit for count in counts]
+    axis.group.all_gather_varying(np.asarray(x, order="C"), joined, sizes)
+    if outer == 1:
+        return
+    start = 0
+    for rank in ranks:
+        rows, size = axis.rows(units, rank), counts[rank] * outer * inner
+        part = joined[start : start + size].reshape(outer, counts[rank], inner)
+        result[:, rows.start : rows.stop] = part
+        start += size
+
+
+COLLECTIVE_KERNELS.update(all_reduce=_all_reduce, all_gather=_all_gather)

@@ -1,0 +1,308 @@
+"""Partition: the graph of one rank, from how every value is spread.
+
+Shapes become local, and where a value is read in another layout than it has, the nodes
+that change it are put in. Sums over what is split are computed for each leaf by itself
+and combined along a tree, so that they have the same bits on any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from toolkit import dtypes
+from toolkit.compiler.sharding.choices import Choice, Spread
+from toolkit.compiler.sharding.collectives import (
+    TOKEN,
+    all_gather_p,
+    all_reduce_p,
+    pieces_of,
+)
+from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split
+from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
+
+_COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+_COMBINE_BOOLS = {"max": "logical_or", "min": "logical_and"}
+# By leaf, in their order.
+Terms = dict[int, Value]
+
+
+def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
+    """The graph that this rank runs.
+
+    Args:
+        spread: what `propagate` returned.
+        axis: of the mesh.
+        inputs: the layouts of the graph's inputs, as `propagate` was given them.
+
+    Returns:
+        A graph with as many inputs and outputs, of local shapes.
+    """
+    local = _Local(axis, spread)
+    given = [
+        local.enter(x, layout)
+        for x, layout in zip(spread.graph.inputs, inputs, strict=True)
+    ]
+    for choice in spread.choices:
+        local.add(choice)
+    pairs = zip(spread.graph.outputs, spread.wanted, strict=True)
+    outputs = [local.read(y, layout) for y, layout in pairs]
+    names = {
+        new: spread.graph.names[old]
+        for old, new in zip(spread.graph.inputs, given, strict=True)
+        if old in spread.graph.names
+    }
+    return Graph(tuple(given), tuple(local.nodes), tuple(outputs), names)
+
+
+class _Local:
+    """The nodes of a rank's graph so far, and where each value is in it."""
+
+    def __init__(self, axis: MeshAxis, spread: Spread) -> None:
+        self.axis = axis
+        self.spread = spread
+        self.nodes: list[Node] = []
+        self.values: dict[tuple[Value, Layout], Value] = {}
+        self.terms: dict[Value, Terms] = {}
+        # What the terms of a value are computed from, where this rank has none of them:
+        # collectives depend on each other on all ranks alike.
+        self.sources: dict[Value, list[Value]] = {}
+        self.origin: tuple[str, ...] = ()
+        self.token: Value = Constant(np.zeros((), np.uint8))
+
+    def enter(self, value: Value, layout: Layout) -> Value:
+        """An input."""
+        return self.define(value, layout)
+
+    def define(self, value: Value, layout: Layout) -> Value:
+        """The local value of a global one that a node or the caller gives."""
+        local = self.new(self.spec(value.spec, layout))
+        self.values[value, layout] = local
+        return local
+
+    def new(self, spec: Spec) -> Value:
+        """A value of the layer that is being spread."""
+        value = Value(spec)
+        if self.origin:
+            value._origin = self.origin
+        return value
+
+    def spec(self, spec: Spec, layout: Layout) -> Spec:
+        """The local spec of a value."""
+        if not isinstance(layout, Split):
+            return spec
+        return layout.local(spec, len(self.axis.rows(layout.units(spec))))
+
+    def emit(
+        self, name: str, inputs: Sequence[Value], spec: Spec, **attrs: Any
+    ) -> Value:
+        """Append a node of one result."""
+        result = self.new(spec)
+        self.nodes.append(Node(PRIMITIVES[name], inputs, attrs, (result,)))
+        return result
+
+    # --- nodes ------------------------------------------------------------------------
+
+    def add(self, choice: Choice) -> None:
+        """The nodes of a choice."""
+        node = choice.node
+        self.origin = node.outputs[0].origin
+        if isinstance(choice.outputs[0], Partial):
+            if any(isinstance(layout, Partial) for layout in choice.inputs):
+                self._add_to_terms(choice)
+            else:
+                self._add_for_leaves(choice)
+            return
+        inputs = self._inputs(choice)
+        outputs = [
+            self.define(y, layout)
+            for y, layout in zip(node.outputs, choice.outputs, strict=True)
+        ]
+        attrs = self._attrs(choice, inputs, [y.spec for y in outputs])
+        self.nodes.append(Node(node.op, inputs, attrs, outputs, node.device))
+
+    def _inputs(self, choice: Choice) -> list[Value]:
+        pairs = zip(choice.node.inputs, choice.inputs, strict=True)
+        return [self.read(x, layout) for x, layout in pairs]
+
+    def _add_for_leaves(self, choice: Choice) -> None:
+        """A node that sums over what is split: once for each leaf of this rank."""
+        node, inputs = choice.node, self._inputs(choice)
+        (first,) = set(choice.outputs)
+        assert isinstance(first, Partial)
+        owned = self.axis.present(first.units)
+        mine = [
+            leaf
+            for leaf in owned.owned(self.axis.group.rank, self.axis.group.size)
+            if leaf in owned.present
+        ]
+        terms: list[Terms] = [{} for _ in node.outputs]
+        for leaf in mine:
+            parts = [
+                self._leaf(x, layout, first.units, leaf)
+                for x, layout in zip(inputs, choice.inputs, strict=True)
+            ]
+            once = node.op.once
+            if once is not None and leaf != owned.present[0]:
+                parts[once] = self._neutral(node.inputs[once].spec, first.op)
+            outputs = [self.new(y.spec) for y in node.outputs]
+            attrs = self._attrs(choice, parts, [y.spec for y in outputs])
+            self.nodes.append(Node(node.op, parts, attrs, outputs, node.device))
+            for found, y in zip(terms, outputs, strict=True):
+                found[leaf] = y
+        self.terms.update(zip(node.outputs, terms, strict=True))
+        if not mine:
+            self.sources.update(dict.fromkeys(node.outputs, inputs))
+
+    def _neutral(self, spec: Spec, op: str) -> Value:
+        """What changes nothing when it is combined."""
+        assert op == "sum", op
+        zero = Constant(np.zeros((), dtypes.numpy_dtype(spec.dtype)))
+        return self.emit("broadcast_to", [zero], spec, shape=spec.shape)
+
+    def _add_to_terms(self, choice: Choice) -> None:
+        """A node of which each term is computed from the terms of its operands."""
+        node, (y,) = choice.node, choice.node.outputs
+        given = [self.terms[x] for x in node.inputs]
+        found: Terms = {}
+        for leaf in given[0]:
+            found[leaf] = self.new(y.spec)
+            inputs = [terms[leaf] for terms in given]
+            self.nodes.append(Node(node.op, inputs, node.attrs, (found[leaf],)))
+        self.terms[y] = found
+        if not found:
+            self.sources[y] = [s for x in node.inputs for s in self.sources[x]]
+
+    def _attrs(
+        self, choice: Choice, inputs: Sequence[Value], outputs: Sequence[Spec]
+    ) -> Mapping[str, Any]:
+        """The attributes of a node for local shapes."""
+        attrs = dict(choice.node.attrs)
+        for name, body in choice.bodies.items():
+            attrs[name] = self._body(choice, name, body)
+        if choice.bodies:
+            return {k: v for k, v in attrs.items() if k != "backward"} | (
+                {"backward": None} if "backward" in attrs else {}
+            )
+        if "shape" in attrs and attrs["shape"] == choice.node.outputs[0].spec.shape:
+            attrs["shape"] = outputs[0].shape
+        if "sizes" in attrs:
+            attrs["sizes"] = outputs[0].shape
+        if choice.node.op.name == "slice":
+            pairs = zip(attrs["stop"], choice.node.inputs[0].spec.shape, strict=True)
+            local = inputs[0].spec.shape
+            attrs["stop"] = tuple(
+                local[i] if local[i] != whole else stop
+                for i, (stop, whole) in enumerate(pairs)
+            )
+        return attrs
+
+    def _body(self, choice: Choice, name: str, body: Spread) -> Graph:
+        """A sub-graph of a loop or a branch, which holds no collective."""
+        inputs = [body.layouts.get(x) for x in body.graph.inputs]
+        return partition(body, self.axis, inputs)
+
+    # --- layouts ----------------------------------------------------------------------
+
+    def read(self, value: Value, layout: Layout) -> Value:
+        """A value in the layout in which it is read."""
+        if value.constant is not None and layout is None:
+            return value
+        if (value, layout) not in self.values:
+            self.values[value, layout] = self._changed(value, layout)
+        return self.values[value, layout]
+
+    def _changed(self, value: Value, layout: Layout) -> Value:
+        outer, self.origin = self.origin, value.origin or self.origin
+        try:
+            have = self.spread.layouts.get(value)
+            if value.constant is not None:
+                have = None
+            if isinstance(layout, Split):
+                whole = value if value.constant is not None else self.read(value, None)
+                rows = self.axis.rows(layout.units(value.spec))
+                return self._units(whole, layout, layout.units(value.spec), rows)
+            if isinstance(have, Split):
+                return self._gathered(self.values[value, have], have, value.spec)
+            assert isinstance(have, Partial), (value, have, layout)
+            return self._combined(value, have)
+        finally:
+            self.origin = outer
+
+    def _leaf(self, local: Value, layout: Layout, units: int, leaf: int) -> Value:
+        """The part of a local value that is of one leaf."""
+        if not isinstance(layout, Split):
+            return local
+        mine = self.axis.rows(units)
+        start, stop = (self.axis.bound(leaf + i, units) - mine.start for i in (0, 1))
+        return self._units(local, layout, len(mine), range(start, stop))
+
+    def _units(self, value: Value, layout: Split, units: int, rows: range) -> Value:
+        """Some of the units of a value that has so many."""
+        if len(rows) == units:
+            return value
+        axis, spec = layout.axis, value.spec
+        found = layout.local(spec, len(rows))
+        if layout.major > 1:
+            shape = [*spec.shape]
+            shape[axis : axis + 1] = [layout.major, units * layout.minor]
+            wide = spec.with_shape(shape)
+            value = self.emit("reshape", [value], wide, shape=wide.shape)
+            axis, spec = axis + 1, wide
+        start, stop = [0] * spec.ndim, list(spec.shape)
+        start[axis], stop[axis] = rows.start * layout.minor, rows.stop * layout.minor
+        shape = [b - a for a, b in zip(start, stop, strict=True)]
+        value = self.emit(
+            "slice",
+            [value],
+            spec.with_shape(shape),
+            start=tuple(start),
+            stop=tuple(stop),
+            step=(1,) * spec.ndim,
+        )
+        if layout.major > 1:
+            value = self.emit("reshape", [value], found, shape=found.shape)
+        return value
+
+    def _combined(self, value: Value, partial: Partial) -> Value:
+        """All terms of all ranks, along the tree."""
+        terms, spec = self.terms[value], value.spec
+        found = (
+            self._subtree(terms, first, size, partial.op, spec)
+            for first, size in pieces_of(self.axis, partial.units)
+        )
+        pieces: list[Value] = [piece for piece in found if piece is not None]
+        if self.axis.group.size == 1 and len(pieces) == 1:
+            return pieces[0]
+        inputs = [*pieces, *self.sources.get(value, ())]
+        attrs = {"terms": (partial,), "specs": (spec,)}
+        return self._collective(all_reduce_p, inputs, spec, **attrs)
+
+    def _subtree(self, terms: Terms, first: int, size: int, op: str, spec: Spec) -> Any:
+        """The terms of a subtree combined; None if there are none."""
+        if size == 1:
+            return terms.get(first)
+        left = self._subtree(terms, first, size // 2, op, spec)
+        right = self._subtree(terms, first + size // 2, size // 2, op, spec)
+        if left is None or right is None:
+            return right if left is None else left
+        names = _COMBINE_BOOLS if spec.dtype == "bool" else _COMBINE
+        return self.emit(names[op], [left, right], spec)
+
+    def _gathered(self, local: Value, split: Split, spec: Spec) -> Value:
+        if self.axis.group.size == 1:
+            return local
+        return self._collective(all_gather_p, [local], spec, split=split, whole=spec)
+
+    def _collective(
+        self, op: Any, inputs: Sequence[Value], spec: Spec, **attrs: Any
+    ) -> Value:
+        """Append a collective behind the one before."""
+        result, token = self.new(spec), self.new(TOKEN)
+        attrs = {"axis": self.axis, **attrs}
+        node = Node(op, [*inputs, self.token], attrs, (result, token))
+        self.nodes.append(node)
+        self.token = token
+        return result

@@ -1,0 +1,368 @@
+"""Propagation: how every value of a graph is spread, from how its inputs are.
+
+One walk over the nodes in their order. A node follows the operand that is split: its
+letter in the rule of axes is cut, of all operands and results that have it. Where no
+result has the letter, the results are partial; they are combined where they are read.
+A composite stays whole if its body could be computed without a collective, and is taken
+apart if not. What cannot be cut is computed by every rank on whole operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from toolkit.compiler.sharding.choices import Choice, Spread
+from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split, reshaped
+from toolkit.compiler.sharding.partition import partition
+from toolkit.core.trace import body_graph
+from toolkit.errors import ToolkitError
+from toolkit.ir import Axes, Graph, Kind, Node, Spec, Value, axes_of
+
+# Of one operand, these give terms of the result for terms of it, without rounding.
+_EXACT = {"reshape", "transpose", "slice", "broadcast_to", "stop_gradient", "negative"}
+
+
+def propagate(
+    graph: Graph,
+    axis: MeshAxis,
+    inputs: Sequence[Layout],
+    wanted: Sequence[Layout] | None = None,
+) -> Spread:
+    """Decide how every value is spread over the ranks of a mesh axis.
+
+    Args:
+        graph: with global shapes.
+        axis: of the mesh.
+        inputs: the layouts of its inputs.
+        wanted: those of its outputs; None: whole.
+    """
+    walk = _Walk(axis, dict(zip(graph.inputs, inputs, strict=True)))
+    walk.visit(graph.nodes)
+    outputs = list(map(walk.now, graph.outputs))
+    spread = graph.replace([c.node for c in walk.choices], outputs)
+    given = [None] * len(outputs) if wanted is None else list(wanted)
+    return Spread(spread, walk.choices, walk.layouts, given)
+
+
+class _Walk:
+    """The layouts of the values that have been met so far."""
+
+    # How composites of these specs, attributes and layouts of operands are spread.
+    composites: ClassVar[dict[Any, list[Layout] | None]] = {}
+
+    def __init__(self, axis: MeshAxis, layouts: dict[Value, Layout]) -> None:
+        self.axis = axis
+        self.layouts = layouts
+        self.choices: list[Choice] = []
+        # What stands for the results of composites that were taken apart.
+        self.instead: dict[Value, Value] = {}
+
+    def visit(self, nodes: Sequence[Node]) -> None:
+        """Choose for each node."""
+        for node in nodes:
+            node = node.with_inputs(list(map(self.now, node.inputs)))
+            choice = self.choose(node)
+            if choice is None:
+                self.visit(list(self._members(node)))
+                continue
+            self.choices.append(choice)
+            self.layouts.update(zip(node.outputs, choice.outputs, strict=True))
+
+    def now(self, value: Value) -> Value:
+        """What stands for a value."""
+        while value in self.instead:
+            value = self.instead[value]
+        return value
+
+    def of(self, value: Value) -> Layout:
+        """The layout of a value; constants are whole."""
+        return None if value.constant is not None else self.layouts.get(value)
+
+    def choose(self, node: Node) -> Choice | None:
+        """How a node is computed; None: it has to be taken apart."""
+        inputs = [self.of(x) for x in node.inputs]
+        whole = Choice(node, [None] * len(inputs), [None] * len(node.outputs))
+        if all(layout is None for layout in inputs):
+            return whole
+        if node.op.kind is Kind.CONTROL:
+            return control(node, inputs, self.axis) or whole
+        if any(isinstance(layout, Partial) for layout in inputs):
+            found = _of_terms(node, inputs)
+            if found is not None:
+                return found
+            inputs = [None if isinstance(x, Partial) else x for x in inputs]
+            if all(layout is None for layout in inputs):
+                return whole
+        if node.op.kind is Kind.COMPOSITE:
+            return self._composite(node, inputs)
+        if node.op.name == "reshape":
+            return self._reshape(node, inputs) or whole
+        return self._cut(node, inputs) or whole
+
+    def _cut(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
+        """Follow an operand that is split, the one for which least is gathered."""
+        if node.op.axes is None:
+            return None
+        specs = [x.spec for x in node.inputs]
+        outputs = [y.spec for y in node.outputs]
+        axes = axes_of(node.op.axes, specs, outputs, node.attrs)
+        best, least = None, 0
+        for number, layout in enumerate(inputs):
+            if not isinstance(layout, Split):
+                continue
+            choice = self._along(node, axes, number, layout)
+            if choice is None:
+                continue
+            lost: int = sum(
+                x.spec.nbytes
+                for x, have, take in zip(
+                    node.inputs, inputs, choice.inputs, strict=True
+                )
+                if have is not None and have != take
+            )
+            if best is None or lost < least:
+                best, least = choice, lost
+        return best
+
+    def _along(
+        self, node: Node, axes: Axes, number: int, layout: Split
+    ) -> Choice | None:
+        """Cut the letter by which an operand is split."""
+        letter = axes.inputs[number][layout.axis]
+        if letter is None:
+            return None
+        takes = [_placed(letter, letters, layout) for letters in axes.inputs]
+        gives: list[Layout] = [
+            _placed(letter, letters, layout) for letters in axes.outputs
+        ]
+        units = layout.units(node.inputs[number].spec)
+        pairs = [*zip(node.inputs, takes, strict=True)]
+        pairs += zip(node.outputs, gives, strict=True)  # type: ignore[arg-type]
+        if any(split and split.units(v.spec) != units for v, split in pairs):
+            return None
+        if axes.is_summed(letter):
+            gives = [Partial(node.op.combined, units)] * len(gives)
+        elif None in gives:
+            return None
+        return Choice(node, takes, gives)
+
+    def _reshape(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
+        (layout,) = inputs
+        assert isinstance(layout, Split)
+        shapes = node.inputs[0].spec.shape, node.outputs[0].spec.shape
+        found = reshaped(layout, *shapes)
+        return None if found is None else Choice(node, [layout], [found])
+
+    def _composite(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
+        """Whole where its body, cut, is the body of a composite of local shapes."""
+        specs = tuple(x.spec for x in node.inputs)
+        key = node.op, specs, repr(node.attrs), tuple(inputs)
+        if key not in self.composites:
+            self.composites[key] = self._whole(node, specs, inputs)
+        outputs = self.composites[key]
+        return None if outputs is None else Choice(node, inputs, outputs)
+
+    def _whole(
+        self, node: Node, specs: Sequence[Spec], inputs: Sequence[Layout]
+    ) -> list[Layout] | None:
+        """The layouts of a composite's results; None: it has to be taken apart."""
+        body = body_graph(node.op, specs, node.attrs)
+        inner = _Walk(self.axis, dict(zip(body.inputs, inputs, strict=True)))
+        inner.visit(body.nodes)
+        found = [inner.now(y) for y in body.outputs]
+        outputs = [inner.of(y) for y in found]
+        if any(isinstance(y, Partial) for y in outputs) or not inner.is_local():
+            return None
+        graph = body.replace([c.node for c in inner.choices], found)
+        spread = Spread(graph, inner.choices, inner.layouts, outputs)
+        axis = _OfOneUnit(self.axis)
+        local = partition(spread, axis, inputs)
+        try:
+            body = body_graph(node.op, [x.spec for x in local.inputs], node.attrs)
+        except ToolkitError:
+            return None
+        return outputs if _is_same(local, body) else None
+
+    def is_local(self) -> bool:
+        """Whether no choice asks for a collective."""
+        return not any(
+            have is not None and have != take
+            for choice in self.choices
+            for have, take in zip(
+                map(self.of, choice.node.inputs), choice.inputs, strict=True
+            )
+        )
+
+    def _members(self, node: Node) -> Iterator[Node]:
+        """The nodes of a composite's body, with values of their own."""
+        body = body_graph(node.op, (x.spec for x in node.inputs), node.attrs)
+        values: dict[Value, Value] = dict(zip(body.inputs, node.inputs, strict=True))
+        for member in body.nodes:
+            outputs = [Value(y.spec) for y in member.outputs]
+            for y, own in zip(member.outputs, outputs, strict=True):
+                if node.outputs[0].origin:
+                    own._origin = node.outputs[0].origin
+                values[y] = own
+            inputs = [values.get(x, x) for x in member.inputs]
+            yield Node(member.op, inputs, member.attrs, outputs, node.device)
+        for y, made in zip(node.outputs, body.outputs, strict=True):
+            self.instead[y] = values.get(made, made)
+
+
+def _placed(letter: Any, letters: Sequence[Any], like: Split) -> Split | None:
+    """The layout of a value that has a letter; None: it is whole."""
+    return like._replace(axis=letters.index(letter)) if letter in letters else None
+
+
+def _of_terms(node: Node, inputs: Sequence[Layout]) -> Choice | None:
+    """The terms of a result from the terms of the operands, if that rounds nothing."""
+    first = inputs[0]
+    if not isinstance(first, Partial) or first.op != "sum":
+        return None
+    size = node.inputs[0].spec.nbytes
+    if len(inputs) == 1 and node.op.name in _EXACT:
+        smaller = node.outputs[0].spec.nbytes <= size
+        return Choice(node, inputs, [first]) if smaller else None
+    if node.op.name == "add" and all(x == first for x in inputs):
+        same = all(x.spec == node.outputs[0].spec for x in node.inputs)
+        return Choice(node, inputs, [first]) if same else None
+    return None
+
+
+class _OfOneUnit(MeshAxis):
+    """An axis of which a rank has one unit of whatever is split."""
+
+    def __init__(self, axis: MeshAxis) -> None:
+        super().__init__(axis.name, axis.group, axis.leaves, axis.even)
+
+    def rows(self, units: int, rank: int | None = None) -> range:
+        return range(1)
+
+
+def _is_same(one: Graph, other: Graph) -> bool:
+    """Whether two graphs do the same, node by node."""
+    if len(one.nodes) != len(other.nodes):
+        return False
+    names = dict(zip(one.inputs, other.inputs, strict=True))
+
+    def match(a: Value, b: Value) -> bool:
+        if a.constant is None or b.constant is None:
+            return names.get(a) is b
+        same: bool = a.spec == b.spec and a.constant.tobytes() == b.constant.tobytes()
+        return same
+
+    for a, b in zip(one.nodes, other.nodes, strict=True):
+        if a.op is not b.op or repr(a.attrs) != repr(b.attrs):
+            return False
+        if not all(map(match, a.inputs, b.inputs)):
+            return False
+        names.update(zip(a.outputs, b.outputs, strict=True))
+    return all(map(match, one.outputs, other.outputs))
+
+
+# --- loops and branches ---------------------------------------------------------------
+
+
+def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | None:
+    """How a loop or a branch is spread; None: its bodies would need collectives."""
+    if any(isinstance(layout, Partial) for layout in inputs):
+        return None
+    rule = {"scan": _scan, "cond": _cond, "while_loop": _while}[node.op.name]
+    return rule(node, list(inputs), axis)
+
+
+def _spread(
+    body: Graph, axis: MeshAxis, inputs: Sequence[Layout], wanted: Sequence[Layout]
+) -> Spread | None:
+    """A body that needs no collective; its outputs may be cut from whole values."""
+    found = propagate(body, axis, inputs, wanted)
+    walk = _Walk(axis, dict(found.layouts))
+    walk.choices = list(found.choices)
+    made = [walk.of(y) for y in found.graph.outputs]
+    fits = all(have in (want, None) for have, want in zip(made, wanted, strict=True))
+    return found if fits and walk.is_local() else None
+
+
+def _outputs(body: Graph, axis: MeshAxis, inputs: Sequence[Layout]) -> list[Layout]:
+    found = propagate(body, axis, inputs)
+    return [
+        None if y.constant is not None else found.layouts.get(y)
+        for y in found.graph.outputs
+    ]
+
+
+def _carried(
+    body: Graph, axis: MeshAxis, inputs: list[Layout], count: int
+) -> list[Layout] | None:
+    """The outputs of a body whose first ones come in again; `inputs` is made to fit."""
+    for _ in range(count + 1):
+        outputs = _outputs(body, axis, inputs)
+        if any(isinstance(layout, Partial) for layout in outputs):
+            return None
+        wider = [
+            (have if have is not None else new)
+            for have, new in zip(inputs[:count], outputs[:count], strict=True)
+        ]
+        if wider == inputs[:count]:
+            return [*wider, *outputs[count:]]
+        inputs[:count] = wider
+    return None
+
+
+def _scan(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
+    n, m, body = node.attrs["carry"], node.attrs["xs"], node.attrs["body"]
+    inside: list[Layout] = list(inputs)
+    for i in range(n, n + m):
+        layout = inputs[i]
+        if isinstance(layout, Split):
+            if layout.axis == 0:  # the steps themselves
+                return None
+            inside[i] = layout._replace(axis=layout.axis - 1)
+    outputs = _carried(body, axis, inside, n)
+    if outputs is None:
+        return None
+    spread = _spread(body, axis, inside, outputs)
+    stacked = [
+        layout._replace(axis=layout.axis + 1) if isinstance(layout, Split) else layout
+        for layout in outputs[n:]
+    ]
+    takes = [*inside[:n], *inputs[n:]]
+    gives = [*outputs[:n], *stacked]
+    if spread is None:
+        return None
+    return Choice(node, takes, gives, {"body": spread})
+
+
+def _cond(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
+    if inputs[0] is not None:
+        return None
+    names = ("true", "false")
+    found = [_outputs(node.attrs[name], axis, inputs[1:]) for name in names]
+    wanted = []
+    for a, b in zip(*found, strict=True):
+        if isinstance(a, Partial) or isinstance(b, Partial) or None not in (a, b, None):
+            return None
+        wanted.append(a or b)
+    for a, b in zip(*found, strict=True):
+        if a is not None and b is not None and a != b:
+            return None
+    bodies = {}
+    for name in names:
+        spread = _spread(node.attrs[name], axis, inputs[1:], wanted)
+        if spread is None:
+            return None
+        bodies[name] = spread
+    return Choice(node, inputs, wanted, bodies)
+
+
+def _while(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
+    n, inside = node.attrs["carry"], list(inputs)
+    outputs = _carried(node.attrs["body"], axis, inside, n)
+    if outputs is None:
+        return None
+    body = _spread(node.attrs["body"], axis, inside, outputs)
+    condition = _spread(node.attrs["condition"], axis, inside, [None])
+    if body is None or condition is None:
+        return None
+    return Choice(node, inside, outputs, {"body": body, "condition": condition})

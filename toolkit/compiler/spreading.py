@@ -1,0 +1,45 @@
+"""Which way of spreading the steps of models over processes is set, if one is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from toolkit.backends.base import Backend
+from toolkit.compiler.execute import Executable
+from toolkit.ir import Graph
+
+
+class Spreading(Protocol):
+    """How the steps of models are spread over the ranks of a job."""
+
+    def compile(
+        self,
+        graph: Graph,
+        backend: Backend,
+        generate: bool,
+        updates: Sequence[tuple[int, int | None]],
+        name: str,
+        variables: Sequence[Any],
+    ) -> Executable:
+        """What runs this rank's part of a step.
+
+        Args:
+            graph: of the whole step, its last inputs those of the variables.
+            backend, generate, updates, name: as for `compile_graph`.
+            variables: what the graph reads besides a batch.
+        """
+
+
+_current: Spreading | None = None
+
+
+def current() -> Spreading | None:
+    """How steps are spread now; None: one process computes all of them."""
+    return _current
+
+
+def set_current(value: Spreading | None) -> None:
+    """Spread the steps that are traced from now on."""
+    global _current
+    _current = value
