@@ -11,7 +11,6 @@ from toolkit.distribution import (
     ModelParallel,
     TensorLayout,
 )
-from toolkit.errors import UnsupportedError
 
 NAMES = [f"cpu:{i}" for i in range(8)]
 MESH = DeviceMesh((4, 2), ["batch", "model"], NAMES)
@@ -39,12 +38,12 @@ def test_devices():
 def test_initialize(monkeypatch):
     distribution.initialize()
     distribution.initialize("10.0.0.1:1234", 1, 0)
-    with pytest.raises(UnsupportedError, match="num_processes=2"):
+    with pytest.raises(ValueError, match="run --processes 2"):
         distribution.initialize("10.0.0.1:1,10.0.0.2:1", 2, 0)
     with pytest.raises(ValueError, match="process_id=0"):
         distribution.initialize(process_id=1)
     monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", "4")
-    with pytest.raises(UnsupportedError, match="num_processes=4"):
+    with pytest.raises(ValueError, match="run --processes 4"):
         distribution.initialize()
     monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", "four")
     with pytest.raises(ValueError, match="must be an integer"):
@@ -159,7 +158,7 @@ def test_scopes():
         model.compile("sgd", "mse")
         model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
     assert distribution.distribution() is None
-    with pytest.raises(UnsupportedError, match="has 8 devices"):
+    with pytest.raises(ValueError, match="each of the 1 processes"):
         distribution.set_distribution(DataParallel(devices=NAMES))
     with pytest.raises(ValueError, match="expected a distribution"):
         distribution.set_distribution("all")
@@ -175,5 +174,5 @@ def test_distribute_tensor():
         distribution.distribute_tensor(x[0], layout)
     with pytest.raises(ValueError, match="with a device_mesh"):
         distribution.distribute_tensor(x, TensorLayout([None, None]))
-    with pytest.raises(UnsupportedError, match="one device"):
+    with pytest.raises(ValueError, match="one device for each"):
         distribution.distribute_tensor(x, TensorLayout([None, None], MESH))

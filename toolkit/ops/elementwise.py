@@ -46,9 +46,8 @@ def elementwise(
             return inputs[0].with_dtype(dtype)
         return Spec(broadcast_shapes(name, *(x.shape for x in inputs)), dtype)
 
-    return primitive(
-        name, Kind.ELEMENTWISE, spec, vjp=vjp, scalar=scalar, axes="...->..."
-    )
+    rules = {"vjp": vjp, "scalar": scalar, "axes": "...->..."}
+    return primitive(name, Kind.ELEMENTWISE, spec, **rules)
 
 
 class Unary(Protocol):

@@ -1,0 +1,192 @@
+"""Whole training steps on virtual ranks: near to one process, and the same bits."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.compiler.sharding.virtual import Split, local_graph, part_of
+from toolkit import layers, ops
+from toolkit.backends.registry import get_backend
+from toolkit.backends.target import Target
+from toolkit.comm import local
+from toolkit.compiler.execute import Executable
+from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.sharding.layouts import MeshAxis
+from toolkit.ir import Kind
+
+LEAVES = 4
+
+
+def mlp():
+    return toolkit.Sequential(
+        [
+            layers.Dense(24, activation="relu"),
+            layers.Dropout(0.3),
+            layers.Dense(16, activation="gelu"),
+            layers.Dense(5, activation="softmax"),
+        ]
+    )
+
+
+def cnn():
+    return toolkit.Sequential(
+        [
+            layers.Conv2D(8, 3, padding="same", use_bias=False),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.MaxPooling2D(),
+            layers.Dropout(0.25),
+            layers.Flatten(),
+            layers.Dense(5, activation="softmax"),
+        ]
+    )
+
+
+def lstm():
+    return toolkit.Sequential(
+        [
+            layers.Embedding(50, 12),
+            layers.LSTM(10),
+            layers.Dense(5, activation="softmax"),
+        ]
+    )
+
+
+def transformer():
+    tokens = toolkit.Input((6,), dtype="int32")
+    x = layers.Embedding(50, 16)(tokens)
+    x = x + layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
+    x = layers.LayerNormalization()(x)
+    x = layers.GlobalAveragePooling1D()(x)
+    return toolkit.Model(tokens, layers.Dense(5, activation="softmax")(x))
+
+
+def images(random, count):
+    return random.random((count, 8, 8, 3), "float32")
+
+
+def vectors(random, count):
+    return random.random((count, 12), "float32")
+
+
+def tokens(random, count):
+    return random.integers(0, 50, (count, 6)).astype("int32")
+
+
+NETWORKS = {
+    "mlp": (mlp, vectors),
+    "cnn": (cnn, images),
+    "lstm": (lstm, tokens),
+    "transformer": (transformer, tokens),
+}
+
+
+def step_of(name, rows):
+    """The graph of a training step, its arrays, and the names of its results."""
+    build, make = NETWORKS[name]
+    toolkit.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    model = build()
+    x = make(random, rows)
+    y = random.integers(0, 5, rows).astype("int32")
+    options = {"metrics": ["accuracy"], "jit_compile": True}
+    model.compile("adam", "sparse_categorical_crossentropy", **options)
+    model.train_on_batch(x, y)
+    batch = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
+    function, leaves = model.make_train_function()._function_for(batch)
+    concrete = function.get_concrete_function(*leaves)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    arrays += [np.array(v) for v in concrete.variables]
+    names = [v.path for v in concrete.written]
+    return concrete.graph, arrays, ["logs"] * concrete.fetched + names
+
+
+def compiled(graph, arrays):
+    program = compile_program(graph, Target(get_backend("numpy")))
+    return [np.array(y) for y in Executable(program)(arrays)]
+
+
+def on_ranks(graph, arrays, ranks):
+    """What each rank computes, and how many collectives it takes part in."""
+    layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
+
+    def compute(group):
+        axis = MeshAxis("batch", group, LEAVES, even=False)
+        found = local_graph(graph, axis, layouts)
+        parts = [part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)]
+        return compiled(found, parts), [
+            node.op.name for node in found.nodes if node.op.kind is Kind.COLLECTIVE
+        ]
+
+    return local.run(ranks, compute)
+
+
+def digest(arrays):
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_step_is_near_to_that_of_one_process(name):
+    graph, arrays, names = step_of(name, 8)
+    expected = compiled(graph, arrays)
+    for found, _ in on_ranks(graph, arrays, 3):
+        for path, y, result in zip(names, expected, found, strict=True):
+            # The gradient of a key's bias is noise, which Adam turns into a step.
+            if (
+                y.dtype.kind == "f"
+                and "key/bias" not in path
+                and "key_bias" not in path
+            ):
+                scale = float(np.abs(y).max(initial=1e-6))
+                assert np.abs(y - result).max(initial=0) <= 1e-4 * scale, path
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("rows", [8])
+def test_bits_are_those_of_any_number_of_ranks(name, rows):
+    graph, arrays, _ = step_of(name, rows)
+    digests = {
+        digest(found)
+        for ranks in (1, 2, 3, 4)
+        for found, _ in on_ranks(graph, arrays, ranks)
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("name, count", [("mlp", 1), ("lstm", 1), ("transformer", 1)])
+def test_all_sums_of_a_step_go_together(name, count):
+    graph, arrays, _ = step_of(name, 8)
+    for _, collectives in on_ranks(graph, arrays, 2):
+        assert collectives == ["all_reduce"] * count
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_batches_that_leave_ranks_without_rows(name, rows):
+    graph, arrays, names = step_of(name, rows)
+    expected = compiled(graph, arrays)
+    results = [found for found, _ in on_ranks(graph, arrays, 4)]
+    assert len(set(map(digest, results))) == 1
+    for path, y, result in zip(names, expected, results[0], strict=True):
+        if y.dtype.kind == "f":
+            np.testing.assert_allclose(result, y, 1e-3, 1e-5, err_msg=path)
+
+
+def test_fit_in_parts_has_the_same_bits_each_time_and_is_near_to_plain_fit():
+    def trained(shards):
+        toolkit.utils.set_random_seed(1)
+        random = np.random.default_rng(0)
+        x, y = vectors(random, 50), random.integers(0, 5, 50)
+        model = mlp()
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        parallel = toolkit.distribution.DataParallel(shards=shards)
+        with parallel.scope():
+            model.fit(x, y, batch_size=16, epochs=2, verbose=0)
+            return [*map(np.array, model.variables), model.predict(x, verbose=0)]
+
+    first, second, plain = trained(4), trained(4), trained(1)
+    assert digest(first) == digest(second) != digest(plain)
+    for a, b in zip(first, plain, strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
