@@ -21,6 +21,7 @@ class Spreading(Protocol):
         updates: Sequence[tuple[int, int | None]],
         name: str,
         variables: Sequence[Any],
+        written: Sequence[Any],
     ) -> Executable:
         """What runs this rank's part of a step.
 
@@ -28,6 +29,7 @@ class Spreading(Protocol):
             graph: of the whole step, its last inputs those of the variables.
             backend, generate, updates, name: as for `compile_graph`.
             variables: what the graph reads besides a batch.
+            written: the variables whose new values are its last outputs.
         """
 
 

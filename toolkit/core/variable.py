@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -28,6 +28,16 @@ _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # Values of at most so many bytes are copied on an accelerator when they are read.
 _SMALL = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
+
+
+class Placement(Protocol):
+    """Which part of a Variable's value a process of a job holds."""
+
+    def part(self, array: Any) -> Any:
+        """That part of a whole value."""
+
+    def whole(self, array: Any) -> Any:
+        """The whole value, from the parts of all processes, which all call this."""
 
 
 class Variable(Operators):
@@ -55,6 +65,9 @@ class Variable(Operators):
     dialect: ClassVar[Dialect | None] = None
     # The initializer of a name; `toolkit.initializers` sets it.
     _initializer_named: Callable[[str], Any]
+    # Which part of a new Variable this process holds; `toolkit.distribution` sets it.
+    _placement_of: ClassVar[Callable[..., Placement | None] | None] = None
+    _placement: Placement | None = None
 
     def __init__(
         self,
@@ -99,10 +112,35 @@ class Variable(Operators):
         # Whether someone else may hold the buffer: then it is never written again.
         self._shared = True
         self._spare: Any = None
+        self.place_like(None)
         if state.dialect is not None and type(self) is Variable:
             self.__class__ = state.dialect.variable
         if self.dialect is not None:
             self._tensor = self._held(self._tensor._array)
+
+    @property
+    def placement(self) -> Placement | None:
+        """Which part of the value this process holds; None: all of it."""
+        return self._placement
+
+    def place(self, placement: Placement | None) -> None:
+        """Hold another part of the value; all processes of the job call this."""
+        if placement is self._placement is None:
+            return
+        with self.lock, no_trace():
+            whole = self._eager_value()._array
+            self._placement = placement
+            self._tensor = _dense(self._held(self._part(whole)))
+            self._shared, self._spare = True, None
+
+    def place_like(self, other: Variable | None) -> None:
+        """Hold the part that is set for this Variable, or for slots of another one."""
+        if Variable._placement_of is not None:
+            self.place(Variable._placement_of(self, other))
+
+    def _part(self, array: Any) -> Any:
+        """What this process holds of a whole value."""
+        return array if self._placement is None else self._placement.part(array)
 
     def _held(self, array: Any) -> Tensor:
         """What holds an array as the value."""
@@ -183,6 +221,8 @@ class Variable(Operators):
     def _eager_value(self) -> Tensor:
         # A program that writes holds the lock: it must not swap buffers in between.
         with self.lock:
+            if self._placement is not None:
+                return self._held(self._placement.whole(self._tensor._array))
             home = self._home()
             if home is not None and self._tensor.nbytes <= _SMALL:
                 return self._held(home.owned(self._tensor._array))
@@ -194,7 +234,7 @@ class Variable(Operators):
 
         None if someone holds the buffer, or a tape goes by the identity of its tensor.
         """
-        if not accelerators or self._shared or state.tapes:
+        if not accelerators or self._shared or state.tapes or self._placement:
             return None
         return owner_of(self._tensor._array)
 
@@ -237,7 +277,7 @@ class Variable(Operators):
                     self._shared = True
                     # A tensor of its own: what is read from now on is not what the
                     # value was computed from, to a tape.
-                    self._tensor = _dense(self._held(tensor._array))
+                    self._tensor = _dense(self._held(self._part(tensor._array)))
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
@@ -266,7 +306,8 @@ class Variable(Operators):
     def spare_buffer(self) -> Any:
         """A buffer of the value's size that a program may write the next value to."""
         if self._spare is None:
-            self._spare = backend().aligned(self.shape, self._tensor.dtype)
+            shape = self._tensor._array.shape
+            self._spare = backend().aligned(shape, self._tensor.dtype)
         return self._spare
 
     def commit(self, array: Any) -> None:
@@ -326,10 +367,10 @@ class Variable(Operators):
         self.__dict__.update(members, lock=threading.RLock())
 
     def __repr__(self) -> str:
-        return (
-            f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
-            f"value={self._tensor}>"
-        )
+        head = f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}"
+        if self._placement is not None:  # other processes have the rest
+            return f"{head}, held in part: {self._placement}>"
+        return f"{head}, value={self._tensor}>"
 
     def _repr_html_(self) -> str:
         title = f"Variable {self.path}"

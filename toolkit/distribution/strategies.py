@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from toolkit import comm
@@ -12,16 +13,20 @@ from toolkit.backends.base import Backend
 from toolkit.compiler import spreading
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
-from toolkit.compiler.sharding.programs import compile_spread
+from toolkit.compiler.sharding.programs import Along, compile_spread
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
+from toolkit.core.variable import Variable
 from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
-from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
+from toolkit.distribution.placements import Parts, mesh_axes, placed
+from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
 
 _current: Distribution | None = None
+# Variables of fewer elements are not worth splitting.
+LEAST_SPLIT = 1024
 
 
 class Distribution:
@@ -107,6 +112,24 @@ class Distribution:
         """Whether steps are cut at all."""
         return max(self.num_processes, self.shards) > 1
 
+    @cached_property
+    def axes(self) -> list[MeshAxis]:
+        """The axes of the mesh as this rank sees them, that of the batch last.
+
+        All ranks of the job ask for them at the same time.
+        """
+        return mesh_axes(self.device_mesh, self.batch_dim_name, self.shards)
+
+    def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
+        """The part of a new variable that this rank holds; None: all of it.
+
+        Args:
+            variable: the new one.
+            like: the variable whose slot it is, if it is one.
+        """
+        layout = self.get_variable_layout(like or variable)
+        return placed(variable, layout, self.axes)
+
     def compile(
         self,
         graph: Graph,
@@ -115,22 +138,34 @@ class Distribution:
         updates: Sequence[tuple[int, int | None]],
         name: str,
         variables: Sequence[Any],
+        written: Sequence[Any],
     ) -> Executable:
         """What runs this rank's part of a step: see `Spreading`."""
-        axis = MeshAxis(
-            self.batch_dim_name or "batch", comm.world(), self.shards, even=False
-        )
-        parts = graph.inputs[: len(graph.inputs) - len(variables)]
-        batch = parts[0].spec.shape[:1] if parts else ()
-        layouts: list[Split | None] = [
-            Split(0) if batch and x.spec.shape[:1] == batch else None for x in parts
-        ]
-        layouts += [None] * len(variables)
+        batch = len(graph.inputs) - len(variables)
+        shapes = [x.spec.shape[:1] for x in graph.inputs[:batch]]
+        fetched: list[Split | None] = [None] * (len(graph.outputs) - len(written))
+        axes = []
+        for axis in self.axes:
+            if axis.group.size == axis.leaves == 1:
+                continue
+            cut = axis is self.axes[-1]
+            data = [Split(0) if cut and n and n == shapes[0] else None for n in shapes]
+            inputs = [*data, *(_split_of(v, axis) for v in variables)]
+            outputs = [*fetched, *(_split_of(v, axis) for v in written)]
+            stored = range(batch, len(inputs)) if cut else ()
+            kept = [number for number in stored if inputs[number] is not None]
+            axes.append(Along(axis, inputs, outputs, kept))
         arguments = graph, backend, generate, updates, name
-        return compile_spread(*arguments, [(axis, layouts)])
+        return compile_spread(*arguments, axes, batch)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} device_mesh={self.device_mesh}>"
+
+
+def _split_of(variable: Any, axis: MeshAxis) -> Split | None:
+    """How a variable is split along an axis of the mesh."""
+    placement = variable.placement
+    return None if placement is None else placement.along(axis)
 
 
 class DataParallel(Distribution):
@@ -144,6 +179,9 @@ class DataParallel(Distribution):
             None. Sums over a batch are those of its parts, added along a tree, so jobs
             with the same `shards` have the same bits on any number of processes, one
             included.
+        shard_optimizer: whether each process keeps, and updates, a part of what
+            optimizers remember of the weights (stage 1 of ZeRO, arXiv:1910.02054)
+            instead of all of it.
 
     Example:
         >>> from toolkit import distribution
@@ -158,6 +196,7 @@ class DataParallel(Distribution):
         devices: Any = None,
         auto_shard_dataset: bool = True,
         shards: int | None = None,
+        shard_optimizer: bool = False,
     ) -> None:
         if device_mesh is not None and devices is not None:
             raise ArgumentError("DataParallel: give device_mesh or devices, not both")
@@ -171,6 +210,7 @@ class DataParallel(Distribution):
                 f"DataParallel: expected a mesh of one axis; of {device_mesh} the "
                 "first is used"
             )
+        self.shard_optimizer = shard_optimizer
         count = int(self.device_mesh.devices.size)
         self.shards = count if shards is None else shards
         if not is_int(self.shards) or self.shards < count:
@@ -183,6 +223,13 @@ class DataParallel(Distribution):
     def num_model_replicas(self) -> int:
         """How many copies of the model there are: one for each device."""
         return int(self.device_mesh.devices.size)
+
+    def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
+        """All of it, unless it is a slot, and slots are split."""
+        if not self.shard_optimizer or like is None or like.size < LEAST_SPLIT:
+            return None
+        names = [self.batch_dim_name, *[None] * (like.ndim - 1)]
+        return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
 
 
 class ModelParallel(Distribution):
@@ -258,7 +305,6 @@ def set_distribution(value: Distribution | None) -> None:
 
     Raises:
         ArgumentError: if its mesh has another number of devices than the job processes.
-        UnsupportedError: if variables would have to be split.
 
     Example:
         >>> from toolkit import distribution
@@ -274,14 +320,13 @@ def set_distribution(value: Distribution | None) -> None:
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
         _need_processes("set_distribution", value.device_mesh)
-        if value.num_model_replicas != value.device_mesh.devices.size:
-            raise UnsupportedError(
-                "set_distribution: variables are not split over devices; received "
-                f"{value} with {value.num_model_replicas} replicas"
-            )
         agree_on_seeds()
+    spread = value if value is not None and value.is_spread else None
+    if spread is not None:
+        assert spread.axes  # all ranks make the groups now
     _current = value
-    spreading.set_current(value if value is not None and value.is_spread else None)
+    spreading.set_current(spread)
+    Variable._placement_of = None if spread is None else spread.placement_of
 
 
 def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:

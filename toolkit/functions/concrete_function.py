@@ -80,12 +80,17 @@ class ConcreteFunction:
         if spreading is None:
             self.executable: Any = compile_graph(*arguments)
         else:
-            self.executable = spreading.compile(*arguments, self.variables)
+            self.executable = spreading.compile(
+                *arguments, self.variables, self.written
+            )
         self.program: Any = self.executable.program
         # Whether a call returns before anything is computed. What is started later, and
         # writes over a Variable, runs later too, so a call need not hold its buffer.
         whole = isinstance(self.executable, Executable)
         self.starts_only = whole and self.program.backend.is_accelerator
+        # Whether it takes whole values of Variables that are held in parts.
+        used = (*self.variables, *self.written)
+        self.is_placed: bool = spreading is None and any(v.placement for v in used)
         self._gradient: Callable[..., Any] | None = None
         self.last_call: int = next(_calls)
 
@@ -116,7 +121,8 @@ class ConcreteFunction:
         if accelerators and not self._is_settled():
             for variable in (*self.variables, *self.written):
                 variable.settle()
-        if state.overlay is not None or (state.tapes and self._is_watched(tensors)):
+        observed = state.overlay is not None or self.is_placed
+        if observed or (state.tapes and self._is_watched(tensors)):
             results = self._call_observed(tensors)
         elif self.written:
             results = self._call_writing(tensors)

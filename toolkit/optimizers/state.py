@@ -163,13 +163,16 @@ class OptimizerState(Checked):
         path = reference_variable.path.replace("/", "_")
         name = f"{path}_{name or 'slot'}"
         dtype = reference_variable.dtype
+        shape = reference_variable.shape
         if isinstance(initializer, str) or callable(initializer):
-            return self.add_variable(
-                reference_variable.shape, initializer, dtype, name=name
-            )
-        with no_trace():
-            value = ops.convert_to_numpy(initializer)
-        return self.add_variable(value.shape, value, name=name)
+            made = self.add_variable(shape, initializer, dtype, name=name)
+        else:
+            with no_trace():
+                value = ops.convert_to_numpy(initializer)
+            made = self.add_variable(value.shape, value, name=name)
+        if made.shape == shape:
+            made.place_like(reference_variable)
+        return made
 
     def add_optimizer_variables(
         self, trainable_variables: Any, name: Any, initializer: Any = "zeros"

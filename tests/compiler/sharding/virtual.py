@@ -7,7 +7,7 @@ from toolkit.backends.target import Target
 from toolkit.comm import local
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.pipeline import compile_program
-from toolkit.compiler.sharding.buckets import join_sums
+from toolkit.compiler.sharding.buckets import join_collectives
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
@@ -30,7 +30,7 @@ def part_of(array, layout, axis):
 
 def local_graph(graph, axis, layouts):
     """The graph of one rank."""
-    found = join_sums(partition(propagate(graph, axis, layouts), axis, layouts))
+    found = join_collectives(partition(propagate(graph, axis, layouts), axis, layouts))
     found.verify()
     return found
 

@@ -1,8 +1,8 @@
-"""Buckets: sums over ranks that are ready together go together.
+"""Buckets: what ranks exchange at the same moment goes together.
 
-A sum is put off until something other ranks wait for depends on it, and what reads it
-is put off with it. So a step has as few collectives as its dependencies allow: without
-batch normalization one, after the backward pass.
+A collective is put off until something that other ranks wait for depends on it, and
+what reads it is put off with it. So a step has as few of them as its dependencies
+allow: without batch normalization one sum, after the backward pass.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from toolkit.compiler.sharding.collectives import TOKEN, all_reduce_p, pieces_of
 from toolkit.ir import Graph, Kind, Node, Value
 
 
-def join_sums(graph: Graph) -> Graph:
-    """Join the collective sums of a graph that do not depend on each other."""
+def join_collectives(graph: Graph) -> Graph:
+    """Put collectives that do not depend on each other together, sums into one."""
     if sum(node.op.kind is Kind.COLLECTIVE for node in graph.nodes) < 2:
         return graph
     walk = _Walk()
@@ -23,45 +23,42 @@ def join_sums(graph: Graph) -> Graph:
 
 
 class _Walk:
-    """The nodes so far, and those that wait for the next collective."""
+    """The nodes so far, and those that wait for the next collectives."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.sums: list[Node] = []
+        self.ready: list[Node] = []  # collectives
         self.waiting: list[Node] = []
         self.late: set[Value] = set()
         self.token: Value | None = None
 
     def add(self, node: Node) -> None:
-        """Append a node, now or after the sums that it waits for."""
+        """Append a node, now or after the collectives that it waits for."""
         is_late = any(x in self.late for x in node.inputs if not _is_token(x))
-        if node.op.kind is not Kind.COLLECTIVE:
+        if node.op.kind is Kind.COLLECTIVE:
             if is_late:
-                self.waiting.append(node)
-                self.late.update(node.outputs)
-            else:
-                self.nodes.append(node)
-            return
-        if is_late or (node.op is not all_reduce_p and self.sums):
-            self.flush()
-        if node.op is all_reduce_p:
-            self.sums.append(node)
+                self.flush()
+            self.ready.append(node)
+            self.late.update(node.outputs)
+        elif is_late:
+            self.waiting.append(node)
             self.late.update(node.outputs)
         else:
-            self._collective(node)
+            self.nodes.append(node)
 
     def flush(self) -> None:
-        """Append the sums as one, and what has waited for them."""
-        if self.sums:
-            self._collective(_joined(self.sums))
+        """Append the collectives, and what has waited for them."""
+        sums: dict[str, list[Node]] = {}
+        for node in self.ready:
+            if node.op is all_reduce_p:
+                sums.setdefault(node.attrs["axis"].name, []).append(node)
+        rest = [node for node in self.ready if node.op is not all_reduce_p]
+        for node in [*map(_joined, sums.values()), *rest]:
+            *inputs, token = node.inputs
+            self.nodes.append(node.with_inputs([*inputs, self.token or token]))
+            self.token = node.outputs[-1]
         self.nodes += self.waiting
-        self.sums, self.waiting, self.late = [], [], set()
-
-    def _collective(self, node: Node) -> None:
-        """Append a collective behind the one before."""
-        *inputs, token = node.inputs
-        self.nodes.append(node.with_inputs([*inputs, self.token or token]))
-        self.token = node.outputs[-1]
+        self.ready, self.waiting, self.late = [], [], set()
 
 
 def _is_token(value: Value) -> bool:

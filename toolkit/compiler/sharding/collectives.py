@@ -38,6 +38,17 @@ all_reduce_p: Primitive = Primitive("all_reduce", Kind.COLLECTIVE, _reduced_spec
 all_gather_p: Primitive = Primitive("all_gather", Kind.COLLECTIVE, _gathered_spec)
 
 
+def _scattered_spec(
+    *inputs: Spec, axis: MeshAxis, term: Partial, split: Split, whole: Spec
+) -> Any:
+    return split.local(whole, len(axis.rows(split.units(whole)))), TOKEN
+
+
+reduce_scatter_p: Primitive = Primitive(
+    "reduce_scatter", Kind.COLLECTIVE, _scattered_spec
+)
+
+
 def pieces_of(axis: MeshAxis, units: int) -> list[tuple[int, int]]:
     """The subtrees, as (first leaf, size), that this rank brings."""
     return axis.present(units).pieces(axis.group.rank, axis.group.size)
@@ -67,6 +78,27 @@ def _all_reduce(
         )
 
 
+def _reduce_scatter(
+    *inputs: Array,
+    out: Sequence[Array],
+    axis: MeshAxis,
+    term: Partial,
+    split: Split,
+    whole: Spec,
+) -> None:
+    """Combine terms of all ranks, and keep this rank's rows of the result."""
+    count = len(pieces_of(axis, term.units))
+    pieces = [np.asarray(x, order="C") for x in inputs[:count]]
+    leaves, units = axis.present(term.units), split.units(whole)
+    if units % axis.group.size == 0 and axis.leaves % axis.group.size == 0:
+        ordered.reduce_scatter(axis.group, pieces, leaves, out[0], term.op)
+        return
+    result = np.empty(whole.shape, out[0].dtype)
+    ordered.all_reduce(axis.group, [pieces], leaves, [result], term.op)
+    rows = axis.rows(units)
+    out[0][...] = result[rows.start * split.minor : rows.stop * split.minor]
+
+
 def _all_gather(
     x: Array,
     token: Array,
@@ -76,24 +108,28 @@ def _all_gather(
     whole: Spec,
 ) -> None:
     """Put the parts of all ranks together."""
-    units, ranks = split.units(whole), range(axis.group.size)
-    outer = prod(whole.shape[: split.axis]) * split.major
-    inner = split.minor * prod(whole.shape[split.axis + 1 :])
+    gather(x, out[0], axis, split)
+
+
+def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
+    """Put the parts of all ranks together into an array of the whole value."""
+    outer = prod(out.shape[: split.axis]) * split.major
+    inner = split.minor * prod(out.shape[split.axis + 1 :])
+    units, ranks = out.size // (outer * inner), range(axis.group.size)
     counts = [len(axis.rows(units, rank)) for rank in ranks]
-    unit = outer * inner * x.dtype.itemsize
+    sizes = [count * outer * inner * x.dtype.itemsize for count in counts]
     # Parts that follow each other in memory are received where they belong.
-    result = out[0].reshape(outer, units, inner)
+    result = out.reshape(outer, units, inner)
     joined = result if outer == 1 else np.empty(result.size, x.dtype)
-    sizes = [count * unit for count in counts]
     axis.group.all_gather_varying(np.asarray(x, order="C"), joined, sizes)
-    if outer == 1:
-        return
     start = 0
-    for rank in ranks:
+    for rank in ranks if outer > 1 else ():
         rows, size = axis.rows(units, rank), counts[rank] * outer * inner
         part = joined[start : start + size].reshape(outer, counts[rank], inner)
         result[:, rows.start : rows.stop] = part
         start += size
 
 
-COLLECTIVE_KERNELS.update(all_reduce=_all_reduce, all_gather=_all_gather)
+COLLECTIVE_KERNELS.update(
+    all_reduce=_all_reduce, reduce_scatter=_reduce_scatter, all_gather=_all_gather
+)

@@ -19,9 +19,10 @@ from toolkit.compiler.sharding.collectives import (
     all_gather_p,
     all_reduce_p,
     pieces_of,
+    reduce_scatter_p,
 )
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split
-from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
+from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Spec, Value
 
 _COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _COMBINE_BOOLS = {"max": "logical_or", "min": "logical_and"}
@@ -66,6 +67,7 @@ class _Local:
         self.nodes: list[Node] = []
         self.values: dict[tuple[Value, Layout], Value] = {}
         self.terms: dict[Value, Terms] = {}
+        self.partials: dict[Value, Partial] = {}
         # What the terms of a value are computed from, where this rank has none of them:
         # collectives depend on each other on all ranks alike.
         self.sources: dict[Value, list[Value]] = {}
@@ -109,6 +111,9 @@ class _Local:
         """The nodes of a choice."""
         node = choice.node
         self.origin = node.outputs[0].origin
+        for y, layout in zip(node.outputs, choice.outputs, strict=True):
+            if isinstance(layout, Partial):
+                self.partials[y] = layout
         if isinstance(choice.outputs[0], Partial):
             if any(isinstance(layout, Partial) for layout in choice.inputs):
                 self._add_to_terms(choice)
@@ -188,6 +193,8 @@ class _Local:
             )
         if "shape" in attrs and attrs["shape"] == choice.node.outputs[0].spec.shape:
             attrs["shape"] = outputs[0].shape
+        if choice.node.op.kind is Kind.COLLECTIVE:
+            return _of_collective(choice.node, attrs, inputs, outputs)
         if "sizes" in attrs:
             attrs["sizes"] = outputs[0].shape
         if choice.node.op.name == "slice":
@@ -220,14 +227,15 @@ class _Local:
             have = self.spread.layouts.get(value)
             if value.constant is not None:
                 have = None
+            if isinstance(layout, Split) and value in self.partials and have == layout:
+                return self._scattered(value, layout)
             if isinstance(layout, Split):
                 whole = value if value.constant is not None else self.read(value, None)
                 rows = self.axis.rows(layout.units(value.spec))
                 return self._units(whole, layout, layout.units(value.spec), rows)
             if isinstance(have, Split):
-                return self._gathered(self.values[value, have], have, value.spec)
-            assert isinstance(have, Partial), (value, have, layout)
-            return self._combined(value, have)
+                return self._gathered(self.read(value, have), have, value.spec)
+            return self._combined(value)
         finally:
             self.origin = outer
 
@@ -266,19 +274,35 @@ class _Local:
             value = self.emit("reshape", [value], found, shape=found.shape)
         return value
 
-    def _combined(self, value: Value, partial: Partial) -> Value:
+    def _combined(self, value: Value) -> Value:
         """All terms of all ranks, along the tree."""
-        terms, spec = self.terms[value], value.spec
-        found = (
-            self._subtree(terms, first, size, partial.op, spec)
-            for first, size in pieces_of(self.axis, partial.units)
-        )
-        pieces: list[Value] = [piece for piece in found if piece is not None]
+        pieces, partial = self._pieces(value), self.partials[value]
         if self.axis.group.size == 1 and len(pieces) == 1:
             return pieces[0]
         inputs = [*pieces, *self.sources.get(value, ())]
-        attrs = {"terms": (partial,), "specs": (spec,)}
-        return self._collective(all_reduce_p, inputs, spec, **attrs)
+        attrs = {"terms": (partial,), "specs": (value.spec,)}
+        return self._collective(all_reduce_p, inputs, value.spec, **attrs)
+
+    def _scattered(self, value: Value, split: Split) -> Value:
+        """This rank's part of all terms combined."""
+        partial, spec = self.partials[value], value.spec
+        rows = self.axis.rows(split.units(spec))
+        if self.axis.group.size == 1 or split[:2] != (0, 1):
+            whole = self._combined(value)
+            return self._units(whole, split, split.units(spec), rows)
+        inputs = [*self._pieces(value), *self.sources.get(value, ())]
+        attrs = {"term": partial, "split": split, "whole": spec}
+        local = split.local(spec, len(rows))
+        return self._collective(reduce_scatter_p, inputs, local, **attrs)
+
+    def _pieces(self, value: Value) -> list[Value]:
+        """The subtrees that this rank has all terms of."""
+        partial = self.partials[value]
+        found = (
+            self._subtree(self.terms[value], first, size, partial.op, value.spec)
+            for first, size in pieces_of(self.axis, partial.units)
+        )
+        return [piece for piece in found if piece is not None]
 
     def _subtree(self, terms: Terms, first: int, size: int, op: str, spec: Spec) -> Any:
         """The terms of a subtree combined; None if there are none."""
@@ -306,3 +330,13 @@ class _Local:
         self.nodes.append(node)
         self.token = token
         return result
+
+
+def _of_collective(
+    node: Node, attrs: dict[str, Any], inputs: Sequence[Value], outputs: Sequence[Spec]
+) -> dict[str, Any]:
+    """The attributes of a collective along another mesh axis, for local shapes."""
+    if node.op is all_reduce_p:
+        return {**attrs, "specs": tuple(outputs[:-1])}
+    whole = outputs[0] if node.op is all_gather_p else inputs[0].spec
+    return {**attrs, "whole": whole}

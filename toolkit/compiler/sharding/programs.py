@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.backends.base import Backend
 from toolkit.backends.target import Target
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
-from toolkit.compiler.sharding.buckets import join_sums
+from toolkit.compiler.sharding.buckets import join_collectives
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
@@ -20,23 +20,45 @@ from toolkit.ir import Graph, Spec
 Array = Any
 
 
+class Along(NamedTuple):
+    """How a step is spread along one mesh axis.
+
+    Attributes:
+        axis: of the mesh.
+        inputs, outputs: the layouts of the graph's.
+        stored: the numbers of inputs that are split only to take less memory.
+    """
+
+    axis: MeshAxis
+    inputs: Sequence[Layout]
+    outputs: Sequence[Layout] | None = None
+    stored: Sequence[int] = ()
+
+
 def compile_spread(
     graph: Graph,
     backend: Backend,
     generate: bool,
     updates: Sequence[tuple[int, int | None]],
     name: str,
-    axes: Sequence[tuple[MeshAxis, Sequence[Layout]]],
+    axes: Sequence[Along],
+    batch: int,
 ) -> Executable:
-    """What runs this rank's part of a graph, on local or on global inputs."""
-    local = graph
-    cuts: list[Cut] = []
-    for axis, layouts in axes:
-        for number, layout in enumerate(layouts):
+    """What runs this rank's part of a graph.
+
+    Args:
+        graph, backend, generate, updates, name: as for `compile_graph`.
+        axes: along which it is spread, one after the other.
+        batch: how many of the inputs are parts of a batch: they may be given whole.
+    """
+    local, cuts = graph, []
+    for axis, layouts, wanted, stored in axes:
+        for number, layout in enumerate(layouts[:batch]):
             if isinstance(layout, Split):
                 cuts.append(_cut(number, local.inputs[number].spec, layout, axis))
-        spread = propagate(local, axis, layouts)
-        local = join_sums(partition(spread, axis, layouts))
+        spread = propagate(local, axis, layouts, wanted, stored)
+        local = partition(spread, axis, layouts)
+    local = join_collectives(local)
     target = Target(backend, generate, updates=updates)
     program = replace(compile_program(local, target, name), source=graph)
     return SpreadExecutable(program, cuts)

@@ -2,14 +2,16 @@
 
 One walk over the nodes in their order. A node follows the operand that is split: its
 letter in the rule of axes is cut, of all operands and results that have it. Where no
-result has the letter, the results are partial; they are combined where they are read.
+result has the letter, the results are partial; they are combined where they are read,
+or at once into the layout of the outputs that they are for. Weights that are split only
+to be stored are put together where something else that is split reads them.
 A composite stays whole if its body could be computed without a collective, and is taken
 apart if not. What cannot be cut is computed by every rank on whole operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 from toolkit.compiler.sharding.choices import Choice, Spread
@@ -28,6 +30,7 @@ def propagate(
     axis: MeshAxis,
     inputs: Sequence[Layout],
     wanted: Sequence[Layout] | None = None,
+    stored: Collection[int] = (),
 ) -> Spread:
     """Decide how every value is spread over the ranks of a mesh axis.
 
@@ -36,13 +39,35 @@ def propagate(
         axis: of the mesh.
         inputs: the layouts of its inputs.
         wanted: those of its outputs; None: whole.
+        stored: the numbers of inputs that are split only to take less memory.
     """
+    given = [None] * len(graph.outputs) if wanted is None else list(wanted)
     walk = _Walk(axis, dict(zip(graph.inputs, inputs, strict=True)))
+    walk.stored.update(graph.inputs[number] for number in stored)
+    walk.demands = _demands(graph, given)
     walk.visit(graph.nodes)
     outputs = list(map(walk.now, graph.outputs))
     spread = graph.replace([c.node for c in walk.choices], outputs)
-    given = [None] * len(outputs) if wanted is None else list(wanted)
     return Spread(spread, walk.choices, walk.layouts, given)
+
+
+def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
+    """How outputs that will be split want the values that they are computed from.
+
+    Only through elementwise nodes: the new value of a variable, back to its gradient.
+    """
+    found = {
+        y: layout
+        for y, layout in zip(graph.outputs, wanted, strict=True)
+        if isinstance(layout, Split)
+    }
+    for node in reversed(graph.nodes) if found else ():
+        layout = found.get(node.outputs[0])
+        if layout is not None and node.op.kind is Kind.ELEMENTWISE:
+            for x in node.inputs:
+                if x.spec.shape == node.outputs[0].spec.shape:
+                    found.setdefault(x, layout)
+    return found
 
 
 class _Walk:
@@ -55,6 +80,10 @@ class _Walk:
         self.axis = axis
         self.layouts = layouts
         self.choices: list[Choice] = []
+        # Values that are split to be stored, and what is computed from them alone.
+        self.stored: set[Value] = set()
+        # Layouts that sums are combined into at once.
+        self.demands: dict[Value, Split] = {}
         # What stands for the results of composites that were taken apart.
         self.instead: dict[Value, Value] = {}
 
@@ -67,7 +96,19 @@ class _Walk:
                 self.visit(list(self._members(node)))
                 continue
             self.choices.append(choice)
-            self.layouts.update(zip(node.outputs, choice.outputs, strict=True))
+            for y, layout in zip(node.outputs, choice.outputs, strict=True):
+                combined = isinstance(layout, Partial) and y in self.demands
+                self.layouts[y] = self.demands[y] if combined else layout
+            self._store(node, choice)
+
+    def _store(self, node: Node, choice: Choice) -> None:
+        """Note results that are split only because what they read is stored so."""
+        if not self.stored:
+            return
+        pairs = zip(node.inputs, choice.inputs, strict=True)
+        split = [x for x, layout in pairs if isinstance(layout, Split)]
+        if split and all(x in self.stored for x in split):
+            self.stored.update(node.outputs)
 
     def now(self, value: Value) -> Value:
         """What stands for a value."""
@@ -85,6 +126,10 @@ class _Walk:
         whole = Choice(node, [None] * len(inputs), [None] * len(node.outputs))
         if all(layout is None for layout in inputs):
             return whole
+        if node.op.kind is Kind.COLLECTIVE:
+            return _exchanged(node, inputs) or whole
+        if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
+            inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
             return control(node, inputs, self.axis) or whole
         if any(isinstance(layout, Partial) for layout in inputs):
@@ -108,7 +153,9 @@ class _Walk:
         outputs = [y.spec for y in node.outputs]
         axes = axes_of(node.op.axes, specs, outputs, node.attrs)
         best, least = None, 0
-        for number, layout in enumerate(inputs):
+        moving = self._gathered(node, inputs)
+        follow = moving if any(isinstance(x, Split) for x in moving) else inputs
+        for number, layout in enumerate(follow):
             if not isinstance(layout, Split):
                 continue
             choice = self._along(node, axes, number, layout)
@@ -124,6 +171,11 @@ class _Walk:
             if best is None or lost < least:
                 best, least = choice, lost
         return best
+
+    def _gathered(self, node: Node, inputs: Sequence[Layout]) -> list[Layout]:
+        """The layouts of operands once those that are only stored are put together."""
+        pairs = zip(node.inputs, inputs, strict=True)
+        return [None if x in self.stored else layout for x, layout in pairs]
 
     def _along(
         self, node: Node, axes: Axes, number: int, layout: Split
@@ -213,6 +265,19 @@ class _Walk:
 def _placed(letter: Any, letters: Sequence[Any], like: Split) -> Split | None:
     """The layout of a value that has a letter; None: it is whole."""
     return like._replace(axis=letters.index(letter)) if letter in letters else None
+
+
+def _exchanged(node: Node, inputs: Sequence[Layout]) -> Choice | None:
+    """A collective along another mesh axis, for what is split along this one."""
+    splits = {layout for layout in inputs[:-1] if isinstance(layout, Split)}
+    if len(splits) != 1:
+        return None
+    (layout,) = splits
+    own = node.attrs.get("split")
+    if own is not None and own.axis == layout.axis:
+        return None
+    takes = [*[layout] * (len(inputs) - 1), None]
+    return Choice(node, takes, [*[layout] * (len(node.outputs) - 1), None])
 
 
 def _of_terms(node: Node, inputs: Sequence[Layout]) -> Choice | None:

@@ -1,0 +1,105 @@
+"""Variables in parts: what each rank of a job holds of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit import comm
+from toolkit.comm.local import single
+from toolkit.compiler.sharding.collectives import gather
+from toolkit.compiler.sharding.layouts import MeshAxis, Split
+from toolkit.distribution.layouts import DeviceMesh, TensorLayout
+from toolkit.errors import ArgumentError
+from toolkit.ir import Spec
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How a value is split along axes of a mesh, one after the other."""
+
+    splits: Sequence[tuple[MeshAxis, Split]]
+    spec: Spec
+
+    def along(self, axis: MeshAxis) -> Split | None:
+        """How it is split along one of them."""
+        return next((split for a, split in self.splits if a is axis), None)
+
+    def part(self, array: Any) -> Any:
+        """This rank's part of a whole value."""
+        for axis, split in self.splits:
+            rows = axis.rows(array.shape[split.axis])
+            front = (slice(None),) * split.axis
+            array = array[(*front, slice(rows.start, rows.stop))]
+        return np.array(array)
+
+    def whole(self, array: Any) -> Any:
+        """The whole value; all ranks call this."""
+        specs = [self.spec]
+        for axis, split in self.splits[:-1]:
+            units = split.units(specs[-1])
+            specs.append(split.local(specs[-1], len(axis.rows(units))))
+        for (axis, split), spec in zip(self.splits[::-1], specs[::-1], strict=True):
+            out = np.empty(spec.shape, array.dtype)
+            gather(np.asarray(array), out, axis, split)
+            array = out
+        return array
+
+    def __str__(self) -> str:
+        parts = (f"axis {split.axis} over {axis.name!r}" for axis, split in self.splits)
+        return ", ".join(parts)
+
+
+def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis]:
+    """The axes of a mesh of more than one device, and that of the batch, which is last.
+
+    Args:
+        mesh: as many devices as the job has ranks, in their order.
+        batch: the name of the axis of batches, or None.
+        shards: into how many parts batches are cut.
+    """
+    world = comm.world()
+    places = np.unravel_index(world.rank, tuple(mesh.shape))
+    names = [name for name in mesh.axis_names if name != batch]
+    found = []
+    for name in [*names, *([] if batch is None else [batch])]:
+        number = list(mesh.axis_names).index(name)
+        size, place = int(mesh.shape[number]), int(places[number])
+        if size == 1 and name != batch:
+            continue
+        group = world
+        if size < world.size:
+            rest = [int(p) for i, p in enumerate(places) if i != number]
+            extents = [int(n) for i, n in enumerate(mesh.shape) if i != number]
+            color = int(np.ravel_multi_index(rest, extents))
+            group = world.split(color, place)
+        leaves = shards if name == batch else size
+        found.append(MeshAxis(name, group, leaves, even=name != batch))
+    if batch is None:
+        found.append(MeshAxis("batch", single(), 1, even=False))
+    return found
+
+
+def placed(
+    variable: Any, layout: TensorLayout, axes: Sequence[MeshAxis]
+) -> Parts | None:
+    """The part of a variable that this rank holds by its layout; None: all of it."""
+    splits, shape = [], list(variable.shape)
+    for axis in axes:
+        if axis.group.size == 1 or axis.name not in layout.axes:
+            continue
+        number = layout.axes.index(axis.name)
+        if axis.even and shape[number] % axis.group.size:
+            raise ArgumentError(
+                f"variable {variable.path!r}: axis {number} of shape "
+                f"{tuple(variable.shape)} does not divide into the {axis.group.size} "
+                f"parts of {axis.name!r}, which its layout {layout} asks for"
+            )
+        if shape[number] < axis.leaves:
+            continue  # some would hold nothing
+        splits.append((axis, Split(number)))
+        shape[number] = len(axis.rows(shape[number]))
+    return Parts(splits, variable.spec) if splits else None
