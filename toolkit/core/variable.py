@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from toolkit.backends.base import Backend, accelerators, owner_of
 from toolkit.core.convert import convert
 from toolkit.core.dialects import Dialect
 from toolkit.core.naming import auto_name, current_path
+from toolkit.core.placement import Placement
 from toolkit.core.tensor import Operators, Tensor, backend, state
 from toolkit.core.trace import no_trace
 from toolkit.errors import (
@@ -28,16 +29,6 @@ _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # Values of at most so many bytes are copied on an accelerator when they are read.
 _SMALL = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
-
-
-class Placement(Protocol):
-    """Which part of a Variable's value a process of a job holds."""
-
-    def part(self, array: Any) -> Any:
-        """That part of a whole value."""
-
-    def whole(self, array: Any) -> Any:
-        """The whole value, from the parts of all processes, which all call this."""
 
 
 class Variable(Operators):

@@ -38,6 +38,7 @@ class _Walk:
         if node.op.kind is Kind.COLLECTIVE:
             if is_late:
                 self.flush()
+            self.token = self.token or node.inputs[-1]
             self.ready.append(node)
             self.late.update(node.outputs)
         elif is_late:
@@ -54,8 +55,8 @@ class _Walk:
                 sums.setdefault(node.attrs["axis"].name, []).append(node)
         rest = [node for node in self.ready if node.op is not all_reduce_p]
         for node in [*map(_joined, sums.values()), *rest]:
-            *inputs, token = node.inputs
-            self.nodes.append(node.with_inputs([*inputs, self.token or token]))
+            *inputs, _ = node.inputs
+            self.nodes.append(node.with_inputs([*inputs, self.token]))
             self.token = node.outputs[-1]
         self.nodes += self.waiting
         self.ready, self.waiting, self.late = [], [], set()

@@ -115,7 +115,8 @@ def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
     """Put the parts of all ranks together into an array of the whole value."""
     outer = prod(out.shape[: split.axis]) * split.major
     inner = split.minor * prod(out.shape[split.axis + 1 :])
-    units, ranks = out.size // (outer * inner), range(axis.group.size)
+    units, ranks = out.shape[split.axis], range(axis.group.size)
+    units //= split.major * split.minor
     counts = [len(axis.rows(units, rank)) for rank in ranks]
     sizes = [count * outer * inner * x.dtype.itemsize for count in counts]
     # Parts that follow each other in memory are received where they belong.

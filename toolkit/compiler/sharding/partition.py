@@ -68,8 +68,8 @@ class _Local:
         self.values: dict[tuple[Value, Layout], Value] = {}
         self.terms: dict[Value, Terms] = {}
         self.partials: dict[Value, Partial] = {}
-        # What the terms of a value are computed from, where this rank has none of them:
-        # collectives depend on each other on all ranks alike.
+        # What the terms of a value are computed from on other ranks only: collectives
+        # have to depend on each other on all ranks alike.
         self.sources: dict[Value, list[Value]] = {}
         self.origin: tuple[str, ...] = ()
         self.token: Value = Constant(np.zeros((), np.uint8))
@@ -149,17 +149,17 @@ class _Local:
                 self._leaf(x, layout, first.units, leaf)
                 for x, layout in zip(inputs, choice.inputs, strict=True)
             ]
-            once = node.op.once
-            if once is not None and leaf != owned.present[0]:
-                parts[once] = self._neutral(node.inputs[once].spec, first.op)
+            if node.op.once is not None and leaf != owned.present[0]:
+                spec = node.inputs[node.op.once].spec
+                parts[node.op.once] = self._neutral(spec, first.op)
             outputs = [self.new(y.spec) for y in node.outputs]
             attrs = self._attrs(choice, parts, [y.spec for y in outputs])
             self.nodes.append(Node(node.op, parts, attrs, outputs, node.device))
             for found, y in zip(terms, outputs, strict=True):
                 found[leaf] = y
         self.terms.update(zip(node.outputs, terms, strict=True))
-        if not mine:
-            self.sources.update(dict.fromkeys(node.outputs, inputs))
+        once = [] if node.op.once is None else [inputs[node.op.once]]
+        self.sources.update(dict.fromkeys(node.outputs, once if mine else inputs))
 
     def _neutral(self, spec: Spec, op: str) -> Value:
         """What changes nothing when it is combined."""
@@ -177,8 +177,7 @@ class _Local:
             inputs = [terms[leaf] for terms in given]
             self.nodes.append(Node(node.op, inputs, node.attrs, (found[leaf],)))
         self.terms[y] = found
-        if not found:
-            self.sources[y] = [s for x in node.inputs for s in self.sources[x]]
+        self.sources[y] = [s for x in node.inputs for s in self.sources[x]]
 
     def _attrs(
         self, choice: Choice, inputs: Sequence[Value], outputs: Sequence[Spec]
@@ -279,7 +278,7 @@ class _Local:
         pieces, partial = self._pieces(value), self.partials[value]
         if self.axis.group.size == 1 and len(pieces) == 1:
             return pieces[0]
-        inputs = [*pieces, *self.sources.get(value, ())]
+        inputs = [*pieces, *self.sources[value]]
         attrs = {"terms": (partial,), "specs": (value.spec,)}
         return self._collective(all_reduce_p, inputs, value.spec, **attrs)
 
@@ -290,7 +289,7 @@ class _Local:
         if self.axis.group.size == 1 or split[:2] != (0, 1):
             whole = self._combined(value)
             return self._units(whole, split, split.units(spec), rows)
-        inputs = [*self._pieces(value), *self.sources.get(value, ())]
+        inputs = [*self._pieces(value), *self.sources[value]]
         attrs = {"term": partial, "split": split, "whole": spec}
         local = split.local(spec, len(rows))
         return self._collective(reduce_scatter_p, inputs, local, **attrs)

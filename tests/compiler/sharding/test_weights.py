@@ -1,0 +1,133 @@
+"""Weights and slots in parts: tensor parallel cuts, ZeRO's first stage, FSDP."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import toolkit
+from tests.compiler.sharding.test_steps import compiled, digest, tokens
+from tests.compiler.sharding.virtual import Split, part_of
+from toolkit import layers, ops
+from toolkit.comm import local
+from toolkit.compiler.sharding.buckets import join_collectives
+from toolkit.compiler.sharding.layouts import MeshAxis
+from toolkit.compiler.sharding.partition import partition
+from toolkit.compiler.sharding.propagate import propagate
+from toolkit.ir import Kind
+
+ROWS, LEAVES = 8, 4
+
+
+def block():
+    """A transformer's block with four heads."""
+    given = toolkit.Input((6,), dtype="int32")
+    x = layers.Embedding(64, 16)(given)
+    x = x + layers.MultiHeadAttention(4, 4, name="attention")(x, x)
+    hidden = layers.Dense(32, activation="gelu", name="up")(
+        layers.LayerNormalization()(x)
+    )
+    x = x + layers.Dense(16, name="down")(hidden)
+    x = layers.GlobalAveragePooling1D()(x)
+    return toolkit.Model(given, layers.Dense(5, activation="softmax")(x))
+
+
+@pytest.fixture(scope="module")
+def step():
+    toolkit.utils.set_random_seed(0)
+    random = np.random.default_rng(0)
+    model = block()
+    x = tokens(random, ROWS)
+    y = random.integers(0, 5, ROWS).astype("int32")
+    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=True)
+    model.train_on_batch(x, y)
+    batch = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
+    function, leaves = model.make_train_function()._function_for(batch)
+    concrete = function.get_concrete_function(*leaves)
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    arrays += [np.array(v) for v in concrete.variables]
+    return concrete, arrays, compiled(concrete.graph, arrays)
+
+
+def heads(path, shape):
+    """The cuts of Megatron: by heads, and by the features of the hidden layer."""
+    path = path.removeprefix("adam/")
+    if "attention" in path and "output" in path:
+        return Split(0) if len(shape) == 3 else None
+    if "attention" in path:
+        return Split(1) if len(shape) == 3 else Split(0) if len(shape) == 2 else None
+    if path.startswith("up"):
+        return Split(len(shape) - 1)
+    return Split(0) if path.startswith("down") and len(shape) == 2 else None
+
+
+def slots(path, shape):
+    is_slot = "momentum" in path or "velocity" in path
+    return Split(0) if is_slot and len(shape) > 1 else None
+
+
+def weights(path, shape):
+    return Split(0) if len(shape) > 1 else None
+
+
+def spread(step, rule, ranks, batch):
+    """The results of a step put together, the collectives, and the bytes of a rank."""
+    concrete, arrays, _ = step
+    count = len(arrays) - len(concrete.variables)
+    data = [Split(0) if batch else None] * count
+    inputs = [*data, *(rule(v.path, v.shape) for v in concrete.variables)]
+    wanted = [None] * concrete.fetched
+    wanted += [rule(v.path, v.shape) for v in concrete.written]
+    stored = [i for i in range(count, len(inputs)) if batch and inputs[i]]
+
+    def compute(group):
+        axis = MeshAxis("axis", group, LEAVES if batch else ranks, even=False)
+        found = propagate(concrete.graph, axis, inputs, wanted, stored)
+        graph = join_collectives(partition(found, axis, inputs))
+        graph.verify()
+        parts = [
+            np.ascontiguousarray(part_of(*pair, axis))
+            for pair in zip(arrays, inputs, strict=True)
+        ]
+        kinds = [n.op.name for n in graph.nodes if n.op.kind is Kind.COLLECTIVE]
+        return compiled(graph, parts), kinds, sum(x.nbytes for x in parts[count:])
+
+    found = local.run(ranks, compute)
+    whole = [
+        found[0][0][i]
+        if layout is None
+        else np.concatenate([results[i] for results, _, _ in found], layout.axis)
+        for i, layout in enumerate(wanted)
+    ]
+    return whole, Counter(found[0][1]), max(size for _, _, size in found)
+
+
+def near(step, found):
+    concrete, _, expected = step
+    names = ["logs"] * concrete.fetched + [v.path for v in concrete.written]
+    for name, y, result in zip(names, expected, found, strict=True):
+        if y.dtype.kind == "f" and "key" not in name:  # a bias there has noise alone
+            scale = float(np.abs(y).max(initial=1e-6))
+            assert np.abs(y - result).max(initial=0) <= 1e-4 * scale, name
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_tensor_parallel_cuts_follow_from_layouts(step, ranks):
+    found, collectives, _ = spread(step, heads, ranks, batch=False)
+    near(step, found)
+    # One behind attention, one behind the two layers; forward and backward.
+    assert collectives == {"all_reduce": 4}
+
+
+@pytest.mark.parametrize("rule", [slots, weights])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_parts_of_weights_change_no_bits(step, rule, ranks):
+    plain, kinds, size = spread(step, lambda path, shape: None, ranks, batch=True)
+    found, collectives, less = spread(step, rule, ranks, batch=True)
+    near(step, found)
+    assert digest(found) == digest(plain)
+    assert kinds == {"all_reduce": 1} and collectives["reduce_scatter"] > 0
+    if ranks == 4:
+        slots_only = rule is slots
+        share = (1 + 2 / 4) / 3 if slots_only else 1 / 4
+        assert less <= size * (share + 0.05)
