@@ -7,7 +7,7 @@ import random
 
 from toolkit import comm, config
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.random.seeds import global_seed_generator
+from toolkit.random.seeds import global_state, set_global_state
 
 _KINDS = ("cpu", "gpu", "tpu")
 
@@ -98,11 +98,10 @@ def agree_on_seeds() -> None:
     if group.size == 1:
         return
     version, words, last = random.getstate()
-    key = global_seed_generator().state
-    mine = [version, list(words), last, key.numpy().tolist()]
-    version, words, last, seed = comm.exchange(group, mine)[0]
+    mine = [version, list(words), last, global_state()]
+    version, words, last, key = comm.exchange(group, mine)[0]
     random.setstate((version, tuple(words), last))
-    key.assign(seed)
+    set_global_state(key)
 
 
 def _whole(name: str, value: object, default: int) -> int:

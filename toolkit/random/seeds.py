@@ -69,6 +69,21 @@ class SeedGenerator:
 _global_generator: SeedGenerator | None = None
 
 
+def global_state() -> list[int] | None:
+    """The state of the generator that is used where `seed` is None, if there is one."""
+    found = _global_generator
+    return None if found is None else found.state.numpy().tolist()
+
+
+def set_global_state(state: list[int] | None) -> None:
+    """Go on where `global_state` was asked for, in another process perhaps."""
+    global _global_generator
+    if state is None:
+        _global_generator = None
+    elif state != global_state():
+        global_seed_generator().state.assign(state)
+
+
 def global_seed_generator() -> SeedGenerator:
     """The generator that is used where `seed` is None."""
     global _global_generator
