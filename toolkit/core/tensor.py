@@ -131,7 +131,7 @@ class Tensor(Operators, Value):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self._spec if self._array is None else self._array).shape  # type: ignore[union-attr]
+        return (self._array if self._spec is None else self._spec).shape
 
     @property
     def dtype(self) -> str:

@@ -127,7 +127,7 @@ class Distribution:
             variable: the new one.
             like: the variable whose slot it is, if it is one.
         """
-        layout = self.get_variable_layout(like or variable)
+        layout = self.get_variable_layout(variable if like is None else like)
         return placed(variable, layout, self.axes)
 
     def compile(
