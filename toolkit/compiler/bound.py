@@ -100,7 +100,7 @@ class BoundProgram:
                 self._bind_view(node)
             if len(self.steps) > len(self.timed):
                 self.timed.append(partial(_events, self.steps[-1], len(self.parts)))
-                self.parts.append(Part([node], segment.start))
+                self.parts.append(Part([node], segment.start, nbytes=_exchanged(node)))
 
     def _bind_code(self, segment: Segment) -> None:
         """Give generated code the addresses of its operands."""
@@ -247,6 +247,12 @@ class BoundProgram:
         for step in self.steps:
             step()
         return made
+
+
+def _exchanged(node: Node) -> int:
+    """The bytes of what a collective gives; what other kernels move is not known."""
+    is_collective = node.op.kind is Kind.COLLECTIVE
+    return sum(y.spec.nbytes for y in node.outputs[:-1]) if is_collective else 0
 
 
 def _events(step: Step, part: int) -> list[Event]:

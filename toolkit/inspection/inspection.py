@@ -19,7 +19,7 @@ from toolkit.compiler.pipeline import stages
 from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
 from toolkit.errors import unknown_choice
-from toolkit.ir import Graph, Node, format_graph
+from toolkit.ir import Graph, Kind, Node, format_graph
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
@@ -225,6 +225,7 @@ class Inspection:
         parts.append(format_graph(self.graph, marks))
         parts.append("\nkernels:")
         parts += self._kernel_rows()
+        parts += self._exchange_rows()
         parts.append("\narena:")
         parts += self._arena_rows()
         parts.append(
@@ -268,6 +269,23 @@ class Inspection:
             listed = ", ".join(map(str, numbers))
             rows.append(f"  side by side in moment {moment}: kernels {listed}")
         return rows
+
+    def _exchange_rows(self) -> list[str]:
+        """What is exchanged with other processes of the job, if anything is."""
+        rows = [
+            "\nexchanged:",
+            "   no  along     Kbytes    time us  what, of which layers",
+        ]
+        for i, k in enumerate(self.kernels):
+            node = k.nodes[0]
+            if node.op.kind is Kind.COLLECTIVE:
+                origins = ("/".join(y.origin) or "-" for y in node.outputs[:-1])
+                time = "" if k.seconds is None else f"{1e6 * k.seconds:.1f}"
+                rows.append(
+                    f"  {i:3}  {node.attrs['axis'].name:8}  {k.nbytes / 1e3:8.1f}  "
+                    f"{time:>9}  {k.name} of {', '.join(dict.fromkeys(origins))}"
+                )
+        return rows if len(rows) > 2 else []
 
     def _arena_rows(self) -> list[str]:
         rows = ["      offset       bytes  first  last  what"]

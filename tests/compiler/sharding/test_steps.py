@@ -14,6 +14,7 @@ from toolkit.comm import local
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.sharding.layouts import MeshAxis
+from toolkit.inspection import inspect_program
 from toolkit.ir import Kind
 
 LEAVES = 4
@@ -190,3 +191,22 @@ def test_fit_in_parts_has_the_same_bits_each_time_and_is_near_to_plain_fit():
     assert digest(first) == digest(second) != digest(plain)
     for a, b in zip(first, plain, strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+
+
+def test_what_is_exchanged_is_shown_with_its_layers():
+    graph, arrays, _ = step_of("cnn", 8)
+    layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
+
+    def shown(group):
+        axis = MeshAxis("batch", group, LEAVES, even=False)
+        program = compile_program(
+            local_graph(graph, axis, layouts), Target(get_backend("numpy"))
+        )
+        text = str(inspect_program("step", program, ()))
+        return text[text.index("exchanged:") : text.index("arena:")]
+
+    for text in local.run(2, shown):
+        rows = text.strip().splitlines()[2:]
+        assert len(rows) == 4  # mean, variance, and for their gradients; then the rest
+        assert "sequential/batch_normalization" in rows[0]
+        assert all("batch" in row and "all_reduce" in row for row in rows)

@@ -65,6 +65,11 @@ class MeshAxis:
     leaves: int
     even: bool = True
 
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
     def bound(self, leaf: int, units: int) -> int:
         """The first unit of a leaf."""
         return leaf * units // self.leaves

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from toolkit.backends.base import Backend
 from toolkit.backends.target import Target
 from toolkit.compiler.execute import Executable
+from toolkit.compiler.passes.simplify import share
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
 from toolkit.compiler.sharding.buckets import join_collectives
@@ -51,15 +52,20 @@ def compile_spread(
         axes: along which it is spread, one after the other.
         batch: how many of the inputs are parts of a batch: they may be given whole.
     """
+    target = Target(backend, generate, updates=updates)
     local, cuts = graph, []
     for axis, layouts, wanted, stored in axes:
         for number, layout in enumerate(layouts[:batch]):
             if isinstance(layout, Split):
                 cuts.append(_cut(number, local.inputs[number].spec, layout, axis))
         spread = propagate(local, axis, layouts, wanted, stored)
+        # Bodies of composites repeat sums, each of which would be exchanged: they are
+        # shared here, where the graph is still the same on all ranks.
+        whole = share(spread.graph, target)
+        if len(whole.nodes) < len(spread.graph.nodes):
+            spread = propagate(whole, axis, layouts, wanted, stored)
         local = partition(spread, axis, layouts)
     local = join_collectives(local)
-    target = Target(backend, generate, updates=updates)
     program = replace(compile_program(local, target, name), source=graph)
     return SpreadExecutable(program, cuts)
 
