@@ -31,7 +31,7 @@ LEVELS = (
     ("models",),
     ("mixed_precision", "saving"),
     ("config",),
-    ("backend", "callbacks", "datasets", "utils", "bench", "cli"),
+    ("backend", "callbacks", "datasets", "utils", "bench", "cli", "launch"),
     ("wrappers", "visualization", "distillation", "distribution", "export"),
     ("legacy", "preprocessing", "applications"),
     ("__init__", "__main__"),

@@ -11,6 +11,7 @@ from toolkit.distribution import (
     ModelParallel,
     TensorLayout,
 )
+from toolkit.errors import UnsupportedError
 
 NAMES = [f"cpu:{i}" for i in range(8)]
 MESH = DeviceMesh((4, 2), ["batch", "model"], NAMES)
@@ -176,3 +177,16 @@ def test_distribute_tensor():
         distribution.distribute_tensor(x, TensorLayout([None, None]))
     with pytest.raises(ValueError, match="one device for each"):
         distribution.distribute_tensor(x, TensorLayout([None, None], MESH))
+
+
+def test_what_is_not_there_is_refused():
+    parts = DataParallel(auto_shard_dataset=False, shards=2)
+    with pytest.raises(UnsupportedError, match="auto_shard_dataset=False"):
+        distribution.set_distribution(parts)
+    with pytest.raises(ValueError, match="shards of at least 1"):
+        DataParallel(shards=0)
+    layouts = LayoutMap(ONE)
+    layouts["dense/output"] = ("batch", None)
+    with pytest.raises(UnsupportedError, match="dense/output"):
+        ModelParallel(layout_map=layouts).check()
+    assert distribution.distribution() is None

@@ -1,7 +1,18 @@
 """Groups of ranks that exchange bytes, and sums over them in a fixed order."""
 
+from toolkit.comm.flight import named
 from toolkit.comm.group import Group, exchange
 from toolkit.comm.jobs import world
 from toolkit.comm.ordered import Leaves, all_reduce, reduce_scatter
+from toolkit.comm.programs import compare_programs
 
-__all__ = ["Group", "Leaves", "all_reduce", "exchange", "reduce_scatter", "world"]
+__all__ = [
+    "Group",
+    "Leaves",
+    "all_reduce",
+    "compare_programs",
+    "exchange",
+    "named",
+    "reduce_scatter",
+    "world",
+]

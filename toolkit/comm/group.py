@@ -40,7 +40,7 @@ class Group(Protocol):
     ) -> None:
         """Put `counts[r]` bytes of each rank r into `receive`, one after the other.
 
-        `send` may be this rank's part of `receive` itself.
+        `send` may be this rank's part of `receive` itself, on all ranks or on none.
         """
 
     def all_to_all(
@@ -104,6 +104,15 @@ def offsets_of(counts: Sequence[int]) -> list[int]:
     for count in counts:
         starts.append(starts[-1] + count)
     return starts[:-1]
+
+
+def check_parts(name: str, whole: Array, counts: Sequence[int], ranks: int) -> None:
+    """Refuse a buffer that is not as long as the parts of all ranks."""
+    if len(counts) != ranks or sum(counts) != whole.size:
+        raise ArgumentError(
+            f"{name}: expected a buffer of {sum(counts)} bytes for {ranks} ranks; "
+            f"received {whole.size} bytes and {len(counts)} counts"
+        )
 
 
 def exchange(group: Group, value: Any) -> list[Any]:

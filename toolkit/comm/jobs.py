@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from toolkit import settings
+from toolkit.comm import mpi
 from toolkit.comm.group import Group
 from toolkit.comm.local import single
+from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
+from toolkit.errors import ArgumentError, LaunchError
 
+# Seconds after which a job ends in which a collective still waits.
+TIMEOUT = 600.0
 _world: list[Group] = []
+# Where ranks that have run their script wait for the others.
+_at_the_end: list[Group] = []
 
 
 def world() -> Group:
     """The group of all ranks of this job: one rank without a launcher.
+
+    Raises:
+        LaunchError: if a launcher has started several processes that do not find each
+            other, or there is no MPI.
 
     Example:
         >>> from toolkit import comm
@@ -17,5 +35,119 @@ def world() -> Group:
         1
     """
     if not _world:
-        _world.append(single())
+        _world.append(_join())
     return _world[0]
+
+
+def started_by() -> tuple[str, int] | None:
+    """The variable that tells how many ranks a launcher has started, and its value.
+
+    None without a launcher. Under `mpirun` in an allocation of Slurm the step of `srun`
+    is that of mpirun's daemons, so it counts last.
+    """
+    for name in ("TOOLKIT_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        if name in os.environ:
+            return name, _count(name)
+    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
+        return "SLURM_STEP_NUM_TASKS", _count("SLURM_STEP_NUM_TASKS")
+    return None
+
+
+def _count(name: str) -> int:
+    given = os.environ[name]
+    if not (given.isdecimal() and int(given) > 0):
+        raise LaunchError(f"{name}: expected a number of processes; received {given!r}")
+    return int(given)
+
+
+def _join() -> Group:
+    started = started_by()
+    if started is None or started[1] == 1:
+        return single()
+    name, expected = started
+    group = mpi.world_group()
+    if group.size != expected:
+        raise LaunchError(
+            f"{name} says that {expected} processes were started, but MPI has "
+            f"{group.size} in this job: each is on its own. Start them by the mpirun "
+            f"of the library that mpi4py uses ({mpi.library_name()}), or by "
+            "`srun --mpi=pmix` if that library knows PMIx"
+        )
+    return _watched(group)
+
+
+def _watched(group: Group) -> Group:
+    _at_the_end[:] = [group.duplicate()]
+    watchdog = Watchdog(group, timeout(), end)
+    return watchdog.watch(group, "world", range(group.size))
+
+
+def timeout() -> float:
+    """How long a collective may wait, in seconds: TOOLKIT_TIMEOUT, or 600."""
+    given = settings.environment("TIMEOUT")
+    try:
+        seconds = TIMEOUT if given is None else float(given)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ArgumentError(
+            f"TOOLKIT_TIMEOUT: expected seconds, above 0; received {given!r}"
+        )
+    return seconds
+
+
+def watchdog() -> Watchdog | None:
+    """The one that watches this job; None for one rank."""
+    group = _world[0] if _world else None
+    return group.watchdog if isinstance(group, WatchedGroup) else None
+
+
+def end(reason: str, code: int = STALLED) -> None:
+    """End all ranks of the job, now.
+
+    Args:
+        reason: is printed.
+        code: the exit code of the job.
+    """
+    print(f"toolkit: the job ends: {reason}", file=sys.stderr, flush=True)
+    _abort(code)
+
+
+def fail(show: Callable[[], object], code: int) -> None:
+    """End all ranks because this one has failed; it returns if there is only one.
+
+    Where several ranks fail, as by a mistake in their script, one of them tells.
+
+    Args:
+        show: prints why.
+        code: the exit code of the job.
+    """
+    dog = watchdog()
+    if dog is None:
+        show()
+        return
+    if not dog.claim("failure"):
+        time.sleep(3)  # the one that tells ends this one, too
+    show()
+    sys.stderr.flush()
+    time.sleep(0.2)  # for the ranks that ask whether they should tell
+    end(f"rank {dog.rank} has failed, exit code {code}", code)
+
+
+def leave() -> None:
+    """Wait for the other ranks before a clean end."""
+    dog = watchdog()
+    if dog is None:
+        return
+    dog.has_ended = True
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Others may take their time, and this rank must be able to answer meanwhile.
+    _at_the_end[-1].barrier()
+
+
+def _abort(code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    mpi.abort(code)
+    os._exit(code)

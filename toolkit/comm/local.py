@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from toolkit.comm.group import Array, Buffer, Group, as_bytes, offsets_of
+from toolkit.comm.group import Array, Buffer, Group, as_bytes, check_parts, offsets_of
 from toolkit.errors import (
     ArgumentError,
     CommunicationError,
@@ -99,7 +99,7 @@ class LocalGroup:
     def _all_gather(
         self, name: str, send: Buffer, receive: Buffer, counts: Sequence[int]
     ) -> None:
-        _check_total(name, receive, counts, self.size)
+        check_parts(name, as_bytes(receive), counts, self.size)
         parts = [
             _Part(part, count)
             for part, count in zip(
@@ -316,13 +316,4 @@ def _check_rank(what: str, rank: int, size: int) -> None:
     if not 0 <= rank < size:
         raise ArgumentError(
             f"{what}: expected a rank of 0..{size - 1}; received {rank}"
-        )
-
-
-def _check_total(name: str, receive: Buffer, counts: Sequence[int], ranks: int) -> None:
-    size = as_bytes(receive).size
-    if len(counts) != ranks or sum(counts) != size:
-        raise ArgumentError(
-            f"{name}: expected a buffer of {sum(counts)} bytes for {ranks} ranks; "
-            f"received {size} bytes and {len(counts)} counts"
         )

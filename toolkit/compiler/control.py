@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from toolkit.backends.base import Move, Operand, aligned
-from toolkit.ir import Graph, Spec
+from toolkit.ir import Graph, Node, Spec
 
 Array = Any
 
@@ -174,7 +174,15 @@ class While(_Loop):
 
 
 # How the host runs collectives: filled by `toolkit.compiler.sharding.collectives`.
-COLLECTIVE_KERNELS: dict[str, Callable[..., None]] = {}
+COLLECTIVE_KERNELS: dict[str, Callable[[str], Callable[..., None]]] = {}
+
+
+def collective_kernel(node: Node) -> Callable[..., None]:
+    """The kernel of a collective, which knows for which layers it is."""
+    layers = dict.fromkeys("/".join(y.origin) for y in node.outputs[:-1])
+    return COLLECTIVE_KERNELS[node.op.name](", ".join(filter(None, layers)))
+
+
 CONTROL_KERNELS: dict[str, type[ControlKernel]] = {
     "cond": Cond,
     "scan": Scan,

@@ -13,10 +13,10 @@ from toolkit.backends.layout import Layouts
 from toolkit.backends.places import NodeOperands, Shares
 from toolkit.backends.target import Target
 from toolkit.compiler.control import (
-    COLLECTIVE_KERNELS,
     CONTROL_KERNELS,
     ControlKernel,
     Inlined,
+    collective_kernel,
 )
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.fusion.fuse import fused_p, is_literal
@@ -121,7 +121,7 @@ class _Lowering:
         if node.op.kind is Kind.CONTROL:
             return CONTROL_KERNELS[node.op.name](node.attrs, self._executable)
         if node.op.kind is Kind.COLLECTIVE:
-            return COLLECTIVE_KERNELS[node.op.name]
+            return collective_kernel(node)
         if node.op is fused_p:
             return Inlined(node.attrs, self._plain)
         if node.op.kind is Kind.COMPOSITE and not self.backend.supports(node.op.name):

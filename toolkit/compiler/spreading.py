@@ -11,7 +11,14 @@ from toolkit.ir import Graph
 
 
 class Spreading(Protocol):
-    """How the steps of models are spread over the ranks of a job."""
+    """How the steps of models are spread over the ranks of a job.
+
+    Attributes:
+        is_chief: whether this process is the one that shows progress.
+    """
+
+    @property
+    def is_chief(self) -> bool: ...
 
     def compile(
         self,

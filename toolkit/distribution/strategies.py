@@ -20,7 +20,7 @@ from toolkit.core.variable import Variable
 from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.distribution.placements import Parts, mesh_axes, placed
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
 
@@ -108,6 +108,11 @@ class Distribution:
             set_distribution(outer)
 
     @property
+    def is_chief(self) -> bool:
+        """Whether this process is the one that shows progress."""
+        return comm.world().rank == 0
+
+    @property
     def is_spread(self) -> bool:
         """Whether steps are cut at all."""
         return max(self.num_processes, self.shards) > 1
@@ -130,6 +135,18 @@ class Distribution:
         layout = self.get_variable_layout(variable if like is None else like)
         return placed(variable, layout, self.axes)
 
+    def check(self) -> None:
+        """Refuse what is not there.
+
+        Raises:
+            UnsupportedError: for data that comes in parts.
+        """
+        if not self.auto_shard_dataset:
+            raise UnsupportedError(
+                f"{type(self).__name__}: auto_shard_dataset=False is not supported: "
+                "each process is given the whole of every batch"
+            )
+
     def compile(
         self,
         graph: Graph,
@@ -141,6 +158,11 @@ class Distribution:
         written: Sequence[Any],
     ) -> Executable:
         """What runs this rank's part of a step: see `Spreading`."""
+        if backend.is_accelerator:
+            raise UnsupportedError(
+                f"{name}: steps are spread over processes on the CPU only; received "
+                f"the device {backend.device_name}"
+            )
         batch = len(graph.inputs) - len(variables)
         shapes = [x.spec.shape[:1] for x in graph.inputs[:batch]]
         fetched: list[Split | None] = [None] * (len(graph.outputs) - len(written))
@@ -280,6 +302,16 @@ class ModelParallel(Distribution):
         found = self._layout_map[variable.path]
         return super().get_variable_layout(variable) if found is None else found
 
+    def check(self) -> None:
+        """Refuse what is not there: data in parts, layouts of what layers return."""
+        super().check()
+        outputs = [key for key in self._layout_map if key.endswith("output")]
+        if outputs:
+            raise UnsupportedError(
+                "ModelParallel: layouts of outputs are not supported: the compiler "
+                f"lays them out by the variables'; received {outputs}"
+            )
+
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
         """The layout that the map has for a path, or None."""
         return self._layout_map[path]
@@ -323,6 +355,7 @@ def set_distribution(value: Distribution | None) -> None:
         agree_on_seeds()
     spread = value if value is not None and value.is_spread else None
     if spread is not None:
+        spread.check()
         assert spread.axes  # all ranks make the groups now
     _current = value
     spreading.set_current(spread)

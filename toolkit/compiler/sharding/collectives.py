@@ -6,12 +6,14 @@ have to call them alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from toolkit import comm
 from toolkit.comm import ordered
 from toolkit.compiler.control import COLLECTIVE_KERNELS
 from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
@@ -131,6 +133,18 @@ def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
         start += size
 
 
+def _labelled(kernel: Callable[..., None], label: str) -> Callable[..., None]:
+    """A kernel that tells who watches for what it is called."""
+
+    def run(*arrays: Array, **options: Any) -> None:
+        with comm.named(label):
+            kernel(*arrays, **options)
+
+    return run
+
+
 COLLECTIVE_KERNELS.update(
-    all_reduce=_all_reduce, reduce_scatter=_reduce_scatter, all_gather=_all_gather
+    all_reduce=partial(_labelled, _all_reduce),
+    reduce_scatter=partial(_labelled, _reduce_scatter),
+    all_gather=partial(_labelled, _all_gather),
 )

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from toolkit import comm
 from toolkit.backends.base import Backend
 from toolkit.backends.target import Target
+from toolkit.comm import compare_programs
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.passes.simplify import share
 from toolkit.compiler.pipeline import compile_program
@@ -16,7 +18,7 @@ from toolkit.compiler.sharding.buckets import join_collectives
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
-from toolkit.ir import Graph, Spec
+from toolkit.ir import Graph, Kind, Spec
 
 Array = Any
 
@@ -66,8 +68,20 @@ def compile_spread(
             spread = propagate(whole, axis, layouts, wanted, stored)
         local = partition(spread, axis, layouts)
     local = join_collectives(local)
+    compare_programs(comm.world(), _described(graph, local), f"program of {name}")
     program = replace(compile_program(local, target, name), source=graph)
     return SpreadExecutable(program, cuts)
+
+
+def _described(graph: Graph, local: Graph) -> list[str]:
+    """What has to be the same on all ranks: the whole graph, and what is exchanged."""
+    lines = [f"takes {', '.join(str(x.spec) for x in graph.inputs)}"]
+    for node in local.nodes:
+        if node.op.kind is Kind.COLLECTIVE:
+            # Not the shapes: ranks may have more or fewer rows of what they exchange.
+            dtypes = " ".join(y.spec.dtype for y in node.outputs[:-1])
+            lines.append(f"{node.op.name} along {node.attrs['axis']} of {dtypes}")
+    return [*lines, *(node.op.name for node in graph.nodes)]
 
 
 # The number of an input, its extent before it is cut, and the part that stays.

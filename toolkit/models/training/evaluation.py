@@ -10,6 +10,7 @@ import numpy as np
 from toolkit import tree
 from toolkit.arguments import checked, is_int
 from toolkit.backends.base import accelerators
+from toolkit.compiler import spreading
 from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
@@ -190,7 +191,7 @@ class Evaluation(Steps):
         return CallbackList(
             callbacks,
             add_history=add_history,
-            add_progbar=verbose != 0,
+            add_progbar=verbose != 0 and _shows_progress(),
             model=self,
             verbose=verbose,
             epochs=epochs,
@@ -261,6 +262,12 @@ class Evaluation(Steps):
         ordered = [logs[name] for name in names if name in logs]
         ordered += [logs[key] for key in sorted(logs) if key not in names]
         return ordered[0] if len(ordered) == 1 else ordered
+
+
+def _shows_progress() -> bool:
+    """Whether this is the process of a job that does."""
+    spread = spreading.current()
+    return spread is None or spread.is_chief
 
 
 def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:

@@ -1,0 +1,153 @@
+"""Jobs of several processes over MPI, as `toolkit run --processes` starts them."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from toolkit.cli import mpirun
+from toolkit.errors import LaunchError
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 3  # seconds that a rank waits for another
+
+BEGIN = """
+import hashlib, json, os, signal, sys, time
+import numpy as np
+import toolkit as tk
+from toolkit import comm, distribution, layers
+
+rank = comm.world().rank
+
+def train(model, rows=48, batch=16):
+    random = np.random.default_rng(0)
+    x, y = random.random((rows, 20), "float32"), random.integers(0, 4, rows)
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    history = model.fit(x, y, batch_size=batch, epochs=2, verbose=0).history
+    values = [*model.variables, *model.optimizer.variables, model.predict(x, verbose=0)]
+    joined = b"".join(np.asarray(value).tobytes() for value in values)
+    held = sum(v._tensor._array.nbytes for v in model.variables)
+    told = [rank, history["loss"], hashlib.sha256(joined).hexdigest(), held]
+    print("result", json.dumps(told), flush=True)
+
+def network():
+    tk.utils.set_random_seed(0)
+    return tk.Sequential([
+        layers.Dense(32, activation="relu"), layers.BatchNormalization(),
+        layers.Dropout(0.2), layers.Dense(4, activation="softmax"),
+    ])
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("mpi4py is not installed: pip install 'toolkit[mpi]'")
+    try:
+        mpirun.command_of(1, [])
+    except LaunchError as error:
+        pytest.skip(str(error))
+
+    def run(processes, text, seconds=60):
+        script = tmp_path / "train.py"
+        script.write_text(BEGIN + dedent(text))
+        command = [sys.executable, "-m", "toolkit", "run", "--processes"]
+        command += [str(processes), "--timeout", str(TIMEOUT), str(script)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, text=True, timeout=seconds,
+            capture_output=True,
+        )  # fmt: skip
+
+    return run
+
+
+def results(done):
+    """What each rank told, by rank."""
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("result")]
+    return sorted(json.loads(line.removeprefix("result ")) for line in lines)
+
+
+def test_training_has_the_same_bits_on_any_number_of_processes(job):
+    text = """
+    distribution.set_distribution(distribution.DataParallel(shards=4))
+    train(network())
+    """
+    found = [results(job(count, text)) for count in (1, 2, 3)]
+    assert [len(ranks) for ranks in found] == [1, 2, 3]
+    assert len({digest for ranks in found for _, _, digest, _ in ranks}) == 1
+
+
+def test_weights_are_held_in_parts(job):
+    text = """
+    mesh = distribution.DeviceMesh((1, 2), ["batch", "model"])
+    layouts = distribution.LayoutMap(mesh)
+    layouts[".*dense/kernel"] = (None, "model")
+    layouts[".*dense/bias"] = ("model",)
+    distribution.set_distribution(distribution.ModelParallel(layout_map=layouts))
+    train(network())
+    """
+    plain = "train(network())"
+    (_, losses, _, whole), *_ = results(job(1, plain))
+    for _, found, _, held in results(job(2, text)):
+        assert found == pytest.approx(losses, rel=1e-5)
+        assert held == whole - 4 * (20 * 16 + 16)
+    digests = {digest for _, _, digest, _ in results(job(2, text))}
+    assert len(digests) == 1
+
+
+def test_an_exception_of_one_process_ends_all_with_one_traceback(job):
+    done = job(3, "if rank == 1: raise RuntimeError('boom')\ncomm.world().barrier()")
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1 and "boom" in done.stderr
+    assert "rank 1 has failed" in done.stderr
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_that_leaves_early(job, code):
+    done = job(2, f"if rank == 1: sys.exit({code})\ncomm.world().barrier()")
+    assert done.returncode == (code or 124)
+    if not code:
+        assert "rank 1 is missing: its script has ended" in done.stderr
+
+
+def test_processes_with_other_programs_are_named_before_the_first_step(job):
+    text = """
+    distribution.set_distribution(distribution.DataParallel())
+    train(tk.Sequential([layers.Dense(4 if rank else 5, activation="softmax")]))
+    """
+    done = job(2, text)
+    assert done.returncode == 1
+    assert "program of train_step differs between ranks" in done.stderr
+
+
+def test_a_stopped_process_is_named(job):
+    text = """
+    if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
+    with comm.named("the loss"): comm.world().barrier()
+    """
+    done = job(2, text)
+    assert done.returncode == 124
+    assert "rank 1 does not answer" in done.stderr and "the loss" in done.stderr
+
+
+def test_a_mesh_of_more_devices_than_processes(job):
+    text = (
+        "distribution.set_distribution(distribution.DataParallel(devices=list('abc')))"
+    )
+    done = job(2, text)
+    assert done.returncode == 1
+    assert "`toolkit run --processes 3`" in done.stderr
+
+
+def test_without_mpi(monkeypatch):
+    monkeypatch.setattr(mpirun.sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LaunchError, match=r"toolkit\[mpi\]"):
+        mpirun.command_of(2, ["train.py"])

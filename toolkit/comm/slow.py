@@ -1,0 +1,103 @@
+"""A link slowed on purpose, to see on one machine what a network would do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from toolkit.comm.group import Buffer, Group, as_bytes
+from toolkit.errors import ArgumentError
+
+
+class SlowGroup:
+    """A group whose every call also takes the time of a slow link.
+
+    A call that moves b bytes between this rank and others takes `latency` +
+    b / `bandwidth` seconds more; b is the larger one of what it sends and receives, as
+    links work both ways.
+
+    Args:
+        group: what moves the bytes.
+        latency: seconds of each call.
+        bandwidth: bytes a second.
+    """
+
+    def __init__(self, group: Group, latency: float, bandwidth: float) -> None:
+        if latency < 0 or not bandwidth > 0:
+            raise ArgumentError(
+                "SlowGroup: expected latency >= 0 and bandwidth > 0; received "
+                f"{latency} and {bandwidth}"
+            )
+        self.group = group
+        self.latency = latency
+        self.bandwidth = bandwidth
+        self.rank = group.rank
+        self.size = group.size
+
+    def _delay(self, sent: int, received: int) -> None:
+        if self.size > 1:
+            time.sleep(self.latency + max(sent, received) / self.bandwidth)
+
+    def all_gather(self, send: Buffer, receive: Buffer) -> None:
+        """See `Group.all_gather`."""
+        self.group.all_gather(send, receive)
+        others = as_bytes(send).size * (self.size - 1)
+        self._delay(others, others)
+
+    def all_gather_varying(
+        self, send: Buffer, receive: Buffer, counts: Sequence[int]
+    ) -> None:
+        """See `Group.all_gather_varying`."""
+        self.group.all_gather_varying(send, receive, counts)
+        mine = counts[self.rank]
+        self._delay(mine * (self.size - 1), sum(counts) - mine)
+
+    def all_to_all(
+        self,
+        send: Buffer,
+        send_counts: Sequence[int],
+        receive: Buffer,
+        receive_counts: Sequence[int],
+        send_offsets: Sequence[int] | None = None,
+        receive_offsets: Sequence[int] | None = None,
+    ) -> None:
+        """See `Group.all_to_all`."""
+        self.group.all_to_all(
+            send, send_counts, receive, receive_counts, send_offsets, receive_offsets
+        )
+        self._delay(
+            sum(send_counts) - send_counts[self.rank],
+            sum(receive_counts) - receive_counts[self.rank],
+        )
+
+    def broadcast(self, buffer: Buffer, root: int = 0) -> None:
+        """See `Group.broadcast`; ranks pass it on, so each moves it once."""
+        self.group.broadcast(buffer, root)
+        self._delay(as_bytes(buffer).size, 0)
+
+    def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
+        """See `Group.send`."""
+        self._delay(as_bytes(buffer).size, 0)
+        self.group.send(buffer, to, tag)
+
+    def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
+        """See `Group.receive`; the sender has waited for the link."""
+        self.group.receive(buffer, source, tag)
+
+    def barrier(self) -> None:
+        """See `Group.barrier`."""
+        self.group.barrier()
+        self._delay(0, 0)
+
+    def split(self, color: int, key: int) -> SlowGroup:
+        """See `Group.split`."""
+        inner = self.group.split(color, key)
+        return SlowGroup(inner, self.latency, self.bandwidth)
+
+    def duplicate(self) -> SlowGroup:
+        """See `Group.duplicate`."""
+        return SlowGroup(self.group.duplicate(), self.latency, self.bandwidth)
+
+    def close(self) -> None:
+        """See `Group.close`."""
+        self.group.close()

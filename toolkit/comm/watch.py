@@ -1,0 +1,309 @@
+"""The watchdog: names the collective that waits, and where the missing ranks stand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from toolkit.comm.flight import Entry, GroupRecord, entry_of
+from toolkit.comm.group import Buffer, Group, as_bytes, exchange
+from toolkit.comm.side_channel import GONE, SideChannel
+
+# A job in which a collective waited too long ends with it, as `timeout` does.
+STALLED = 124
+# Seconds after which a collective that waits is told of, without ending the job.
+WARN_AFTER = 60.0
+
+
+class Watchdog:
+    """Watches the groups of one job, in a thread.
+
+    Args:
+        group: of all ranks of the job, which all make a watchdog.
+        timeout: seconds that a collective may wait; infinity to only warn.
+        end: is called with a report, and ends the job.
+        kill_stopped: end a rank of this machine that does not answer, rather than the
+            job, so that the others see that it is lost.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        timeout: float,
+        end: Callable[[str], None],
+        kill_stopped: bool = False,
+    ) -> None:
+        self.rank = group.rank
+        self.timeout = timeout
+        self.has_ended = False
+        self._end = end
+        self._kill_stopped = kill_stopped
+        self._claimed: set[str] = set()
+        self._claiming = threading.Lock()
+        self._records: dict[str, GroupRecord] = {}
+        self._told: dict[str, Entry] = {}
+        self._closed = threading.Event()
+        self.channel = SideChannel(group, self._answer)
+        self._thread = threading.Thread(
+            target=self._watch, name="toolkit watchdog", daemon=True
+        )
+        self._thread.start()
+
+    def watch(self, group: Group, key: str, members: Sequence[int]) -> WatchedGroup:
+        """A group whose calls are watched.
+
+        Args:
+            group: of some ranks of the job.
+            key: its name, the same on all of its ranks.
+            members: its ranks, as ranks of the job.
+        """
+        record = self._records[key] = GroupRecord(key, members)
+        return WatchedGroup(self, group, record)
+
+    def forget(self, key: str) -> None:
+        """Stop watching a group."""
+        self._records.pop(key, None)
+
+    def close(self) -> None:
+        """Stop watching and answering."""
+        self._closed.set()
+        self.channel.close()
+
+    def claim(self, name: str, rank: int = 0) -> bool:
+        """Whether this rank is the first to ask rank `rank` for something.
+
+        It is also true if that rank does not answer: told twice is better than never.
+        One that has ended has done so after it told something, or was killed.
+        """
+        if rank == self.rank:
+            return self._claim(name)
+        answer = self.channel.ask(rank, {"ask": "claim", "name": name})
+        return answer is None or answer is True
+
+    def _claim(self, name: str) -> bool:
+        with self._claiming:
+            is_first = name not in self._claimed
+            self._claimed.add(name)
+        return is_first
+
+    def _answer(self, question: dict[str, Any]) -> Any:
+        if question["ask"] == "claim":
+            return self._claim(str(question["name"]))
+        record = self._records.get(question["group"])
+        status = record.status() if record else {}
+        return {"rank": self.rank, "ended": self.has_ended, **status}
+
+    def _watch(self) -> None:
+        warn = min(WARN_AFTER, self.timeout)
+        while not self._closed.wait(min(0.2, warn / 5)):
+            for record in list(self._records.values()):
+                entry = record.current
+                if entry is None:
+                    continue
+                waited = time.monotonic() - entry.since
+                if waited >= self.timeout:
+                    self._on_timeout(record, entry)
+                elif waited >= warn and self._told.get(record.key) is not entry:
+                    self._told[record.key] = entry
+                    report, first, _ = self.report(record, entry, "slow")
+                    if first:
+                        _print(report)
+
+    def _on_timeout(self, record: GroupRecord, entry: Entry) -> None:
+        report, first, silent = self.report(record, entry, "stalled")
+        if record.current is not entry:  # it went on meanwhile
+            return
+        here = self.channel.addresses[self.rank].machine
+        stopped = [
+            address.pid
+            for address in (self.channel.addresses[rank] for rank in silent)
+            if address.machine == here
+        ]
+        if first:
+            _print(report)
+        if self._kill_stopped and len(stopped) == len(silent) > 0:
+            for pid in stopped:
+                _kill(pid)
+            # The others see within seconds that it is lost, or wait as long once more.
+            record.current = entry._replace(since=time.monotonic())
+            return
+        if first:
+            self._end(f"rank {self.rank} has waited for {self.timeout:g} s in {entry}")
+        else:
+            # Whoever told of it ends the job; if that fails, this rank does.
+            self._closed.wait(3)
+            self._end(f"rank {self.rank} has waited for {self.timeout:g} s in {entry}")
+
+    def report(
+        self, record: GroupRecord, entry: Entry, stage: str
+    ) -> tuple[str, bool, list[int]]:
+        """What is known of a collective that waits.
+
+        Returns:
+            The text, whether this rank is the first one to have it, and the ranks of
+            the job that do not answer.
+        """
+        members = record.members
+        peers = members if entry.peer is None else [members[entry.peer]]
+        others = [rank for rank in peers if rank != self.rank]
+        waited = time.monotonic() - entry.since
+        question = {"ask": "status", "group": record.key}
+        answers = self.channel.ask_all(others, question)
+        silent = [rank for rank in others if answers[rank] is None]
+        mute = [*silent, *(rank for rank in others if answers[rank] == GONE)]
+        speaking = [self.rank, *(rank for rank in others if rank not in mute)]
+        first = self.claim(f"{stage} {record.key} {entry.number}", min(speaking))
+        began = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
+        lines = [
+            f"rank {self.rank} has waited for {waited:.1f} s, since {began}, in {entry}"
+        ]
+        if record.key != "world":
+            lines[0] += f" of group {record.key}"
+        for rank in others:
+            lines += _described(rank, answers[rank], entry)
+        return "\n".join(lines), first, silent
+
+
+class WatchedGroup:
+    """A group whose calls are entered in the flight record.
+
+    Attributes:
+        plain: the group that moves the bytes.
+        record: of its calls.
+        watchdog: that watches it.
+    """
+
+    def __init__(self, watchdog: Watchdog, plain: Group, record: GroupRecord) -> None:
+        self.watchdog = watchdog
+        self.plain = plain
+        self.record = record
+        self.rank = plain.rank
+        self.size = plain.size
+        self._made = 0
+
+    def all_gather(self, send: Buffer, receive: Buffer) -> None:
+        """See `Group.all_gather`."""
+        with self.record.entered("all_gather", as_bytes(receive).size):
+            self.plain.all_gather(send, receive)
+
+    def all_gather_varying(
+        self, send: Buffer, receive: Buffer, counts: Sequence[int]
+    ) -> None:
+        """See `Group.all_gather_varying`."""
+        with self.record.entered("all_gather_varying", sum(counts)):
+            self.plain.all_gather_varying(send, receive, counts)
+
+    def all_to_all(
+        self,
+        send: Buffer,
+        send_counts: Sequence[int],
+        receive: Buffer,
+        receive_counts: Sequence[int],
+        send_offsets: Sequence[int] | None = None,
+        receive_offsets: Sequence[int] | None = None,
+    ) -> None:
+        """See `Group.all_to_all`."""
+        with self.record.entered("all_to_all", sum(receive_counts)):
+            self.plain.all_to_all(
+                send,
+                send_counts,
+                receive,
+                receive_counts,
+                send_offsets,
+                receive_offsets,
+            )
+
+    def broadcast(self, buffer: Buffer, root: int = 0) -> None:
+        """See `Group.broadcast`."""
+        with self.record.entered("broadcast", as_bytes(buffer).size):
+            self.plain.broadcast(buffer, root)
+
+    def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
+        """See `Group.send`."""
+        with self.record.entered("send", as_bytes(buffer).size, to):
+            self.plain.send(buffer, to, tag)
+
+    def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
+        """See `Group.receive`."""
+        with self.record.entered("receive", as_bytes(buffer).size, source):
+            self.plain.receive(buffer, source, tag)
+
+    def barrier(self) -> None:
+        """See `Group.barrier`."""
+        with self.record.entered("barrier", 0):
+            self.plain.barrier()
+
+    def split(self, color: int, key: int) -> WatchedGroup:
+        """See `Group.split`."""
+        with self.record.entered("split", 0):
+            inner = self.plain.split(color, key)
+        return self._watched(inner, f"split-{self._next()}-{color}")
+
+    def duplicate(self) -> WatchedGroup:
+        """See `Group.duplicate`."""
+        with self.record.entered("duplicate", 0):
+            inner = self.plain.duplicate()
+        return self._watched(inner, f"copy-{self._next()}")
+
+    def close(self) -> None:
+        """See `Group.close`."""
+        self.watchdog.forget(self.record.key)
+        self.plain.close()
+
+    def _next(self) -> int:
+        """A number for a group made of this one, the same on all ranks."""
+        self._made += 1
+        return self._made
+
+    def _watched(self, inner: Group, name: str) -> WatchedGroup:
+        members = exchange(inner, self.record.members[self.rank])
+        return self.watchdog.watch(inner, f"{self.record.key}/{name}", members)
+
+
+def _described(rank: int, answer: Any, waiting: Entry) -> list[str]:
+    """Lines about another rank, of which one waits in `waiting`."""
+    if answer is None:
+        return [
+            f"  rank {rank} does not answer: it is stopped or swapping, its machine "
+            "is gone, or a call holds its interpreter"
+        ]
+    if answer == GONE:
+        return [f"  rank {rank} is missing: its process has ended"]
+    if answer["ended"]:
+        return [f"  rank {rank} is missing: its script has ended"]
+    if "count" not in answer:
+        return [f"  rank {rank} is missing: it does not have this group"]
+    current = entry_of(answer["current"]) if answer["current"] else None
+    if current is not None and current.number == waiting.number:
+        if current.operation == waiting.operation and current.name == waiting.name:
+            return [f"  rank {rank} waits in it, too"]
+        return [f"  rank {rank} is in another one instead: {current}"]
+    if waiting.number and answer["count"] > waiting.number:
+        return [f"  rank {rank} has passed it"]
+    if current is not None:
+        where = f"it waits in {current} and stands at"
+    elif answer["last"]:
+        last = entry_of(answer["last"])
+        where = f"it left {last} {answer['left']:.0f} s ago and stands at"
+    else:
+        where = "it has not called this group yet and stands at"
+    return [
+        f"  rank {rank} is missing: {where}",
+        *(f"    {s}" for s in answer["stack"]),
+    ]
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass  # it has ended meanwhile
+
+
+def _print(report: str) -> None:
+    print(f"toolkit: {report}", file=sys.stderr, flush=True)

@@ -1,0 +1,121 @@
+"""Run a script as one rank of a job: `mpirun -n 4 python -m toolkit.launch train.py`.
+
+An exception, an exit code that is not 0 or a signal in one rank ends all of them, with
+one traceback; without this, the others wait for good. `toolkit run --processes 4`
+starts its ranks by it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import runpy
+import sys
+import time
+from types import TracebackType
+
+USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
+# How many ranks a launcher has started on this machine: Open MPI, MPICH, Slurm.
+_LOCAL_RANKS = (
+    *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
+    *("SLURM_STEP_TASKS_PER_NODE",),
+)
+# Libraries that NumPy may be built with read theirs once, when they are loaded.
+_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+
+
+def limit_threads() -> None:
+    """Give each rank its part of the cores, unless TOOLKIT_NUM_THREADS is set."""
+    if "TOOLKIT_NUM_THREADS" not in os.environ:
+        os.environ["TOOLKIT_NUM_THREADS"] = str(threads_of_rank())
+    for name in _LIBRARIES:
+        os.environ.setdefault(name, os.environ["TOOLKIT_NUM_THREADS"])
+
+
+def threads_of_rank() -> int:
+    """How many cores one rank of this machine has."""
+    if not hasattr(os, "sched_getaffinity"):
+        cores = os.cpu_count() or 1
+    else:
+        cores = len(os.sched_getaffinity(0))
+        # A launcher that has bound this rank to some cores is not bound itself.
+        if cores < len(os.sched_getaffinity(os.getppid())):
+            return cores
+    told = next((os.environ[n] for n in _LOCAL_RANKS if n in os.environ), "1")
+    first = re.match(r"[1-9]\d*", told)  # Slurm says "4(x2)" for 4 on each of 2
+    ranks = int(first[0]) if first else 1
+    return max(1, cores // ranks)
+
+
+def main(arguments: list[str]) -> int:
+    """Run a script as a rank, and return the exit code."""
+    if not arguments or not os.path.isfile(arguments[0]):
+        missing = f": there is no file {arguments[0]!r}" if arguments else ""
+        return _refuse(f"toolkit.launch{missing}; {USAGE}", WRONG_USAGE)
+    limit_threads()
+    # Not before the limit: libraries read it when NumPy loads them.
+    from toolkit.comm import jobs
+    from toolkit.errors import ToolkitError
+
+    try:
+        jobs.world()
+    except ToolkitError as error:
+        return _refuse(f"toolkit.launch: {error}", FAILED)
+    # What the script registers runs before it.
+    atexit.register(jobs.leave)
+    script = arguments[0]
+    sys.argv[:] = arguments
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as error:
+        code = exit_code(error.code)
+        if code:
+            told = error.code if isinstance(error.code, str) else None
+            jobs.fail(lambda: told and print(told, file=sys.stderr), code)
+        return code
+    except KeyboardInterrupt:
+        jobs.fail(lambda: print("interrupted", file=sys.stderr), INTERRUPTED)
+        return INTERRUPTED
+    except BaseException as error:
+        raised = error  # Python forgets the other name after this block
+        jobs.fail(lambda: _show(raised), FAILED)
+        return FAILED
+    return 0
+
+
+def exit_code(given: object) -> int:
+    """What a process returns after `sys.exit(given)`."""
+    if given is None:
+        return 0
+    return (given & 0xFF or int(given != 0)) if isinstance(given, int) else FAILED
+
+
+def _refuse(message: str, code: int) -> int:
+    """Say once, not on every rank, why the script does not run."""
+    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+    rank = next((os.environ[name] for name in names if name in os.environ), "0")
+    if rank == "0":
+        print(message, file=sys.stderr, flush=True)
+    else:
+        time.sleep(0.5)  # the first one's message should be out before the job ends
+    return code
+
+
+def _show(error: BaseException) -> None:
+    """Print the traceback as Python does, from the script's own frame on."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    name = trace.tb_frame.f_code.co_filename
+    return name == __file__ or "runpy" in os.path.basename(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
