@@ -38,7 +38,7 @@ def letters(count: int, first: int = 0) -> str:
     return ascii_letters[first : first + count]
 
 
-def along(x: Spec, axis: int, **attrs: Any) -> str:
+def along(x: Spec, axis: int) -> str:
     """The rule of what goes along one axis, and gives as much as it takes."""
     text = "".join("_" if i == axis else a for i, a in enumerate(letters(x.ndim)))
     return f"{text}->{text}"

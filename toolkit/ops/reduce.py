@@ -142,10 +142,14 @@ cumsum_p: Primitive = primitive(
     vjp=lambda g, y, x, axis, reverse: bind(
         cumsum_p, g, axis=axis, reverse=not reverse
     ),
-    axes=along,
+    axes=lambda x, axis, reverse: along(x, axis),
 )
 cumprod_p: Primitive = primitive(
-    "cumprod", Kind.REDUCE, lambda x, axis, reverse: x, vjp=_cumprod_vjp, axes=along
+    "cumprod",
+    Kind.REDUCE,
+    lambda x, axis, reverse: x,
+    vjp=_cumprod_vjp,
+    axes=lambda x, axis, reverse: along(x, axis),
 )
 
 
