@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.ir import Graph
+from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
     from toolkit.backends.base import Backend, Operand
@@ -21,13 +22,26 @@ class Target:
         generate: whether the backend may generate code for nodes.
         inputs: how the inputs lie in memory; None: whole arrays, in row-major order.
         updates: pairs of an output and the input that it is the new value of, or None.
+        rows_independent: whether each row of a batch has the same bits in any batch,
+            where the backend can promise that, for some loss of speed.
     """
 
     backend: Backend
     generate: bool = True
     inputs: Sequence[Operand] | None = None
     updates: Sequence[tuple[int, int | None]] = ()
+    rows_independent: bool = False
 
+
+class Rules(ThreadState):
+    """What holds for all that a thread compiles at the moment."""
+
+    # As in the `Target`. Shapes do not tell which axis is the batch. So each sum is
+    # added in an order that follows from the extents it runs over, not from the others.
+    rows_independent = False
+
+
+rules = Rules()
 
 # Takes a graph and returns one that computes the same.
 Pass = Callable[[Graph, Target], Graph]

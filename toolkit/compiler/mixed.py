@@ -26,13 +26,24 @@ def compile_graph(
     generate: bool,
     updates: Sequence[tuple[int, int | None]],
     name: str = "a graph",
+    rows_independent: bool = False,
 ) -> Executable | MixedExecutable:
-    """What runs a graph: a program, or several where scopes place nodes elsewhere."""
+    """What runs a graph: a program, or several where scopes place nodes elsewhere.
+
+    Args:
+        graph: as it was traced.
+        backend: of what no scope places.
+        generate, updates, rows_independent: as in the `Target`.
+        name: of the function that it comes from.
+    """
     devices = {node.device for node in graph.nodes if node.device is not None}
     if all(settings.backend_of(device) == backend.key for device in devices):
-        target = Target(backend, generate, updates=updates)
+        target = Target(
+            backend, generate, updates=updates, rows_independent=rows_independent
+        )
         return Executable(compile_program(graph, target, name))
-    return MixedExecutable(compile_parts(graph, backend, generate, name))
+    parts = compile_parts(graph, backend, generate, name, rows_independent)
+    return MixedExecutable(parts)
 
 
 @dataclass(frozen=True)
@@ -71,13 +82,21 @@ class MixedProgram:
 
 
 def compile_parts(
-    graph: Graph, backend: Backend, generate: bool, name: str
+    graph: Graph,
+    backend: Backend,
+    generate: bool,
+    name: str,
+    rows_independent: bool = False,
 ) -> MixedProgram:
     """A program for each part of a graph that one backend computes."""
     placed = place(graph, Target(backend))
     whole, parts = split(placed, backend.key)
     programs = [
-        compile_program(part, Target(get_backend(key), generate)) for key, part in parts
+        compile_program(
+            part,
+            Target(get_backend(key), generate, rows_independent=rows_independent),
+        )
+        for key, part in parts
     ]
     made = [
         Part(program, part.inputs, part.outputs)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from toolkit.backends.base import Backend
-from toolkit.backends.target import Pass, Target
+from toolkit.backends.target import Pass, Target, rules
 from toolkit.compiler.fusion.fuse import fuse
 from toolkit.compiler.lowering import lower
 from toolkit.compiler.passes.branches import select_branches
@@ -21,6 +21,7 @@ from toolkit.compiler.passes.rewriting import decompose, own_outputs, prune
 from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.compiler.passes.schedule import schedule, settle, updates_last
 from toolkit.compiler.passes.simplify import fold, share, simplify, take_parts_apart
+from toolkit.compiler.passes.sums import separate_sums
 from toolkit.compiler.program import Program
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Node
@@ -52,7 +53,12 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     generated = target.generate
     return (
         ("simplifying", (place, optimize, own_outputs)),
-        ("fusing", (*own.simplified, take_parts_apart, fuse) if generated else ()),
+        (
+            "fusing",
+            (*own.simplified, take_parts_apart, separate_sums, fuse)
+            if generated
+            else (),
+        ),
         ("ordering", (schedule, *(own.scheduled if generated else ()))),
         ("updating", (settle, updates_last)),
     )
@@ -67,11 +73,13 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
         name: of the function that it comes from.
     """
     compiled = graph
-    for title, passes in pipeline(target):
-        with stage(title):
-            for step in passes:
-                compiled = step(compiled, target)
-    return replace(lower(compiled, target, compile_program), source=graph, name=name)
+    with rules.inside(rows_independent=target.rows_independent):
+        for title, passes in pipeline(target):
+            with stage(title):
+                for step in passes:
+                    compiled = step(compiled, target)
+        program = lower(compiled, target, compile_program)
+    return replace(program, source=graph, name=name)
 
 
 def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:

@@ -23,13 +23,14 @@ from toolkit.ir import PRIMITIVES
 
 PACKAGE = Path(toolkit.__file__).parent
 # What they import that decides no text: where files are, what is told of progress and
-# of mistakes.
+# of mistakes; and what programs promise, which plans repeat where it matters.
 NO_TEXT = {
     "settings",
     "errors",
     "console/progress",
     "backends/disk_cache",
     "backends/places",
+    "backends/target",
 }
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from toolkit import dtypes
+from toolkit.backends.target import rules
 from toolkit.ir import Kind, Node, Value
 
 Shape = tuple[int, ...]
@@ -26,12 +28,17 @@ REDUCTIONS = frozenset("sum prod max min any all argmax argmin".split())
 def reduced_part(node: Node) -> str:
     """Which part of its input's axes a reduction reduces, but for those of extent 1.
 
+    If rows are to be independent, those that are kept count: one may be the batch.
+
     Returns:
         "none", "trailing", "leading", "all", or "other".
     """
     shape, axis = node.inputs[0].spec.shape, node.attrs["axis"]
     axes = axis if isinstance(axis, tuple) else (axis,)
-    marks = [a in axes for a, n in enumerate(shape) if n != 1]
+    keeps = rules.rows_independent
+    marks = [
+        a in axes for a, n in enumerate(shape) if n != 1 or (keeps and a not in axes)
+    ]
     if not any(marks):
         return "none"
     if all(marks):
@@ -163,7 +170,7 @@ def fits(nodes: Sequence[Node]) -> bool:
     if any(v.spec.size == 0 for n in nodes for v in (*n.inputs, *n.outputs)):
         return False
     space = space_of(nodes)
-    if space.size == 0 or (space.rows == 1 and space.size > LONGEST_ROW):
+    if space.size == 0 or (space.rows == 1 and _is_long(nodes, space)):
         return False
     made: set[Value] = set()
     ends: set[Value] = set()  # sums over rows
@@ -174,7 +181,50 @@ def fits(nodes: Sequence[Node]) -> bool:
         made.add(result)
         if is_reduction(node) and not _is_of_rows(node, space):
             ends.add(result)
-    return bool(loop_steps(nodes, space))
+    steps = loop_steps(nodes, space)
+    if rules.rows_independent and not _adds_as_alone(nodes, space, steps):
+        return False
+    return bool(steps)
+
+
+def _is_long(nodes: Sequence[Node], space: Space) -> bool:
+    """Whether a single row is too long for one thread."""
+    if space.size <= LONGEST_ROW:
+        return False
+    parts = (reduced_part(node) for node in nodes if is_reduction(node))
+    return not rules.rows_independent or "trailing" not in parts
+
+
+def _adds_as_alone(nodes: Sequence[Node], space: Space, steps: Sequence[int]) -> bool:
+    """Whether each sum of a body is added in the order that it has in one of its own.
+
+    Which nodes are together depends on how large their values are.
+    """
+    members = [node for node in nodes if node.op.name != "reshape"]
+    sums = [node for node in members if _is_rounded_sum(node)]
+    if len(members) == 1 or not sums:
+        return True
+    parts = {reduced_part(node) for node in sums}
+    columns = space.columns or 1
+    if "trailing" in parts and any(1 < step < columns for step in steps):
+        return False
+    if parts == {"trailing"}:
+        return True
+    shape = sums[0].inputs[0].spec.shape
+    wide = {v.spec.shape for v in _values(nodes) if space.is_full(v)}
+    if wide != {shape}:
+        return False
+    if "all" not in parts:
+        return True
+    # Such a sum goes through blocks of a single loop over elements.
+    sizes = {v.spec.size for v in _values(nodes)}
+    return parts == {"all"} and space.rows is None and sizes <= {1, space.size}
+
+
+def _is_rounded_sum(node: Node) -> bool:
+    if node.op.name not in ("sum", "prod") or not is_reduction(node):
+        return False
+    return dtypes.is_float(node.outputs[0].spec.dtype)
 
 
 def _is_of_rows(node: Node, space: Space) -> bool:

@@ -33,6 +33,7 @@ from toolkit.backends.loops.nest import (
     split_strides,
     stride_class,
 )
+from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 # Steps of their own: a checked index, an element of a row, a row but for an element.
@@ -112,6 +113,7 @@ class LoopNest:
         held: how many vectors a row fills, all kept in registers; 0: rows may be long.
         ragged: whether the last row is shorter.
         formulas: what the scalar rule of each step says.
+        even: whether rows are summed in an order that follows from their length alone.
     """
 
     reads: tuple[Read, ...]
@@ -123,11 +125,17 @@ class LoopNest:
     held: int = 0
     ragged: bool = False
     formulas: tuple[str, ...] = ()
+    even: bool = False
 
     @cached_property
     def picks(self) -> bool:
         """Whether it takes or changes elements of rows by their indices."""
         return any(step.op == PLACE for step in self.steps)
+
+    @cached_property
+    def adds_rows(self) -> bool:
+        """Whether results of several tasks are combined."""
+        return any(write.role in (COLUMN, ONE) for write in self.writes)
 
     @cached_property
     def is_flat(self) -> bool:
@@ -274,6 +282,9 @@ class NestPlanner:
         if not loops.extents:
             loops = Loops((1,), 0)
             strides = [*[(0,)] * len(self.reads), *[(1,)] * len(writes)]
+        if loops.rows == len(loops.extents):  # rows of one element
+            loops = Loops((*loops.extents, 1), loops.rows)
+            strides = [(*row, 0) for row in strides]
         loops, strides, ragged = self._in_blocks(loops, strides, writes)
         if not split and not ragged:
             loops = Loops(loops.extents, len(loops.extents) - 1)
@@ -290,8 +301,10 @@ class NestPlanner:
             held=self._held(loops, lanes) if split or loops.rows else 0,
             ragged=ragged,
             formulas=tuple(map(_formula_of, self.steps)),
+            even=rules.rows_independent and any(step.reduces for step in self.steps),
         )
-        return SizedNest(plan, self.space, loops, strides, self._leading(loops))
+        leading = self._leading(loops, plan)
+        return SizedNest(plan, self.space, loops, strides, leading)
 
     def _write(self, value: Any) -> Write:
         source = self.sources[value]
@@ -342,9 +355,20 @@ class NestPlanner:
             return 0
         return -(-columns[0] // lanes)
 
-    def _leading(self, loops: Loops) -> int:
+    def _leading(self, loops: Loops, plan: LoopNest) -> int:
         """The extent that the work divides along: the leading one of the values."""
         first = loops.extents[0]
+        if plan.even and plan.adds_rows:
+            if plan.ragged:
+                return first
+            # Of what is summed, whatever else is computed beside it.
+            found = [
+                node.inputs[0].spec.shape
+                for node in self.body.nodes
+                if is_reduction(node)
+            ]
+            leading = next((n for n in found[0] if n > 1), 1)
+            return first if first % leading else leading
         shapes = [shape for shape in self._full_shapes() if any(n > 1 for n in shape)]
         leading = min((next(n for n in s if n > 1) for s in shapes), default=1)
         # Few images of many elements are work for more threads than there are images.

@@ -50,9 +50,12 @@ class Epilogue:
         loaded = {}
         for value in self.operands:
             base, dtype = self.bases[value], value.spec.dtype
+            # One element of one is full, too: larger sizes share its code.
+            if value.spec.size == self.size:
+                continue
             if value.spec.size == 1:
                 loaded[value] = self.b.splat(self.b.scalar(base, dtype))
-            elif value.spec.size != self.size:
+            else:
                 loaded[value] = self.b.load(base, column, dtype, mask)
         return loaded
 

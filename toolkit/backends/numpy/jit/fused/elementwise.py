@@ -97,6 +97,8 @@ class _Lowering:
         self.work = 0
 
     def _grain(self) -> int:
+        if self.plan.even and self.plan.adds_rows:
+            return partition(self.rows)
         if self.nbytes <= LEAST_BYTES:
             return self.rows
         whole = self.plan.is_flat and self.rows == self.first

@@ -16,6 +16,8 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 # (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
 # its place in the innermost loop, `column` in the whole row.
 PassStep = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
+# Sums side by side; what costs more than so many additions has no need of them.
+_CHAINS, _DEAR = 4, 8
 
 
 def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
@@ -85,7 +87,7 @@ class Streamed:
             self._store(phase, bases, index, column, mask, known)
             return following
 
-        loops = _Columns(self.v, step, reducers, self._unroll(phase, reduced))
+        loops = _Columns(self.v, step, reducers, *self._chains(phase, reduced))
         initial = [r.initial() for r in reducers]
         states = loops.run(self.plan.row_loops, bases, low, high, 0, initial)
         for r, i, state in zip(reducers, reduced, states, strict=True):
@@ -93,10 +95,14 @@ class Streamed:
         for k in totals:
             self.partials.add(k, self.v.row[writes[k].source])
 
-    def _unroll(self, phase: Phase, reduced: Sequence[int]) -> int:
-        """Vectors of one iteration: enough to hide how long an addition takes."""
+    def _chains(self, phase: Phase, reduced: Sequence[int]) -> tuple[int, int]:
+        """Sums side by side, and vectors of one iteration.
+
+        There are enough to hide how long an addition takes.
+        """
         cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
-        return 1 if not reduced or cost > 8 else 4
+        unroll = 1 if not reduced or cost > _DEAR else _CHAINS
+        return (_CHAINS if reduced and self.plan.even else unroll), unroll
 
     def _values(
         self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
@@ -148,15 +154,29 @@ class Streamed:
 
 
 class _Columns:
-    """The loops over the columns of a row for one pass."""
+    """The loops over the columns of a row for one pass.
+
+    Args:
+        values: of the function.
+        step: what a pass does with a vector.
+        reducers: what it accumulates.
+        chains: how many results are accumulated side by side, vectors taking turns.
+        unroll: how many vectors an iteration takes: all of a turn, or one.
+    """
 
     def __init__(
-        self, values: Values, step: PassStep, reducers: Sequence[Reducer], unroll: int
+        self,
+        values: Values,
+        step: PassStep,
+        reducers: Sequence[Reducer],
+        chains: int,
+        unroll: int,
     ) -> None:
         self.v = values
         self.b = values.b
         self.step = step
         self.reducers = reducers
+        self.chains = chains
         self.unroll = unroll
 
     def run(
@@ -190,14 +210,15 @@ class _Columns:
         states: list[State],
     ) -> list[State]:
         """The innermost loop: several vectors in an iteration, then what is left."""
-        b, lanes, count = self.b, self.b.lanes, self.unroll
+        b, lanes, count = self.b, self.b.lanes, self.chains
         end = b.whole_vectors(low, high, lanes * count)
         parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
         initial = [v for group in parallel for v in _flat(group)]
-        with b.accumulate(low, end, lanes * count, initial) as iteration:
+        with b.accumulate(low, end, lanes * self.unroll, initial) as iteration:
             size = len(initial) // count
-            following: list[Value] = []
-            for i in range(count):
+            # What waits for its turn moves up; after a whole turn all are in place.
+            following: list[Value] = list(iteration.values[self.unroll * size :])
+            for i in range(self.unroll):
                 index = iteration.index + i * lanes
                 place = index + column
                 given = self._like(iteration.values[i * size : (i + 1) * size])

@@ -46,6 +46,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Reference,
     partition,
 )
+from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
 # Multiply-adds that are worth a task of their own, and elements of weights.
@@ -147,11 +148,15 @@ class _Lowering:
         """The calls, by the quicker of two algorithms."""
         allowed = winograd.is_allowed(self.plan.channels.depth)
         fast = winograd_plan(self.plan) if allowed else None
-        if fast and self.spec.shape[0] * prod(fast.tiles) >= _LEAST_TILES:
+        if fast and self._is_worth_transforming(prod(fast.tiles)):
             self._winograd(fast)
         else:
             self._direct()
         return self.steps.lowered()
+
+    def _is_worth_transforming(self, tiles: int) -> bool:
+        """Whether images of so many tiles repay what transforming the weights takes."""
+        return rules.rows_independent or self.spec.shape[0] * tiles >= _LEAST_TILES
 
     def _direct(self) -> None:
         plan, at, w = self.plan, self.plan.channels, self.w

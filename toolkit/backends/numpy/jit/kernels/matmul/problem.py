@@ -9,11 +9,16 @@ from math import prod
 from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.engine import host
+from toolkit.backends.numpy.jit.kernels.matmul.pack import padded
 from toolkit.backends.numpy.jit.kernels.matmul.tile import most_rows
+from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
 # Fewer columns than this would leave most lanes of a vector of columns idle.
 _DOT_COLUMNS = 4
+# Bytes of a block of the second factor that stays in the second-level cache beside
+# everything else; the most panels of a block, and terms that it multiplies in a step.
+RESIDENT, PANELS, _STEP = 1 << 20, 16, 384
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Problem:
         b_term, b_line: strides of the second one: b_line is between columns.
         a, b: which inputs the factors are.
         turned: whether this is the transposed product.
+        even: whether the order of the terms follows from their number alone.
     """
 
     dtype: str
@@ -51,6 +57,7 @@ class Problem:
     a: int
     b: int
     turned: bool = False
+    even: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -85,6 +92,17 @@ class Problem:
         return self.itemsize * (a + b + self.products * self.size)
 
     @property
+    def even_step(self) -> int:
+        """The terms that are summed at a time if nothing but their number matters."""
+        widest = PANELS * 2 * self.lanes * self.itemsize
+        is_long = self.depth * widest > RESIDENT
+        return self.step(self.depth) if is_long else max(1, self.depth)
+
+    def step(self, depth: int) -> int:
+        """The terms of a step, where so many are summed in several."""
+        return padded(-(-depth // -(-depth // _STEP)), self.lanes)
+
+    @property
     def is_across(self) -> bool:
         """Whether the columns of this product are the rows of the result."""
         return self.turned and self.rows > 1 and self.columns > 1
@@ -96,7 +114,9 @@ class Problem:
             self.columns <= min(_DOT_COLUMNS, self.lanes)
             and self.depth >= 2 * self.lanes
         )
-        return few and self.a_term == self.itemsize and not self.is_across
+        if self.even or self.is_across:
+            return False
+        return few and self.a_term == self.itemsize
 
 
 def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
@@ -144,6 +164,8 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
         b_line,
         a,
         b,
+        # Rows of a transposed matrix are no batch: a batch is what is summed over.
+        even=rules.rows_independent and not (ndim == 0 and a_row == size < a_term),
     )
 
 
@@ -182,13 +204,15 @@ def _simplified(p: Problem) -> Problem:
     turned = _turned(found)
     if found.columns == 1 and not found.is_dot:
         return turned
-    if found.rows == 1 and found.b_term == found.itemsize:
+    if found.rows == 1 and found.b_term == found.itemsize and not found.even:
         return turned
     return turned if _is_narrow(found) and not found.is_dot else found
 
 
 def _is_narrow(p: Problem) -> bool:
     """Whether the rows of the first factor fill vectors better than the columns do."""
+    if p.even and p.even_step < p.depth:  # in a transposed product all are one step
+        return False
     few = p.columns <= most_rows() and p.columns * 4 <= p.lanes * 3
     return few and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
 
@@ -208,4 +232,5 @@ def _turned(p: Problem) -> Problem:
         p.b,
         p.a,
         turned=True,
+        even=p.even,
     )

@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of, padded
-from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
+from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
+from toolkit.backends.numpy.jit.kernels.matmul.problem import (
+    PANELS,
+    RESIDENT,
+    Problem,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.product import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.lowering import TASKS, partition
@@ -23,12 +27,9 @@ _FLOPS, _BYTES = 1.2e11, 1.5e10
 _TASK, _LONG_TASK, _FEW_TASKS = 30e-6, 1e-3, 8
 # What is quicker is not worth a second thread.
 _QUICK = 15e-6
-# Bytes of a block of the second factor that stays in the second-level cache
-# beside everything else; of a second factor that may be read for a few rows; and of a
-# tile of the first factor, if its terms are apart, that stays in the first-level cache.
-_RESIDENT, _SMALL, _NEAR = 1 << 20, 1 << 18, 20_000
-# The most panels of a block, and terms that a block multiplies in one turn.
-_PANELS, _TURN = 16, 384
+# Bytes of a second factor that may be read for a few rows; and of a tile of the first
+# factor, if its terms are apart, that stays in the first-level cache.
+_SMALL, _NEAR = 1 << 18, 20_000
 # The fewest terms of a slot.
 _SLOT_TERMS = 512
 # Bytes between terms from which on the caches are missed where a panel, or a tile, is
@@ -67,7 +68,8 @@ def choose(p: Problem) -> Strategy:
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     pack_b = "" if p.b_line == p.itemsize else EACH
-    whole = Strategy(t, PRODUCT, p.rows, panels, depth, depth, False, pack_b, 1)
+    step = p.even_step if p.even else depth
+    whole = Strategy(t, PRODUCT, p.rows, panels, depth, step, False, pack_b, 1)
     is_small = depth * p.columns * p.itemsize <= _SMALL
     is_quick = _seconds(p) < _QUICK
     if p.batch and is_small and (is_quick or p.products >= TASKS):
@@ -115,9 +117,9 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
     tiles = -(-p.rows // whole.tiling.rows)
     step = p.rows if p.is_across else max(1, whole.tiling.rows // 3)
     # Blocks of columns are as wide as the cache allows, or narrower for more tasks.
-    fewest = -(-whole.panels // _PANELS)
+    fewest = -(-whole.panels // PANELS)
     for slots in (1, 2, 4, 8):
-        if slots > 1 and (p.batch or p.is_across or p.depth < slots * _SLOT_TERMS):
+        if slots > 1 and not _may_be_cut(p, slots):
             return
         depth = -(-whole.depth // slots)
         for panel_blocks in _counts(fewest, whole.panels, most):
@@ -131,6 +133,13 @@ def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division
                     blocks = -(-p.rows // rows) * -(-whole.panels // panels)
                     blocks *= p.products * slots
                     yield _Division(blocks, rows, panels, depth, turn, pack_a, pack_b)
+
+
+def _may_be_cut(p: Problem, slots: int) -> bool:
+    """Whether a product may be summed in slots."""
+    if p.batch or p.is_across or p.even:
+        return False
+    return p.depth >= slots * _SLOT_TERMS
 
 
 def _counts(fewest: int, all_parts: int, most: int) -> Iterator[int]:
@@ -151,13 +160,15 @@ def _packs_a(p: Problem, panels: int) -> bool:
 
 def _turn(p: Problem, tiling: Tiling, depth: int, panels: int, pack_b: str) -> int:
     """Terms to sum at a time, so that what they need stays in the caches."""
+    if p.even:
+        return p.even_step
     width = tiling.width * p.itemsize
     is_long = depth * max(_LINE, tiling.rows * p.itemsize) > _NEAR
     is_long = is_long and packing_of(p.a_row, p.a_term, p.itemsize) != TERMS
     reach = depth * (panels * width if pack_b else max(p.b_term, panels * width))
-    if p.is_across or (reach <= _RESIDENT and not is_long):
+    if p.is_across or (reach <= RESIDENT and not is_long):
         return depth
-    return padded(-(-depth // -(-depth // _TURN)), p.lanes)
+    return p.step(depth)
 
 
 def _cost(p: Problem, strategy: _Division) -> float:
@@ -179,5 +190,5 @@ def _cost(p: Problem, strategy: _Division) -> float:
     # Threads that have nothing left to do while others compute the last blocks.
     cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
     if strategy.depth < p.depth:
-        cost += (90 if p.size * p.itemsize > _RESIDENT else 19) / strategy.depth
+        cost += (90 if p.size * p.itemsize > RESIDENT else 19) / strategy.depth
     return cost
