@@ -54,7 +54,7 @@ def compile_spread(
         axes: along which it is spread, one after the other.
         batch: how many of the inputs are parts of a batch: they may be given whole.
     """
-    target = Target(backend, generate, updates=updates)
+    target = Target(backend, generate, updates=updates, rows_independent=True)
     local, cuts = graph, []
     for axis, layouts, wanted, stored in axes:
         for number, layout in enumerate(layouts[:batch]):
