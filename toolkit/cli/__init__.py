@@ -31,6 +31,10 @@ COMMANDS = {
         "write a model or its weights in another format",
     ),
     "plot": ("toolkit.cli.plot", "draw the model of a file"),
+    "simulate": (
+        "toolkit.cli.simulate",
+        "predict the training step of a file's model on many ranks",
+    ),
     "bench": ("toolkit.bench.command", "time training, prediction, start and memory"),
 }
 

@@ -2,6 +2,7 @@
 
 from toolkit.distribution.devices import get_device_count, initialize, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
+from toolkit.distribution.simulation import Prediction, Simulation, simulate
 from toolkit.distribution.strategies import (
     DataParallel,
     ModelParallel,
@@ -9,12 +10,16 @@ from toolkit.distribution.strategies import (
     distribution,
     set_distribution,
 )
+from toolkit.distribution.timeline import Link
 
 __all__ = [
     "DataParallel",
     "DeviceMesh",
     "LayoutMap",
+    "Link",
     "ModelParallel",
+    "Prediction",
+    "Simulation",
     "TensorLayout",
     "distribute_tensor",
     "distribution",
@@ -22,4 +27,5 @@ __all__ = [
     "initialize",
     "list_devices",
     "set_distribution",
+    "simulate",
 ]

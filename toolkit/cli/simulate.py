@@ -1,0 +1,82 @@
+"""Predict the training step of a model on many ranks, by layout.
+
+Its kernels are timed here; collectives are calculated from the link's figures.
+
+Examples:
+  $ toolkit simulate model.keras
+  $ toolkit simulate model.keras --ranks 8 64 512 --bandwidth 1.25e9
+  $ toolkit simulate model.keras --ranks-per-node 8 --plot efficiency.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import toolkit
+from toolkit.cli.contents import loaded
+from toolkit.cli.own import add_import, own_objects
+from toolkit.errors import ArgumentError
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The file, the ranks and the link."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="of a compiled model")
+    parser.add_argument("--ranks", type=int, nargs="+", metavar="N", help="how many")
+    parser.add_argument(
+        "--batch-size", type=int, default=32, metavar="ROWS", help="of each rank"
+    )
+    parser.add_argument(
+        "--latency", type=float, default=5e-6, metavar="SECONDS", help="between nodes"
+    )
+    parser.add_argument(
+        "--bandwidth", type=float, default=10e9, metavar="BYTES", help="a second"
+    )
+    parser.add_argument(
+        "--ranks-per-node", type=int, default=1, metavar="N", help="that share a node"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="PATH", help="a picture of the efficiency"
+    )
+    add_import(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the predictions, and draw them if asked."""
+    with own_objects(options):
+        model = loaded(options.file, compile=True)
+    if not getattr(model, "optimizer", None) or len(model.inputs) != 1:
+        raise ArgumentError(
+            f"{options.file}: expected a compiled model with one input; compile it "
+            "before it is saved, or call toolkit.distribution.simulate"
+        )
+    distribution = toolkit.distribution
+    link = distribution.Link(options.latency, options.bandwidth, options.ranks_per_node)
+    found = distribution.simulate(
+        model,
+        options.ranks or distribution.simulation.RANKS,
+        link,
+        options.batch_size,
+        x=_row(model.inputs[0]),
+        y=_targets(model),
+    )
+    print(found)
+    if options.plot:
+        found.plot(options.plot)
+        print(options.plot)
+    return 0
+
+
+def _row(tensor: Any) -> Any:
+    """A row of zeros like a symbolic tensor's; unknown extents are 1."""
+    shape = [1 if n is None else n for n in tensor.shape[1:]]
+    return np.zeros((1, *shape), tensor.dtype)
+
+
+def _targets(model: Any) -> Any:
+    row = _row(model.outputs[0])
+    sparse = "sparse" in str(getattr(model.loss, "name", model.loss)).lower()
+    return np.zeros(row.shape[:-1], "int32") if sparse else row

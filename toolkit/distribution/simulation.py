@@ -1,0 +1,298 @@
+"""What a training step would take on many ranks: predictions, and which layout fits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from toolkit.arguments import is_int
+from toolkit.backends.target import Target
+from toolkit.comm import Group
+from toolkit.compiler.passes.simplify import share
+from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.program import Program
+from toolkit.compiler.sharding.buckets import join_collectives
+from toolkit.compiler.sharding.layouts import MeshAxis, Split
+from toolkit.compiler.sharding.partition import partition
+from toolkit.compiler.sharding.propagate import propagate
+from toolkit.distribution.timeline import Link, Work, play
+from toolkit.errors import ArgumentError
+from toolkit.inspection.inspection import Inspection, Kernel
+from toolkit.ir import Kind
+from toolkit.pictures.curves import Curve, Panel, draw_curves
+
+if TYPE_CHECKING:
+    from toolkit.pictures.picture import Picture
+
+RANKS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+# One core computes until its process is ended.
+_BUSY = "import numpy as n\nx = n.ones((256, 256), 'float32')\nx @ x\nprint(flush=True)"
+_BUSY += "\nwhile 1: x @ x"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A step on so many ranks, as it is predicted.
+
+    Attributes:
+        layout: "data parallel", "ZeRO 1" or "FSDP".
+        ranks: how many.
+        seconds: of a step.
+        exposed: seconds of it in which no kernel runs.
+        exchanged: bytes of the values of collectives, by their kind.
+        memory: bytes of a rank: its arena and its part of the state.
+        efficiency: the time of one rank alone with the same rows, over `seconds`.
+        by_formula: whether the layout's bytes and memory are calculated, and not
+            those of a graph that was cut so.
+    """
+
+    layout: str
+    ranks: int
+    seconds: float
+    exposed: float
+    exchanged: dict[str, int]
+    memory: int
+    efficiency: float
+    by_formula: bool
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Predictions by layout and number of ranks; print it, or `plot` it."""
+
+    predictions: tuple[Prediction, ...]
+
+    def of(self, layout: str, ranks: int) -> Prediction:
+        """The prediction for a layout and a number of ranks."""
+        for found in self.predictions:
+            if (found.layout, found.ranks) == (layout, ranks):
+                return found
+        raise ArgumentError(
+            f"Simulation.of: expected a layout and ranks that were simulated; received "
+            f"{layout!r} and {ranks}"
+        )
+
+    def best(self, ranks: int, memory: int | None = None) -> Prediction | None:
+        """The fastest layout, of those as fast the one that takes least memory.
+
+        Args:
+            ranks: how many.
+            memory: bytes that a rank has; None where it does not matter.
+
+        Returns:
+            Its prediction; None if no layout fits.
+        """
+        fit = [p for p in self.predictions if p.ranks == ranks]
+        fit = [p for p in fit if memory is None or p.memory <= memory]
+        return min(fit, key=lambda p: (p.seconds, p.memory), default=None)
+
+    def plot(self, to_file: str | os.PathLike[str] | None = None) -> Picture:
+        """A picture of the efficiency over the ranks, of each layout."""
+        curves = [
+            Curve(
+                layout, [p.ranks for p in found], [p.efficiency for p in found], color
+            )
+            for (layout, found), color in zip(
+                self._by_layout().items(), ("first", "second", "muted"), strict=False
+            )
+        ]
+        panel = Panel("predicted efficiency", curves)
+        picture = draw_curves([panel], "Predicted efficiency over ranks", "ranks")
+        if to_file is not None:
+            picture.save(to_file)
+        return picture
+
+    def _by_layout(self) -> dict[str, list[Prediction]]:
+        found: dict[str, list[Prediction]] = {}
+        for p in self.predictions:
+            found.setdefault(p.layout, []).append(p)
+        return found
+
+    def __str__(self) -> str:
+        rows = [
+            "predictions, not measurements (*: by formula, not from a graph cut so)",
+            "  ranks  layout            step ms  exposed ms  Mbytes moved  "
+            "Mbytes/rank  efficiency",
+        ]
+        for p in sorted(self.predictions, key=lambda p: p.ranks):
+            name = p.layout + "*" * p.by_formula
+            moved = sum(p.exchanged.values())
+            rows.append(
+                f"{p.ranks:7,}  {name:15}  {1e3 * p.seconds:8.2f}  "
+                f"{1e3 * p.exposed:10.2f}  {moved / 1e6:12.2f}  "
+                f"{p.memory / 1e6:11.2f}  {p.efficiency:10.0%}"
+            )
+        return "\n".join(rows)
+
+    __repr__ = __str__
+
+
+def simulate(
+    model: Any,
+    ranks: int | Sequence[int] = RANKS,
+    link: Link | None = None,
+    batch_size: int = 32,
+    *,
+    x: Any,
+    y: Any,
+    overlap: bool = False,
+    jitter: float = 0.0,
+    timing: Callable[[Kernel], float] | None = None,
+) -> Simulation:
+    """Predict the training step of a model on many ranks.
+
+    The step is cut as `DataParallel` cuts it, and the kernels of one rank are timed
+    once, while the cores that other ranks would use are busy. Each rank has the same
+    rows whatever their number, so that an efficiency of 1 is a step as fast as alone.
+
+    Args:
+        model: compiled with a loss and an optimizer.
+        ranks: how many, or several numbers.
+        link: between them; by default 10 GB/s and 5 microseconds, a rank on each node.
+        batch_size: rows of a rank.
+        x, y: arrays with a row or more, of whose kind batches are made.
+        overlap: whether kernels go on while a collective runs. Programs of today wait.
+        jitter: the standard deviation of a rank's compute time, as a part of it.
+        timing: seconds of a kernel, instead of measuring.
+
+    Returns:
+        The predictions, also for layouts whose memory and bytes follow from those of
+        data parallelism by formulas (arXiv:1910.02054).
+    """
+    counts = [ranks] if is_int(ranks) else list(ranks)  # type: ignore[arg-type]
+    if not counts or not all(is_int(n) and n > 0 for n in [*counts, batch_size]):
+        raise ArgumentError(
+            "simulate: expected ranks and batch_size of at least 1; received "
+            f"{ranks!r} and {batch_size!r}"
+        )
+    link = link or Link()
+    inspection = _local(model, _rows(x, 2 * batch_size), _rows(y, 2 * batch_size))
+    others = min(link.ranks_per_node, os.cpu_count() or 1, max(counts)) - 1
+    work = _work(inspection, timing, others)
+    weights = sum(_nbytes(v) for v in model.trainable_variables)
+    slots = sum(_nbytes(v) for v in model.optimizer.variables if v.ndim)
+    state = sum(map(_nbytes, {id(v): v for v in inspection._variables}.values()))
+    alone = play(work, 1, link).seconds
+    found: list[Prediction] = []
+    for n in counts:
+        played = play(work, n, link, overlap, jitter)
+        sizes = {
+            "data parallel": state,
+            "ZeRO 1": state - slots + slots // n,
+            "FSDP": state - slots - weights + (slots + weights) // n,
+        }
+        for layout, held in sizes.items():
+            extra = 0.0
+            moved = dict(played.exchanged)
+            if layout == "FSDP" and n > 1:
+                # Its sums are scattered and its weights gathered twice, not once.
+                extra = link.seconds("all_gather", weights, n)
+                moved["all_gather"] = moved.get("all_gather", 0) + weights
+            seconds = played.seconds + extra
+            memory = inspection.peak_bytes + held
+            exposed = max(0.0, seconds - played.compute)
+            shares = alone / seconds if seconds else 1.0
+            made = seconds, exposed, moved, memory, shares, layout != "data parallel"
+            found.append(Prediction(layout, n, *made))
+    return Simulation(tuple(found))
+
+
+class _OneOfTwo:
+    """A group that knows who is in it, and moves nothing."""
+
+    rank, size = 0, 2
+
+    def all_to_all(self, *arguments: Any) -> None:
+        """Nothing arrives."""
+
+    def all_gather(self, *arguments: Any) -> None:
+        """Nothing arrives."""
+
+    def all_gather_varying(self, *arguments: Any) -> None:
+        """Nothing arrives."""
+
+
+def _rows(array: Any, count: int) -> Any:
+    return np.resize(np.asarray(array), (count, *np.shape(array)[1:]))
+
+
+def _nbytes(variable: Any) -> int:
+    return int(np.asarray(variable).nbytes)
+
+
+def _local(model: Any, x: Any, y: Any) -> Inspection:
+    """One rank's program of a training step that two ranks share."""
+    whole = model.inspect(x, y)
+    program, variables = whole.program, whole._variables
+    if not isinstance(program, Program) or program.backend.is_accelerator:
+        raise ArgumentError("simulate: expected a model whose step is on the CPU")
+    graph, group = program.source, _OneOfTwo()
+    axis = MeshAxis("batch", _as_group(group), 2, even=False)
+    count = len(graph.inputs) - len(variables)
+    data = [bool(v.spec.shape) and v.spec.shape[0] == len(x) for v in graph.inputs]
+    layouts = [
+        Split(0) if i < count and is_row else None for i, is_row in enumerate(data)
+    ]
+    target = Target(program.backend)
+    shared = share(propagate(graph, axis, layouts).graph, target)
+    local = partition(propagate(shared, axis, layouts), axis, layouts)
+    made = compile_program(join_collectives(local), target, whole.name)
+    return Inspection(whole.name, made, variables)
+
+
+def _as_group(group: Any) -> Group:
+    found: Group = group
+    return found
+
+
+def _work(
+    inspection: Inspection, timing: Callable[[Kernel], float] | None, others: int
+) -> list[Work]:
+    """The kernels and collectives in the order in which they run."""
+    if timing is None:
+        with _busy(others):
+            inspection.measure()
+    kernels = sorted(inspection.kernels, key=lambda k: min(k.moments, default=0))
+    number_of = {node: i for i, k in enumerate(kernels) for node in k.nodes}
+    makers = {y: node for node in number_of for y in node.outputs}
+    found = []
+    for i, kernel in enumerate(kernels):
+        sources = [makers[v] for n in kernel.nodes for v in n.inputs if v in makers]
+        after = {number_of[node] for node in sources}
+        seconds = (kernel.seconds or 0.0) if timing is None else timing(kernel)
+        node = kernel.nodes[0]
+        kind, nbytes = "", 0
+        if node.op.kind is Kind.COLLECTIVE:
+            kind = node.op.name
+            values = node.inputs[:1] if kind == "all_gather" else node.outputs[:-1]
+            nbytes = sum(v.spec.nbytes for v in values)
+        earlier = tuple(sorted(j for j in after if j < i))
+        found.append(Work(seconds, earlier, kind, nbytes))
+    return found
+
+
+@contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """Keep so many other cores computing, as other ranks of a machine would."""
+    command = [sys.executable, "-c", _BUSY]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    started = [
+        subprocess.Popen(command, env=environment, stdout=pipe) for _ in range(count)
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()  # it computes now
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,130 @@
+"""Links, what collectives cost on them, and steps that are played on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+from statistics import NormalDist
+from typing import NamedTuple
+
+from toolkit.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network of nodes: a message of b bytes takes latency + b / bandwidth.
+
+    Args:
+        latency: seconds of a message between nodes.
+        bandwidth: bytes a second that a node sends.
+        ranks_per_node: how many ranks share a node.
+        node_latency, node_bandwidth: the same inside a node.
+    """
+
+    latency: float = 5e-6
+    bandwidth: float = 10e9
+    ranks_per_node: int = 1
+    node_latency: float = 5e-6
+    node_bandwidth: float = 5e9
+
+    def __post_init__(self) -> None:
+        if min(self.latency, self.node_latency) < 0:
+            raise ArgumentError(f"Link: expected latencies >= 0; received {self}")
+        if not (min(self.bandwidth, self.node_bandwidth) > 0 < self.ranks_per_node):
+            raise ArgumentError(
+                f"Link: expected bandwidths and ranks_per_node above 0; received {self}"
+            )
+
+    def seconds(self, kind: str, nbytes: float, ranks: int) -> float:
+        """How long a collective takes.
+
+        Args:
+            kind: "all_reduce", "all_gather" or "reduce_scatter".
+            nbytes: of the whole value.
+            ranks: that take part.
+        """
+        inner = min(ranks, self.ranks_per_node)
+        levels = (
+            (inner, self.node_latency, self.node_bandwidth),
+            (ceil(ranks / inner), self.latency, self.bandwidth),
+        )
+        total = 0.0
+        for count, latency, bandwidth in levels:
+            moved = (count - 1) / count * nbytes
+            total += moved / bandwidth + ceil(log2(count)) * latency
+        return total * (2 if kind == "all_reduce" else 1)
+
+
+class Work(NamedTuple):
+    """A kernel or a collective of a rank's program.
+
+    Attributes:
+        seconds: of computing; for a collective, of what it adds up itself.
+        after: the numbers of the work that it waits for.
+        kind: of the collective, "" for a kernel.
+        nbytes: of the collective's whole value; for a gather, of this rank's part.
+    """
+
+    seconds: float
+    after: tuple[int, ...] = ()
+    kind: str = ""
+    nbytes: int = 0
+
+    def whole(self, ranks: int) -> int:
+        """The bytes of the whole value."""
+        return self.nbytes * ranks if self.kind == "all_gather" else self.nbytes
+
+
+class Played(NamedTuple):
+    """A step: its seconds, those of its kernels, and bytes by collective."""
+
+    seconds: float
+    compute: float
+    exchanged: dict[str, int]
+
+
+def play(
+    work: Sequence[Work],
+    ranks: int,
+    link: Link,
+    overlap: bool = False,
+    jitter: float = 0.0,
+) -> Played:
+    """Play one rank's program, whose shape all ranks have.
+
+    Kernels wait in one queue and collectives in another, each in their order.
+
+    Args:
+        work: in the order of the program.
+        ranks: how many there are.
+        link: between them.
+        overlap: whether kernels go on while a collective runs.
+        jitter: the standard deviation of a rank's compute time, as a part of it: the
+            slowest of all is waited for.
+    """
+    slower = 1 + jitter * slowest(ranks)
+    ends: list[float] = []
+    free = {False: 0.0, True: 0.0}  # when the queue of kernels, of collectives, is
+    compute = 0.0
+    exchanged: Counter[str] = Counter()
+    for item in work:
+        queue = bool(item.kind) and overlap
+        start = max([free[queue], *(ends[i] for i in item.after)])
+        seconds = item.seconds * slower
+        compute += seconds
+        if item.kind and ranks > 1:
+            seconds += link.seconds(item.kind, item.whole(ranks), ranks)
+            exchanged[item.kind] += item.whole(ranks)
+        ends.append(start + seconds)
+        free[queue] = ends[-1]
+    return Played(max(ends, default=0.0), compute, dict(exchanged))
+
+
+def slowest(count: int) -> float:
+    """The expected maximum of so many standard normals.
+
+    Reference: Blom, Statistical estimates and transformed beta-variables (1958).
+    """
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
