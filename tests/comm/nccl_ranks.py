@@ -1,0 +1,132 @@
+"""Ranks in processes of their own that load a stand-in for NCCL, for tests.
+
+`build` compiles it; `run` starts a scenario of nccl_scenarios.py on some ranks.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from toolkit.comm.group import as_bytes, offsets_of
+
+HERE = Path(__file__).parent
+GCC = shutil.which("gcc") if sys.platform == "linux" else None
+OPTIONS = ("-std=gnu11", "-O1", "-Wall", "-Werror", "-Wno-parentheses", "-fPIC")
+WHY_NOT = "gcc is not installed, or this is not Linux: there is no stand-in for NCCL"
+# Seconds after which a rank of a test has failed.
+LONGEST = 60
+
+
+def build(folder):
+    """The stand-in's file."""
+    source, library = HERE / "fake_nccl.c", folder / "libfake_nccl.so"
+    command = [GCC, *OPTIONS, "-shared", str(source), "-o", str(library)]
+    done = subprocess.run(
+        [*command, "-lpthread", "-lrt"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return library
+
+
+def start(scenario, library, folder, size, rank, **environment):
+    """The process of one rank."""
+    found = dict(os.environ, PYTHONPATH=str(HERE.parents[1]))
+    found.update(FAKE_NCCL_LOG=str(folder / f"calls.{rank}"), **environment)
+    arguments = (scenario, str(library), str(folder), str(size), str(rank))
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "nccl_scenarios.py"), *arguments],
+        env=found,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(scenario, library, folder, size, environments=None):
+    """What a scenario's function returns, by rank.
+
+    Args:
+        scenario: the name of a function in nccl_scenarios.py.
+        library: the stand-in.
+        folder: an empty one.
+        size: how many ranks.
+        environments: variables of single ranks, by rank.
+    """
+    ranks = [
+        start(
+            scenario, library, folder, size, rank, **(environments or {}).get(rank, {})
+        )
+        for rank in range(size)
+    ]
+    results = []
+    try:
+        for rank, process in enumerate(ranks):
+            out, problem = process.communicate(timeout=LONGEST)
+            assert process.returncode == 0, f"rank {rank}: {problem}"
+            results.append(json.loads(out.splitlines()[-1]))
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+    return results
+
+
+def calls(folder, size):
+    """The calls of the library that each rank made, in order."""
+    logs = [folder / f"calls.{rank}" for rank in range(size)]
+    return [log.read_text().splitlines() if log.exists() else [] for log in logs]
+
+
+class FileGroup:
+    """Ranks that exchange bytes through files of a folder, to control the others."""
+
+    def __init__(self, folder, size, rank):
+        self.folder, self.size, self.rank = Path(folder), size, rank
+        self.turn = 0
+        self.folder.mkdir(exist_ok=True)
+
+    def _all(self, content):
+        """The bytes of all ranks."""
+        self.turn += 1
+        own = self.folder / f"{self.turn}.{self.rank}"
+        own.with_suffix(f".new{self.rank}").write_bytes(bytes(content))
+        own.with_suffix(f".new{self.rank}").rename(own)
+        found, end = [], time.monotonic() + LONGEST
+        for rank in range(self.size):
+            path = self.folder / f"{self.turn}.{rank}"
+            while not path.exists():
+                assert time.monotonic() < end, f"rank {rank} did not write {path}"
+                time.sleep(1e-3)
+            found.append(path.read_bytes())
+        return found
+
+    def all_gather(self, send, receive):
+        content = b"".join(self._all(as_bytes(send)))
+        as_bytes(receive)[:] = np.frombuffer(content, np.uint8)
+
+    def all_gather_varying(self, send, receive, counts):
+        parts = self._all(as_bytes(send))
+        for start, count, part in zip(offsets_of(counts), counts, parts, strict=True):
+            as_bytes(receive)[start : start + count] = np.frombuffer(part, np.uint8)
+
+    def broadcast(self, buffer, root=0):
+        content = self._all(as_bytes(buffer))[root]
+        as_bytes(buffer)[:] = np.frombuffer(content, np.uint8)
+
+    def barrier(self):
+        self._all(b"")
+
+    def split(self, color, key):
+        rows = [
+            json.loads(part) for part in self._all(json.dumps([color, key]).encode())
+        ]
+        same = sorted((k, r) for r, (c, k) in enumerate(rows) if c == color)
+        rank = [r for _, r in same].index(self.rank)
+        folder = self.folder / f"split{self.turn}_{color}"
+        return FileGroup(folder, len(same), rank)

@@ -1,0 +1,235 @@
+"""What ranks do in tests of NCCL: a function for each scenario, run in processes.
+
+Each is given its control group and the stand-in's file, and returns what the test looks
+at, as JSON.
+"""
+
+import ctypes
+import json
+import sys
+import threading
+import time
+
+import numpy as np
+
+from tests.comm.nccl_ranks import FileGroup
+from toolkit.comm import nccl
+from toolkit.comm.nccl import Span
+from toolkit.comm.nccl_library import Library
+from toolkit.errors import (
+    ArgumentError,
+    BackendUnavailable,
+    CommunicationError,
+    RankLostError,
+    StalledError,
+)
+
+STREAM = 77
+
+
+def span(array):
+    return Span(array.ctypes.data, array.nbytes)
+
+
+def joined(control, path, timeout=20.0, device=None):
+    """A group over the stand-in, and a function that waits for its stream."""
+    pending = ctypes.CDLL(path).fakeStreamPending
+    pending.argtypes = (ctypes.c_void_p,)
+    name = f"GPU-{control.rank}" if device is None else device
+    group = nccl.connect(control, name, STREAM, timeout, lambda: Library(path))
+    return group, lambda stream=STREAM: pending(stream) == 0
+
+
+def results(control, path):
+    """All ways of moving bytes."""
+    group, is_done = joined(control, path)
+    rank, size = group.rank, group.size
+    found = {"rank": rank, "size": size}
+    mine = np.arange(3000, dtype=np.float32) + 10000 * rank
+    everything = np.zeros((size, 3000), np.float32)
+    group.all_gather(span(mine), span(everything))
+    counts = [4 * 100 * r for r in range(size)]  # rank 0 has nothing
+    varying = np.zeros(sum(counts) // 4, np.float32)
+    group.all_gather_varying(span(mine[: 100 * rank]), span(varying), counts)
+    # To rank r go r + 1 numbers.
+    to = [4 * (r + 1) for r in range(size)]
+    sent = np.concatenate([np.full(r + 1, 10 * rank + r) for r in range(size)])
+    sent, crossed = sent.astype(np.float32), np.zeros(size * (rank + 1), np.float32)
+    group.all_to_all(span(sent), to, span(crossed), [4 * (rank + 1)] * size)
+    from_last = np.full(5, rank, np.int64)
+    group.broadcast(span(from_last), size - 1)
+    pair, received = np.array([rank, 42]), np.zeros(2, np.int64)
+    if rank % 2 == 0 and rank + 1 < size:
+        group.send(span(pair), rank + 1)
+    if rank % 2:
+        group.receive(span(received), rank - 1)
+    around = np.zeros(2, np.int64)
+    previous, following = (rank - 1) % size, (rank + 1) % size
+    moves = [(following, span(pair))], [(previous, span(around))]
+    group.on(STREAM + 1).transfer(*moves)
+    group.wait(is_done)
+    group.wait(lambda: is_done(STREAM + 1))
+    group.barrier()
+    group.close()
+    found["all_gather"] = [float(row[-1]) for row in everything]
+    found["varying"] = [float(x) for x in varying[::100]]
+    found["crossed"] = crossed.tolist()
+    found["broadcast"] = from_last.tolist()
+    found["received"], found["around"] = received.tolist(), around.tolist()
+    return found
+
+
+def alike(control, path):
+    """The same calls on all ranks, whose log is compared."""
+    group, is_done = joined(control, path)
+    a, b = np.zeros(64, np.uint8), np.zeros(64 * group.size, np.uint8)
+    c = np.zeros_like(b)
+    group.all_gather(span(a), span(b))
+    group.broadcast(span(a))
+    group.all_gathers([(span(a), span(b)), (span(a[:8]), span(b[: 8 * group.size]))])
+    part = [64] * group.size
+    group.all_to_all(span(b), part, span(c), part)
+    group.wait(is_done)
+    group.close()
+    return {}
+
+
+def parts(control, path):
+    """Two halves, and a duplicate, side by side."""
+    group, is_done = joined(control, path)
+    half = group.split(group.rank % 2, -group.rank)  # in the other order
+    twin = half.duplicate()
+    found = {"rank": half.rank, "size": half.size}
+    mine, everyone = np.array([group.rank]), np.zeros(half.size, np.int64)
+    twin.all_gather(span(mine), span(everyone))
+    twin.wait(is_done)
+    twin.close()
+    half.close()
+    group.close()
+    found["everyone"] = everyone.tolist()
+    return found
+
+
+def fails(control, path):
+    """An error of one rank: all abort, and connect again."""
+    group, is_done = joined(control, path, timeout=2.0)
+    half = group.split(0, group.rank)
+    a, b = np.zeros(4, np.int64), np.zeros(4 * group.size, np.int64)
+    found = {}
+    try:
+        for _ in range(3):
+            group.all_gather(span(a), span(b))
+            group.wait(is_done, "step")
+    except (RankLostError, StalledError) as error:
+        found["error"], found["kind"] = str(error), type(error).__name__
+    try:
+        group.all_gather(span(a), span(b))
+    except CommunicationError as error:
+        found["again"] = str(error)
+    group.abort()
+    group.abort()  # it may be called twice
+    for one in (group, half):
+        try:
+            one.broadcast(span(a))
+        except CommunicationError as error:
+            found["ended"] = str(error)
+    control.barrier()
+    new, is_done = joined(control, path)
+    a[:] = new.rank
+    new.all_gather(span(a), span(b))
+    new.wait(is_done)
+    new.close()
+    found["after"] = b[::4].tolist()
+    return found
+
+
+def aborted_by_another_thread(control, path):
+    """One thread waits for a call that hangs, another one aborts."""
+    group, is_done = joined(control, path)
+    a, b = np.zeros(4, np.int64), np.zeros(4 * group.size, np.int64)
+    found = []
+
+    def wait():
+        group.all_gather(span(a), span(b))
+        try:
+            group.wait(is_done, "step")
+        except CommunicationError as error:
+            found.append(str(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.1)
+    is_waiting = waiting.is_alive()
+    group.abort()
+    waiting.join(5)
+    return {"waited": is_waiting, "ended": not waiting.is_alive(), "error": found}
+
+
+def alone(control, path):
+    """A rank whose neighbour never calls."""
+    library = Library(path)
+    start = time.monotonic()
+    if control.rank == 0:
+        try:
+            nccl.connect(control, "GPU-0", 0, 0.5, lambda: library)
+        except StalledError as error:
+            return {"error": str(error), "seconds": time.monotonic() - start}
+    else:  # takes part in the control's exchanges only
+        mine = {"device": "GPU-1", "version": list(library.version), "problem": ""}
+        nccl.exchange(control, mine | {"shares": False})
+        control.broadcast(np.zeros(128, np.uint8), 0)
+    return {}
+
+
+def refused(control, path):
+    """What ranks are refused for, before any waits in NCCL."""
+
+    def load():
+        if control.rank == 1:
+            raise BackendUnavailable("libnccl.so.2 was not found")
+        return Library(path)
+
+    try:
+        nccl.connect(control, f"GPU-{control.rank}", 0, 5.0, load)
+    except BackendUnavailable as error:
+        missing = str(error)
+    try:
+        joined(control, path, device="GPU-7")
+    except ArgumentError as error:
+        return {"shared": str(error), "missing": missing}
+    return {"shared": "", "missing": missing}
+
+
+def unlike(control, path):
+    """Ranks with libraries of different versions, set by the environment."""
+    try:
+        joined(control, path)
+    except BackendUnavailable as error:
+        return str(error)
+    return ""
+
+
+def mismatched(control, path):
+    """Ranks that send other sizes than are received."""
+    group, is_done = joined(control, path, timeout=2.0)
+    a = np.zeros(64, np.uint8)
+    try:
+        if group.rank == 0:
+            group.send(span(a), 1)
+        else:
+            group.receive(span(a[:32]), 0)
+        group.wait(is_done, "step")
+    except CommunicationError as error:
+        return str(error)
+    finally:
+        group.abort()
+    return ""
+
+
+def main(name, path, folder, size, rank):
+    control = FileGroup(f"{folder}/control", int(size), int(rank))
+    print(json.dumps(globals()[name](control, path)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,202 @@
+"""Groups of GPUs, by a stand-in for NCCL over host memory, with 2 to 4 processes."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.comm.nccl_ranks import GCC, WHY_NOT, build, calls, run
+from toolkit.comm import nccl
+from toolkit.comm.nccl import Span, span_of
+from toolkit.errors import ArgumentError
+
+pytestmark = pytest.mark.skipif(GCC is None, reason=WHY_NOT)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("nccl"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_bytes_arrive(library, tmp_path, size):
+    for rank, found in enumerate(run("results", library, tmp_path, size)):
+        assert (found["rank"], found["size"]) == (rank, size)
+        assert found["all_gather"] == [2999 + 10000 * r for r in range(size)]
+        varying = [10000 * r + 100 * k for r in range(size) for k in range(r)]
+        assert found["varying"] == varying
+        assert found["crossed"] == [
+            10 * r + rank for r in range(size) for _ in range(rank + 1)
+        ]
+        assert found["broadcast"] == [size - 1] * 5
+        assert found["received"] == ([rank - 1, 42] if rank % 2 else [0, 0])
+        assert found["around"] == [(rank - 1) % size, 42]
+
+
+def test_all_ranks_make_the_same_calls_in_the_same_order(library, tmp_path):
+    run("alike", library, tmp_path, 3)
+    first, *others = calls(tmp_path, 3)
+    assert others == [first, first]
+    exchanged = ["GroupStart", *["Send 64"] * 3, *["Recv 64"] * 3, "GroupEnd"]
+    joint = ["GroupStart", "AllGather 64", "AllGather 8", "GroupEnd"]
+    assert first == [
+        *("CommInitRankConfig 3", "AllGather 64", "Broadcast 64 from 0"),
+        *joint,
+        *exchanged,
+        *("CommFinalize", "CommDestroy"),
+    ]
+
+
+def test_groups_split(library, tmp_path):
+    found = run("parts", library, tmp_path, 4)
+    assert [f["size"] for f in found] == [2] * 4
+    assert [f["rank"] for f in found] == [1, 1, 0, 0]
+    assert [f["everyone"] for f in found] == [[2, 0], [3, 1], [2, 0], [3, 1]]
+
+
+@pytest.mark.parametrize("how", ["ERROR", "HANG"])
+def test_a_failure_on_one_rank_is_seen_aborted_and_survived(library, tmp_path, how):
+    settings = {1: {f"FAKE_NCCL_{how}": "1"}}
+    found = run("fails", library, tmp_path, 3, settings)
+    for rank, rows in enumerate(found):
+        is_told = how == "ERROR" and rank == 1
+        assert rows["kind"] == ("RankLostError" if is_told else "StalledError")
+        words = "remote process exited" if is_told else "not done after 2 s"
+        assert words in rows["error"]
+        assert "step" in rows["error"] or is_told
+        assert "has failed before" in rows["again"]
+        assert "abort it on every rank" in rows["again"]
+        assert "was ended" in rows["ended"]
+        assert rows["after"] == [0, 1, 2]
+    for log in calls(tmp_path, 3):
+        assert log.count("CommAbort") == 2  # of the group, and of its part
+        assert "CommFinalize" in log
+
+
+def test_another_thread_may_abort(library, tmp_path):
+    settings = {0: {"FAKE_NCCL_HANG": "0"}}
+    for rows in run("aborted_by_another_thread", library, tmp_path, 2, settings):
+        assert rows["waited"]
+        assert rows["ended"]
+        assert "was ended" in rows["error"][0]
+
+
+def test_a_rank_does_not_wait_for_ever_for_others(library, tmp_path):
+    first, _ = run("alone", library, tmp_path, 2)
+    assert "init: not done after 0.5 s" in first["error"]
+    assert first["seconds"] < 5
+
+
+def test_ranks_are_refused_alike(library, tmp_path):
+    found = run("refused", library, tmp_path, 2)
+    assert found[0] == found[1]
+    assert "ranks 0 and 1 use the same GPU (GPU-7)" in found[0]["shared"]
+    assert "not supported and may lead to hangs" in found[0]["shared"]
+    assert "rank 1: libnccl.so.2 was not found" in found[0]["missing"]
+    for log in calls(tmp_path, 2):
+        assert not any("Init" in call for call in log)
+
+
+@pytest.mark.parametrize("version, is_refused", [("23203", False), ("22907", True)])
+def test_ranks_share_a_gpu_where_nccl_can(library, tmp_path, version, is_refused):
+    variables = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "FAKE_NCCL_VERSION": version}
+    for rows in run("refused", library, tmp_path, 2, {0: variables, 1: variables}):
+        assert bool(rows["shared"]) == is_refused
+
+
+def test_nccl_has_the_last_word_on_shared_gpus(library, tmp_path):
+    device = {"FAKE_NCCL_DEVICE": "7"}
+    with pytest.raises(AssertionError, match="Duplicate GPU detected : rank"):
+        run("alike", library, tmp_path, 2, {0: device, 1: device})
+
+
+def test_versions_must_agree(library, tmp_path):
+    settings = {0: {"FAKE_NCCL_VERSION": "22707"}}
+    found = run("unlike", library, tmp_path, 2, settings)
+    assert found[0] == found[1]
+    assert found[0].endswith("one version on all ranks; received 2.27.7, 2.32.3")
+
+
+def test_an_unknown_version_is_refused_on_all_ranks(library, tmp_path):
+    settings = {1: {"FAKE_NCCL_VERSION": "23300"}}
+    found = run("unlike", library, tmp_path, 2, settings)
+    assert found[0] == found[1]
+    assert re.search("rank 1: NCCL 2.33.0: .* from 2.18.1 to 2.32", found[0])
+
+
+def test_other_sizes_than_were_sent_are_an_error(library, tmp_path):
+    found = run("mismatched", library, tmp_path, 2)
+    assert "rank 0 sent 64 bytes, rank 1 expected 32" in found[1]
+
+
+class OnDevice:
+    """An array of a device, as far as its interface tells."""
+
+    def __init__(self, strides=None):
+        self.__cuda_array_interface__ = {
+            "shape": (2, 3),
+            "typestr": "<f4",
+            "data": (4096, False),
+            "strides": strides,
+        }
+
+
+def test_buffers_are_memory_of_a_device():
+    assert span_of(OnDevice()) == Span(4096, 24)
+    with pytest.raises(ArgumentError, match=r"contiguous array; received .*\(4, 8\)"):
+        span_of(OnDevice((4, 8)))
+    with pytest.raises(ArgumentError, match="memory of a GPU .* received ndarray"):
+        span_of(np.zeros(3))
+
+
+class Recorder:
+    """A communicator that keeps the calls."""
+
+    def __init__(self, rank=0, size=2):
+        self.found = {"CommUserRank": rank, "CommCount": size}
+        self.calls = []
+
+    def quantity(self, name):
+        return self.found[name]
+
+    def issue(self, what, calls, stream):
+        self.calls += calls
+
+
+class Control:
+    rank, size = 0, 2
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda g, a: g.send(a, 1, tag=3), "no tags.*received 3"),
+        (lambda g, a: g.send(a, 2), "a rank from 0 to 1; received 2"),
+        (lambda g, a: g.broadcast(a, -1), "a rank from 0 to 1; received -1"),
+        (lambda g, a: g.split(-1, 0), "color >= 0; received -1"),
+        (lambda g, a: g.all_gather(a, a), "expected 128 bytes of receive.*received 64"),
+        (
+            lambda g, a: g.all_gather_varying(a, a, [32, 32]),
+            "expected 32 bytes of rank",
+        ),
+        (lambda g, a: g.all_to_all(a, [1], a, [1, 1]), "2 counts and offsets of send"),
+        (lambda g, a: g.all_to_all(a, [60, 5], a, [1, 1]), "inside of its 64 bytes"),
+        (lambda g, a: g.all_to_all(a, [-1, 5], a, [1, 1]), "inside of its 64 bytes"),
+    ],
+)
+def test_bad_arguments_are_refused_before_a_call(call, words):
+    recorder = Recorder()
+    group = nccl.NcclGroup(recorder, Control(), 0)
+    with pytest.raises(ArgumentError, match=words):
+        call(group, Span(4096, 64))
+    assert not recorder.calls
+
+
+def test_nothing_is_sent_where_nothing_is_to_send():
+    recorder = Recorder()
+    group = nccl.NcclGroup(recorder, Control(), 0)
+    nothing = Span(4096, 0)
+    group.all_gather(nothing, nothing)
+    group.broadcast(nothing)
+    group.all_to_all(nothing, [0, 0], nothing, [0, 0])
+    assert not recorder.calls

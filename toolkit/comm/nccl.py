@@ -1,0 +1,412 @@
+"""Groups of GPUs by NCCL: buffers are memory of the device, calls are put on a stream.
+
+Communicators never block inside of NCCL: what is in progress is polled, so that a rank
+whose neighbour died can give up, and abort. NCCL requires that all ranks do so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakSet
+
+import numpy as np
+
+from toolkit.comm.group import Group, exchange
+from toolkit.comm.nccl_communicator import Call, Communicator
+from toolkit.comm.nccl_library import (
+    BYTE,
+    ID_BYTES,
+    Library,
+    UniqueId,
+    configuration,
+    library,
+)
+from toolkit.errors import (
+    ArgumentError,
+    BackendUnavailable,
+    CommunicationError,
+    ToolkitError,
+)
+
+# Seconds until a wait for other ranks is given up.
+TIMEOUT = 600.0
+
+
+class Span(NamedTuple):
+    """Memory of a device: an address, and how many bytes follow it."""
+
+    address: int
+    nbytes: int
+
+
+# A Span, or an array with `__cuda_array_interface__`.
+DeviceBuffer: TypeAlias = Any
+
+
+def span_of(buffer: DeviceBuffer) -> Span:
+    """The memory of a buffer.
+
+    Raises:
+        ArgumentError: it is not on a device, or not contiguous.
+    """
+    if isinstance(buffer, Span):
+        return buffer
+    facts = getattr(buffer, "__cuda_array_interface__", None)
+    if facts is None:
+        raise ArgumentError(
+            "nccl: expected memory of a GPU (a Span, or an array that has "
+            f"__cuda_array_interface__); received {type(buffer).__name__}"
+        )
+    if facts.get("strides") is not None:
+        raise ArgumentError(
+            f"nccl: expected a contiguous array; received strides {facts['strides']}"
+        )
+    size = int(np.prod(facts["shape"], dtype=np.int64))
+    return Span(facts["data"][0], size * np.dtype(facts["typestr"]).itemsize)
+
+
+class NcclGroup:
+    """A group of ranks with a GPU each; `connect` makes one.
+
+    Buffers are `Span`s, or arrays with `__cuda_array_interface__`. A call is put on the
+    stream and does not wait for it: `wait` does, and sees the failures of other ranks.
+
+    Args:
+        communicator: of these ranks.
+        control: the same ranks, to exchange bytes of the host.
+        stream: the address of the CUDA stream of all calls.
+
+    Attributes:
+        rank: the position of this process in the group.
+        size: how many ranks there are.
+    """
+
+    def __init__(self, communicator: Communicator, control: Group, stream: int) -> None:
+        self.communicator = communicator
+        self.control = control
+        self.stream = stream
+        self.rank: int = communicator.quantity("CommUserRank")
+        self.size: int = communicator.quantity("CommCount")
+        self._parts: WeakSet[NcclGroup] = WeakSet()
+        if (self.rank, self.size) != (control.rank, control.size):
+            raise CommunicationError(
+                f"nccl: rank {self.rank} of {self.size} is rank {control.rank} of "
+                f"{control.size} in the group that controls it"
+            )
+
+    def on(self, stream: int) -> NcclGroup:
+        """The same group with its calls on another stream."""
+        found = copy(self)
+        found.stream = stream
+        return found
+
+    # --- bytes ------------------------------------------------------------------------
+
+    def transfer(
+        self,
+        sends: Iterable[tuple[int, DeviceBuffer]],
+        receives: Iterable[tuple[int, DeviceBuffer]],
+        what: str = "transfer",
+    ) -> None:
+        """Send to some ranks and receive from some, all at once.
+
+        What goes from one rank to another is received in the order in which it is sent.
+
+        Args:
+            sends: (to which rank, what) of each.
+            receives: (from which rank, to where) of each.
+            what: its name, for messages.
+        """
+        calls: list[Call] = []
+        for name, moves in (("Send", sends), ("Recv", receives)):
+            for peer, buffer in moves:
+                self._check_rank(what, peer)
+                place = span_of(buffer)
+                # Both sides know that nothing comes.
+                if place.nbytes:
+                    calls.append((name, (*place, BYTE, peer)))
+        self.communicator.issue(what, calls, self.stream)
+
+    def all_gathers(self, pairs: Iterable[tuple[DeviceBuffer, DeviceBuffer]]) -> None:
+        """Several `all_gather`s at once, each of (send, receive)."""
+        calls: list[Call] = []
+        for send, receive in pairs:
+            mine, all_of_them = span_of(send), span_of(receive)
+            self._check_bytes("all_gather", "receive", all_of_them, [mine.nbytes])
+            if mine.nbytes:
+                places = mine.address, all_of_them.address, mine.nbytes, BYTE
+                calls.append(("AllGather", places))
+        self.communicator.issue("all_gather", calls, self.stream)
+
+    def all_gather(self, send: DeviceBuffer, receive: DeviceBuffer) -> None:
+        """Put the bytes of all ranks into `receive`, in equal parts by rank."""
+        self.all_gathers([(send, receive)])
+
+    def all_gather_varying(
+        self, send: DeviceBuffer, receive: DeviceBuffer, counts: Sequence[int]
+    ) -> None:
+        """Put `counts[r]` bytes of each rank r into `receive`, one after the other."""
+        mine, parts = span_of(send), self._parts_of("receive", receive, counts, None)
+        if mine.nbytes != counts[self.rank]:
+            raise ArgumentError(
+                f"nccl all_gather_varying: expected {counts[self.rank]} bytes of rank "
+                f"{self.rank}; received {mine.nbytes}"
+            )
+        # It may already be where it goes to.
+        stays = mine == parts[self.rank]
+        others = [r for r in range(self.size) if not (stays and r == self.rank)]
+        self.transfer(
+            [(r, mine) for r in others],
+            [(r, parts[r]) for r in others],
+            "all_gather_varying",
+        )
+
+    def all_to_all(
+        self,
+        send: DeviceBuffer,
+        send_counts: Sequence[int],
+        receive: DeviceBuffer,
+        receive_counts: Sequence[int],
+        send_offsets: Sequence[int] | None = None,
+        receive_offsets: Sequence[int] | None = None,
+    ) -> None:
+        """Send `send_counts[r]` bytes to each rank r, and receive from each.
+
+        Args:
+            send, receive: buffers that do not overlap.
+            send_counts, receive_counts: of bytes, by rank.
+            send_offsets, receive_offsets: where each part starts; one after the other
+                if None.
+        """
+        sends = self._parts_of("send", send, send_counts, send_offsets)
+        receives = self._parts_of("receive", receive, receive_counts, receive_offsets)
+        self.transfer(enumerate(sends), enumerate(receives), "all_to_all")
+
+    def broadcast(self, buffer: DeviceBuffer, root: int = 0) -> None:
+        """Fill `buffer` with that of rank `root`."""
+        self._check_rank("broadcast", root)
+        place, nbytes = span_of(buffer)
+        calls = [("Broadcast", (place, place, nbytes, BYTE, root))]
+        self.communicator.issue("broadcast", calls if nbytes else [], self.stream)
+
+    def send(self, buffer: DeviceBuffer, to: int, tag: int = 0) -> None:
+        """Send to one rank, which receives what is sent to it in that order.
+
+        Args:
+            buffer: what to send.
+            to: the rank.
+            tag: 0: NCCL has none.
+        """
+        _check_tag("send", tag)
+        self.transfer([(to, buffer)], [], "send")
+
+    def receive(self, buffer: DeviceBuffer, source: int, tag: int = 0) -> None:
+        """Receive what one rank sends; it is there when the stream is done with it.
+
+        Args:
+            buffer: which it fills exactly.
+            source: the rank.
+            tag: 0: NCCL has none.
+        """
+        _check_tag("receive", tag)
+        self.transfer([], [(source, buffer)], "receive")
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here; what is on their streams may not be done."""
+        self.control.barrier()
+
+    # --- groups -----------------------------------------------------------------------
+
+    def split(self, color: int, key: int) -> NcclGroup:
+        """The group of the ranks that gave the same color, in the order of their keys.
+
+        Nothing of the group may be running: wait for the stream before.
+        """
+        if color < 0:
+            raise ArgumentError(f"nccl split: expected color >= 0; received {color}")
+        part = self.communicator.split(color, key)
+        found = NcclGroup(part, self.control.split(color, key), self.stream)
+        self._parts.add(found)
+        return found
+
+    def duplicate(self) -> NcclGroup:
+        """The same ranks with a communicator of their own."""
+        return self.split(0, self.rank)
+
+    def wait(self, is_done: Callable[[], bool], what: str = "stream") -> None:
+        """Wait for the stream without a call that would block for ever.
+
+        Args:
+            is_done: says whether the stream has come as far as is waited for, such as
+                an event's `done`.
+            what: is waited for, for messages.
+
+        Raises:
+            RankLostError: another rank is gone.
+            CommunicationError: NCCL reports another failure.
+            StalledError: it took too long. After each of them all ranks must `abort`.
+        """
+
+        def look() -> bool:
+            self.communicator.poll(what)
+            return is_done()
+
+        self.communicator.wait(look, what)
+
+    def abort(self) -> None:
+        """Stop everything, of groups that were split off, too; every rank must.
+
+        After it `connect` can be called with the ranks that are left.
+        """
+        for part in list(self._parts):
+            part.abort()
+        self.communicator.abort()
+
+    def close(self) -> None:
+        """Free what the group holds once all is done; all its ranks do."""
+        self.communicator.close()
+
+    # --- checks -----------------------------------------------------------------------
+
+    def _parts_of(
+        self,
+        name: str,
+        buffer: DeviceBuffer,
+        counts: Sequence[int],
+        offsets: Sequence[int] | None,
+    ) -> list[Span]:
+        """A buffer's part for each rank."""
+        whole = span_of(buffer)
+        if offsets is None:
+            offsets = [0, *accumulate(counts)][:-1]
+        if not len(counts) == len(offsets) == self.size:
+            raise ArgumentError(
+                f"nccl: expected {self.size} counts and offsets of {name}, one for "
+                f"each rank; received {len(counts)} and {len(offsets)}"
+            )
+        ends = [o + n for o, n in zip(offsets, counts, strict=True)]
+        if max(ends) > whole.nbytes or min(*counts, *offsets) < 0:
+            raise ArgumentError(
+                f"nccl: expected parts of {name} inside of its {whole.nbytes} bytes; "
+                f"received counts {list(counts)} at {list(offsets)}"
+            )
+        pairs = zip(offsets, counts, strict=True)
+        return [Span(whole.address + o, n) for o, n in pairs]
+
+    def _check_bytes(
+        self, what: str, name: str, place: Span, parts: Sequence[int]
+    ) -> None:
+        expected = self.size * parts[0]
+        if place.nbytes != expected:
+            raise ArgumentError(
+                f"nccl {what}: expected {expected} bytes of {name}, {parts[0]} for "
+                f"each of {self.size} ranks; received {place.nbytes}"
+            )
+
+    def _check_rank(self, what: str, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise ArgumentError(
+                f"nccl {what}: expected a rank from 0 to {self.size - 1}; received "
+                f"{rank}"
+            )
+
+
+def _check_tag(what: str, tag: int) -> None:
+    if tag:
+        raise ArgumentError(
+            f"nccl {what}: NCCL has no tags, calls of two ranks pair in their order; "
+            f"expected tag=0; received {tag}"
+        )
+
+
+# --- how ranks become a group ---------------------------------------------------------
+
+
+def connect(
+    control: Group,
+    device: str,
+    stream: int = 0,
+    timeout: float = TIMEOUT,
+    load: Callable[[], Library] = library,
+) -> NcclGroup:
+    """A group over the GPUs of the ranks of another group; all of them call it.
+
+    The GPU must be the current device of this thread.
+
+    Args:
+        control: the ranks; the id by which they find each other is sent over it.
+        device: what tells this rank's GPU from all others, such as its UUID.
+        stream: the address of the CUDA stream of all calls.
+        timeout: seconds until a wait for other ranks is given up.
+        load: gives the library.
+
+    Raises:
+        BackendUnavailable: a rank has no NCCL, or the ranks have different ones.
+        ArgumentError: two ranks use one GPU.
+        CommunicationError: NCCL finds no way between them.
+
+    All ranks get the same error, before any of them waits for another inside of NCCL.
+    """
+    found, problem, new_id = None, "", bytes(ID_BYTES)
+    try:
+        found = load()
+        if control.rank == 0:
+            new_id = found.unique_id()
+    except ToolkitError as error:
+        problem = str(error)
+    version = found.version if found else ()
+    mine: dict[str, Any] = {
+        "device": device,
+        "version": list(version),
+        "problem": problem,
+    }
+    mine["shares"] = may_share_gpus(version)
+    _check_ranks(exchange(control, mine))
+    assert found is not None, "or there was a problem"
+    content = np.frombuffer(new_id, np.uint8).copy()
+    control.broadcast(content, 0)
+    name = UniqueId.from_buffer_copy(content.tobytes())
+    pointer = ctypes.c_void_p()
+    options = configuration(found.version, blocking=0)
+    communicator = Communicator(found, pointer, timeout)
+    places = ctypes.byref(pointer), control.size, name, control.rank
+    try:
+        found.call("CommInitRankConfig", *places, ctypes.byref(options))
+        communicator.settle("init")
+    except CommunicationError:
+        communicator.abort()
+        raise
+    return NcclGroup(communicator, control, stream)
+
+
+def _check_ranks(facts: Sequence[dict[str, Any]]) -> None:
+    """Refuse ranks that cannot be a group, alike on all of them."""
+    for rank, fact in enumerate(facts):
+        if fact["problem"]:
+            raise BackendUnavailable(f"nccl: rank {rank}: {fact['problem']}")
+    versions = [".".join(map(str, fact["version"])) for fact in facts]
+    if len(set(versions)) > 1:
+        raise BackendUnavailable(
+            f"nccl: expected one version on all ranks; received {', '.join(versions)}"
+        )
+    if all(fact["shares"] for fact in facts):
+        return
+    first: dict[str, int] = {}
+    for rank, fact in enumerate(facts):
+        other = first.setdefault(fact["device"], rank)
+        if other != rank:
+            raise ArgumentError(
+                f"nccl: ranks {other} and {rank} use the same GPU ({fact['device']}); "
+                "NCCL: using the same device multiple times as different ranks is not "
+                "supported and may lead to hangs. Start one process for each GPU"
+            )
+
+
+def may_share_gpus(version: tuple[int, ...]) -> bool:
+    """Whether NCCL was told to let ranks share a GPU, which it can since 2.30."""
+    return version >= (2, 30) and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"

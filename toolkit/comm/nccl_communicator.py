@@ -1,0 +1,162 @@
+"""A communicator of NCCL that never blocks: calls, polling, failures and the end."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import Any, TypeAlias
+
+from toolkit.comm.nccl_library import SUCCESS, Library, configuration
+from toolkit.errors import CommunicationError, StalledError
+
+# A function of NCCL, and its arguments before the communicator and the stream.
+Call: TypeAlias = tuple[str, tuple[int, ...]]
+# Seconds between two looks, at first and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 20e-6, 2e-3
+
+
+class Communicator:
+    """One rank's communicator of NCCL.
+
+    Args:
+        library: which made it.
+        pointer: the communicator, or a cell where the library will put it.
+        timeout: seconds until a wait for other ranks is given up.
+
+    Attributes:
+        failure: why it cannot be used any more, "" as long as it can.
+    """
+
+    def __init__(self, library: Library, pointer: Any, timeout: float) -> None:
+        self.library = library
+        self.timeout = timeout
+        self.failure = ""
+        self._pointer: Any = pointer
+        # NCCL wants one thread at a time in a communicator, and none beside an abort.
+        self._turn = Lock()
+        self._is_ended = False
+
+    def issue(self, what: str, calls: Sequence[Call], stream: int) -> None:
+        """Put calls on a stream, as one group if there are several."""
+        with self._turn:
+            self._check_usable(what)
+            if not calls:
+                return
+            try:
+                self._issue(calls, stream)
+            except CommunicationError as error:
+                self.failure = f"{what}: {error}"
+                raise
+        self.settle(what)
+
+    def _issue(self, calls: Sequence[Call], stream: int) -> None:
+        is_group = len(calls) > 1
+        if is_group:
+            self.library.call("GroupStart")
+        try:
+            for name, arguments in calls:
+                self.library.call(name, *arguments, self._pointer, stream)
+        except CommunicationError:
+            with suppress(CommunicationError):  # it says the same once more
+                if is_group:
+                    self.library.call("GroupEnd")
+            raise
+        if is_group:
+            self.library.call("GroupEnd")
+
+    def quantity(self, name: str) -> int:
+        """What nccl<name> tells of the communicator."""
+        found = ctypes.c_int()
+        with self._turn:
+            self._check_usable(name)
+            self.library.call(name, self._pointer, ctypes.byref(found))
+        return found.value
+
+    def split(self, color: int, key: int) -> Communicator:
+        """Its part of the ranks that give the same color, in the order of keys."""
+        made = ctypes.c_void_p()
+        # NCCL writes to the cell when it is done, and reads the configuration before.
+        options = configuration(self.library.version, blocking=0)
+        with self._turn:
+            self._check_usable("split")
+            places = ctypes.byref(made), ctypes.byref(options)
+            self.library.call("CommSplit", self._pointer, color, key, *places)
+        self.settle("split")
+        found = Communicator(self.library, made, self.timeout)
+        found.settle("split")
+        return found
+
+    def settle(self, what: str) -> None:
+        """Wait until what was begun is done, or on its stream."""
+        self.wait(lambda: self.poll(what) == SUCCESS, what)
+
+    def poll(self, what: str) -> int:
+        """Whether what was begun is done: `SUCCESS` or `IN_PROGRESS`.
+
+        Raises:
+            CommunicationError: it has failed, here or on another rank.
+        """
+        status = ctypes.c_int()
+        with self._turn:
+            self._check_usable(what)
+            place = ctypes.byref(status)
+            self.library.call("CommGetAsyncError", self._pointer, place)
+            try:
+                return self.library.check(status.value, f" {what}")
+            except CommunicationError as error:
+                self.failure = str(error)
+                raise
+
+    def wait(self, is_done: Callable[[], bool], what: str) -> None:
+        """Wait until a function says that it is done.
+
+        Raises:
+            StalledError: it took longer than `timeout`.
+        """
+        end, pause = time.monotonic() + self.timeout, FIRST_PAUSE
+        while not is_done():
+            if time.monotonic() > end:
+                self.failure = (
+                    f"nccl {what}: not done after {self.timeout:g} s; another rank is "
+                    "late, lost, or in another call"
+                )
+                raise StalledError(self.failure)
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _check_usable(self, what: str) -> None:
+        if self._is_ended:
+            raise CommunicationError(f"nccl {what}: the communicator was ended")
+        if self.failure:
+            raise CommunicationError(
+                f"nccl {what}: the communicator has failed before ({self.failure}); "
+                "abort it on every rank, and connect again"
+            )
+
+    def abort(self) -> None:
+        """Stop all that runs and free it; another thread that waits gets an error."""
+        with self._turn:
+            is_ended, self._is_ended = self._is_ended, True
+            if not is_ended and self._pointer:
+                self.library.call("CommAbort", self._pointer)
+
+    def close(self) -> None:
+        """Let all that was started end, and free it; abort it if it has failed."""
+        if self._is_ended:
+            return
+        if self.failure:
+            self.abort()
+            return
+        with self._turn:
+            self.library.call("CommFinalize", self._pointer)
+        try:
+            self.settle("close")
+        except CommunicationError:
+            self.abort()
+            raise
+        with self._turn:
+            self._is_ended = True
+            self.library.call("CommDestroy", self._pointer)

@@ -1,0 +1,211 @@
+"""NCCL's library by ctypes: the functions that are called, their errors, its settings.
+
+It is loaded from NVIDIA's wheel, or from where the system looks. Nothing here needs a
+GPU but what makes a communicator.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import BackendUnavailable, CommunicationError, RankLostError
+
+SONAME = "libnccl.so.2"
+ID_BYTES = 128
+SUCCESS, REMOTE_ERROR, IN_PROGRESS = 0, 6, 7
+# ncclUint8: what travels is bytes.
+BYTE = 1
+
+# NCCL_API_MAGIC, and what stands for a setting that is not set.
+MAGIC, UNSET = 0xCAFEBEEF, -(2**31)
+# The fields of ncclConfig_t by the first version whose header has them; those of older
+# versions go before them. A name that ends in * is a string's address.
+_FIELDS: tuple[tuple[tuple[int, int, int], str], ...] = (
+    (
+        (2, 18, 1),
+        "blocking cgaClusterSize minCTAs maxCTAs netName* splitShare",
+    ),
+    ((2, 26, 2), "trafficClass"),
+    ((2, 27, 3), "commName* collnetEnable CTAPolicy shrinkShare nvlsCTAs"),
+    ((2, 28, 3), "nChannelsPerNetPeer nvlinkCentricSched"),
+    ((2, 29, 2), "graphUsageMode numRmaCtx"),
+    ((2, 30, 3), "maxP2pPeers"),
+    ((2, 30, 5), "graphStreamOrdering"),
+    ((2, 31, 2), "launchOrderImplicit numRmaSig rmaEagerInit hostCftMode"),
+    ((2, 32, 3), "nvlsHostMode"),
+)
+OLDEST, NEWEST = _FIELDS[0][0], (2, 32)
+
+
+class UniqueId(ctypes.Structure):
+    """What ranks find each other by; the library takes it by value."""
+
+    _fields_ = [("content", ctypes.c_ubyte * ID_BYTES)]
+
+
+_POINTER, _INT, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+_MOVE = (_POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER)
+# The types of the arguments of nccl<name>.
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "GetVersion": (_POINTER,),
+    "GetUniqueId": (_POINTER,),
+    "CommInitRankConfig": (_POINTER, _INT, UniqueId, _INT, _POINTER),
+    "CommGetAsyncError": (_POINTER, _POINTER),
+    "CommCount": (_POINTER, _POINTER),
+    "CommUserRank": (_POINTER, _POINTER),
+    "CommSplit": (_POINTER, _INT, _INT, _POINTER, _POINTER),
+    "CommFinalize": (_POINTER,),
+    "CommDestroy": (_POINTER,),
+    "CommAbort": (_POINTER,),
+    "GroupStart": (),
+    "GroupEnd": (),
+    "AllGather": (_POINTER, _POINTER, _SIZE, _INT, _POINTER, _POINTER),
+    "Broadcast": (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
+    "Send": _MOVE,
+    "Recv": _MOVE,
+}
+
+
+def fields(version: tuple[int, int, int]) -> list[tuple[str, Any]]:
+    """The settings that a version's ncclConfig_t has, in their order.
+
+    Raises:
+        BackendUnavailable: no header of that version is known.
+    """
+    if version < OLDEST or version[:2] > NEWEST:
+        raise BackendUnavailable(
+            f"NCCL {'.'.join(map(str, version))}: how its settings are laid out is not "
+            f"known; expected a version from {'.'.join(map(str, OLDEST))} to "
+            f"{'.'.join(map(str, NEWEST))}"
+        )
+    words = [name for since, names in _FIELDS if since <= version for name in [names]]
+    return [
+        (name.rstrip("*"), ctypes.c_char_p if name.endswith("*") else ctypes.c_int)
+        for name in " ".join(words).split()
+    ]
+
+
+def configuration(version: tuple[int, int, int], **values: int) -> ctypes.Structure:
+    """An ncclConfig_t as a version has it, with what is not given unset.
+
+    Args:
+        version: such as (2, 27, 7).
+        values: settings by NCCL's names.
+    """
+    layout = fields(version)
+    head = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint)]
+    head.append(("version", ctypes.c_uint))
+    members = {"_fields_": [*head, *layout]}
+    found: Any = type("Configuration", (ctypes.Structure,), members)()
+    found.size, found.magic = ctypes.sizeof(found), MAGIC
+    found.version = code_of(version)
+    for name, kind in layout:
+        if kind is ctypes.c_int:
+            setattr(found, name, values.pop(name, UNSET))
+    assert not values, f"NCCL {version} has no {', '.join(values)}"
+    assert isinstance(found, ctypes.Structure)
+    return found
+
+
+def code_of(version: tuple[int, int, int]) -> int:
+    """A version as NCCL writes it: 22707 for 2.27.7."""
+    major, minor, patch = version
+    return major * 10000 + minor * 100 + patch
+
+
+class Library:
+    """A loaded libnccl.
+
+    Args:
+        path: of the file; None to look for it.
+
+    Attributes:
+        path: the file that was loaded.
+        version: such as (2, 27, 7).
+
+    Raises:
+        BackendUnavailable: it is not there, lacks a function, or is of a version that
+            is not known.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path, self._loaded = _load([str(path)] if path else list(_candidates()))
+        for name, arguments in FUNCTIONS.items():
+            function = getattr(self._loaded, f"nccl{name}", None)
+            if function is None:
+                raise BackendUnavailable(f"{self.path} has no function nccl{name}")
+            function.argtypes, function.restype = arguments, ctypes.c_int
+        self._loaded.ncclGetErrorString.argtypes = (_INT,)
+        self._loaded.ncclGetErrorString.restype = ctypes.c_char_p
+        self._loaded.ncclGetLastError.argtypes = (_POINTER,)
+        self._loaded.ncclGetLastError.restype = ctypes.c_char_p
+        code = ctypes.c_int()
+        self.call("GetVersion", ctypes.byref(code))
+        major, rest = divmod(code.value, 10000)
+        self.version: tuple[int, int, int] = (major, *divmod(rest, 100))
+        fields(self.version)
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """Call nccl<name>; it is `SUCCESS` or `IN_PROGRESS`, or an error.
+
+        Raises:
+            RankLostError: a connection to another rank ended.
+            CommunicationError: with the library's words, and its last error.
+        """
+        return self.check(int(getattr(self._loaded, f"nccl{name}")(*arguments)), name)
+
+    def check(self, status: int, name: str) -> int:
+        """A status of nccl<name>, if it is `SUCCESS` or `IN_PROGRESS`."""
+        if status in (SUCCESS, IN_PROGRESS):
+            return status
+        kind = RankLostError if status == REMOTE_ERROR else CommunicationError
+        raise kind(f"nccl{name}: {self.describe(status)}")
+
+    def describe(self, status: int) -> str:
+        """A status in words, with what went wrong last."""
+        text = self._loaded.ncclGetErrorString(status).decode(errors="replace")
+        # What it remembers is of the process: it wants no communicator.
+        last = (self._loaded.ncclGetLastError(None) or b"").decode(errors="replace")
+        return f"{text}{': ' if last.strip() else ''}{last.strip()} ({status})"
+
+    def unique_id(self) -> bytes:
+        """A new id by which ranks find each other."""
+        found = UniqueId()
+        self.call("GetUniqueId", ctypes.byref(found))
+        return bytes(found.content)
+
+
+def _load(candidates: list[str]) -> tuple[str, ctypes.CDLL]:
+    problems = []
+    for path in candidates:
+        try:
+            return path, ctypes.CDLL(path)
+        except OSError as error:
+            problems.append(str(error))
+    raise BackendUnavailable(
+        f"{SONAME} was not found ({'; '.join(problems)}): pip install "
+        "'toolkit[nccl]', or nvidia-nccl-cu12 for CUDA 12"
+    )
+
+
+def _candidates() -> Iterator[str]:
+    """The library's files in NVIDIA's wheels, then what the system has."""
+    spec = find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        yield from map(str, sorted(Path(root).glob(f"nccl/lib/{SONAME}")))
+    yield SONAME
+
+
+@cache
+def library() -> Library:
+    """The library of this process.
+
+    Raises:
+        BackendUnavailable: as for `Library`.
+    """
+    return Library()
