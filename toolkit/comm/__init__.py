@@ -2,17 +2,20 @@
 
 from toolkit.comm.flight import named
 from toolkit.comm.group import Group, exchange
-from toolkit.comm.jobs import world
+from toolkit.comm.jobs import recover, world
 from toolkit.comm.ordered import Leaves, all_reduce, reduce_scatter
 from toolkit.comm.programs import compare_programs
+from toolkit.errors import RankLostError
 
 __all__ = [
     "Group",
     "Leaves",
+    "RankLostError",
     "all_reduce",
     "compare_programs",
     "exchange",
     "named",
+    "recover",
     "reduce_scatter",
     "world",
 ]

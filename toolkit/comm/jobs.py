@@ -13,7 +13,7 @@ from toolkit.comm import mpi
 from toolkit.comm.group import Group
 from toolkit.comm.local import single
 from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
-from toolkit.errors import ArgumentError, LaunchError
+from toolkit.errors import ArgumentError, LaunchError, RankLostError
 
 # Seconds after which a job ends in which a collective still waits.
 TIMEOUT = 600.0
@@ -39,6 +39,44 @@ def world() -> Group:
     return _world[0]
 
 
+def recover() -> Group:
+    """Leave lost ranks out of the job; all that are left call this.
+
+    Call it after a `RankLostError`; ranks that are still in a collective of the job are
+    made to leave it with that error. Groups made of the old world are of no use any
+    more.
+
+    Returns:
+        What `world` returns from now on; ranks keep their order.
+
+    Raises:
+        LaunchError: if the job was not started as an elastic one.
+
+    Example:
+        >>> from toolkit import comm
+        >>> try:
+        ...     comm.world().barrier()
+        ... except comm.RankLostError:
+        ...     world = comm.recover()
+    """
+    before = world()
+    if not (is_elastic() and isinstance(before, WatchedGroup)):
+        raise LaunchError(
+            "recover: expected a job started by `toolkit run --elastic`; received one "
+            "that ends with any of its ranks"
+        )
+    assert isinstance(before.plain, mpi.MpiGroup)
+    before.plain.revoke()
+    before.watchdog.close()
+    _world[:] = [_watched(before.plain.shrink())]
+    return _world[0]
+
+
+def is_elastic() -> bool:
+    """Whether the job goes on when a rank is lost."""
+    return settings.environment("ELASTIC") == "1"
+
+
 def started_by() -> tuple[str, int] | None:
     """The variable that tells how many ranks a launcher has started, and its value.
 
@@ -62,7 +100,7 @@ def _count(name: str) -> int:
 
 def _join() -> Group:
     started = started_by()
-    if started is None or started[1] == 1:
+    if started is None or (started[1] == 1 and not is_elastic()):
         return single()
     name, expected = started
     group = mpi.world_group()
@@ -78,7 +116,7 @@ def _join() -> Group:
 
 def _watched(group: Group) -> Group:
     _at_the_end[:] = [group.duplicate()]
-    watchdog = Watchdog(group, timeout(), end)
+    watchdog = Watchdog(group, timeout(), end, kill_stopped=is_elastic())
     return watchdog.watch(group, "world", range(group.size))
 
 
@@ -142,8 +180,13 @@ def leave() -> None:
     dog.has_ended = True
     sys.stdout.flush()
     sys.stderr.flush()
-    # Others may take their time, and this rank must be able to answer meanwhile.
-    _at_the_end[-1].barrier()
+    try:
+        # Others may take their time, and this rank must be able to answer meanwhile.
+        _at_the_end[-1].barrier()
+    except RankLostError:
+        pass  # who is lost needs no waiting for
+    if is_elastic():
+        os._exit(0)  # MPI may wait for lost ranks when it finalizes
 
 
 def _abort(code: int) -> NoReturn:

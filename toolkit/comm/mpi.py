@@ -193,6 +193,24 @@ class MpiGroup:
         """See `Group.duplicate`."""
         return MpiGroup(self._call("duplicate", self.comm.Dup))
 
+    def revoke(self) -> None:
+        """Make every rank leave what it waits for in this group, by `RankLostError`."""
+        self._call("revoke", self._fault_tolerant("Revoke"))
+
+    def shrink(self) -> MpiGroup:
+        """The group of the ranks that are left, in their order."""
+        return MpiGroup(self._call("shrink", self._fault_tolerant("Shrink")))
+
+    def _fault_tolerant(self, name: str) -> Callable[..., Any]:
+        """A method of MPI's fault tolerance, which not every library has."""
+        found: Callable[..., Any] | None = getattr(self.comm, name, None)
+        if found is None:
+            raise LaunchError(
+                f"MPI: {library_name()} ends with any of its ranks; Open MPI 5 can "
+                "go on"
+            )
+        return found
+
     def close(self) -> None:
         """See `Group.close`."""
         if self.comm not in (self._mpi.COMM_WORLD, self._mpi.COMM_SELF):

@@ -1,0 +1,155 @@
+"""Which launcher starts a job, with which options."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.comm import ranks
+from toolkit.cli import mpirun
+from toolkit.errors import LaunchError
+
+OPEN_MPI = mpirun.Mpirun("/env/mpirun", "openmpi", 5, True)
+DEBIAN = mpirun.Mpirun("/usr/bin/mpirun", "openmpi", 4, False)
+MPICH = mpirun.Mpirun("/usr/bin/mpirun.mpich", "mpich", 4, False)
+
+
+@pytest.fixture
+def there(monkeypatch):
+    def install(*found):
+        monkeypatch.setattr(mpirun, "_found", lambda: found)
+
+    return install
+
+
+def test_options_of_each_library(there):
+    launch = [sys.executable, "-m", "toolkit.launch", "train.py", "--x"]
+    there(OPEN_MPI)
+    command = mpirun.command_of(2, ["train.py", "--x"])
+    assert command[:3] == ["/env/mpirun", "-n", "2"] and command[-5:] == launch
+    assert "ob1" in command and "ulfm" not in command
+    assert "ulfm" in mpirun.command_of(2, [], elastic=True)
+    there(DEBIAN)
+    command = mpirun.command_of(2, [])
+    assert "--tag-output" in command and "ob1" not in command
+    there(MPICH)
+    command = mpirun.command_of(4, ["train.py", "--x"])
+    assert command == [MPICH.path, "-n", "4", "-prepend-rank", *launch]
+
+
+def test_one_process_needs_no_mpi(there):
+    there()
+    assert mpirun.command_of(1, ["a.py"])[0] == sys.executable
+
+
+def test_the_library_that_is_asked_for(there):
+    there(OPEN_MPI, MPICH)
+    assert mpirun.find() == OPEN_MPI
+    assert mpirun.find("mpich") == MPICH
+    there(DEBIAN, OPEN_MPI)
+    assert mpirun.find(elastic=True) == OPEN_MPI
+
+
+@pytest.mark.parametrize(
+    "found, asked, words",
+    [
+        ((), {}, r"--processes needs MPI, and there is no mpirun.*toolkit\[mpi\]"),
+        ((OPEN_MPI,), {"library": "mpich"}, r"only /env/mpirun \(openmpi 5\)"),
+        ((DEBIAN,), {"elastic": True}, "--elastic needs Open MPI 5.*openmpi 4"),
+        ((MPICH,), {"elastic": True, "library": "mpich"}, "under MPICH a job ends"),
+    ],
+)
+def test_what_is_missing_is_named(there, found, asked, words):
+    there(*found)
+    with pytest.raises(LaunchError, match=words):
+        mpirun.find(**asked)
+
+
+@pytest.mark.parametrize(
+    "said, library, version",
+    [
+        ("mpirun (Open MPI) 5.0.11\n", "openmpi", 5),
+        ("HYDRA build details:\n    Version:      4.0.2\n", "mpich", 4),
+        ("srun 1", "", 0),
+    ],
+)
+def test_a_launcher_tells_what_it_is(monkeypatch, said, library, version):
+    told = subprocess.CompletedProcess([], 0, stdout=said)
+    monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: told)
+    assert mpirun._described("/x", False) == ("/x", library, version, False)
+
+
+def test_the_environment_of_a_job(monkeypatch):
+    monkeypatch.setattr(mpirun.os, "geteuid", lambda: 0)
+    found = mpirun.environment_of(3, 2.5, elastic=True)
+    assert found["TOOLKIT_PROCESSES"] == "3"
+    assert (found["TOOLKIT_TIMEOUT"], found["TOOLKIT_ELASTIC"]) == ("2.5", "1")
+    assert found["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
+
+
+RECOVERING = """
+import os, signal, sys, time
+import numpy as np
+from toolkit import comm
+
+world = comm.world()
+how, victim = sys.argv[1], int(sys.argv[2])
+comm.exchange(world, "all are here")
+print("begins", world.rank, flush=True)
+if world.rank == victim:
+    os.kill(os.getpid(), getattr(signal, how))
+began = time.monotonic()
+try:
+    for _ in range(1000):
+        world.barrier()
+        time.sleep(0.01)
+except comm.RankLostError:
+    world = comm.recover()
+left = comm.exchange(world, os.environ["OMPI_COMM_WORLD_RANK"])
+out = np.empty(3)
+leaves = comm.Leaves.of_rows(world.size, world.size)
+comm.all_reduce(world, [[np.ones(3)]], leaves, [out])
+print("goes on", world.rank, world.size, left, out[0], time.monotonic() - began)
+"""
+
+
+@ranks.needs_mpi
+@pytest.mark.parametrize(
+    "how, victim", [("SIGKILL", 0), ("SIGKILL", 2), ("SIGSTOP", 1)]
+)
+def test_an_elastic_job_goes_on_without_a_rank(tmp_path, how, victim):
+    script = tmp_path / "train.py"
+    script.write_text(RECOVERING)
+    command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
+    command += ["--elastic", "--timeout", "2", str(script), how, str(victim)]
+    done = ranks.start(command)
+    assert done.code == 0, done.errors
+    left = [str(rank) for rank in range(3) if rank != victim]
+    lines = [line.split(": ", 1) for line in done.out.splitlines() if "goes on" in line]
+    assert sorted(rank for rank, _ in lines) == left
+    assert all(f" 2 {left} 2.0 " in line for _, line in lines)
+    if how == "SIGSTOP":
+        assert f"rank {victim} does not answer" in done.errors
+
+
+@ranks.needs_mpi
+def test_a_job_that_is_not_elastic_cannot_recover(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("from toolkit import comm; comm.recover()")
+    command = [sys.executable, "-m", "toolkit", "run", "--processes", "2", str(script)]
+    done = ranks.start(command)
+    assert done.code == 1
+    assert "--elastic" in done.errors and done.errors.count("Traceback") == 1
+    assert "MPI_ABORT" not in done.errors
+
+
+@pytest.mark.parametrize(
+    "options", [["--elastic"], ["--timeout", "3"], ["--mpi", "openmpi"]]
+)
+def test_options_of_jobs_need_processes(options, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    command = [sys.executable, "-m", "toolkit", "run", *options, str(script)]
+    done = ranks.start(command)
+    assert done.code == 1
+    assert f"{options[0]} needs --processes" in done.errors

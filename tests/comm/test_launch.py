@@ -1,0 +1,167 @@
+"""Jobs in which one rank fails, stops or leaves: all end, and one of them says why."""
+
+import pytest
+
+from tests.comm import ranks
+from toolkit import launch
+
+SCRIPT = """
+import os, signal, sys, time
+import numpy as np
+from toolkit import comm
+
+group = comm.world()
+comm.exchange(group, "all are here")
+is_last = group.rank == group.size - 1
+
+
+def how_it_ends(how):
+    if how == "all raise":
+        raise KeyError("each of us")
+    if how == "differ":
+        comm.compare_programs(group, ["one", "two" if is_last else "three"])
+    if how == "late" and is_last:
+        time.sleep(1)
+    if not is_last:
+        return
+    if how == "raise":
+        raise KeyError("mine alone")
+    if how.startswith("exit"):
+        sys.exit(int(how.removeprefix("exit ")))
+    if how == "message":
+        sys.exit("this is why")
+    if how == "_exit":
+        os._exit(5)
+    if how.startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, how))
+    if how == "sleep":
+        time.sleep(100)
+    if how == "other":
+        with comm.named("another"):
+            group.broadcast(np.zeros(3))
+
+
+how_it_ends(sys.argv[1])
+if sys.argv[1] != "late":
+    with comm.named("gradients of dense_1"):
+        group.barrier()
+print("end of", group.rank, flush=True)
+"""
+
+
+def run(folder, how, count=3, **variables):
+    return ranks.run_ranks(folder, count, SCRIPT, how, timeout=40, **variables)
+
+
+@ranks.needs_mpi
+@pytest.mark.parametrize("how", ["well", "late"])
+def test_a_clean_end_waits_for_all(tmp_path, how):
+    done = run(tmp_path, how)
+    assert (done.code, done.out.count("end of")) == (0, 3), done.errors
+
+
+@ranks.needs_mpi
+@pytest.mark.parametrize(
+    "how, code, words",
+    [
+        ("raise", 1, "KeyError: 'mine alone'"),
+        ("all raise", 1, "KeyError: 'each of us'"),
+        ("differ", 1, "first in line 2: ranks 0, 1: 'three'; rank 2: 'two'"),
+    ],
+)
+def test_an_exception_ends_all_with_one_traceback(tmp_path, how, code, words):
+    done = run(tmp_path, how)
+    assert done.code == code
+    assert done.errors.count("Traceback") == 1
+    assert words in done.errors
+    assert "toolkit/launch.py" not in done.errors  # the script's own frames alone
+    assert "end of" not in done.out
+
+
+@ranks.needs_mpi
+@pytest.mark.parametrize(
+    "how, code, words",
+    [
+        ("exit 3", 3, "rank 2 has failed, exit code 3"),
+        ("message", 1, "this is why"),
+        ("_exit", 5, ""),
+        ("SIGKILL", 128 + 9, ""),
+        ("SIGTERM", 128 + 15, ""),
+        ("SIGSEGV", 128 + 11, ""),
+    ],
+)
+def test_exit_codes_and_signals_end_all(tmp_path, how, code, words):
+    done = run(tmp_path, how)
+    assert done.code == code
+    assert words in done.errors
+    assert "Traceback" not in done.errors
+    assert "end of" not in done.out
+
+
+@ranks.needs_mpi
+@pytest.mark.parametrize(
+    "how, words",
+    [
+        ("SIGSTOP", "rank 2 does not answer: it is stopped"),
+        ("sleep", "rank 2 is missing: it left collective 2"),
+        ("exit 0", "rank 2 is missing: its script has ended"),
+        ("other", "is in another one instead"),
+    ],
+)
+def test_a_collective_that_waits_too_long_is_named(tmp_path, how, words):
+    done = run(tmp_path, how, TOOLKIT_TIMEOUT="2")
+    assert done.code == 124
+    assert words in done.errors, done.errors
+    assert "collective 3 (barrier of 0 bytes, for gradients of dense_1)" in done.errors
+    assert done.errors.count("has waited for 2.") == 1  # one rank tells
+    if how == "sleep":
+        assert "time.sleep(100)" in done.errors
+
+
+@ranks.needs_mpi
+def test_a_script_that_is_not_there(tmp_path):
+    done = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", "none.py"])
+    assert done.code == launch.WRONG_USAGE
+    assert "there is no file 'none.py'" in done.errors
+
+
+def test_one_rank_needs_no_mpi(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(sys.argv[1:], __name__); sys.exit(4)")
+    command = [ranks.sys.executable, "-m", "toolkit.launch", str(script), "--x", "1"]
+    done = ranks.start(command)
+    assert (done.code, done.out) == (4, "['--x', '1'] __main__\n")
+
+
+def test_a_traceback_without_a_job(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("def f():\n    raise ValueError('here')\nf()\n")
+    done = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", str(script)])
+    assert done.code == 1
+    assert done.errors.startswith("Traceback")
+    assert "launch.py" not in done.errors and "ValueError: here" in done.errors
+
+
+@pytest.mark.parametrize(
+    "given, code", [(None, 0), (0, 0), (3, 3), (256, 1), (-1, 255), ("why", 1)]
+)
+def test_exit_codes(given, code):
+    assert launch.exit_code(given) == code
+
+
+@pytest.mark.parametrize("told, ranks_here", [("4", 4), ("2(x3)", 2), ("x", 1)])
+def test_threads_are_divided_between_local_ranks(monkeypatch, told, ranks_here):
+    for name in launch._LOCAL_RANKS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(launch.os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", told)
+    assert launch.threads_of_rank() == 8 // ranks_here
+
+
+def test_a_bound_rank_has_the_cores_that_it_is_bound_to(monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
+    cores = {0: set(range(2))}
+    monkeypatch.setattr(
+        launch.os, "sched_getaffinity", lambda pid: cores.get(pid, set(range(8)))
+    )
+    assert launch.threads_of_rank() == 2

@@ -1,0 +1,60 @@
+"""Which job a process belongs to, as launchers tell it."""
+
+import pytest
+
+from toolkit.comm import jobs
+from toolkit.errors import ArgumentError, LaunchError
+
+VARIABLES = ("TOOLKIT_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+VARIABLES += ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "TOOLKIT_TIMEOUT")
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ({}, None),
+        ({"TOOLKIT_PROCESSES": "4"}, ("TOOLKIT_PROCESSES", 4)),
+        ({"PMI_SIZE": "2"}, ("PMI_SIZE", 2)),
+        # A script in the shell of an allocation is on its own.
+        ({"SLURM_STEP_NUM_TASKS": "4"}, None),
+        (
+            {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1"},
+            ("SLURM_STEP_NUM_TASKS", 4),
+        ),
+        # Below mpirun the step has one task for each machine.
+        (
+            {
+                "SLURM_STEP_NUM_TASKS": "1",
+                "SLURM_PROCID": "0",
+                "OMPI_COMM_WORLD_SIZE": "8",
+            },
+            ("OMPI_COMM_WORLD_SIZE", 8),
+        ),
+    ],
+)
+def test_launchers_tell_how_many_ranks_there_are(monkeypatch, given, expected):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert jobs.started_by() == expected
+
+
+def test_a_number_of_processes_must_be_one(monkeypatch):
+    monkeypatch.setenv("TOOLKIT_PROCESSES", "many")
+    with pytest.raises(LaunchError, match="TOOLKIT_PROCESSES.*'many'"):
+        jobs.started_by()
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "soon", "nan"])
+def test_a_timeout_must_be_seconds(monkeypatch, given):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
+    with pytest.raises(ArgumentError, match="TOOLKIT_TIMEOUT"):
+        jobs.timeout()
+
+
+def test_timeouts(monkeypatch):
+    monkeypatch.delenv("TOOLKIT_TIMEOUT", raising=False)
+    assert jobs.timeout() == jobs.TIMEOUT
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "inf")
+    assert jobs.timeout() == float("inf")

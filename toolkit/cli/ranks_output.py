@@ -1,0 +1,97 @@
+"""What the processes of a job print, each line with the rank that printed it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
+from typing import BinaryIO, cast
+
+# As launchers mark it: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
+_TAG = re.compile(rb"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
+_RULE = re.compile(rb"-{60,}\s*$")
+# Open MPI's words on what `toolkit.launch` has explained better.
+_NEEDLESS = re.compile(rb"MPI_ABORT was invoked|prterun has exited .* calling$", re.M)
+# Seconds for mpirun to end its processes after an interruption.
+_GRACE = 5
+
+
+def run_job(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run a launcher, pass on what its processes print, and return its exit code.
+
+    SIGTERM and Ctrl-C reach the launcher, which ends the processes.
+    """
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    threads = [
+        threading.Thread(target=pass_on, args=streams, daemon=True)
+        for streams in (
+            (cast(BufferedReader, process.stdout), sys.stdout.buffer),
+            (cast(BufferedReader, process.stderr), sys.stderr.buffer),
+        )
+    ]
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        for thread in threads:
+            thread.start()
+        code = process.wait()
+    except KeyboardInterrupt:
+        process.wait(_GRACE)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if process.poll() is None:
+            process.kill()
+        for thread in threads:
+            thread.join(1)
+    # As shells say that a signal ended it.
+    return 128 - code if code < 0 else code
+
+
+def pass_on(source: BufferedReader, target: BinaryIO) -> None:
+    """Copy lines as they come, until the source ends."""
+    for part in without_notices(_lines(source)):
+        target.write(part)
+        target.flush()
+
+
+def _lines(source: BufferedReader) -> Iterator[bytes]:
+    """Lines, and what a progress bar draws over itself, each with its end."""
+    rest = b""
+    while part := source.read1(1 << 16):
+        *whole, rest = re.split(rb"(?<=[\r\n])", rest + part)
+        yield from whole
+    if rest:
+        yield rest
+
+
+def without_notices(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines with short tags, without the launcher's notices that tell nothing new.
+
+    A rule is held back until the line below it shows whether a notice begins there.
+    """
+    held: dict[bytes, bytes] = {}
+    dropping: dict[bytes, bool] = {}
+    for line in lines:
+        found = _TAG.match(line)
+        rank = found[1] if found else b""
+        body = line[found.end() :] if found else line
+        tag = rank + b": " if found else b""
+        is_rule = bool(_RULE.match(body))
+        if dropping.get(rank):
+            dropping[rank] = not is_rule
+        elif rank in held:
+            rule = held.pop(rank)
+            dropping[rank] = bool(_NEEDLESS.match(body))
+            if not dropping[rank]:
+                yield rule + tag + body
+        elif is_rule:
+            held[rank] = tag + body
+        elif body.strip() or rank not in dropping:
+            yield tag + body
+    yield from held.values()
