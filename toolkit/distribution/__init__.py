@@ -1,5 +1,6 @@
 """Which device holds what: meshes, layouts, and distributions over one process."""
 
+from toolkit.distribution.checkpoints import Checkpoint
 from toolkit.distribution.devices import get_device_count, initialize, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.distribution.simulation import Prediction, Simulation, simulate
@@ -13,6 +14,7 @@ from toolkit.distribution.strategies import (
 from toolkit.distribution.timeline import Link
 
 __all__ = [
+    "Checkpoint",
     "DataParallel",
     "DeviceMesh",
     "LayoutMap",
