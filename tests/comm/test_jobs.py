@@ -151,3 +151,28 @@ def test_without_mpi(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match=r"toolkit\[mpi\]"):
         mpirun.command_of(2, ["train.py"])
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "validation"])
+def test_data_of_different_lengths_is_refused_before_a_step(job, method):
+    text = f"""
+    method = {method!r}
+    distribution.set_distribution(distribution.DataParallel())
+    model = network()
+    model.compile("adam", "sparse_categorical_crossentropy")
+    x, y = np.ones((32, 20), "float32"), np.zeros(32, int)
+    rows = 32 if rank == 0 else 31
+    options = dict(batch_size=16, verbose=0)
+    if method == "validation":
+        model.fit(x, y, validation_data=(x[:rows], y[:rows]), **options)
+    elif method == "predict":
+        model.predict(x[:rows], **options)
+    else:
+        getattr(model, method)(x[:rows], y[:rows], **options)
+    """
+    done = job(2, text)
+    assert done.returncode != 0
+    name = "fit: validation_data" if method == "validation" else method
+    assert f"{name}: expected data of the same length and shapes" in done.stderr
+    assert "32 samples" in done.stderr
+    assert "on rank 0; 31 samples" in done.stderr

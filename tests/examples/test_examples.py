@@ -5,6 +5,7 @@ An example's last printed line begins with "test", what it measured, and the val
 
 import ast
 import hashlib
+import importlib.util
 import os
 import re
 import runpy
@@ -17,6 +18,8 @@ import numpy as np
 import pytest
 
 import toolkit
+from toolkit.cli import mpirun
+from toolkit.errors import LaunchError
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 TEN_LINES = sorted(path.stem for path in FOLDER.glob("ten_lines/*.py"))
@@ -49,6 +52,7 @@ TRIALS = {
     "custom_loop": Trial("--epochs 2", "", (0.85, 0.96)),
     "digits_cnn": Trial("--epochs 2", "", (0.75, 0.985)),
     "digits_mlp": Trial("--epochs 2", "", (0.85, 0.965)),
+    "distributed": Trial("--epochs 4", "", (0.85, 0.96)),
     "forecast": Trial("--epochs 2", "", (1.3, 0.75)),
     "input_pipeline": Trial("--epochs 2", "", (0.80, 0.98)),
     "logistic_regression": Trial("--epochs 2", "", (0.85, 0.95)),
@@ -123,6 +127,32 @@ def custom_objects(main):
         for name, value in main.__globals__.items()
         if isinstance(value, type) and issubclass(value, toolkit.layers.Layer)
     }
+
+
+def test_distributed_example_on_two_processes(tmp_path):
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("mpi4py is not installed: pip install 'toolkit[mpi]'")
+    try:
+        mpirun.command_of(1, [])
+    except LaunchError as error:
+        pytest.skip(str(error))
+    script = [str(FOLDER / "distributed.py"), "--epochs", "4", "--output"]
+    alone, run = [sys.executable], [sys.executable, "-m", "toolkit", "run"]
+    found = {}
+    for count, command in ((1, alone), (2, [*run, "--processes", "2"])):
+        done = subprocess.run(
+            [*command, *script, str(tmp_path / str(count))],
+            env=os.environ | {"PYTHONPATH": str(FOLDER.parent)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        (line,) = [x for x in done.stdout.splitlines() if x.startswith("test ")]
+        check(line, TRIALS["distributed"].limits[0])
+        saved = tmp_path / str(count) / "distributed.keras"
+        found[count] = digest(toolkit.models.load_model(saved))
+    assert found[1] == found[2]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs
+from toolkit.models.training.agreement import check_same_data
 from toolkit.models.training.arrays import batch_tensors
 from toolkit.models.training.compile_metrics import CompileMetrics
 from toolkit.models.training.data_adapters import (
@@ -78,10 +79,16 @@ class Evaluation(Steps):
         check_run("evaluate", verbose)
         with named("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
+            self._compare_data("evaluate", batches, batches.peek())
             self._prepare_for(batches.peek(), "test_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         logs = self._evaluate(batches, callbacks)
         return logs if return_dict else self._in_order(logs)
+
+    def _compare_data(self, method: str, batches: Any, first: Any = None) -> None:
+        """Refuse data that differs from that of other processes of a job."""
+        if not self.run_eagerly:  # then each process computes for itself
+            check_same_data(method, batches, first)
 
     def _evaluate(
         self, batches: EpochBatches, callbacks: CallbackList
@@ -121,6 +128,7 @@ class Evaluation(Steps):
         check_run("predict", verbose)
         with named("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
+            self._compare_data("predict", batches, batches.peek())
             self._prepare_for(batches.peek(), "predict_step")
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
         step = self.make_predict_function()

@@ -1,0 +1,55 @@
+"""What the processes of a job have to agree on before they run a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import comm, tree
+from toolkit.compiler import spreading
+from toolkit.errors import ArgumentError
+from toolkit.models.training.epochs import EpochBatches
+
+
+def check_same_data(method: str, batches: EpochBatches | None, first: Any) -> None:
+    """Refuse data of another length or shape than that of other processes.
+
+    Each would run another number of steps, or other ones, and wait for the rest.
+
+    Args:
+        method: what is about to run.
+        batches: its steps; None: there are none, which all have to agree on too.
+        first: the first batch, or None where it is not there yet.
+
+    Raises:
+        ArgumentError: on all processes alike.
+    """
+    if spreading.current() is None or comm.world().size == 1:
+        return
+    described = "nothing" if batches is None else _described(batches, first)
+    given = comm.exchange(comm.world(), described)
+    if len(set(given)) == 1:
+        return
+    groups: dict[str, list[str]] = {}
+    for rank, text in enumerate(given):
+        groups.setdefault(text, []).append(str(rank))
+    parts = [f"{text} on rank {', '.join(n)}" for text, n in groups.items()]
+    raise ArgumentError(
+        f"{method}: expected data of the same length and shapes on all ranks; "
+        f"received {'; '.join(parts)}"
+    )
+
+
+def _described(batches: EpochBatches, first: Any) -> str:
+    source = batches.source
+    samples = getattr(source, "samples", None)
+    counts = {
+        "samples": samples,
+        "batches an epoch": batches.num_batches,
+        "samples a batch": source.batch_size,
+    }
+    words = [f"{count} {name}" for name, count in counts.items() if count is not None]
+    leaves = [leaf for leaf in tree.flatten(first) if leaf is not None]
+    shapes = [f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves]
+    if shapes:
+        words.append(f"a first batch of {', '.join(shapes)}")
+    return ", ".join(words) or "batches of an unknown number"
