@@ -20,6 +20,9 @@ class Spreading(Protocol):
     @property
     def is_chief(self) -> bool: ...
 
+    def exchange(self, value: Any) -> list[Any]:
+        """The values of all processes, which all call this; they are sent as JSON."""
+
     def compile(
         self,
         graph: Graph,

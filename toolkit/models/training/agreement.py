@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit import comm, tree
+from toolkit import tree
 from toolkit.compiler import spreading
 from toolkit.errors import ArgumentError
 from toolkit.models.training.epochs import EpochBatches
@@ -23,10 +23,11 @@ def check_same_data(method: str, batches: EpochBatches | None, first: Any) -> No
     Raises:
         ArgumentError: on all processes alike.
     """
-    if spreading.current() is None or comm.world().size == 1:
+    spread = spreading.current()
+    if spread is None:
         return
     described = "nothing" if batches is None else _described(batches, first)
-    given = comm.exchange(comm.world(), described)
+    given = spread.exchange(described)
     if len(set(given)) == 1:
         return
     groups: dict[str, list[str]] = {}
