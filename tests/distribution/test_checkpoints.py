@@ -94,7 +94,7 @@ def edit(**changes):
 
 
 DAMAGES = [
-    *(flip, cut, link, edit(shape=[1]), edit(pieces=[]), edit(file="../x")),
+    *(flip, cut, link, edit(shape=[1]), edit(pieces=[]), edit(file="../x.bin")),
     *(edit(offset=-1), edit(length=1 << 60), edit(length="a"), edit(dtype="int8")),
     *(edit(file=3), edit(sha256=None), edit(pieces=3)),
 ]
@@ -104,6 +104,8 @@ DAMAGES = [
 def test_what_is_damaged_is_refused(tmp_path, damage):
     model, path = make(1), tmp_path / "x"
     save(model, path)
+    # Whole, but outside: its name must be refused, whatever it holds.
+    (tmp_path / "x.bin").write_bytes((path / "rank-00000.bin").read_bytes())
     damage(path)
     other = make(2)
     before = bits(other)

@@ -50,8 +50,11 @@ class Checkpoint:
         >>> from toolkit.distribution import Checkpoint
         >>> model = tk.Sequential([tk.Input((4,)), tk.layers.Dense(2)])
         >>> checkpoint = Checkpoint(model)
-        >>> checkpoint.save("step-1")
-        >>> checkpoint.restore("step-1")
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/step-1"
+        >>> checkpoint.save(path, position={"step": 1})
+        >>> checkpoint.restore(path)
+        {'step': 1}
     """
 
     def __init__(self, model: Any, group: comm.Group | None = None) -> None:
