@@ -64,8 +64,8 @@ def test_the_gpu_s_driver_chooses_the_extra(driver, extra, monkeypatch):
 )
 def test_info_knows_every_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    # There is nothing yet that onnx and mpi would be for.
-    extras = project["optional-dependencies"].keys() - {"test", "docs", "onnx", "mpi"}
+    # There is nothing yet that a user would need onnx and nccl for.
+    extras = project["optional-dependencies"].keys() - {"test", "docs", "onnx", "nccl"}
     assert {e for e in extras if not e.startswith("ci-")} == info.EXTRAS.keys()
     assert all(
         any(d.startswith(n) for d in project["dependencies"]) for n in info.REQUIRED

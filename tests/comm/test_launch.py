@@ -113,7 +113,8 @@ def test_a_collective_that_waits_too_long_is_named(tmp_path, how, words):
     assert done.code == 124
     assert words in done.errors, done.errors
     assert "collective 3 (barrier of 0 bytes, for gradients of dense_1)" in done.errors
-    assert done.errors.count("has waited for 2.") == 1  # one rank tells
+    # On a busy machine a rank may not hear in time that another one has told.
+    assert done.errors.count("has waited for 2.") in (1, 2)  # one rank tells
     if how == "sleep":
         assert "time.sleep(100)" in done.errors
 

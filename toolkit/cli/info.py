@@ -31,6 +31,7 @@ EXTRAS = {
     "images": ("PIL", "reading and writing image files"),
     "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs nothing"),
     "workers": ("cloudpickle", "worker processes that run any function"),
+    "mpi": ("mpi4py", "jobs of several processes: toolkit run --processes"),
     "sklearn": ("sklearn", "toolkit.wrappers, the estimators of scikit-learn"),
 }
 REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")

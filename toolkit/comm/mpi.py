@@ -110,12 +110,19 @@ class MpiGroup:
         if whole.size > _LARGEST:
             self._gather_by_root(mine, whole, counts)
             return
-        place = whole.ctypes.data + starts[self.rank]
-        source: Any = [mine, self._mpi.BYTE]
-        if mine.ctypes.data == place:
-            source = self._mpi.IN_PLACE
-        target = [whole, counts, starts, self._mpi.BYTE]
-        self._call("all_gather_varying", self.comm.Allgatherv, source, target)
+        here = whole[starts[self.rank] :][: counts[self.rank]]
+        if mine.ctypes.data != here.ctypes.data:
+            here[:] = mine
+        # All at once: `Allgatherv` may go around in a ring, and wait for each rank. Nor
+        # may some ranks call it in place, as one that sends nothing cannot tell.
+        sent, received = [mine.size] * self.size, list(counts)
+        sent[self.rank] = received[self.rank] = 0
+        self._call(
+            "all_gather_varying",
+            self.comm.Alltoallv,
+            [mine, sent, [0] * self.size, self._mpi.BYTE],
+            [whole, received, starts, self._mpi.BYTE],
+        )
 
     def _gather_by_root(self, mine: Array, whole: Array, counts: Sequence[int]) -> None:
         """Gather more than MPI counts: each rank sends its part to all."""

@@ -65,8 +65,10 @@ class SideChannel:
         )
         self._thread.start()
 
-    def ask(self, rank: int, question: dict[str, Any]) -> Any:
-        """The answer of one rank; None if it does not come in time.
+    def ask(
+        self, rank: int, question: dict[str, Any], patience: float = PATIENCE
+    ) -> Any:
+        """The answer of one rank; None if it does not come in `patience` seconds.
 
         It is `GONE` if nobody listens there any more.
         """
@@ -74,7 +76,7 @@ class SideChannel:
         line = json.dumps({**question, "secret": address.secret}) + "\n"
         try:
             with socket.create_connection(
-                (address.host, address.port), timeout=PATIENCE
+                (address.host, address.port), timeout=patience
             ) as connection:
                 connection.sendall(line.encode())
                 return json.loads(_line(connection))

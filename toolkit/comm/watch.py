@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.comm.flight import Entry, GroupRecord, entry_of
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
@@ -18,6 +18,26 @@ from toolkit.comm.side_channel import GONE, SideChannel
 STALLED = 124
 # Seconds after which a collective that waits is told of, without ending the job.
 WARN_AFTER = 60.0
+
+
+# Seconds in which a rank must answer that is killed otherwise.
+_LAST_PATIENCE = 2.0
+
+
+class Report(NamedTuple):
+    """What is known of a collective that waits.
+
+    Attributes:
+        text: for people.
+        is_first: whether no other rank has told of it.
+        silent: ranks of the job that do not answer.
+        gone: those whose processes have ended.
+    """
+
+    text: str
+    is_first: bool
+    silent: list[int]
+    gone: list[int]
 
 
 class Watchdog:
@@ -47,6 +67,7 @@ class Watchdog:
         self._claiming = threading.Lock()
         self._records: dict[str, GroupRecord] = {}
         self._told: dict[str, Entry] = {}
+        self._excused: dict[str, int] = {}
         self._closed = threading.Event()
         self.channel = SideChannel(group, self._answer)
         self._thread = threading.Thread(
@@ -110,44 +131,43 @@ class Watchdog:
                     self._on_timeout(record, entry)
                 elif waited >= warn and self._told.get(record.key) is not entry:
                     self._told[record.key] = entry
-                    report, first, _ = self.report(record, entry, "slow")
-                    if first:
-                        _print(report)
+                    report = self.report(record, entry, "slow")
+                    if report.is_first:
+                        _print(report.text)
 
     def _on_timeout(self, record: GroupRecord, entry: Entry) -> None:
-        report, first, silent = self.report(record, entry, "stalled")
+        report = self.report(record, entry, "stalled")
         if record.current is not entry:  # it went on meanwhile
             return
-        here = self.channel.addresses[self.rank].machine
-        stopped = [
-            address.pid
-            for address in (self.channel.addresses[rank] for rank in silent)
-            if address.machine == here
-        ]
-        if first:
-            _print(report)
-        if self._kill_stopped and len(stopped) == len(silent) > 0:
-            for pid in stopped:
-                _kill(pid)
-            # The others see within seconds that it is lost, or wait as long once more.
+        if report.is_first:
+            _print(report.text)
+        is_new = self._excused.get(record.key) != entry.number
+        if self._kill_stopped and is_new and self._lose(report):
+            # MPI tells the others within seconds, or they wait as long once more.
+            self._excused[record.key] = entry.number
             record.current = entry._replace(since=time.monotonic())
             return
-        if first:
-            self._end(f"rank {self.rank} has waited for {self.timeout:g} s in {entry}")
-        else:
+        if not report.is_first:
             # Whoever told of it ends the job; if that fails, this rank does.
             self._closed.wait(3)
-            self._end(f"rank {self.rank} has waited for {self.timeout:g} s in {entry}")
+        self._end(f"rank {self.rank} has waited for {self.timeout:g} s in {entry}")
 
-    def report(
-        self, record: GroupRecord, entry: Entry, stage: str
-    ) -> tuple[str, bool, list[int]]:
-        """What is known of a collective that waits.
+    def _lose(self, report: Report) -> bool:
+        """Kill ranks of this machine that do not answer; whether any rank is lost."""
+        if not (report.silent or report.gone):
+            return False
+        addresses = self.channel.addresses
+        for rank in report.silent:
+            question = {"ask": "status", "group": ""}
+            if addresses[rank].machine != addresses[self.rank].machine:
+                return False
+            # It is asked once more: on a busy machine an answer may take its time.
+            if self.channel.ask(rank, question, _LAST_PATIENCE) is None:
+                _kill(addresses[rank].pid)
+        return True
 
-        Returns:
-            The text, whether this rank is the first one to have it, and the ranks of
-            the job that do not answer.
-        """
+    def report(self, record: GroupRecord, entry: Entry, stage: str) -> Report:
+        """What is known of a collective that waits."""
         members = record.members
         peers = members if entry.peer is None else [members[entry.peer]]
         others = [rank for rank in peers if rank != self.rank]
@@ -155,8 +175,8 @@ class Watchdog:
         question = {"ask": "status", "group": record.key}
         answers = self.channel.ask_all(others, question)
         silent = [rank for rank in others if answers[rank] is None]
-        mute = [*silent, *(rank for rank in others if answers[rank] == GONE)]
-        speaking = [self.rank, *(rank for rank in others if rank not in mute)]
+        gone = [rank for rank in others if answers[rank] == GONE]
+        speaking = {self.rank, *others} - {*silent, *gone}
         first = self.claim(f"{stage} {record.key} {entry.number}", min(speaking))
         began = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
         lines = [
@@ -166,7 +186,7 @@ class Watchdog:
             lines[0] += f" of group {record.key}"
         for rank in others:
             lines += _described(rank, answers[rank], entry)
-        return "\n".join(lines), first, silent
+        return Report("\n".join(lines), first, silent, gone)
 
 
 class WatchedGroup:
