@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.comm.ranks import needs_mpi
 from toolkit.bench import suite
 from toolkit.bench.workloads import STACKS
 
@@ -172,3 +173,13 @@ def test_the_step_of_a_network_is_listed_as_it_would_run_on_a_gpu():
 )
 def test_script_runs(script, arguments, words):
     assert words in run(script, *arguments)
+
+
+@needs_mpi
+def test_sums_between_ranks(tmp_path):
+    path = tmp_path / "rows.json"
+    table = run("distribution.py", "--quick", "--ranks", "2", "--json", str(path))
+    assert "ordered over Allreduce" in table
+    rows = json.loads(path.read_text())
+    assert [row["bytes"] for row in rows] == [1 << 10, 1 << 16]
+    assert all(row["ordered"] > 0 and row["Allreduce"] > 0 for row in rows)

@@ -138,8 +138,23 @@ def test_several_tensors_and_dtypes_at_once():
             assert [out.tobytes() for out in outs] == bits
 
 
+@pytest.mark.parametrize("limit", [0, 1 << 30])
+def test_no_bits_depend_on_the_way_that_is_taken(monkeypatch, limit):
+    monkeypatch.setattr(ordered, "_DIRECT", limit)
+    for count, size in ((4, 3), (6, 5003), (16, 70_001)):
+        leaves = Leaves.of_rows(count, count)
+        bits = expected(leaves, (size,), "float32").tobytes()
+        for ranks in (2, 3, 4, 7):
+            found = {
+                out.tobytes() for out in reduced(ranks, leaves, (size,), "float32")
+            }
+            assert found == {bits}, (count, size, ranks)
+
+
 def test_large_tensors_go_in_rounds(monkeypatch):
-    monkeypatch.setattr(ordered, "_ROUND", 1 << 10)
+    monkeypatch.setattr(ordered, "ROUND", 1 << 10)
+    monkeypatch.setattr(ordered, "_DIRECT", 1 << 10)
+    monkeypatch.setattr(ordered, "_rounds", ordered._rounds.__wrapped__)
     leaves = Leaves.of_rows(8, 8)
     bits = expected(leaves, (20011,), "float32").tobytes()
     for ranks in (2, 3, 4):

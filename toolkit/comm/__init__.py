@@ -3,7 +3,8 @@
 from toolkit.comm.flight import named
 from toolkit.comm.group import Group, exchange
 from toolkit.comm.jobs import recover, world
-from toolkit.comm.ordered import Leaves, all_reduce, reduce_scatter
+from toolkit.comm.leaves import Leaves
+from toolkit.comm.ordered import all_reduce, reduce_scatter
 from toolkit.comm.programs import compare_programs
 from toolkit.errors import RankLostError
 

@@ -7,13 +7,14 @@ inside of it; which rank combines the rest does not change the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from toolkit.comm.group import Array, Group, offsets_of
+from toolkit.comm.leaves import Leaves, Step, pieces_of_ranks, steps
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
 
 OPERATIONS: dict[str, Any] = {
@@ -24,68 +25,15 @@ OPERATIONS: dict[str, Any] = {
     "any": np.logical_or,
     "all": np.logical_and,
 }
-# Its key, its combination, and whether the memory of that may be written.
-_Subtree: TypeAlias = tuple[tuple[int, int], Array, bool]
 # What a combination of no terms is; there is none of "max" and "min".
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
-# Up to so many bytes each rank gets all pieces and combines them itself.
-_SMALL = 8 << 10
+# Up to so many bytes from all others every rank gets all pieces and combines them
+# itself: one exchange, not two, which between two ranks moves no more bytes.
+_DIRECT = 512 << 10
 # A rank's part of one round: what is received and combined stays in the cache.
-_ROUND = 512 << 10
+ROUND = 512 << 10
 # Parts start at multiples of so many bytes, so that no two ranks share a cache line.
 _ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """A batch axis cut into leaves, of which those in `present` have rows.
-
-    Attributes:
-        count: how many leaves; the tree spans the next power of two.
-        present: which of them have rows, in ascending order.
-
-    Example:
-        >>> from toolkit.comm import Leaves
-        >>> Leaves.of_rows(3, 4)
-        Leaves(count=4, present=(1, 2, 3))
-        >>> Leaves.of_rows(8, 8).pieces(rank=1, ranks=3)
-        [(2, 2), (4, 1)]
-    """
-
-    count: int
-    present: tuple[int, ...]
-
-    @classmethod
-    def of_rows(cls, rows: int, count: int) -> Leaves:
-        """The leaves of a batch: leaf i has the rows i*rows//count up to the next's."""
-        bounds = [i * rows // count for i in range(count + 1)]
-        return cls(count, tuple(i for i in range(count) if bounds[i] < bounds[i + 1]))
-
-    @property
-    def span(self) -> int:
-        """The number of leaves of the whole tree: a power of two."""
-        return 1 << (self.count - 1).bit_length()
-
-    def owned(self, rank: int, ranks: int) -> range:
-        """The leaves of a rank, some of which may have no rows."""
-        return range(rank * self.count // ranks, (rank + 1) * self.count // ranks)
-
-    def pieces(self, rank: int, ranks: int) -> list[tuple[int, int]]:
-        """The largest subtrees, as (first leaf, size), inside of what a rank owns.
-
-        Those without a present leaf are left out.
-        """
-        return list(self._pieces(0, self.span, self.owned(rank, ranks)))
-
-    def _pieces(self, first: int, size: int, owned: range) -> Iterator[tuple[int, int]]:
-        leaves = range(first, min(first + size, self.count))
-        if not any(leaf in leaves and leaf in owned for leaf in self.present):
-            return
-        if leaves.start in owned and leaves.stop <= owned.stop:
-            yield first, size
-        else:
-            yield from self._pieces(first, size // 2, owned)
-            yield from self._pieces(first + size // 2, size // 2, owned)
 
 
 def all_reduce(
@@ -155,7 +103,7 @@ def reduce_scatter(
     part = out.reshape(-1)
     starts = [rank * part.size for rank in range(group.size)]
     for low, high in _rounds(part.size, part.itemsize):
-        bounds = [(start + low, start + high) for start in starts]
+        bounds = tuple((start + low, start + high) for start in starts)
         tree.reduce(flats, bounds, part[low:high])
 
 
@@ -175,9 +123,9 @@ class _Tree:
         self.leaves = leaves
         self.op = op
         self.combine = OPERATIONS[op]
-        self.pieces = [leaves.pieces(r, group.size) for r in range(group.size)]
+        self.pieces = pieces_of_ranks(leaves, group.size)
         self.mine = self.pieces[group.rank]
-        self._memory: Array | None = None
+        self._memory: Array = np.empty(0)
 
     def check(
         self, pieces: Sequence[Array], out: Array, shape: tuple[int, ...] | None = None
@@ -210,33 +158,22 @@ class _Tree:
 
     def all_reduce(self, flats: Sequence[Array], out: Array) -> None:
         """Combine flat pieces into `out`, which has the result on all ranks."""
-        size, itemsize = self.group.size, out.itemsize
-        if size == 1:
-            own = zip(self.mine, flats, strict=True)
-            self._combine([(key, flat, False) for key, flat in own], out)
-        elif out.nbytes <= _SMALL:
-            self._gather_all(flats, out)
-        else:
-            for low, high in _rounds(out.size, itemsize, size):
-                bounds = _cut(low, high, size, _ALIGNMENT // itemsize or 1)
-                mine = out[slice(*bounds[self.group.rank])]
-                self.reduce(flats, bounds, mine)
-                counts = [(stop - start) * itemsize for start, stop in bounds]
-                self.group.all_gather_varying(mine, out[low:high], counts)
-
-    def _gather_all(self, flats: Sequence[Array], out: Array) -> None:
-        """Send all pieces to all ranks; each combines them: the least latency."""
-        counts = [len(theirs) * out.nbytes for theirs in self.pieces]
-        send = np.concatenate([out[:0], *flats])
-        received = np.empty(sum(counts) // out.itemsize, out.dtype)
-        self.group.all_gather_varying(send, received, counts)
-        keys = [key for theirs in self.pieces for key in theirs]
-        parts = list(received.reshape(len(keys), out.size))
-        have = zip(keys, parts, strict=True)
-        self._combine([(key, part, True) for key, part in have], out)
+        group, size, itemsize = self.group, out.size, out.itemsize
+        if group.size == 1:
+            self._combine(list(flats), _alone(self.leaves), out)
+            return
+        if out.nbytes * (group.size - 1) <= _DIRECT:
+            self.reduce(flats, ((0, size),) * group.size, out)
+            return
+        for low, high in _rounds(size, itemsize, group.size):
+            bounds = _cut(low, high, group.size, _ALIGNMENT // itemsize or 1)
+            mine = out[slice(*bounds[group.rank])]
+            self.reduce(flats, bounds, mine)
+            counts = [(stop - start) * itemsize for start, stop in bounds]
+            group.all_gather_varying(mine, out[low:high], counts)
 
     def reduce(
-        self, flats: Sequence[Array], bounds: Sequence[tuple[int, int]], out: Array
+        self, flats: Sequence[Array], bounds: tuple[tuple[int, int], ...], out: Array
     ) -> None:
         """Send each rank its part of the pieces, and combine this rank's into `out`.
 
@@ -245,73 +182,97 @@ class _Tree:
             bounds: the part of each rank, as (start, stop) of elements.
             out: for this rank's part; it may be a part of a piece.
         """
-        rank, itemsize = self.group.rank, out.itemsize
-        theirs = [0 if r == rank else len(keys) for r, keys in enumerate(self.pieces)]
-        received = self._scratch(sum(theirs) * out.size, out.dtype)
-        lengths = [stop - start for start, stop in bounds]
-        counts = [n * len(flats) * itemsize for n in lengths]
-        counts[rank] = 0
+        rank = self.group.rank
+        plan = _plan(self.leaves, rank, bounds, out.itemsize)
+        received = self._scratch(plan.received, out.dtype)
         if len(flats) == 1:
-            send, starts = flats[0], [start * itemsize for start, _ in bounds]
+            send, starts = flats[0], plan.starts
         else:
-            parts = [
-                flat[start:stop]
-                for r, (start, stop) in enumerate(bounds)
-                if r != rank
-                for flat in flats
-            ]
-            send, starts = np.concatenate([out[:0], *parts]), offsets_of(counts)
-        self.group.all_to_all(
-            send, counts, received, [n * out.nbytes for n in theirs], starts
-        )
-        own = slice(*bounds[rank])
-        have = [(key, f[own], False) for key, f in zip(self.mine, flats, strict=True)]
-        keys = [key for r, keys in enumerate(self.pieces) if r != rank for key in keys]
-        parts = list(received.reshape(len(keys), out.size))
-        have += [(key, part, True) for key, part in zip(keys, parts, strict=True)]
-        self._combine(have, out)
+            parts = [flat[start:stop] for start, stop in plan.parts for flat in flats]
+            send, starts = np.concatenate([out[:0], *parts]), plan.packed_starts
+        self.group.all_to_all(send, plan.sent, received, plan.receive_counts, starts)
+        start, stop = bounds[rank]
+        operands = [flat[start:stop] for flat in flats]
+        operands.extend(received.reshape(plan.theirs, out.size))
+        self._combine(operands, plan.steps, out)
 
     def _scratch(self, size: int, dtype: np.dtype[Any]) -> Array:
         """Memory for what is received, kept from round to round."""
-        if self._memory is None or self._memory.size < size:
+        if self._memory.dtype != dtype or self._memory.size < size:
             self._memory = np.empty(size, dtype)
         return self._memory[:size]
 
-    def _combine(self, have: Sequence[_Subtree], out: Array) -> None:
-        """Combine subtrees up the tree into `out`."""
-        found = {key: (array, temporary) for key, array, temporary in have}
+    def _combine(
+        self, operands: list[Array], order: Sequence[Step], out: Array
+    ) -> None:
+        """Combine subtrees up the tree into `out`.
+
+        Only the last combination writes to it, as it may be one of the operands.
+        """
+        if not order:
+            out[...] = operands[0] if operands else _OF_NOTHING[self.op]
+            return
         # What overflows or is not a number shows in the result, as it does elsewhere.
         with np.errstate(all="ignore"):
-            total = self._up(found, 0, self.leaves.span, out)
-        if total is None:
-            out[...] = _OF_NOTHING[self.op]
-        elif total[0] is not out:
-            out[...] = total[0]
+            for left, right, target in order[:-1]:
+                into = operands[target] if target >= 0 else None
+                operands.append(self.combine(operands[left], operands[right], out=into))
+            left, right, _ = order[-1]
+            self.combine(operands[left], operands[right], out=out)
 
-    def _up(
-        self,
-        have: dict[tuple[int, int], tuple[Array, bool]],
-        first: int,
-        size: int,
-        out: Array | None,
-    ) -> tuple[Array, bool] | None:
-        """A subtree's combination and whether its memory may be written.
 
-        It is None if no leaf of it is present. Only the last combination writes to
-        `out`, which may be one of the operands.
-        """
-        if (first, size) in have:
-            return have[first, size]
-        if size == 1:
-            return None
-        half = size // 2
-        left = self._up(have, first, half, None)
-        right = self._up(have, first + half, half, None)
-        if left is None or right is None:
-            return right if left is None else left
-        if out is None:
-            out = next((array for array, temporary in (left, right) if temporary), None)
-        return self.combine(left[0], right[0], out=out), True
+class _Plan(NamedTuple):
+    """What a rank sends and receives in one exchange, and how it is combined.
+
+    Attributes:
+        sent, starts: bytes for each rank, and where they start in the only piece.
+        parts, packed_starts: of several pieces, which parts are packed one after the
+            other, and where those for each rank start.
+        receive_counts: bytes from each rank.
+        theirs, received: how many pieces and elements come from other ranks.
+        steps: the combinations.
+    """
+
+    sent: list[int]
+    starts: list[int]
+    parts: list[tuple[int, int]]
+    packed_starts: list[int]
+    receive_counts: list[int]
+    theirs: int
+    received: int
+    steps: tuple[Step, ...]
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    leaves: Leaves, rank: int, bounds: tuple[tuple[int, int], ...], itemsize: int
+) -> _Plan:
+    pieces = pieces_of_ranks(leaves, len(bounds))
+    mine, size = pieces[rank], bounds[rank][1] - bounds[rank][0]
+    sent = [(stop - start) * len(mine) * itemsize for start, stop in bounds]
+    # Ranks that get the same part get it from the same place.
+    lengths = {part: sent[r] for r, part in enumerate(bounds) if r != rank}
+    packed = dict(zip(lengths, offsets_of(list(lengths.values())), strict=True))
+    sent[rank] = 0
+    counts = [len(keys) * (r != rank) for r, keys in enumerate(pieces)]
+    theirs = [key for r, keys in enumerate(pieces) if r != rank for key in keys]
+    return _Plan(
+        sent,
+        [start * itemsize for start, _ in bounds],
+        list(packed),
+        [packed.get(part, 0) for part in bounds],
+        [count * size * itemsize for count in counts],
+        len(theirs),
+        len(theirs) * size,
+        steps(leaves, [*mine, *theirs], len(mine)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _alone(leaves: Leaves) -> tuple[Step, ...]:
+    """The combinations of one rank, of whose pieces none may be overwritten."""
+    (mine,) = pieces_of_ranks(leaves, 1)
+    return steps(leaves, mine, len(mine))
 
 
 def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
@@ -322,16 +283,20 @@ def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
     return list(found.values())
 
 
-def _rounds(size: int, itemsize: int, ranks: int = 1) -> list[tuple[int, int]]:
-    """Cut elements into rounds, of about `_ROUND` bytes for each rank."""
-    count = max(1, -(-size * itemsize // (ranks * _ROUND)))
+@lru_cache(maxsize=256)
+def _rounds(size: int, itemsize: int, ranks: int = 1) -> tuple[tuple[int, int], ...]:
+    """Cut elements into rounds, of about `ROUND` bytes for each rank."""
+    count = max(1, -(-size * itemsize // (ranks * ROUND)))
     return _cut(0, size, count, _ALIGNMENT // itemsize or 1)
 
 
-def _cut(start: int, stop: int, count: int, multiple: int) -> list[tuple[int, int]]:
+@lru_cache(maxsize=4096)
+def _cut(
+    start: int, stop: int, count: int, multiple: int
+) -> tuple[tuple[int, int], ...]:
     """Cut start..stop into `count` parts that start at multiples after `start`."""
     units = -(-(stop - start) // multiple)
     bounds = [
         min(start + i * units // count * multiple, stop) for i in range(count + 1)
     ]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return tuple(zip(bounds[:-1], bounds[1:], strict=True))

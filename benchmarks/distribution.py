@@ -1,0 +1,122 @@
+"""The exchange of training: ordered sums beside MPI's own, over sizes and ranks.
+
+    python benchmarks/distribution.py
+    python benchmarks/distribution.py --ranks 2 --json sums.json
+
+Both are called in turn, so that what else the machine does meets both; a time is the
+median over calls of the slowest rank's. MPI's `Allreduce` promises no order, and its
+bits depend on the number of ranks and on sizes; those of `comm.all_reduce` do not.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from toolkit import comm
+from toolkit.cli.mpirun import command_of, environment_of
+from toolkit.comm import mpi
+
+SIZES = [1 << n for n in range(16, 27, 2)]  # bytes: 64 KB to 64 MB
+QUICK = [1 << 10, 1 << 16]
+SECONDS = 1.5  # for each size and way
+
+
+def times_of(group, ways, seconds):
+    """Median seconds of each way, which are called in turn."""
+    for way in ways.values():  # the first call prepares what later ones find
+        _once(group, way)
+    first = sum(_once(group, way) for way in ways.values())
+    slowest = max(comm.exchange(group, first))
+    count = max(3, min(500, int(seconds * len(ways) / slowest)))
+    taken = np.empty((len(ways), count))
+    for repetition in range(count):
+        for position, way in enumerate(ways.values()):
+            taken[position, repetition] = _once(group, way)
+    everyone = np.empty((group.size, *taken.shape))
+    group.all_gather(taken, everyone)
+    medians = np.median(everyone.max(axis=0), axis=1)
+    return dict(zip(ways, medians.tolist(), strict=True))
+
+
+def _once(group, way):
+    group.barrier()
+    began = time.perf_counter()
+    way()
+    return time.perf_counter() - began
+
+
+def work(path, sizes, seconds):
+    """What each rank does; the first one writes the rows."""
+    group = comm.world()
+    api, leaves = mpi.library(), comm.Leaves.of_rows(group.size, group.size)
+    rows = []
+    for nbytes in sizes:
+        term = np.random.default_rng(group.rank).random(nbytes // 4, "float32")
+        out = np.empty_like(term)
+        ways = {
+            "Allreduce": lambda x=term, y=out: api.COMM_WORLD.Allreduce(x, y),
+            "ordered": lambda x=term, y=out: comm.all_reduce(group, [[x]], leaves, [y]),
+        }
+        found = times_of(group, ways, seconds)
+        rows.append({"ranks": group.size, "bytes": nbytes, **found})
+    if group.rank == 0:
+        Path(path).write_text(json.dumps(rows))
+
+
+def measured(ranks, sizes, seconds):
+    """The rows of a job of so many ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.json"
+        script = [__file__, "--rows", str(path), "--seconds", str(seconds)]
+        script += ["--sizes", *map(str, sizes)]
+        subprocess.run(command_of(ranks, script), env=environment_of(ranks), check=True)
+        return json.loads(path.read_text())
+
+
+def show(rows):
+    """A table, and the geometric mean and the largest of the ratios."""
+    print(f"{'ranks':>5} {'bytes':>12} {'Allreduce':>12} {'ordered':>12} {'ratio':>6}")
+    for row in rows:
+        row["ratio"] = row["ordered"] / row["Allreduce"]
+        times = "".join(
+            f"{row[way] * 1e6:9.0f} us " for way in ("Allreduce", "ordered")
+        )
+        print(f"{row['ranks']:5} {row['bytes']:12,} {times} {row['ratio']:6.2f}")
+    ratios = [row["ratio"] for row in rows]
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    print(f"ordered over Allreduce: {mean:.2f} in the mean, {max(ratios):.2f} at most")
+
+
+def main():
+    """Start the jobs, or be one of their ranks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--quick", action="store_true", help="two sizes, a moment each")
+    parser.add_argument("--json", help="file to write the rows to")
+    parser.add_argument("--rows", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sizes, seconds = options.sizes, options.seconds
+    if options.quick:
+        sizes, seconds = QUICK, 0.05
+    if options.rows:
+        work(options.rows, sizes, seconds)
+        return 0
+    rows = [row for n in options.ranks for row in measured(n, sizes, seconds)]
+    show(rows)
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
